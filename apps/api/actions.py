@@ -1,0 +1,152 @@
+"""Actions: subresources somebody POSTs to, each turning an object into another one (D14, D23)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api import bodies, renderers
+from apps.api.answer import Many, One
+from apps.api.authorization import Attempt, check
+from apps.api.failures import nothing_here
+from apps.api.query import dry_run
+from apps.api.target import Target, target_of
+from apps.api.views import KubernetesView
+from apps.objects import failovers
+from apps.objects.configuration import configuration
+from apps.objects.store import store
+from controlplane import revert
+from controlplane.decision import Decision, Put
+from controlplane.errors import BadRequest, Conflict, NotFound
+from controlplane.fence import FenceRequest, fenced
+from controlplane.kind import to_wire
+from controlplane.kinds import BINDINGS, CLUSTER
+from controlplane.kinds import failover_record as records
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.failover_record import FailoverRecord
+from controlplane.meta import Object, Ref
+from controlplane.settings import Settings
+from controlplane.state import Actor, State
+
+ATTEMPTS = 30
+
+
+class Asked(NamedTuple):
+    """What an action is done with."""
+
+    target: Target
+    document: dict[str, Any]
+    state: State
+    settings: Settings
+    by: str
+    now: datetime
+
+
+class Action(NamedTuple):
+    """`does` returns the changed object; `rule` is the reason its change is written for."""
+
+    rule: str
+    does: Callable[[Any, Asked], Object]
+
+
+def _fence(live: Any, asked: Asked) -> Object:
+    try:
+        request = msgspec.convert(asked.document, FenceRequest)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"a fence is {{reason, expiresInSeconds}}: {error}") from None
+    return fenced(live, request, by=asked.by, now=asked.now)
+
+
+def _revert(live: Binding, asked: Asked) -> Object:
+    """Return the binding before its latest failover. Raises Conflict where it cannot go back there."""
+    before = failovers.before(live.ref)
+    plural, name, group = asked.target.resource.plural, live.metadata.name, asked.target.resource.group
+    if before is None:
+        raise Conflict.of(plural, name, group=group, why="it has had no failover that is still on record")
+    named = [Ref(CLUSTER, "", target.name) for target in before.spec.clusters]
+    clusters = {ref.name: cluster for ref, cluster in asked.state.get(named).items()}
+    found = list(revert.obstacles(before, clusters))
+    if found:
+        raise Conflict.of(plural, name, group=group, why="; ".join(found))
+    return revert.reverted(live, before, asked.settings, by=asked.by, now=asked.now)
+
+
+ACTIONS: dict[tuple[str, str], Action] = {
+    (CLUSTER, "fence"): Action("Fence", _fence),
+    **{(kind, "revert"): Action("Revert", _revert) for kind in BINDINGS},
+}
+
+
+class ActionView(KubernetesView):
+    """POST …/<name>/<action>: the object afterwards. Tried again where somebody else wrote meanwhile."""
+
+    http_method_names = ["post", "options"]
+
+    def post(self, request: Request) -> Response:
+        target = target_of(request.path_info.strip("/"))
+        resource = target.resource
+        action = ACTIONS.get((target.kind.key, target.subresource))
+        if action is None:
+            raise nothing_here()
+        name = target.subresource
+        check(request.user, Attempt("create", resource.group, resource.plural, name, target.namespace, target.name))
+        document = bodies.decode(request.content_type, request.body).document if request.body.strip() else {}
+        writing, by = store(), request.user.get_username()
+        asked = Asked(target, _plain(document), writing, configuration().settings(), by, writing.now())
+        rehearsed = dry_run(request.query_params, {})
+        for _ in range(ATTEMPTS):
+            live = writing.get([target.ref]).get(target.ref)
+            if live is None:
+                raise NotFound.of(resource.plural, target.name, group=resource.group)
+            decision = Decision(changes=(Put(action.does(live, asked), live),), reason=action.rule)
+            outcome = writing.apply([(None, decision)], by=Actor(by), dry_run=rehearsed)[0]
+            if not outcome.lost:
+                left = outcome.objects[0]
+                assert left is not None, "a Put that was stored leaves an object"
+                return Response(One(resource, msgspec.json.encode(to_wire(left))), status=201)
+        raise Conflict.of(resource.plural, target.name, group=resource.group)
+
+
+def _plain(document: Any) -> dict[str, Any]:
+    """Return what is asked for, without the head kubectl writes into every body."""
+    if not isinstance(document, dict):
+        raise BadRequest("the body has to be an object")
+    return {key: value for key, value in document.items() if key not in ("apiVersion", "kind", "metadata")}
+
+
+class RecordsView(KubernetesView):
+    """GET failoverrecords, of a namespace or of all, and one of them."""
+
+    http_method_names = ["get", "head", "options"]
+    renderer_classes = renderers.OBJECTS
+
+    def get(self, request: Request, namespace: str | None = None, name: str | None = None) -> Response:
+        namespace, name = namespace or "", name or ""
+        resource = records.RESOURCE
+        verb = "get" if name else "list"
+        check(request.user, Attempt(verb, resource.group, resource.plural, namespace=namespace, name=name))
+        if name:
+            return Response(One(resource, _text(_one(namespace, name))))
+        found = failovers.of_fleet(namespace=namespace)
+        texts = [_text(one) for one in found if namespace in ("", one.metadata.namespace)]
+        return Response(Many(resource, texts, {"resourceVersion": str(store().current_version())}))
+
+
+def _one(namespace: str, name: str) -> FailoverRecord:
+    """Return a record by its name, which names its binding."""
+    binding, _, _version = name.rpartition(".")
+    for kind in BINDINGS:
+        home = namespace if kind == BINDINGS[0] else ""
+        for one in failovers.of_binding(Ref(kind, home, binding)):
+            if (one.metadata.namespace, one.metadata.name) == (namespace, name):
+                return one
+    raise NotFound.of(records.RESOURCE.plural, name, group=records.RESOURCE.group)
+
+
+def _text(found: FailoverRecord) -> bytes:
+    return msgspec.json.encode(found)

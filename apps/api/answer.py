@@ -1,0 +1,110 @@
+"""An answer before it has a form: an object, a list, or a plain document. Renderers give it the form asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from controlplane.wire.resource import Resource
+from controlplane.wire.table import (
+    IncludeObject,
+    partial_object_metadata,
+    partial_object_metadata_list,
+    table,
+)
+
+Document = dict[str, Any]
+
+
+class Answer:
+    """A plain document: discovery, a Status, a review."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+
+    @property
+    def document(self) -> Document:
+        return self._document
+
+    @property
+    def text(self) -> bytes:
+        return orjson.dumps(self.document)
+
+    def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
+        """Return the Table of it; what has no columns of its own stays what it is."""
+        return self.document
+
+    def as_metadata(self) -> Document:
+        """Return it reduced to metadata."""
+        return self.document
+
+
+class Text(Answer):
+    """A document that is encoded already."""
+
+    def __init__(self, text: bytes) -> None:
+        self._text = text
+
+    @property
+    def text(self) -> bytes:
+        return self._text
+
+    @cached_property
+    def document(self) -> Document:
+        document: Document = orjson.loads(self._text)
+        return document
+
+
+class One(Text):
+    """One object."""
+
+    def __init__(self, resource: Resource, text: bytes) -> None:
+        super().__init__(text)
+        self.resource = resource
+
+    def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
+        version = self.document["metadata"].get("resourceVersion", "")
+        meta = {"resourceVersion": version}
+        return table(self.resource, [self.document], now=now, include_object=include_object, list_meta=meta)
+
+    def as_metadata(self) -> Document:
+        return partial_object_metadata(self.document)
+
+
+class Many(Answer):
+    """A list. Its JSON is spliced from the texts of its items: nothing is decoded or encoded."""
+
+    def __init__(self, resource: Resource, texts: Sequence[bytes], list_meta: Document) -> None:
+        self.resource = resource
+        self.texts = texts
+        self.list_meta = list_meta
+
+    @property
+    def head(self) -> Document:
+        return {
+            "kind": self.resource.list_kind,
+            "apiVersion": self.resource.api_version,
+            "metadata": self.list_meta,
+        }
+
+    @property
+    def text(self) -> bytes:
+        return b"".join((orjson.dumps(self.head)[:-1], b',"items":[', b",".join(self.texts), b"]}"))
+
+    @cached_property
+    def items(self) -> list[Document]:
+        return [orjson.loads(text) for text in self.texts]
+
+    @property
+    def document(self) -> Document:
+        return {**self.head, "items": self.items}
+
+    def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
+        return table(self.resource, self.items, now=now, include_object=include_object, list_meta=self.list_meta)
+
+    def as_metadata(self) -> Document:
+        return partial_object_metadata_list(self.items, self.list_meta)

@@ -1,0 +1,40 @@
+"""Who asks: a bearer token, or a browser's session (with CSRF, by REST framework's own class)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework.authentication import BaseAuthentication, SessionAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from apps.api import tokens
+
+ADMINISTRATORS = "system:masters"
+AUTHENTICATED = "system:authenticated"
+
+
+class BearerAuthentication(BaseAuthentication):
+    """`Authorization: Bearer <token>`."""
+
+    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
+        scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        found = tokens.find(secret.strip())
+        if found is None:
+            raise AuthenticationFailed(
+                "the bearer token is unknown, expired or revoked; make one: manage.py token create"
+            )
+        return found, None
+
+    def authenticate_header(self, request: Request) -> str:
+        return 'Bearer realm="lifeboat"'
+
+
+AUTHENTICATORS = (BearerAuthentication, SessionAuthentication)
+
+
+def groups_of(user: Any) -> list[str]:
+    """Return the groups of a user as Kubernetes names them."""
+    return [ADMINISTRATORS, AUTHENTICATED] if user.is_superuser else [AUTHENTICATED]

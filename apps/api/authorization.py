@@ -1,0 +1,75 @@
+"""Who may do what: the one place that is asked. Role-based rules will be asked here as well."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from controlplane.errors import Forbidden, qualified
+
+READING = frozenset(("get", "list", "watch"))
+ANYBODY_MAY_ASK = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
+# A Work carries its manifest whole, so one of a Secret holds the Secret's data.
+CONFIDENTIAL = frozenset((("", "secrets"), ("work.karmada.io", "works")))
+REHEARSALS = ("failover.lifeboat.io", "placementreviews")  # they are created and write nothing
+
+
+class Attempt(NamedTuple):
+    """What somebody wants to do; `resource` is the plural, "" for paths that are no resource."""
+
+    verb: str
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+def allowed(user: Any, attempt: Attempt) -> bool:
+    """Test whether a user may: superusers everything, others read all but secrets and ask about themselves."""
+    if user.is_superuser:
+        return True
+    if not user.is_authenticated:
+        return False
+    if attempt.group in ANYBODY_MAY_ASK or (attempt.group, attempt.resource) == REHEARSALS:
+        return attempt.verb == "create"
+    if not attempt.resource:
+        return attempt.verb == "get"
+    return attempt.verb in READING and (attempt.group, attempt.resource) not in CONFIDENTIAL
+
+
+def check(user: Any, attempt: Attempt) -> None:
+    """Raise Forbidden, worded as kubectl's users know it, where `allowed` says no."""
+    if allowed(user, attempt):
+        return
+    what = qualified(attempt.resource, attempt.group)
+    if attempt.subresource:
+        what = f"{qualified(f'{attempt.resource}/{attempt.subresource}', attempt.group)}"
+    named = f'{what} "{attempt.name}"' if attempt.name else what
+    place = f' in the namespace "{attempt.namespace}"' if attempt.namespace else " at the cluster scope"
+    raise Forbidden(
+        f'{named} is forbidden: User "{user.get_username()}" cannot {attempt.verb} resource "{attempt.resource}" '
+        f'in API group "{attempt.group}"{place}',
+        kind=attempt.resource,
+        group=attempt.group,
+        name=attempt.name,
+    )
+
+
+def rules(user: Any) -> dict[str, Any]:
+    """Return the rules of a user for SelfSubjectRulesReview."""
+    if user.is_superuser:
+        resources = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
+        paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+        return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
+    reviews = ["selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"]
+    return {
+        "resourceRules": [
+            {"verbs": ["create"], "apiGroups": sorted(ANYBODY_MAY_ASK), "resources": reviews},
+            {"verbs": ["create"], "apiGroups": [REHEARSALS[0]], "resources": [REHEARSALS[1]]},
+            {"verbs": sorted(READING), "apiGroups": ["*"], "resources": ["*"]},
+        ],
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["*"]}],
+        "incomplete": True,
+        "evaluationError": "secrets and works are left out of reading; a rule cannot say so",
+    }

@@ -1,0 +1,88 @@
+"""Request bodies: decoded, about what the URL names, with what is to be said about unknown fields."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from apps.api.query import Writing
+from apps.api.target import Target
+from controlplane.errors import BadRequest, TooLarge
+from controlplane.wire import protobuf
+from controlplane.wire.body import MAX_BYTES, decode_body
+from controlplane.wire.negotiate import media_type_of
+from controlplane.wire.resource import Resource
+
+Document = dict[str, Any]
+
+
+class Body(NamedTuple):
+    """What a client sent. `duplicates` are messages about keys written twice."""
+
+    document: Document
+    duplicates: list[str]
+
+
+def decode(content_type: str | None, raw: bytes) -> Body:
+    """Return the object in a body, whichever of JSON, YAML and protobuf it is. Raises a 4xx StatusError."""
+    if len(raw) > MAX_BYTES:
+        raise TooLarge(f"the body has {len(raw)} bytes, the limit is {MAX_BYTES}")
+    if media_type_of(content_type) == protobuf.MEDIA_TYPE:
+        return Body(protobuf.decode(raw), [])
+    duplicates: list[str] = []
+    return Body(decode_body(content_type, raw, duplicates=duplicates), duplicates)
+
+
+def about(target: Target, document: Document, resource: Resource | None = None) -> Document:
+    """Return the document with what only the URL says filled in. Raises BadRequest where it is about something else."""
+    resource = resource or target.resource
+    kind, api_version = document.get("kind") or resource.kind, document.get("apiVersion") or resource.api_version
+    if (kind, api_version) != (resource.kind, resource.api_version):
+        raise BadRequest(
+            f"the object provided is a {kind} of {api_version}, "
+            f"this URL takes {resource.kind} of {resource.api_version}"
+        )
+    metadata = document.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise BadRequest("metadata has to be an object")
+    metadata = dict(metadata)
+    namespace = target.namespace if resource.namespaced else ""
+    for field, said in (("namespace", namespace), ("name", target.name)):
+        if said and metadata.get(field) not in (None, "", said):
+            raise BadRequest(
+                f"the {field} of the provided object does not match the {field} sent on the request: "
+                f"metadata.{field} is {metadata[field]!r}, the URL says {said!r}"
+            )
+        if said:
+            metadata[field] = said
+    return {**document, "kind": kind, "apiVersion": api_version, "metadata": metadata}
+
+
+def delete_options(content_type: str | None, raw: bytes, query: Any) -> Document:
+    """Return the DeleteOptions of a body and of the query, which wins. Raises BadRequest for what cannot be."""
+    options: Document = {}
+    if raw.strip():
+        options = dict(decode(content_type, raw).document)
+        if options.get("kind", "DeleteOptions") != "DeleteOptions":
+            raise BadRequest(f"the body of a DELETE is DeleteOptions, not {options['kind']!r}")
+    policy = query.get("propagationPolicy") or options.get("propagationPolicy") or ""
+    if policy not in ("", "Background", "Foreground", "Orphan"):
+        raise BadRequest(f"propagationPolicy={policy!r} is not one of Background, Foreground, Orphan")
+    preconditions = options.get("preconditions") or {}
+    if not isinstance(preconditions, dict):
+        raise BadRequest("preconditions has to be an object with uid or resourceVersion")
+    return {**options, "preconditions": preconditions, "propagationPolicy": policy}
+
+
+def strict_error(resource: Resource, complaints: list[str]) -> BadRequest:
+    """Return the error fieldValidation=Strict asks for."""
+    return BadRequest(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+        f"strict decoding error: {', '.join(complaints)}"
+    )
+
+
+def complaints_or_warnings(resource: Resource, complaints: list[str], writing: Writing) -> list[str]:
+    """Return the warnings to answer with. Raises BadRequest where the client wanted to be strict."""
+    if complaints and writing.validation == "Strict":
+        raise strict_error(resource, complaints)
+    return complaints if writing.validation == "Warn" else []

@@ -1,0 +1,78 @@
+"""TLS for the development server: kubectl sends tokens over https only. Production brings certificates of its own."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from apps.api.clock import wall_now
+from apps.api.kubeconfig import write_private
+
+VALID = timedelta(days=365)
+RENEW_BEFORE = timedelta(days=30)
+
+
+class Files(NamedTuple):
+    """Where the certificates are, PEM each."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
+def certificates(folder: Path, *, hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")) -> Files:
+    """Return the certificates in a folder, made where they are missing or about to end. No authority's key is kept."""
+    files = Files(folder / "ca.crt", folder / "server.crt", folder / "server.key")
+    if not all(file.exists() for file in files) or _ends(files.certificate) < wall_now() + RENEW_BEFORE:
+        _make(files, hosts)
+    return files
+
+
+def _ends(certificate: Path) -> datetime:
+    return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+
+
+def _make(files: Files, hosts: tuple[str, ...]) -> None:
+    root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    root_name, name = _name("lifeboat development"), _name(hosts[0])
+    root = _begun(root_name, root_name, root_key.public_key())
+    root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+    leaf = _begun(name, root_name, key.public_key())
+    leaf = leaf.add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
+    leaf = leaf.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    for file, signed in ((files.authority, root), (files.certificate, leaf)):
+        write_private(file, signed.sign(root_key, hashes.SHA256()).public_bytes(Encoding.PEM).decode())
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_private(files.key, secret.decode())
+
+
+def _begun(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+    now = wall_now()
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + VALID)
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)

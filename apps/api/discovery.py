@@ -1,0 +1,148 @@
+"""What is served: the ladder of documents, aggregated discovery, /version and OpenAPI v3."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from django.http import HttpResponse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api import renderers
+from apps.api.answer import Answer, Text
+from apps.api.failures import nothing_here
+from apps.api.views import KubernetesView
+from apps.objects.definitions import definitions
+from controlplane.errors import NotAcceptable
+from controlplane.kind import KINDS
+from controlplane.kinds import failover_record, fleet_readiness, placement_review
+from controlplane.wire import builtin, discovery
+from controlplane.wire.openapi import OpenAPI
+from controlplane.wire.resource import Resource
+
+RELEASE = "0.1.0"
+ANSWERED = (
+    placement_review.KIND,
+    failover_record.KIND,
+    fleet_readiness.KIND,
+)  # kinds that are made when asked for, and never stored
+REVIEWS = (*(one for one in builtin.REVIEWS if one.kind.startswith("SelfSubject")), *(one.resource for one in ANSWERED))
+
+
+def resources() -> tuple[Resource, ...]:
+    """Return everything served: the kinds there are, and the questions about oneself and about placements."""
+    definitions().refresh()
+    return _resources(KINDS.revision)
+
+
+@lru_cache(maxsize=1)
+def _resources(revision: int) -> tuple[Resource, ...]:
+    return (*(kind.resource for kind in KINDS), *REVIEWS)
+
+
+def openapi() -> OpenAPI:
+    """Return the OpenAPI documents; each is made when first asked for."""
+    served = resources()
+    return _openapi(KINDS.revision, served)
+
+
+@lru_cache(maxsize=1)
+def _openapi(revision: int, served: tuple[Resource, ...]) -> OpenAPI:
+    return OpenAPI(served, _schema)
+
+
+def _schema(resource: Resource) -> Any:
+    kind = next((one for one in ANSWERED if one.resource is resource), None) or KINDS.get(resource.key)
+    return kind.schema() if kind is not None else builtin.schema(resource.group, resource.version, resource.kind)
+
+
+class DocumentView(KubernetesView):
+    """A document that does not depend on what is stored."""
+
+    http_method_names = ["get", "head", "options"]
+
+
+class RootView(DocumentView):
+    """Where things are."""
+
+    def get(self, request: Request) -> Response:
+        groups = [f"/apis/{one.api_version}" for one in resources() if one.group]
+        paths = ["/api", "/api/v1", "/apis", *dict.fromkeys(groups), *_PATHS]
+        return Response(Answer({"paths": paths}))
+
+
+_PATHS = ["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
+
+
+class LadderView(DocumentView):
+    """/api and /apis: which groups there are; aggregated for those who ask so."""
+
+    renderer_classes = renderers.DOCUMENTS
+    core = False
+
+    def get(self, request: Request) -> Response:
+        renderer = request.accepted_renderer
+        if isinstance(renderer, renderers.DiscoveryRenderer | renderers.OldDiscoveryRenderer):
+            version = renderer.convert.rpartition("/")[2]
+            found = discovery.aggregated(resources(), core=self.core, version=version)
+            response = Response(Answer(found), content_type=discovery.content_type(version))
+        else:
+            found = discovery.api_versions() if self.core else discovery.api_group_list(resources())
+            response = Response(Answer(found))
+        response["Vary"] = "Accept"
+        return response
+
+
+class GroupView(DocumentView):
+    """/apis/<group>."""
+
+    def get(self, request: Request, group: str) -> Response:
+        return Response(_found(discovery.api_group(resources(), group)))
+
+
+class VersionsView(DocumentView):
+    """/api/v1 and /apis/<group>/<version>."""
+
+    def get(self, request: Request, version: str, group: str = "") -> Response:
+        return Response(_found(discovery.api_resource_list(resources(), group, version)))
+
+
+class VersionView(DocumentView):
+    """/version."""
+
+    def get(self, request: Request) -> Response:
+        return Response(Answer(discovery.version_document(RELEASE)))
+
+
+class OpenAPIView(DocumentView):
+    """/openapi/v3 and the document of each group version."""
+
+    def get(self, request: Request, path: str = "") -> Any:
+        if not path:
+            return Response(Answer(openapi().index()))
+        text = openapi().document(path)
+        if text is None:
+            raise nothing_here()
+        digest = openapi().digest(path)
+        etag = f'"{digest}"'
+        if request.headers.get("If-None-Match") == etag:
+            return HttpResponse(status=304)
+        response = Response(Text(text))
+        response["ETag"] = etag
+        if request.query_params.get("hash") == digest:
+            response["Cache-Control"] = "private, max-age=31536000, immutable"
+        return response
+
+
+class OldOpenAPIView(DocumentView):
+    """/openapi/v2: protobuf only in Kubernetes; kubectl goes on without it."""
+
+    def get(self, request: Request) -> Response:
+        raise NotAcceptable("OpenAPI v2 is not served; ask for /openapi/v3")
+
+
+def _found(document: dict[str, Any] | None) -> Answer:
+    if document is None:
+        raise nothing_here()
+    return Answer(document)

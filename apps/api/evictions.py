@@ -1,0 +1,162 @@
+"""Evictions as objects: read from the queue's rows, steered by hold, release, skip and expedite.
+
+They are made when they are asked for: there is no watch, and a list comes in the queue's order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import orjson
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api import renderers
+from apps.api.answer import Many, One
+from apps.api.authorization import Attempt, check
+from apps.api.query import Continue, Listing, listing_of
+from apps.api.target import Target, target_of
+from apps.api.views import KubernetesView, is_watch
+from apps.failover import queue
+from apps.objects.configuration import configuration
+from apps.objects.store import store
+from controlplane.causes import required
+from controlplane.decision import Decision, Put
+from controlplane.errors import BadRequest, Conflict, Invalid, MethodNotAllowed, NotFound
+from controlplane.eviction import orders
+from controlplane.eviction.forecast import Forecast
+from controlplane.kinds.eviction import EvictionItem, eviction_name, shown
+from controlplane.kinds.rows import Eviction
+from controlplane.meta import Ref
+from controlplane.state import Actor
+
+ATTEMPTS = 10
+
+
+class EvictionsView(KubernetesView):
+    """GET the queue or one eviction of it; POST …/hold, release, skip or expedite with {"reason": "…"}."""
+
+    http_method_names = ["get", "head", "post", "options"]
+    renderer_classes = renderers.OBJECTS
+
+    def get(self, request: Request) -> Response:
+        target = self._target(request, "get")
+        if is_watch(request) or target.subresource:
+            raise MethodNotAllowed(f"{target.resource.plural} are made when they are read: get or list them again")
+        found = queue.read(store(), configuration().settings())
+        forecasts = found.forecast(rate=_rate(request.query_params.get("rate", "")))
+        version = store().current_version()
+        if target.name:
+            row = _named(found.rows, target)
+            return Response(One(target.resource, _encoded(_item(row, forecasts), version)))
+        asked = listing_of(request.query_params, namespace=target.namespace)
+        items = _chosen(found.rows, forecasts, target, asked)
+        begin = int(asked.start.name) if asked.start is not None else 0
+        page = items[begin : begin + asked.limit] if asked.limit else items[begin:]
+        meta = {"resourceVersion": str(version)}
+        if begin + len(page) < len(items):
+            meta["continue"] = Continue(version, "", str(begin + len(page))).token()
+        return Response(Many(target.resource, [_encoded(item, version) for item in page], meta))
+
+    def post(self, request: Request) -> Response:
+        """Order something for one eviction. The order is written on its binding, under the name of who asks."""
+        target = self._target(request, "create")
+        if not target.subresource:
+            raise MethodNotAllowed(f"{target.resource.plural} come from taints; post to one of hold, release, skip, …")
+        reason = _said(request.body).get("reason")
+        if not isinstance(reason, str) or not reason.strip():
+            cause = required("reason", 'say why, as {"reason": "…"}: it is kept with the order and in the change log')
+            raise Invalid.of(target.resource.kind, target.name, [cause], group=target.resource.group)
+        user = request.user.get_username()
+        self._order(target, orders.VERBS[target.subresource], reason.strip(), user)
+        found = queue.read(store(), configuration().settings())
+        row = _named(found.rows, target)
+        item = _item(row, found.forecast())
+        return Response(One(target.resource, _encoded(item, store().current_version())), status=201)
+
+    def _order(self, target: Target, verb: str, reason: str, user: str) -> None:
+        for _ in range(ATTEMPTS):
+            writing = store()
+            found = queue.read(writing, configuration().settings())
+            row = _named(found.rows, target)
+            ref = Ref.parse(row.binding)
+            live = writing.get([ref]).get(ref)
+            if live is None:
+                raise _missing(target)
+            new = orders.given(live, row, verb, reason=reason, by=user, now=found.now)
+            decision = Decision(changes=(Put(new, live),), reason=f"Eviction{verb}: {reason}"[:200])
+            if not writing.apply([(None, decision)], by=Actor(user))[0].lost:
+                return
+        raise Conflict(f"{target.resource.plural} {target.name}: others kept changing its binding; try again")
+
+    def _target(self, request: Request, verb: str) -> Target:
+        target = target_of(request.path_info.strip("/"))
+        resource = target.resource
+        if verb == "get" and not target.name:
+            verb = "list"
+        names = (target.subresource, target.namespace, target.name)
+        check(request.user, Attempt(verb, resource.group, resource.plural, *names))
+        return target
+
+
+def _said(raw: bytes) -> dict[str, Any]:
+    """Return the body of an order. Raises BadRequest where it is no JSON object."""
+    try:
+        found = orjson.loads(raw or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f'the body is no JSON ({error}); send {{"reason": "…"}}') from None
+    if not isinstance(found, dict):
+        raise BadRequest('the body is no JSON object; send {"reason": "…"}')
+    return found
+
+
+def _rate(text: str) -> float | None:
+    """Return the rate a forecast is asked at, in evictions a second; None: the one in force."""
+    if not text:
+        return None
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate < 1e6:
+        raise BadRequest(f'query parameter rate: "{text}" is not a number of evictions a second; write e.g. rate=0.5')
+    return rate
+
+
+def _named(rows: tuple[Eviction, ...], target: Target) -> Eviction:
+    wanted = (target.namespace, target.name)
+    found = [row for row in rows if (Ref.parse(row.binding).namespace, eviction_name(row)) == wanted]
+    if not found:
+        raise _missing(target)
+    return found[0]
+
+
+def _missing(target: Target) -> NotFound:
+    return NotFound.of(target.resource.plural, target.name, group=target.resource.group)
+
+
+def _item(row: Eviction, forecasts: dict[str, Forecast]) -> EvictionItem:
+    seen = forecasts.get(row.key, Forecast())
+    return shown(row, position=seen.position, estimated_at=seen.at, estimate=seen.told)
+
+
+def _chosen(
+    rows: tuple[Eviction, ...], forecasts: dict[str, Forecast], target: Target, asked: Listing
+) -> list[EvictionItem]:
+    """Return the evictions a list is about: those in order first, then what is held, then what is over."""
+    named = bool(target.resource.namespaced)
+    mine = [row for row in rows if bool(Ref.parse(row.binding).namespace) == named]
+    last = len(rows) + 1
+    placed = sorted(mine, key=lambda row: (forecasts.get(row.key, Forecast()).position or last, row.state, row.key))
+    items = [_item(row, forecasts) for row in placed]
+    return [item for item in items if asked.choice.takes(_document(item))]
+
+
+def _document(item: EvictionItem) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(item)
+    return found
+
+
+def _encoded(item: EvictionItem, version: int) -> bytes:
+    return msgspec.json.encode(item.with_meta(resource_version=str(version)))

@@ -1,0 +1,114 @@
+"""Whatever goes wrong, as a StatusError: Django's, REST framework's and the database's errors in Kubernetes' words."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import orjson
+import psycopg
+import psycopg_pool
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse
+from rest_framework import exceptions
+
+from controlplane import errors
+from controlplane.errors import StatusError
+from controlplane.wire.status import status_of
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 1
+_AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError, psycopg_pool.PoolTimeout)
+_BY_CODE: dict[int, type[StatusError]] = {
+    400: errors.BadRequest,
+    401: errors.Unauthorized,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    405: errors.MethodNotAllowed,
+    406: errors.NotAcceptable,
+    413: errors.TooLarge,
+    415: errors.UnsupportedMediaType,
+    429: errors.TooManyRequests,
+}
+
+
+def status_error(error: BaseException) -> StatusError:
+    """Return the error to answer with. What nobody anticipated is logged with its trace and told without details."""
+    match error:
+        case StatusError():
+            return error
+        case exceptions.APIException():
+            return _of_code(error.status_code, _text(error.detail))
+        case Http404():
+            return nothing_here()
+        case RequestDataTooBig():
+            return errors.TooLarge("the body is larger than the server takes")
+        case PermissionDenied():
+            return errors.Forbidden(str(error) or "this is forbidden")
+        case SuspiciousOperation():
+            return errors.BadRequest(
+                "the request is malformed, or its Host header is not one of LIFEBOAT_ALLOWED_HOSTS"
+            )
+    if isinstance(error, _AWAY):
+        log.warning("database away: %s", type(error).__name__)
+        return errors.ServiceUnavailable(
+            "the database is not reachable at present; nothing was changed, try again",
+            retry_after_seconds=RETRY_SECONDS,
+        )
+    log.error("request failed", exc_info=error)
+    return errors.InternalError("an error of the server itself; its log says which")
+
+
+def nothing_here() -> errors.NotFound:
+    """Return the error for a URL nothing is served under."""
+    return errors.NotFound("the server could not find the requested resource")
+
+
+def respond(error: StatusError) -> HttpResponse:
+    """Return an error as a response, outside of REST framework."""
+    response = HttpResponse(orjson.dumps(status_of(error)), status=error.code, content_type="application/json")
+    add_headers(response, error)
+    return response
+
+
+def add_headers(response: Any, error: StatusError) -> None:
+    """Set the headers that belong to an error."""
+    if error.details.retry_after_seconds:
+        response["Retry-After"] = str(error.details.retry_after_seconds)
+    if error.code == 401:
+        response["WWW-Authenticate"] = 'Bearer realm="lifeboat"'
+
+
+def _of_code(code: int, message: str) -> StatusError:
+    return _BY_CODE.get(code, errors.InternalError)(message)
+
+
+def _text(detail: Any) -> str:
+    if isinstance(detail, dict):
+        return "; ".join(f"{key}: {_text(value)}" for key, value in detail.items())
+    return "; ".join(map(_text, detail)) if isinstance(detail, list) else str(detail)
+
+
+# Handlers of config.urls, for what never reaches a view of ours. Pages for people stay pages.
+
+
+def handler400(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return respond(status_error(SuspiciousOperation()))
+
+
+def handler403(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return respond(status_error(PermissionDenied()))
+
+
+def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return respond(nothing_here())
+
+
+def handler500(request: HttpRequest) -> HttpResponse:
+    return respond(errors.InternalError("an error of the server itself; its log says which"))
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    return respond(errors.Forbidden(f"CSRF check failed: {reason}; reload the page and try again"))

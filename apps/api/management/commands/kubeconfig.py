@@ -1,0 +1,30 @@
+"""`manage.py kubeconfig --server URL --user NAME --out FILE`: a way in for kubectl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from apps.api import tokens
+from apps.api.kubeconfig import kubeconfig, write_private
+from apps.api.management.commands.token import user_named
+
+
+class Command(BaseCommand):
+    help = "Write a kubeconfig (mode 0600) with a new token of the user; the token of the file before it ends."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--server", required=True, help="https URL of the API: kubectl sends no token over http")
+        parser.add_argument("--user", required=True)
+        parser.add_argument("--authority", default="", help="PEM file of the authority to trust; none: the system's")
+        parser.add_argument("--out", default="kubeconfig", help="the file; its name is the token's")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        path = Path(options["out"])
+        secret = tokens.create(user_named(options["user"]), f"kubeconfig {path.absolute()}"[:100])
+        authority = Path(options["authority"]).read_bytes() if options["authority"] else b""
+        text = kubeconfig(server=options["server"], user=options["user"], token=secret, authority=authority)
+        write_private(path, text)
+        self.stdout.write(f"{path} written")

@@ -1,0 +1,49 @@
+"""`manage.py serve`: the API for development, over http for browsers and over https for kubectl, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+import uvloop
+from django.core.management.base import BaseCommand, CommandParser
+
+from apps.api.certificates import certificates
+
+
+class Command(BaseCommand):
+    help = "Serve the API over http, and over https too (kubectl sends its token over https only). Production: uvicorn."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8001)
+        parser.add_argument("--tls-port", type=int, default=8444)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        files = certificates(tls_folder())
+        common: dict[str, Any] = {"app": "config.asgi:application", "host": options["host"], "access_log": False}
+        common["timeout_keep_alive"] = 75  # seconds; clients keep connections for later
+        plain = uvicorn.Server(uvicorn.Config(port=options["port"], lifespan="on", **common))
+        tls: dict[str, Any] = {"ssl_certfile": str(files.certificate), "ssl_keyfile": str(files.key), "lifespan": "off"}
+        secure = uvicorn.Server(uvicorn.Config(port=options["tls_port"], **common, **tls))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(plain, secure))
+
+
+async def _serve(plain: uvicorn.Server, secure: uvicorn.Server) -> None:
+    """Run both. A signal ends the second, whose end hands it on to the first, which owns the application's life."""
+    first = asyncio.create_task(plain.serve())
+    while not plain.started and not first.done():
+        await asyncio.sleep(0.01)
+    if not first.done():
+        await secure.serve()
+        plain.should_exit = True
+    await first
+
+
+def tls_folder() -> Path:
+    """Return where the development certificates are kept."""
+    return Path(os.environ.get("LIFEBOAT_HOME", ".lifeboat")) / "tls"

@@ -1,0 +1,57 @@
+"""`manage.py token create|list|revoke`: bearer tokens for programs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from apps.api import tokens
+from apps.api.models import Token
+
+
+class Command(BaseCommand):
+    help = "Make, list and revoke the bearer tokens of users. A token is shown once, when it is made."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        create = actions.add_parser("create", help="make a token and print it; one of the same name is replaced")
+        create.add_argument("--user", required=True)
+        create.add_argument("--name", default="token")
+        create.add_argument("--days", type=int, default=0, help="how long it is valid; 0: until revoked")
+        listing = actions.add_parser("list", help="list tokens, without their secrets")
+        listing.add_argument("--user", default="")
+        revoke = actions.add_parser("revoke", help="end a token at once")
+        revoke.add_argument("--user", required=True)
+        revoke.add_argument("--name", default="token")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        getattr(self, options["action"])(options)
+
+    def create(self, options: dict[str, Any]) -> None:
+        lifetime = timedelta(days=options["days"]) if options["days"] else None
+        self.stdout.write(tokens.create(user_named(options["user"]), options["name"], lifetime=lifetime))
+
+    def list(self, options: dict[str, Any]) -> None:
+        found = Token.objects.select_related("user").order_by("user__username", "name")
+        if options["user"]:
+            found = found.filter(user=user_named(options["user"]))
+        for token in found:
+            until = f"until {token.expires:%Y-%m-%d %H:%M}" if token.expires else "until revoked"
+            used = f"last used {token.last_used:%Y-%m-%d %H:%M}" if token.last_used else "never used"
+            self.stdout.write(f"{token.user.get_username()}\t{token.name}\t{until}\t{used}")
+
+    def revoke(self, options: dict[str, Any]) -> None:
+        if not tokens.revoke(user_named(options["user"]), options["name"]):
+            raise CommandError(f"{options['user']} has no token {options['name']}; see manage.py token list")
+        self.stdout.write("revoked")
+
+
+def user_named(name: str) -> Any:
+    """Return a user. Raises CommandError where there is none."""
+    found = get_user_model().objects.filter(username=name).first()
+    if found is None:
+        raise CommandError(f"there is no user {name}; make one: manage.py createsuperuser")
+    return found

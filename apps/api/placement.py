@@ -1,0 +1,125 @@
+"""Questions about placement: why a binding is where it is, and where something would go. Nothing is written."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api import bodies, renderers
+from apps.api.answer import Answer
+from apps.api.authorization import Attempt, check
+from apps.api.target import target_of
+from apps.api.views import KubernetesView
+from apps.objects.configuration import configuration
+from apps.objects.store import store
+from controlplane import placement_review
+from controlplane.causes import invalid
+from controlplane.errors import BadRequest, Invalid, NotFound
+from controlplane.kinds import CLUSTER
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.placement_review import RESOURCE
+from controlplane.kinds.rows import Collected, FleetNames, PlacementNote, Promise
+from controlplane.scheduling import account
+
+EXPLAIN = "explain"
+
+
+class Explained(Answer):
+    """A PlacementExplanation, and the same as sentences."""
+
+    def __init__(self, explanation: account.PlacementExplanation) -> None:
+        super().__init__(msgspec.to_builtins(explanation))
+        self.sentences = account.text(explanation)
+
+
+class SentencesRenderer(renderers.FormRenderer):
+    """Sentences for people."""
+
+    media_type = "text/plain"
+    format = "text"
+    content_type = "text/plain; charset=utf-8"
+
+    def encode(self, answer: Answer, context: Any) -> bytes:
+        return answer.sentences.encode() if isinstance(answer, Explained) else answer.text
+
+
+class ExplainView(KubernetesView):
+    """GET …/resourcebindings/<name>/explain: why the last decision was made, cluster by cluster."""
+
+    http_method_names = ["get", "head", "options"]
+    renderer_classes = (renderers.JSONRenderer, renderers.YAMLRenderer, SentencesRenderer, renderers.PageRenderer)
+
+    def get(self, request: Request) -> Response:
+        target = target_of(request.path_info.strip("/"))
+        resource, ref = target.resource, target.ref
+        check(request.user, Attempt("get", resource.group, resource.plural, EXPLAIN, target.namespace, target.name))
+        reading = store()
+        if not reading.get([ref]):
+            raise NotFound.of(resource.plural, target.name, group=resource.group)
+        note = _one(reading.rows(PlacementNote, "key", [str(ref)]))
+        if note is None:
+            raise NotFound(
+                f'nothing has been decided about {resource.plural} "{target.name}" yet: the scheduler looks at it when '
+                "it has a placement and is not suspended",
+                kind=resource.plural,
+                group=resource.group,
+                name=target.name,
+            )
+        fleet = _one(reading.rows(FleetNames, "key", [note.fleet]))
+        names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
+        return Response(Explained(account.explained(ref, note, fleet, _reported_at(names))))
+
+
+class PlacementReviewView(KubernetesView):
+    """POST a PlacementReview, have it back with its answer."""
+
+    http_method_names = ["post", "options"]
+
+    def post(self, request: Request) -> Response:
+        check(request.user, Attempt("create", RESOURCE.group, RESOURCE.plural))
+        document = bodies.decode(request.content_type, request.body).document
+        if not isinstance(document, dict):
+            raise BadRequest("the body has to be a PlacementReview")
+        reading, settings = store(), configuration().settings()
+        now = reading.now()
+        review = placement_review.typed(document, settings=settings, now=now)
+        clusters = reading.list(CLUSTER)
+        names = [one.metadata.name for one in clusters]
+        promises = [row for rows in reading.rows(Promise, "cluster", names).values() for row in rows]
+        status = placement_review.answer(
+            review,
+            clusters,
+            binding=_binding(review, reading),
+            promises=promises,
+            reported_at=_reported_at(names),
+            settings=settings,
+            now=now,
+        )
+        head = {"kind": RESOURCE.kind, "apiVersion": RESOURCE.api_version}
+        return Response(Answer({**document, **head, "status": msgspec.to_builtins(status)}), status=201)
+
+
+def _binding(review: Any, reading: Any) -> Binding | None:
+    """Return the binding a review starts from. Raises Invalid where it names one that is not there."""
+    ref = placement_review.binding_of(review)
+    if ref is None:
+        return None
+    found: Binding | None = reading.get([ref]).get(ref)
+    if found is None:
+        causes = [invalid("spec.binding", review.spec.binding, "there is no such binding")]
+        raise Invalid.of(RESOURCE.kind, review.metadata.name, causes, group=RESOURCE.group)
+    return found
+
+
+def _reported_at(names: Any) -> dict[str, datetime]:
+    """Return when the capacity of clusters was last read."""
+    rows = store().rows(Collected, "key", list(names)).values()
+    return {one.key: one.at for found in rows for one in found if one.at is not None}
+
+
+def _one(found: dict[str, Any]) -> Any:
+    return next((row for rows in found.values() for row in rows), None)

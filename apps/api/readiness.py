@@ -1,0 +1,105 @@
+"""Will it fail over: asked of one binding, and of the fleet. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api import renderers
+from apps.api.answer import Answer, Many, One
+from apps.api.authorization import Attempt, check
+from apps.api.target import target_of
+from apps.api.views import KubernetesView
+from apps.objects.configuration import configuration
+from apps.objects.store import DjangoStore, store
+from controlplane import bindings, kinds
+from controlplane.controllers.fleet import fleet_state
+from controlplane.errors import NotFound
+from controlplane.eviction.holds import Holds
+from controlplane.kinds import fleet_readiness
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.fleet_readiness import NAME, RESOURCE, FleetReadiness
+from controlplane.kinds.rows import Eviction, Promise
+from controlplane.meta import ObjectMeta, Ref
+from controlplane.readiness import Readiness, Rehearsal, Situation, readiness, summary
+from controlplane.settings import Settings
+
+READINESS = "readiness"
+MOST_BINDINGS = 5000  # one answer about the fleet looks at; the first in order of their names
+
+
+class ReadinessView(KubernetesView):
+    """GET …/resourcebindings/<name>/readiness."""
+
+    http_method_names = ["get", "head", "options"]
+
+    def get(self, request: Request) -> Response:
+        target = target_of(request.path_info.strip("/"))
+        resource, ref = target.resource, target.ref
+        check(request.user, Attempt("get", resource.group, resource.plural, READINESS, target.namespace, target.name))
+        reading, settings = store(), configuration().settings()
+        binding = reading.get([ref]).get(ref)
+        if binding is None:
+            raise NotFound.of(resource.plural, target.name, group=resource.group)
+        (found,) = _asked([binding], reading, settings, now=reading.now())
+        head = {"kind": "Readiness", "apiVersion": RESOURCE.api_version}
+        return Response(Answer({**head, **msgspec.to_builtins(found)}))
+
+
+class FleetReadinessView(KubernetesView):
+    """GET fleetreadinesses: one object, about all bindings."""
+
+    http_method_names = ["get", "head", "options"]
+    renderer_classes = renderers.OBJECTS
+
+    def get(self, request: Request, name: str | None = None) -> Response:
+        verb = "get" if name else "list"
+        check(request.user, Attempt(verb, RESOURCE.group, RESOURCE.plural, name=name or ""))
+        if name not in (None, NAME):
+            raise NotFound.of(RESOURCE.plural, name or "", group=RESOURCE.group)
+        reading, settings = store(), configuration().settings()
+        found: list[Binding] = []
+        for kind in kinds.BINDINGS:
+            found += reading.list(kind, limit=MOST_BINDINGS - len(found)) if len(found) < MOST_BINDINGS else ()
+        version = str(reading.current_version())
+        made = FleetReadiness(
+            api_version=RESOURCE.api_version,
+            kind=fleet_readiness.RESOURCE.kind,
+            metadata=ObjectMeta(name=NAME, resource_version=version),
+            status=summary(_asked(found, reading, settings, now=reading.now())),
+        )
+        text = msgspec.json.encode(made)
+        return Response(One(RESOURCE, text) if name else Many(RESOURCE, [text], {"resourceVersion": version}))
+
+
+def _asked(found: Iterable[Binding], reading: DjangoStore, settings: Settings, *, now: datetime) -> Iterable[Readiness]:
+    """Yield the answers about bindings, in a constant number of queries."""
+    found = list(found)
+    situation = _situation(found, reading)
+    rehearsal = Rehearsal(situation, settings, now=now)
+    rows = reading.rows(Eviction, "binding", [str(one.ref) for one in found])
+    for one in found:
+        queued = rows.get(str(one.ref), ())
+        yield readiness(one, situation, settings, rows=queued, rehearsal=rehearsal, now=now)
+
+
+def _situation(found: Iterable[Binding], reading: DjangoStore) -> Situation:
+    clusters = reading.list(kinds.CLUSTER)
+    names = [one.metadata.name for one in clusters]
+    promises = [row for rows in reading.rows(Promise, "cluster", names).values() for row in rows]
+    holds = Holds(tuple(reading.list(kinds.EVICTION_HOLD)), tuple(reading.list(kinds.MAINTENANCE_WINDOW)))
+    if holds.needs_labels():
+        holds = msgspec.structs.replace(holds, labels=_labels(found, reading))
+    policies = reading.list(kinds.CLUSTER_TAINT_POLICY)
+    return Situation(clusters, policies, fleet_state(reading), holds, promises)
+
+
+def _labels(found: Iterable[Binding], reading: DjangoStore) -> dict[Ref, dict[str, str]]:
+    templates = {one.ref: bindings.template_ref(one) for one in found}
+    known: dict[Ref, Any] = reading.get(sorted(set(templates.values())))
+    return {ref: known[name].metadata.labels for ref, name in templates.items() if name in known}

@@ -1,0 +1,134 @@
+"""Reading: one object, and pages of a list that all show the moment of the first one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import orjson
+
+from apps.api.query import Choice, Continue, Listing
+from apps.api.target import Target
+from apps.objects import listing as stored
+from apps.objects.store import DjangoStore
+from controlplane.errors import BadRequest, Expired, NotFound, TooManyRequests
+from controlplane.kinds import EVENT
+
+MAX_SCANNED = 50_000  # objects looked at for one page when the database cannot decide alone
+_CHUNK = 500
+
+
+class Listed(NamedTuple):
+    """A page of a list: its texts as they are served, its version, and the token for the rest ("": that was all)."""
+
+    texts: list[bytes]
+    version: int
+    token: str
+
+    @property
+    def list_meta(self) -> dict[str, str]:
+        meta = {"resourceVersion": str(self.version)}
+        return {**meta, "continue": self.token} if self.token else meta
+
+
+def get(target: Target) -> bytes:
+    """Return an object's JSON. Raises NotFound."""
+    text = stored.text_of(*target.ref)
+    if text is None:
+        raise NotFound.of(target.resource.plural, target.name, group=target.resource.group)
+    return text
+
+
+def listed(store: DjangoStore, target: Target, asked: Listing) -> Listed:
+    """Return a page of a list. Raises Expired where its version is no longer kept."""
+    if asked.start is not None:
+        after = (asked.start.namespace, asked.start.name)
+        return _at(store, target, asked, asked.start.version, after)
+    if asked.match == "Exact":
+        return _at(store, target, asked, asked.version, stored.START)
+    page = _newest(target, asked)
+    if asked.version > page.version:
+        raise TooManyRequests(  # what clients treat as "ask again"
+            f"Too large resource version: {asked.version}, current: {page.version}", retry_after_seconds=1
+        )
+    return page
+
+
+def _newest(target: Target, asked: Listing) -> Listed:
+    choice = asked.choice
+    version = 0
+
+    def fetch(after: tuple[str, str], limit: int) -> list[stored.Text]:
+        nonlocal version
+        page = stored.page(
+            target.kind.key,
+            namespace=target.namespace,
+            after=after,
+            limit=limit,
+            labels=choice.labels,
+            fields=choice.fields,
+            keys=_keys(target, choice),
+        )
+        version = version or page.version
+        return page.found
+
+    if not choice.needs_documents:
+        found = fetch(stored.START, asked.limit + 1 if asked.limit else 0)
+        return _cut(found, asked.limit, version)
+    found = _filtered(fetch, choice, stored.START, asked.limit)
+    return _cut(found, asked.limit, version)
+
+
+def _at(store: DjangoStore, target: Target, asked: Listing, version: int, after: tuple[str, str]) -> Listed:
+    """Return a page as it was at a version; selectors are checked here, because labels too were others then."""
+    if version > store.current_version():
+        raise BadRequest(f"resourceVersion {version} has not been written yet; list again without continue")
+
+    def fetch(after: tuple[str, str], limit: int) -> list[stored.Text]:
+        found = store.list_at(target.kind.key, version=version, namespace=target.namespace, after=after, limit=limit)
+        return [stored.Text(one.namespace, one.name, one.text.encode()) for one in found]
+
+    if asked.choice.is_everything:
+        found = fetch(after, asked.limit + 1 if asked.limit else 0)
+    else:
+        found = _filtered(fetch, asked.choice, after, asked.limit)
+    return _cut(found, asked.limit, version)
+
+
+def _filtered(
+    fetch: Callable[[tuple[str, str], int], list[stored.Text]], choice: Choice, after: tuple[str, str], limit: int
+) -> list[stored.Text]:
+    """Return up to limit + 1 objects that the selectors take, fetching in chunks."""
+    if not limit:
+        return [one for one in fetch(after, 0) if choice.takes(orjson.loads(one.text))]
+    taken: list[stored.Text] = []
+    scanned = 0
+    while len(taken) <= limit:
+        chunk = fetch(after, _CHUNK)
+        taken += [one for one in chunk if choice.takes(orjson.loads(one.text))]
+        scanned += len(chunk)
+        if len(chunk) < _CHUNK or scanned >= MAX_SCANNED:
+            break
+        after = (chunk[-1].namespace, chunk[-1].name)
+    return taken[: limit + 1]
+
+
+def _cut(found: list[stored.Text], limit: int, version: int) -> Listed:
+    if not limit or len(found) <= limit:
+        return Listed([one.text for one in found], version, "")
+    kept = found[:limit]
+    return Listed([one.text for one in kept], version, Continue(version, kept[-1].namespace, kept[-1].name).token())
+
+
+def _keys(target: Target, choice: Choice) -> list[str]:
+    """Return which declared index narrows the search: events of one object, which kubectl describe asks for."""
+    if target.kind.key != EVENT:
+        return []
+    return [f"about={term.value}" for term in choice.fields if term.field == "involvedObject.uid" and term.equal]
+
+
+def exists_history(store: DjangoStore, version: int) -> None:
+    """Raise Expired where changes after a version are no longer kept."""
+    oldest = store.oldest_version()
+    if version < oldest:
+        raise Expired(f"too old resource version: {version} ({oldest})")

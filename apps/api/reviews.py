@@ -1,0 +1,65 @@
+"""Questions about oneself: who am I, may I do this, what may I do. Answered at once, never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api import authorization, bodies
+from apps.api.answer import Answer
+from apps.api.authentication import groups_of
+from apps.api.authorization import Attempt
+from apps.api.failures import nothing_here
+from apps.api.views import KubernetesView
+from controlplane.wire import builtin
+
+Document = dict[str, Any]
+
+
+def who_am_i(user: Any, question: Document) -> Document:
+    """Return the status of a SelfSubjectReview."""
+    return {"userInfo": {"username": user.get_username(), "uid": str(user.pk), "groups": groups_of(user)}}
+
+
+def may_i(user: Any, question: Document) -> Document:
+    """Return the status of a SelfSubjectAccessReview."""
+    spec = question.get("spec") or {}
+    path, asked = spec.get("nonResourceAttributes") or {}, spec.get("resourceAttributes") or {}
+    if path:
+        attempt = Attempt(path.get("verb", "get"), path=path.get("path", ""))
+    else:
+        fields = ("group", "resource", "subresource", "namespace", "name")
+        attempt = Attempt(asked.get("verb", ""), *(asked.get(field, "") for field in fields))
+    if authorization.allowed(user, attempt):
+        return {"allowed": True}
+    return {"allowed": False, "reason": "only administrators write, and read Secrets"}
+
+
+def what_may_i(user: Any, question: Document) -> Document:
+    """Return the status of a SelfSubjectRulesReview."""
+    return authorization.rules(user)
+
+
+_ANSWERS: dict[str, Callable[[Any, Document], Document]] = {
+    "selfsubjectreviews": who_am_i,
+    "selfsubjectaccessreviews": may_i,
+    "selfsubjectrulesreviews": what_may_i,
+}
+
+
+class ReviewView(KubernetesView):
+    """POST a question, have it back with its answer."""
+
+    http_method_names = ["post", "options"]
+
+    def post(self, request: Request, group: str, plural: str) -> Response:
+        resource = next((one for one in builtin.REVIEWS if (one.group, one.plural) == (group, plural)), None)
+        if resource is None:
+            raise nothing_here()
+        document = bodies.decode(request.content_type, request.body).document
+        question = {**document, "kind": resource.kind, "apiVersion": resource.api_version}
+        answered = {**question, "status": _ANSWERS[plural](request.user, question)}
+        return Response(Answer(answered), status=201)

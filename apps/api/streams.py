@@ -1,0 +1,115 @@
+"""What a watch is, decided by the view: which changes, from where, in what form. `shell` serves it.
+
+A WatchResponse is an ordinary response to Django; a server that is not our shell sends what it says then, an error.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import orjson
+from django.http import HttpResponse
+from rest_framework.request import Request
+
+from apps.api import reading
+from apps.api.query import Choice, Listing, listing_of, number
+from apps.api.renderers import FormRenderer
+from apps.api.target import Target
+from apps.objects.store import DjangoStore
+from controlplane.errors import BadRequest, Expired, ServiceUnavailable, StatusError
+from controlplane.wire.negotiate import YAML, go_bool
+from controlplane.wire.resource import Resource
+from controlplane.wire.status import status_of
+from controlplane.wire.table import IncludeObject, include_object_of
+
+LONGEST_SECONDS = 3600  # a watch without timeoutSeconds ends after 30 to 60 minutes, so that clients spread
+SHORTEST_SECONDS = 1800
+
+
+class Stream(msgspec.Struct, kw_only=True):
+    """A watch that was allowed. `since` is the version it starts after; `initial` are objects to send first."""
+
+    user: str
+    kind: str
+    resource: Resource
+    choice: Choice
+    since: int
+    initial: list[bytes] = []
+    ends_initial: bool = False  # a bookmark says where the initial objects end
+    bookmarks: bool = False
+    seconds: float = LONGEST_SECONDS
+    convert: str = ""  # "", Table, PartialObjectMetadata
+    include_object: IncludeObject = "Metadata"
+    error: StatusError | None = None  # sent as the only event: the version asked for is gone
+
+
+class WatchResponse(HttpResponse):
+    """A response whose body is a stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        error = ServiceUnavailable("watches need the ASGI server: uvicorn config.asgi:application")
+        super().__init__(orjson.dumps(status_of(error)), status=503, content_type="application/json")
+        self.stream = stream
+        self._has_been_logged = True  # for Django: the status is not what the client gets
+
+
+def watch_response(request: Request, target: Target, store: DjangoStore) -> WatchResponse:
+    """Return the stream a watch asks for. Raises BadRequest for options that cannot be."""
+    query = request.query_params
+    asked = listing_of(query, namespace=target.namespace, name=target.name)
+    if asked.start is not None:
+        raise BadRequest("query parameter continue does not go with watch")
+    send_initial = go_bool("sendInitialEvents", query.get("sendInitialEvents"))
+    bookmarks = go_bool("allowWatchBookmarks", query.get("allowWatchBookmarks"))
+    if "sendInitialEvents" in query and asked.match != "NotOlderThan":
+        raise BadRequest("query parameter sendInitialEvents needs resourceVersionMatch=NotOlderThan")
+    if send_initial and not bookmarks:
+        raise BadRequest("query parameter sendInitialEvents needs allowWatchBookmarks=true")
+    renderer = request.accepted_renderer
+    if getattr(renderer, "media_type", "") == YAML or not isinstance(renderer, FormRenderer):
+        convert = ""
+    else:
+        convert = renderer.convert
+    stream = Stream(
+        user=request.user.get_username(),
+        kind=target.kind.key,
+        resource=target.resource,
+        choice=asked.choice,
+        since=asked.version,
+        bookmarks=bookmarks,
+        seconds=_seconds(query),
+        convert=convert,
+        include_object=include_object_of(query.get("includeObject")),
+    )
+    initial = send_initial if "sendInitialEvents" in query else asked.version == 0
+    return WatchResponse(_started(stream, target, asked, store, initial=initial, marked=send_initial))
+
+
+def _started(
+    stream: Stream, target: Target, asked: Listing, store: DjangoStore, *, initial: bool, marked: bool
+) -> Stream:
+    """Return the stream with what it begins with: the present state, the history after a version, or nothing."""
+    current = store.current_version()
+    if asked.version > current:
+        stream.error = Expired(f"resourceVersion {asked.version} is newer than anything written here ({current})")
+    elif initial:
+        page = reading.listed(store, target, Listing(choice=asked.choice))
+        stream.initial = _named(page.texts, asked.choice) if asked.choice.name else page.texts
+        stream.since = page.version
+        stream.ends_initial = marked
+    elif not asked.version:
+        stream.since = current
+    elif asked.version < (oldest := store.oldest_version()):
+        stream.error = Expired(f"too old resource version: {asked.version} ({oldest})")
+    return stream
+
+
+def _named(texts: list[bytes], choice: Choice) -> list[bytes]:
+    return [text for text in texts if choice.takes(orjson.loads(text))]
+
+
+def _seconds(query: Any) -> float:
+    asked = number(query, "timeoutSeconds")
+    return float(asked) if asked else random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)

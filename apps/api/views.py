@@ -1,0 +1,195 @@
+"""The one view over all kinds: decode, one call, encode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpResponseBase
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.api import bodies, failures, reading, renderers, scale
+from apps.api.answer import Answer, Many, One
+from apps.api.authentication import AUTHENTICATORS
+from apps.api.authorization import Attempt, check
+from apps.api.parsers import PARSERS, PATCH_PARSERS
+from apps.api.query import dry_run, listing_of, writing_of
+from apps.api.streams import watch_response
+from apps.api.target import Target, target_of
+from apps.api.writing import Gone, Writer
+from apps.objects.configuration import configuration
+from apps.objects.store import store
+from controlplane.errors import MethodNotAllowed, Unauthorized
+from controlplane.wire.negotiate import go_bool
+from controlplane.wire.status import status_of, success
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+
+
+class KubernetesView(APIView):
+    """What all our URLs share: who asks, forms of answers, errors as Status."""
+
+    authentication_classes = AUTHENTICATORS
+    permission_classes = ()
+    throttle_classes = ()
+    parser_classes: Any = PARSERS
+    renderer_classes: Any = renderers.PLAIN
+    versioning_class = None
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        _ = request._request.body  # kept from here on: the CSRF check looks for a form in the stream
+        super().initial(request, *args, **kwargs)
+        if not request.user.is_authenticated:
+            raise Unauthorized("Unauthorized: send a bearer token (manage.py token create), or log in")
+
+    def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
+        final: Any = super().finalize_response(request, response, *args, **kwargs)
+        renderer = getattr(final, "accepted_renderer", None)
+        if isinstance(renderer, renderers.FormRenderer) and final.content_type is None:
+            final.content_type = renderer.content_type or None
+        return final
+
+    def handle_exception(self, exc: Exception) -> Response:
+        error = failures.status_error(exc)
+        response = Response(Answer(status_of(error)), status=error.code, content_type="application/json")
+        renderer = getattr(self.request, "accepted_renderer", None)
+        if renderer is None:
+            self.request.accepted_renderer = renderers.JSONRenderer()
+            self.request.accepted_media_type = "application/json"
+        elif isinstance(renderer, renderers.PageRenderer):
+            response.content_type = None
+        elif not isinstance(renderer, renderers.JSONRenderer):
+            self.request.accepted_renderer = renderers.JSONRenderer()
+        failures.add_headers(response, error)
+        response.exception = True
+        return response
+
+    def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Response:
+        raise MethodNotAllowed(f"the server does not allow {request.method} here")
+
+    def get_view_name(self) -> str:
+        return "Lifeboat"
+
+
+class ObjectView(KubernetesView):
+    """Every kind under every URL it has."""
+
+    renderer_classes = renderers.OBJECTS
+    http_method_names = ["get", "head", "post", "put", "patch", "delete", "options"]
+
+    target: Target
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        self.target = target_of(request.path_info.strip("/"))
+        self.parser_classes = PATCH_PARSERS if request.method == "PATCH" else PARSERS
+        check(request.user, self._attempt(request))
+
+    @property
+    def allowed_methods(self) -> list[str]:
+        """Return what this URL takes; the browsable API shows forms for it."""
+        target = getattr(self, "target", None)
+        if target is None:
+            return []
+        if not target.name:
+            return ["GET", "POST", "DELETE"]
+        return ["GET", "PUT", "PATCH"] if target.subresource else ["GET", "PUT", "PATCH", "DELETE"]
+
+    def _attempt(self, request: Request) -> Attempt:
+        target, resource = self.target, self.target.resource
+        if request.method == "DELETE":
+            verb = "delete" if target.name else "deletecollection"
+        elif request.method in _VERBS:
+            verb = _VERBS[request.method]
+        elif is_watch(request):
+            verb = "watch"
+        else:
+            verb = "get" if target.name else "list"
+        return Attempt(verb, resource.group, resource.plural, target.subresource, target.namespace, target.name)
+
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        target = self.target
+        if is_watch(request) and not target.subresource:
+            return watch_response(request, target, store())
+        if target.name:
+            text = reading.get(target)
+            if target.subresource == "scale":
+                return Response(Answer(scale.scale_of(One(target.resource, text).document)))
+            return _shown(One(target.resource, text))
+        asked = listing_of(request.query_params, namespace=target.namespace)
+        page = reading.listed(store(), target, asked)
+        return _shown(Many(target.resource, page.texts, page.list_meta))
+
+    def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if self.target.name:
+            raise MethodNotAllowed(f"the server does not allow POST on a {self.target.resource.kind} that has a name")
+        return self._written(self._writer(request).create(bodies.decode(request.content_type, request.body)))
+
+    def put(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        self._need_name("PUT")
+        writer = self._writer(request)
+        body = bodies.decode(request.content_type, request.body)
+        if self.target.subresource == "scale":
+            return self._scaled(writer, lambda current: body.document)
+        return self._written(writer.update(body))
+
+    def patch(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        self._need_name("PATCH")
+        writer = self._writer(request)
+        content_type, raw = request.content_type, request.body
+        if self.target.subresource == "scale":
+            return self._scaled(writer, lambda current: scale.patched(content_type, current, raw))
+        return self._written(writer.patch(content_type, raw))
+
+    def delete(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if self.target.subresource:
+            raise MethodNotAllowed(f"the server does not allow DELETE on {self.target.subresource}")
+        options = bodies.delete_options(request.content_type, request.body, request.query_params)
+        writer = self._writer(request, options)
+        resource = self.target.resource
+        if self.target.name:
+            done = writer.delete(options)
+            if isinstance(done, Gone):
+                return Response(
+                    Answer(success(kind=resource.plural, name=done.name, group=resource.group, uid=done.uid))
+                )
+            return _shown(One(resource, done.text))
+        asked = listing_of(request.query_params, namespace=self.target.namespace)
+        return _shown(writer.delete_all(asked, options))
+
+    def _need_name(self, method: str) -> None:
+        if not self.target.name:
+            raise MethodNotAllowed(f"the server does not allow {method} on a collection; name one object in the URL")
+
+    def _writer(self, request: Request, options: Any = None) -> Writer:
+        writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
+        if options is not None:
+            writing = writing.__class__(writing.manager, dry_run(request.query_params, options), "Ignore", False)
+        return Writer(store(), configuration().settings(), self.target, writing, user=request.user.get_username())
+
+    def _written(self, written: Any) -> Response:
+        response = _shown(One(self.target.resource, written.text), status=201 if written.created else 200)
+        if written.warnings:
+            response["Warning"] = ", ".join(map(_warning, written.warnings))
+        return response
+
+    def _scaled(self, writer: Writer, wanted: Any) -> Response:
+        text = writer.scale(wanted)
+        return Response(Answer(scale.scale_of(One(self.target.resource, text).document)))
+
+
+def _shown(answer: Answer, *, status: int = 200) -> Response:
+    return Response(answer, status=status)
+
+
+def is_watch(request: Request) -> bool:
+    """Test whether a GET asks for a stream of changes. Raises BadRequest where nobody can tell."""
+    return request.method == "GET" and go_bool("watch", request.query_params.get("watch"))
+
+
+def _warning(text: str) -> str:
+    """Return a warning as its header wants it: quoted, one line, plain ASCII."""
+    plain = " ".join(text.split()).encode("ascii", "replace").decode()
+    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
+    return f'299 - "{escaped}"'

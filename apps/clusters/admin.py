@@ -1,0 +1,143 @@
+"""Admin of clusters, with cordon and uncordon, and of what was last seen of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.urls import path, reverse
+
+from apps.clusters.models import Cluster, Collected, MatchWindow, Observation, Taint
+from apps.objects import edits
+from apps.objects.admin_for import ObjectAdmin, admin_for
+from apps.objects.changelist import STATES, choices
+from apps.objects.rows_admin import RowAdmin
+from controlplane.errors import StatusError
+from controlplane.kinds import CLUSTER
+from controlplane.kinds.cluster import EFFECTS, NO_SCHEDULE
+from controlplane.meta import Ref
+
+UNSCHEDULABLE_KEY = "cluster.karmada.io/unschedulable"
+_MODES = (("Push", "Push"), ("Pull", "Pull"))
+
+
+def cordoned(taints: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return taints with the one that keeps new workloads away."""
+    return [*uncordoned(taints), {"key": UNSCHEDULABLE_KEY, "effect": NO_SCHEDULE}]
+
+
+def uncordoned(taints: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return taints without the one that keeps new workloads away."""
+    return [taint for taint in taints if (taint.get("key"), taint.get("effect")) != (UNSCHEDULABLE_KEY, NO_SCHEDULE)]
+
+
+Turn = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+
+
+class ClusterAdmin(ObjectAdmin):
+    """Members of the fleet."""
+
+    list_display = ("name", "ready", "taints", "sync_mode", "region", "provider", "kubernetes_version", "created_at")
+    list_display_links = ("name",)
+    actions = ("cordon", "uncordon", "delete_selected")
+
+    @admin.display(description="taints")
+    def taints(self, row: Cluster) -> str:
+        found = row.__dict__.get("attached", {}).get("clusters.Taint", ())
+        return ", ".join(f"{key.rpartition('/')[2]}:{effect}" for key, effect, *_ in found)
+
+    @admin.action(description="Cordon: no new workloads", permissions=["change"])
+    def cordon(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._turn_all(request, queryset, cordoned, "cordoned")
+
+    @admin.action(description="Uncordon", permissions=["change"])
+    def uncordon(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._turn_all(request, queryset, uncordoned, "uncordoned")
+
+    def get_urls(self) -> list[Any]:
+        view = self.admin_site.admin_view
+        own = [
+            path("<path:object_id>/cordon/", view(self._deed(cordoned, "cordoned")), name="clusters_cluster_cordon"),
+            path(
+                "<path:object_id>/uncordon/",
+                view(self._deed(uncordoned, "uncordoned")),
+                name="clusters_cluster_uncordon",
+            ),
+        ]
+        return own + super().get_urls()
+
+    def more(self, row: Any) -> dict[str, Any]:
+        here = {"cluster": row.name}
+        links = [
+            ("Bindings", _list("resources_binding", here)),
+            ("Works", _list("resources_work", here)),
+            ("Evictions", _list("failover_eviction", here)),
+            ("Leaving", _list("failover_gracefulevictiontask", {"cluster": row.name})),
+        ]
+        deeds = [("Cordon", self.url("cordon", row.pk)), ("Uncordon", self.url("uncordon", row.pk))]
+        return {"links": links, "deeds": deeds}
+
+    def _deed(self, turn: Turn, said: str) -> Callable[[HttpRequest, str], HttpResponse]:
+        def view(request: HttpRequest, object_id: str) -> HttpResponse:
+            if request.method != "POST":
+                return HttpResponseNotAllowed(["POST"])
+            row = self._row(request, object_id)
+            if not self.has_change_permission(request, row):
+                raise PermissionDenied
+            self._turn(request, row.name, turn, said)
+            return HttpResponseRedirect(self.url("change", row.pk))
+
+        return view
+
+    def _turn_all(self, request: HttpRequest, rows: QuerySet[Any], turn: Turn, said: str) -> None:
+        for name in rows.values_list("name", flat=True):
+            self._turn(request, name, turn, said)
+
+    def _turn(self, request: HttpRequest, name: str, turn: Turn, said: str) -> None:
+        """Change a cluster's taints as an edit of its manifest would."""
+        ref = Ref(CLUSTER, "", name)
+        try:
+            cluster = edits.stored(ref)
+            document = edits.document_of(cluster)
+            taints = turn(document.setdefault("spec", {}).get("taints", []))
+            document["spec"]["taints"] = taints
+            basis = int(cluster.metadata.resource_version)
+            done = edits.change(ref, document, basis=basis, user=request.user.get_username())
+        except StatusError as error:
+            self.message_user(request, f"Cluster {name} is not {said}: {error.message}", messages.ERROR)
+            return
+        for warning in done.warnings:
+            self.message_user(request, warning, messages.WARNING)
+        self.message_user(request, f"Cluster {name} is {said}.", messages.SUCCESS)
+
+
+def _list(name: str, query: dict[str, str]) -> str:
+    return reverse(f"admin:{name}_changelist", query=query)
+
+
+class MatchWindowAdmin(RowAdmin):
+    """Since when policies match clusters."""
+
+    search_fields = ("key",)
+
+
+admin.site.register(
+    Cluster,
+    admin_for(
+        Cluster,
+        page=ClusterAdmin,
+        filters=(
+            choices("ready", "Ready", STATES),
+            choices("taint", "taint effect", [(effect, effect) for effect in EFFECTS], index="taint"),
+            choices("sync_mode", "mode", _MODES),
+        ),
+    ),
+)
+admin.site.register(Observation, RowAdmin)
+admin.site.register(Collected, RowAdmin)
+admin.site.register(MatchWindow, MatchWindowAdmin)
+admin.site.register(Taint, RowAdmin)

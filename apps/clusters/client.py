@@ -1,0 +1,289 @@
+"""How a member cluster is talked to: the Kubernetes API over HTTP, every answer turned into data."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import orjson
+
+from controlplane.kinds import KINDS
+from controlplane.members import FIELD_MANAGER, Answer, Collect, Discard, Ensure, Probe, Target
+from controlplane.meta import kind_key
+from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
+
+USER_AGENT = "lifeboat"
+ANSWER_SECONDS = 10.0
+WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=4, sock_read=90)
+WATCH_SECONDS = 60
+PAGE = 500
+APPLY = "application/apply-patch+yaml"  # JSON is YAML
+# Annotations and labels that mark an object as ours; releasing an object strips them.
+OUR_PREFIXES = ("karmada.io/", "work.karmada.io/", "resourcetemplate.karmada.io/", "resourcebinding.karmada.io/")
+
+
+class Unservable(Exception):
+    """The manifest is of a kind we do not know a URL for."""
+
+
+class Expired(Exception):
+    """The member no longer has the history a watch asked for: list again."""
+
+
+# Connections of a member by what they are for: slow applies and open watches never keep a probe waiting.
+WORK, PROBE, WATCH = "work", "probe", "watch"
+CONNECTIONS = {WORK: 24, PROBE: 2, WATCH: 0}  # 0: as many as there are watched kinds
+
+
+class MemberClient:
+    """Answers questions about members; connections are kept per member. Use inside one loop."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[str, str], tuple[Target, aiohttp.ClientSession]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        sessions, self._sessions = list(self._sessions.values()), {}
+        for _, session in sessions:
+            await session.close()
+
+    def _session(self, target: Target, lane: str) -> aiohttp.ClientSession:
+        known, session = self._sessions.get((target.cluster, lane), (None, None))
+        if session is None or known != target:
+            if session is not None:  # endpoint or credentials changed
+                self._closing.add(task := asyncio.create_task(session.close()))
+                task.add_done_callback(self._closing.discard)
+            headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
+            if target.token:
+                headers["Authorization"] = f"Bearer {target.token}"
+            connector = aiohttp.TCPConnector(limit=CONNECTIONS[lane], ssl=_tls(target))
+            session = aiohttp.ClientSession(
+                connector=connector,
+                headers=headers,
+                json_serialize=lambda one: orjson.dumps(one).decode(),
+            )
+            self._sessions[target.cluster, lane] = (target, session)
+        return session
+
+    async def call(
+        self,
+        target: Target,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        lane: str = WORK,
+        seconds: float = ANSWER_SECONDS,
+    ) -> Answer:
+        """Ask one thing. Every failure is an answer too; nothing is raised for what a member may do."""
+        try:
+            async with self._session(target, lane).request(
+                method,
+                target.endpoint.rstrip("/") + path,
+                params=params,
+                data=None if body is None else orjson.dumps(body),
+                headers={"Content-Type": content_type} if body is not None else None,
+                proxy=target.proxy or None,
+                timeout=aiohttp.ClientTimeout(total=seconds),
+            ) as response:
+                raw = await response.read()
+                return _answer(response.status, response.content_type, raw)
+        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError) as error:
+            return Answer(0, problem=f"TLS: {_first_line(error)}", access=True)
+        except TimeoutError:
+            return Answer(0, problem=f"no answer within {seconds:g} s")
+        except (aiohttp.InvalidURL, ValueError) as error:
+            return Answer(0, problem=f"cannot be called: {_first_line(error)}", access=True)
+        except (aiohttp.ClientError, OSError) as error:
+            return Answer(0, problem=_first_line(error))
+
+    async def probe(self, question: Probe) -> Answer:
+        """GET /readyz, and /healthz where there is no /readyz (semantics 2.1)."""
+        answer = await self.call(question.target, "GET", "/readyz", lane=PROBE, seconds=question.seconds)
+        if answer.code != 404:
+            return answer
+        return await self.call(question.target, "GET", "/healthz", lane=PROBE, seconds=question.seconds)
+
+    async def collect(self, question: Collect) -> Answer:
+        """Return version, API resources, nodes and pods; the first answer that fails where one fails."""
+        version = await self.call(question.target, "GET", "/version")
+        if not version.ok:
+            return version
+        apis = await self._apis(question.target)
+        if isinstance(apis, Answer):
+            return apis
+        body: dict[str, Any] = {"version": version.body, "apis": apis, "nodes": None, "pods": None}
+        if question.resources:
+            for name in ("nodes", "pods"):
+                found = await self.list(question.target, f"/api/v1/{name}")
+                if isinstance(found, Answer):
+                    return found
+                body[name] = found[0]
+        return Answer(200, body)
+
+    async def _apis(self, target: Target) -> list[dict[str, Any]] | Answer:
+        """Return [{groupVersion, resources: [{name, kind}]}] without subresources."""
+        groups = await self.call(target, "GET", "/apis")
+        if not groups.ok:
+            return groups
+        versions = ["v1"]
+        for group in groups.body.get("groups", ()):
+            versions += [version["groupVersion"] for version in group.get("versions", ())]
+        found = []
+        for version in versions:
+            path = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+            answer = await self.call(target, "GET", path)
+            if not answer.ok:
+                return answer
+            resources = [
+                {"name": one["name"], "kind": one["kind"]}
+                for one in answer.body.get("resources", ())
+                if "/" not in one["name"]
+            ]
+            found.append({"groupVersion": version, "resources": resources})
+        return found
+
+    async def list(self, target: Target, path: str, *, selector: str = "") -> tuple[list[dict[str, Any]], str] | Answer:
+        """Return all objects under a path, page by page, and the list's resourceVersion; an Answer where it fails."""
+        items: list[dict[str, Any]] = []
+        params = {"limit": str(PAGE)} | ({"labelSelector": selector} if selector else {})
+        while True:
+            answer = await self.call(target, "GET", path, params=params)
+            if not answer.ok:
+                return answer
+            items += answer.body.get("items", ())
+            metadata = answer.body.get("metadata", {})
+            if not metadata.get("continue"):
+                return items, metadata.get("resourceVersion", "")
+            params["continue"] = metadata["continue"]
+
+    async def watch(
+        self, target: Target, path: str, *, since: str, selector: str
+    ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Yield (type, object) until the stream ends. Raises Expired on 410, aiohttp.ClientError, OSError."""
+        params = {
+            "watch": "true",
+            "resourceVersion": since,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(WATCH_SECONDS),
+            "labelSelector": selector,
+        }
+        url = target.endpoint.rstrip("/") + path
+        async with self._session(target, WATCH).get(url, params=params, timeout=WATCH_TIMEOUT) as response:
+            if response.status == 410:
+                raise Expired
+            response.raise_for_status()
+            buffer = b""
+            async for chunk in response.content.iter_any():
+                *lines, buffer = (buffer + chunk).split(b"\n")
+                for line in filter(None, lines):
+                    frame = orjson.loads(line)
+                    if frame["type"] == "ERROR":
+                        raise Expired
+                    yield frame["type"], frame["object"]
+
+    async def ensure(self, question: Ensure) -> Answer:
+        """Apply an object server-side; one that exists and is not ours only where `overwrite` (semantics 2.10)."""
+        manifest = question.manifest
+        try:
+            path = object_path(manifest)
+        except Unservable as error:
+            return Answer(0, problem=str(error))
+        if not question.overwrite:
+            held = await self.call(question.target, "GET", path)
+            if not held.ok and held.code != 404:
+                return held
+            if held.ok and not _ours(held.body):
+                return Answer(
+                    409,
+                    problem="an object of that name exists and is not managed by us; "
+                    "set conflictResolution: Overwrite to take it over",
+                )
+        params = {"fieldManager": FIELD_MANAGER, "force": "true"}
+        return await self.call(question.target, "PATCH", path, params=params, body=manifest, content_type=APPLY)
+
+    async def discard(self, question: Discard) -> Answer:
+        """Delete an object of ours in the background, or strip our marks from it. One that is gone is an answer 404."""
+        try:
+            path = object_path(question.manifest)
+        except Unservable as error:
+            return Answer(404, problem=str(error))
+        held = await self.call(question.target, "GET", path)
+        if not held.ok:
+            return held
+        if not _ours(held.body):
+            return Answer(404, problem="the object there is not ours")
+        if question.release:
+            patch = {"metadata": {part: _stripped(held.body, part) for part in ("labels", "annotations")}}
+            return await self.call(
+                question.target, "PATCH", path, body=patch, content_type="application/merge-patch+json"
+            )
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+        uid = held.body.get("metadata", {}).get("uid")
+        answer = await self.call(
+            question.target, "DELETE", path, body=options | ({"preconditions": {"uid": uid}} if uid else {})
+        )
+        return answer if not answer.ok else await self._gone(question.target, path)
+
+    async def _gone(self, target: Target, path: str) -> Answer:
+        """Return 404 once the object is gone; a conflict answer while finalizers keep it."""
+        held = await self.call(target, "GET", path)
+        return Answer(409, problem="still being deleted there") if held.ok else held
+
+
+def _answer(status: int, content_type: str, raw: bytes) -> Answer:
+    body: Any = None
+    if content_type.endswith("json") and raw:
+        try:
+            body = orjson.loads(raw)
+        except orjson.JSONDecodeError:
+            return Answer(0, problem="the answer is not JSON")
+    if 200 <= status < 300:
+        return Answer(status, body)
+    said = body.get("message", "") if isinstance(body, dict) else raw[:200].decode(errors="replace")
+    return Answer(status, body, problem=f"HTTP {status}: {said}".rstrip(": "), access=status in (401, 403))
+
+
+def _tls(target: Target) -> ssl.SSLContext | bool:
+    if target.insecure:
+        return False
+    if not target.ca:
+        return True
+    return ssl.create_default_context(cadata=target.ca)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0][:300]
+
+
+def _ours(held: dict[str, Any]) -> bool:
+    labels = held.get("metadata", {}).get("labels") or {}
+    return labels.get(MANAGED_LABEL) == MANAGED_LABEL_VALUE
+
+
+def _stripped(held: dict[str, Any], part: str) -> dict[str, None]:
+    """Return the merge patch that removes our labels or annotations."""
+    return {key: None for key in held.get("metadata", {}).get(part) or {} if key.startswith(OUR_PREFIXES)}
+
+
+def collection_path(api_version: str, kind: str, namespace: str = "") -> str:
+    """Return the URL path of a kind's collection, all namespaces where none is given. Raises Unservable."""
+    known = KINDS.get(kind_key(api_version, kind))
+    if known is None:
+        raise Unservable(f"{api_version} {kind}: no such kind here; create its CustomResourceDefinition first")
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    middle = f"/namespaces/{namespace}" if namespace and known.resource.namespaced else ""
+    return f"{root}{middle}/{known.resource.plural}"
+
+
+def object_path(manifest: dict[str, Any]) -> str:
+    """Return the URL path of one object. Raises Unservable."""
+    metadata = manifest.get("metadata", {})
+    place = collection_path(manifest.get("apiVersion", ""), manifest.get("kind", ""), metadata.get("namespace", ""))
+    return f"{place}/{metadata.get('name', '')}"

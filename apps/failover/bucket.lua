@@ -1,0 +1,34 @@
+-- The token bucket of controlplane/eviction/rate.py, step by step, on the clock of Redis; one call is atomic.
+-- KEYS[1] the bucket; ARGV: tokens wanted, rate in tokens a second, capacity.
+-- Answers granted, seconds until the next token (-1: never at this rate), tokens left; numbers as exact text.
+
+local WHOLE = 1 - 1e-9
+
+local function exact(number)
+  return string.format('%.17g', number)
+end
+
+local time = redis.call('TIME')
+local seconds, micros = tonumber(time[1]), tonumber(time[2])
+if ARGV[4] then -- tests bring their own clock
+  seconds, micros = tonumber(ARGV[4]), tonumber(ARGV[5])
+end
+local now = seconds + micros / 1000000
+
+local wanted, rate, capacity = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local kept = redis.call('HMGET', KEYS[1], 'tokens', 'rate', 'at')
+local tokens, old_rate, at = tonumber(kept[1] or '0'), tonumber(kept[2] or ARGV[2]), tonumber(kept[3] or exact(now))
+
+local elapsed = math.max(0, now - at)
+tokens = math.min(capacity, tokens + elapsed * math.min(rate, old_rate))
+local granted = 0
+if rate > 0 then
+  granted = math.min(wanted, math.floor(tokens + 1 - WHOLE))
+end
+local left = math.max(0, tokens - granted)
+local next_in = -1
+if rate > 0 then
+  next_in = math.max(0, (1 - left) / rate)
+end
+redis.call('HSET', KEYS[1], 'tokens', exact(left), 'rate', exact(rate), 'at', exact(now))
+return {granted, exact(next_in), exact(left)}

@@ -1,0 +1,47 @@
+"""The eviction queue as it is read for people: rows, tier and forecasts of one moment."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from apps.objects.store import DjangoStore
+from controlplane import health
+from controlplane.controllers.fleet import fleet_state
+from controlplane.eviction.figures import Figures, figures
+from controlplane.eviction.forecast import Forecast, forecast
+from controlplane.eviction.holds import Holds
+from controlplane.kinds import CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
+from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING, Eviction
+from controlplane.settings import Settings
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """What waits and what is over, and the tier it is worked off at."""
+
+    rows: tuple[Eviction, ...]
+    fleet: health.FleetHealth
+    tier: health.Tier
+    ageing_seconds: float
+    now: datetime
+
+    def forecast(self, *, rate: float | None = None) -> dict[str, Forecast]:
+        """Return positions and estimates, at another rate if asked."""
+        speed = self.tier.rate if rate is None else rate
+        return forecast(self.rows, rate=speed, ageing_seconds=self.ageing_seconds, now=self.now)
+
+    def figures(self) -> Figures:
+        """Return the figures of the queue."""
+        return figures(self.rows, self.fleet, self.tier, ageing_seconds=self.ageing_seconds, now=self.now)
+
+
+def read(store: DjangoStore, settings: Settings) -> Queue:
+    """Return the queue as it is now: seven queries, however long it is."""
+    now = store.now()
+    found = store.rows(Eviction, "state", [QUEUED, HELD, RECOVERING, *ENDED])
+    rows = tuple(row for ones in found.values() for row in ones if row.due_at is not None or row.state in ENDED)
+    holds = Holds(tuple(store.list(EVICTION_HOLD)), tuple(store.list(MAINTENANCE_WINDOW)))
+    fleet = health.fleet_health(store.list(CLUSTER), maintained=holds.maintained(now=now))
+    tier = health.in_force(fleet, fleet_state(store), settings)
+    return Queue(rows, fleet, tier, settings.eviction.ageing_seconds, now)

@@ -1,0 +1,72 @@
+"""Admin of what has no table of its own, of Events, and of the ground: change log, due rows, leases."""
+
+from typing import ClassVar
+
+import orjson
+from django.contrib import admin
+
+from apps.objects.admin_for import ObjectAdmin, admin_for
+from apps.objects.changelist import choices
+from apps.objects.models import ChangeLog, Due, Event, Lease, Object, Sweep
+from apps.objects.rows_admin import ChangeLogAdmin, RowAdmin
+from controlplane.controllers import CONTROLLERS
+
+admin.site.site_header = admin.site.site_title = "Lifeboat"
+admin.site.index_title = "Fleet"
+
+
+class EventAdmin(ObjectAdmin):
+    """What happened, newest first."""
+
+    list_display = ("last_at", "type", "reason", "about", "count", "message")
+    list_display_links = ("reason",)
+    ordering = ("-last_at",)
+    unlisted: ClassVar = ("keys", "labels")
+    sortable_by = ("last_at", "reason")
+
+    def attach(self, rows: list[Event]) -> None:  # type: ignore[override]  # rows of this table
+        for row in rows:
+            row.document = orjson.loads(row.doc)  # type: ignore[attr-defined]  # for the columns below
+
+    @admin.display
+    def type(self, row: Event) -> str:
+        return str(row.document.get("type", ""))  # type: ignore[attr-defined]
+
+    @admin.display
+    def about(self, row: Event) -> str:
+        told = row.document.get("involvedObject", {})  # type: ignore[attr-defined]
+        place = f"{told['namespace']}/" if told.get("namespace") else ""
+        return f"{told.get('kind', '')} {place}{told.get('name', '')}"
+
+    @admin.display
+    def count(self, row: Event) -> int:
+        return int(row.document.get("count") or 1)  # type: ignore[attr-defined]
+
+    @admin.display
+    def message(self, row: Event) -> str:
+        return str(row.document.get("message", ""))  # type: ignore[attr-defined]
+
+
+class DueAdmin(RowAdmin):
+    """Who has to look at what, and when."""
+
+    list_display = ("controller", "kind", "namespace", "name", "due_at", "lease_until", "cursor")
+    list_display_links = ("name",)
+    list_filter = (choices("controller", "controller", [(one.name, one.name) for one in CONTROLLERS]),)
+    ordering = ("controller", "due_at")
+    search_fields = ("name",)
+
+
+class LeaseAdmin(RowAdmin):
+    """Who runs which group of controllers."""
+
+    list_display = ("name", "shard", "holder", "epoch", "until")
+    ordering = ("name", "shard")
+
+
+admin.site.register(Object, admin_for(Object))
+admin.site.register(Event, admin_for(Event, page=EventAdmin))
+admin.site.register(ChangeLog, ChangeLogAdmin)
+admin.site.register(Due, DueAdmin)
+admin.site.register(Lease, LeaseAdmin)
+admin.site.register(Sweep, RowAdmin)

@@ -1,0 +1,321 @@
+"""The admin of stored objects: lists from projections, one text to edit, writes through admission and apply.
+
+Anybody of the staff may look, except at Secrets; superusers may write, and what they write goes the way of kubectl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
+from urllib.parse import parse_qs
+
+from django.apps import apps
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from apps.objects import edits, history
+from apps.objects.changelist import CappedPaginator, Page, choices, search_objects
+from apps.objects.edits import Document, Edited
+from apps.objects.forms import DocumentForm
+from apps.objects.masks import masked
+from apps.objects.models import StoredObject
+from apps.objects.store import store
+from apps.objects.texts import edited, to_yaml
+from controlplane.errors import BadRequest, NotFound, StatusError
+from controlplane.kind import KINDS, Kind
+from controlplane.kinds import EVENT
+from controlplane.meta import Ref
+from controlplane.wire.table import table
+
+SECRET = "Secret"
+SHOWN_CHANGES, SHOWN_EVENTS, SHOWN_NAMES = 20, 10, 100
+_AT_ONCE = 500  # objects deleted between two looks at the table
+
+
+class ObjectAdmin(admin.ModelAdmin):
+    """Lists, shows and edits the objects of one table."""
+
+    model: type[StoredObject]
+    list_display: Any = ("__str__",)
+    actions: Any = ("delete_selected",)
+    note = ""  # said above the list
+    paginator = CappedPaginator
+    show_full_result_count = False
+    ordering: ClassVar[Any] = ("kind", "namespace", "name")
+    search_fields = ("name",)
+    search_help_text = "part of a name or namespace, namespace/name, or a label: app=web"
+    change_list_template = "admin/objects/list.html"
+
+    class Media:
+        css: ClassVar = {"all": ["lifeboat/admin.css"]}
+
+    # Who may
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self._is_staff(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self._is_staff(request) and (self._may_write(request) or obj is None or obj.kind != SECRET)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self._may_write(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self._may_write(request) and (obj is None or obj.kind in KINDS)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self._may_write(request) and (obj is None or obj.kind in KINDS)
+
+    def _is_staff(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_active and request.user.is_staff)
+
+    def _may_write(self, request: HttpRequest) -> bool:
+        return self._is_staff(request) and bool(request.user.is_superuser)
+
+    # The list
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[Page]:
+        return Page
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows = super().get_queryset(request)
+        return rows if self._may_write(request) else rows.exclude(kind=SECRET)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        return search_objects(queryset.defer(*self.unlisted), search_term), False
+
+    unlisted: ClassVar[tuple[str, ...]] = ("doc", "keys", "labels")  # too much to read for a line of a list
+
+    def attach(self, rows: Sequence[Any]) -> None:
+        """Give the rows of a page their child rows as `attached`, by table; one query per table for all of them."""
+        for child in self.model.children:
+            owners = {row.name if child.by_name else str(_ref(row)): row for row in rows}
+            found = apps.get_model(child.table)._default_manager.filter(**{f"{child.owner}__in": list(owners)})
+            for owner, *values in found.order_by("pk").values_list(child.owner, *child.columns):
+                attached = owners[owner].__dict__.setdefault("attached", {})
+                attached.setdefault(child.table, []).append(tuple(values))
+
+    @admin.action(description="Delete selected", permissions=["delete"])
+    def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
+        """Delete objects through apply, after asking."""
+        if request.POST.get("post"):
+            gone, waiting = self._delete(_refs(queryset), request)
+            self._tell_removed(request, gone, waiting)
+            return None
+        refs = list(_refs(queryset.order_by(*self.ordering)[: SHOWN_NAMES + 1]))
+        shown = {
+            "title": "Delete these objects?",
+            "refs": refs[:SHOWN_NAMES],
+            "more": len(refs) > SHOWN_NAMES,
+            "selected": request.POST.getlist("_selected_action"),
+            "select_across": request.POST.get("select_across", "0"),
+        }
+        return self._render(request, "admin/objects/remove_selected.html", shown)
+
+    def _delete(self, refs: Iterable[Ref], request: HttpRequest) -> tuple[int, int]:
+        gone = waiting = 0
+        batch: list[Ref] = []
+        for ref in (*refs, None):
+            if ref is not None:
+                batch.append(ref)
+            if batch and (ref is None or len(batch) == _AT_ONCE):
+                try:
+                    removed = edits.remove(batch, user=request.user.get_username())
+                except StatusError as error:
+                    self.message_user(request, error.message, messages.ERROR)
+                    break
+                gone, waiting, batch = gone + len(removed.gone), waiting + len(removed.waiting), []
+        return gone, waiting
+
+    def _tell_removed(self, request: HttpRequest, gone: int, waiting: int) -> None:
+        if gone:
+            self.message_user(request, f"Deleted: {gone}.", messages.SUCCESS)
+        if waiting:
+            told = f"Marked for deletion: {waiting}. They go when the last of their finalizers is done."
+            self.message_user(request, told, messages.WARNING)
+
+    # One object
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        # Django's own works inside a transaction; apply has to begin and end its own.
+        if object_id is None:
+            return self._add_page(request)
+        try:
+            return self._object_page(request, object_id)
+        except NotFound as error:  # deleted while the page was made
+            raise Http404(error.message) from error
+
+    def _add_page(self, request: HttpRequest) -> HttpResponse:
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        form = DocumentForm(request.POST or None, initial={"document": self._beginning(request)})
+        if request.method == "POST" and (done := form.write(lambda document: self._create(document, request))):
+            return self._saved(request, done, "created")
+        title = f"Add {self.opts.verbose_name}"
+        return self._render(request, "admin/objects/document.html", {"title": title, "form": form, "is_new": True})
+
+    def _object_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        row = self._row(request, object_id)
+        ref = _ref(row)
+        form = None
+        if self.has_change_permission(request, row):
+            form = DocumentForm(request.POST or None)
+            if request.method == "POST" and (
+                done := form.write(lambda document: self._change(ref, document, form.cleaned_data["basis"], request))
+            ):
+                return self._saved(request, done, "saved")
+        elif request.method == "POST":
+            raise PermissionDenied
+        shown = self._facts(row)
+        if form is not None:
+            version = shown["metadata"]["resourceVersion"]
+            form.initial = {"document": shown["manifest"], "basis": version}
+            if form.is_conflict:
+                form.rebase(version)
+        shown |= {"title": str(row), "form": form, "can_delete": self.has_delete_permission(request, row)}
+        return self._render(request, "admin/objects/document.html", {**shown, **self.more(row)})
+
+    def more(self, row: Any) -> dict[str, Any]:
+        """Return what the page of an object shows for its kind: `links` (text, URL) and `deeds` (text, URL to POST)."""
+        return {"links": [], "deeds": []}
+
+    def _create(self, document: Document, request: HttpRequest) -> Edited:
+        kind = edits.kind_of(document)
+        if kind not in (taken := kinds_in(self.model)):
+            names = ", ".join(one.resource.kind for one in taken)
+            raise BadRequest(f"{kind.resource.kind} is not added on this page, which takes: {names}")
+        return edits.create(document, user=request.user.get_username())
+
+    def _change(self, ref: Ref, document: Document, basis: int | None, request: HttpRequest) -> Edited:
+        return edits.change(ref, document, basis=basis or 0, user=request.user.get_username())
+
+    def _saved(self, request: HttpRequest, done: Edited, how: str) -> HttpResponse:
+        for warning in done.warnings:
+            self.message_user(request, warning, messages.WARNING)
+        version = done.stored.metadata.resource_version
+        self.message_user(request, f"{done.stored.ref} {how} at resourceVersion {version}.", messages.SUCCESS)
+        row = self.model._default_manager.filter(**_where(done.stored.ref)).only("pk").first()
+        if row is None or "_save" in request.POST:
+            return HttpResponseRedirect(self.url("changelist"))
+        return HttpResponseRedirect(self.url("change", row.pk))
+
+    def _facts(self, row: Any) -> dict[str, Any]:
+        """Return what the page shows of an object; masked, so that no Secret's value can reach a template."""
+        ref = _ref(row)
+        document = masked(edits.document_of(edits.stored(ref)))
+        kind = KINDS.get(ref.kind)
+        columns: list[tuple[str, Any]] = []
+        if kind is not None:
+            shown = table(kind.resource, [document], now=store().now(), include_object="None")
+            names = [column["name"] for column in shown["columnDefinitions"]]
+            columns = list(zip(names, shown["rows"][0]["cells"], strict=True))
+        uid = document["metadata"].get("uid", "")
+        return {
+            "original": row,
+            "ref": ref,
+            "columns": columns,
+            "metadata": document["metadata"],
+            "manifest": to_yaml(edited(document)),
+            "status": to_yaml(document["status"]) if document.get("status") else "",
+            "changes": history.timeline([ref], limit=SHOWN_CHANGES),
+            "events": history.events_about(uid, limit=SHOWN_EVENTS) if uid and ref.kind != EVENT else [],
+            "api_path": _api_path(kind, ref) if kind is not None else "",
+        }
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        row = self._row(request, object_id)
+        if not self.has_delete_permission(request, row):
+            raise PermissionDenied
+        ref = _ref(row)
+        if request.method == "POST":
+            self._tell_removed(request, *self._delete([ref], request))
+            return HttpResponseRedirect(self.url("changelist"))
+        finalizers = edits.stored(ref).metadata.finalizers
+        shown = {"title": f"Delete {row}?", "original": row, "ref": ref, "finalizers": finalizers}
+        return self._render(request, "admin/objects/remove.html", shown)
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        ref = _ref(self._row(request, object_id))
+        return HttpResponseRedirect(f"{reverse('admin:objects_changelog_changelist')}?{urlencode({'q': str(ref)})}")
+
+    # Between the two
+
+    def _row(self, request: HttpRequest, object_id: str) -> Any:
+        row = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdecimal() else None
+        if row is None:
+            raise Http404(f"there is no {self.opts.verbose_name} {object_id}")
+        if not self.has_view_permission(request, row):
+            raise PermissionDenied
+        return row
+
+    def _beginning(self, request: HttpRequest) -> str:
+        """Return the text a new object starts from, of the kind the list was filtered by."""
+        filtered = parse_qs(request.GET.get("_changelist_filters", ""))
+        wanted = filtered.get("kind", [""])[0]
+        kinds = kinds_in(self.model)
+        kind = next((one for one in kinds if one.key == wanted), kinds[0])
+        metadata = {"name": "", "namespace": "default"} if kind.resource.namespaced else {"name": ""}
+        document = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "metadata": metadata}
+        return to_yaml({**document, **({"spec": {}} if kind.schema().property("spec") is not None else {})})
+
+    def _render(self, request: HttpRequest, template: str, shown: dict[str, Any]) -> HttpResponse:
+        context = {**self.admin_site.each_context(request), "opts": self.opts, "media": self.media, **shown}
+        context["list_url"] = self.url("changelist")
+        return TemplateResponse(request, template, context)
+
+    def url(self, page: str, *arguments: Any) -> str:
+        """Return the URL of one of this admin's pages."""
+        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_{page}", args=arguments)
+
+
+def admin_for(
+    model: type[StoredObject], *, page: type[ObjectAdmin] = ObjectAdmin, filters: Sequence[Any] = ()
+) -> type[ObjectAdmin]:
+    """Return the admin of the kinds a table keeps: `page`, with the list it does not declare made from the kinds."""
+    kinds = kinds_in(model)
+    several = len(kinds) > 1
+    made: dict[str, Any] = {"__module__": page.__module__}
+    if page.list_display is ObjectAdmin.list_display:
+        names = ["kind"] if several else []
+        names += ["namespace"] if any(kind.resource.namespaced for kind in kinds) else []
+        made |= {"list_display": (*names, "name", *model.projections, "created_at"), "list_display_links": ("name",)}
+    by_kind = [choices("kind", "kind", lambda: _by_name(model))] if several else []
+    made["list_filter"] = (*by_kind, *filters)
+    return type(f"{model.__name__}Admin", (page,), made)
+
+
+def kinds_in(model: type[StoredObject]) -> list[Kind]:
+    """Return the kinds a table keeps, those users brought among them."""
+    return [kind for kind in KINDS if kind.table == model._meta.label]
+
+
+def _by_name(model: type[StoredObject]) -> list[tuple[str, str]]:
+    return sorted(((kind.key, kind.resource.kind) for kind in kinds_in(model)), key=lambda choice: choice[1])
+
+
+def _ref(row: Any) -> Ref:
+    return Ref(row.kind, row.namespace, row.name)
+
+
+def _refs(rows: QuerySet[Any]) -> Iterable[Ref]:
+    return (Ref(*found) for found in rows.values_list("kind", "namespace", "name"))
+
+
+def _where(ref: Ref) -> dict[str, str]:
+    return {"kind": ref.kind, "namespace": ref.namespace, "name": ref.name}
+
+
+def _api_path(kind: Kind, ref: Ref) -> str:
+    resource = kind.resource
+    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    place = f"/namespaces/{ref.namespace}" if ref.namespace else ""
+    return f"{root}{place}/{resource.plural}/{ref.name}"

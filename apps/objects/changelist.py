@@ -1,0 +1,110 @@
+"""List pages that cost the same however large the table is: capped counts, declared choices, bounded searches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any
+
+from django.contrib.admin import SimpleListFilter
+from django.contrib.admin.views.main import ChangeList
+from django.core.paginator import Paginator
+from django.db.models import Max, Q, QuerySet
+
+from apps.objects.models import ChangeLog
+from apps.objects.tables import object_table
+from controlplane.kinds import CLUSTER
+from controlplane.meta import Ref
+
+COUNTED = 10_000  # rows a list counts and can be turned to; what lies behind is found by searching
+SEARCHED_VERSIONS = 100_000  # changes the log is searched through for anything but one object
+
+
+class CappedPaginator(Paginator):
+    """Counts no further than COUNTED: the count of a table of millions costs what the count of ten thousand does."""
+
+    @cached_property
+    def count(self) -> int:
+        rows: Any = self.object_list
+        counted: int = rows.order_by()[:COUNTED].count()
+        return counted
+
+
+class Page(ChangeList):
+    """A page of a list that asks its admin to attach what the rows show besides, for all of them at once."""
+
+    def get_results(self, request: Any) -> None:
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        page: Any = self.model_admin
+        page.attach(self.result_list)
+        self.is_capped = self.result_count >= COUNTED
+
+
+def search_objects(rows: QuerySet[Any], text: str) -> QuerySet[Any]:
+    """Return the rows each word fits: a label (app=web), namespace/name, or a part of name or namespace."""
+    for word in text.split():
+        key, equals, _ = word.partition("=")
+        namespace, slash, name = word.partition("/")
+        if equals and key:
+            rows = rows.filter(labels__contains=[word])
+        elif slash:
+            in_place = Q(namespace=namespace, name__contains=name) if namespace else Q(name__contains=name)
+            rows = rows.filter(in_place | Q(labels__contains=[word]))  # keys of labels have slashes too
+        else:
+            rows = rows.filter(Q(name__contains=word) | Q(namespace__contains=word) | Q(labels__contains=[word]))
+    return rows
+
+
+def search_log(rows: QuerySet[Any], text: str) -> QuerySet[Any]:
+    """Return the changes of one object (Kind:namespace/name), or the newest ones whose name, actor or reason fits."""
+    for word in text.split():
+        if ":" in word:
+            ref = Ref.parse(word)
+            rows = rows.filter(kind=ref.kind, namespace=ref.namespace, name=ref.name)
+            continue
+        newest = ChangeLog.objects.aggregate(newest=Max("version"))["newest"] or 0
+        fits = Q(name__contains=word) | Q(namespace=word) | Q(actor__contains=word) | Q(reason=word)
+        rows = rows.filter(fits, version__gt=newest - SEARCHED_VERSIONS)
+    return rows
+
+
+Choices = Iterable[tuple[str, str]]
+
+
+def choices(
+    parameter: str, title: str, values: Choices | Callable[[], Choices] = (), *, column: str = "", index: str = ""
+) -> type[SimpleListFilter]:
+    """Return a filter whose values are declared, so that nobody has to look for them in the table.
+
+    It compares a column (called `parameter`, where `column` names no other), or asks an index the kind declares.
+    Without values it is not shown: pages link to it.
+    """
+
+    class Choice(SimpleListFilter):
+        parameter_name = parameter
+
+        def lookups(self, request: Any, model_admin: Any) -> list[tuple[str, str]]:
+            return list(values() if callable(values) else values)
+
+        def queryset(self, request: Any, queryset: QuerySet[Any]) -> QuerySet[Any]:
+            value = self.value()
+            if value is None:
+                return queryset
+            if index:
+                return queryset.filter(keys__contains=[f"{index}={value}"])
+            return queryset.filter(**{column or parameter: "" if value == NONE else value})
+
+    Choice.title = title
+    return Choice
+
+
+def cluster_names() -> Choices:
+    """Return the clusters a filter offers; a name that is not among them can be given in the URL."""
+    names = object_table(CLUSTER).model._default_manager.order_by("name").values_list("name", flat=True)
+    return [(name, name) for name in names[:OFFERED]]
+
+
+OFFERED = 200  # clusters
+NONE = "none"  # stands for the empty text in a URL
+STATES = (("True", "True"), ("False", "False"), ("Unknown", "Unknown"), (NONE, "not reported"))

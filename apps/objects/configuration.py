@@ -1,0 +1,63 @@
+"""The settings in force: the environment's, FailoverConfiguration/default laid over them, fresh within a second."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from functools import lru_cache
+
+from apps.objects.definitions import definitions
+from apps.objects.store import store
+from config.product import from_environment
+from controlplane import kinds
+from controlplane.kinds.configuration import NAME
+from controlplane.meta import Ref
+from controlplane.settings import SettingError, Settings, with_overrides
+from controlplane.state import State
+
+log = logging.getLogger(__name__)
+
+FRESH_SECONDS = 0.5
+REF = Ref(kinds.FAILOVER_CONFIGURATION, "", NAME)
+
+
+@lru_cache(maxsize=1)
+def base() -> Settings:
+    """Return the settings of the environment, warning of what is accepted without effect. Raises EnvironmentInvalid."""
+    settings, warnings = from_environment(os.environ)
+    for warning in warnings:
+        log.warning("%s", warning)
+    return settings
+
+
+class Configuration:
+    """Reads the object at most every half second; keeps the last good one where the object cannot be used."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._version = "-"
+        self._settings = base()
+        self._read_at = -FRESH_SECONDS
+
+    def settings(self) -> Settings:
+        """Return the settings in force now; what kinds users brought is looked at on the same occasion."""
+        if time.monotonic() - self._read_at < FRESH_SECONDS:
+            return self._settings
+        self._read_at = time.monotonic()
+        definitions().refresh()
+        found = self._state.get([REF]).get(REF)
+        version = "" if found is None else found.metadata.resource_version
+        if version != self._version:
+            self._version = version
+            try:
+                self._settings = with_overrides(base(), {} if found is None else found.spec)
+            except SettingError as error:
+                log.error("FailoverConfiguration/%s is not used, the settings before it stay: %s", NAME, error)
+        return self._settings
+
+
+@lru_cache(maxsize=1)
+def configuration() -> Configuration:
+    """Return this process's configuration, read through its store."""
+    return Configuration(store())

@@ -1,0 +1,40 @@
+"""The kinds users brought, known to this process: read again where a CustomResourceDefinition came, changed or went."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+
+from apps.objects.models import Object
+from apps.objects.store import store
+from controlplane.definitions import kinds_of
+from controlplane.kind import KINDS
+from controlplane.state import State
+from controlplane.wire.definition import KEY
+
+FRESH_SECONDS = 0.5
+
+
+class Definitions:
+    """Looks at the versions of all definitions at most every half second, and at the definitions where those moved."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._versions: dict[str, int] = {}
+        self._read_at = -FRESH_SECONDS
+
+    def refresh(self, *, at_once: bool = False) -> None:
+        """Know what is defined now; `at_once` for somebody who asks for a kind this process has not heard of."""
+        if not at_once and time.monotonic() - self._read_at < FRESH_SECONDS:
+            return
+        self._read_at = time.monotonic()
+        versions = dict(Object.objects.filter(kind=KEY).values_list("name", "resource_version"))
+        if versions != self._versions:
+            KINDS.bring(kinds_of(self._state.list(KEY)))
+            self._versions = versions
+
+
+@lru_cache(maxsize=1)
+def definitions() -> Definitions:
+    """Return this process's definitions, read through its store."""
+    return Definitions(store())

@@ -1,0 +1,185 @@
+"""Due rows: who has to look at what, and when. One row per controller and object.
+
+Marking gives a row a new `seq`; finishing removes it only where `seq` is still the one that was claimed, so a mark made
+meanwhile is never lost. Whoever waits for rows of others here holds the write lock; claiming never waits.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from apps.objects.arrays import Array, BinaryCursor, bigints, booleans, moments, texts
+from controlplane.meta import Ref
+from controlplane.state import Claim, Claims
+
+WRITE_LOCK = "SELECT 1 FROM objects_counter WHERE id = 1 FOR UPDATE"
+
+_MARK = """
+    INSERT INTO objects_due AS d (controller, kind, namespace, name, hash, due_at, seq, cursor)
+    SELECT controller, kind, namespace, name, hash, coalesce(%s, clock_timestamp()), nextval('objects_due_mark'), ''
+    FROM unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, hash)
+    ON CONFLICT (controller, kind, namespace, name)
+    DO UPDATE SET seq = excluded.seq, due_at = least(d.due_at, excluded.due_at)"""
+_SAME = "d.controller = w.controller AND d.kind = w.kind AND d.namespace = w.namespace AND d.name = w.name"
+_REMOVE = f"""
+    DELETE FROM objects_due d USING unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq)
+    WHERE {_SAME} AND d.seq = w.seq"""
+_GIVE_BACK = f"""
+    UPDATE objects_due d SET lease_until = NULL,
+        due_at = CASE WHEN w.lost THEN %s WHEN d.seq = w.seq THEN coalesce(w.wake_at, d.due_at) ELSE d.due_at END
+    FROM unnest(%s, %s, %s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq, wake_at, lost)
+    WHERE {_SAME}"""
+_CLAIM = """
+    WITH picked AS (
+        SELECT id FROM objects_due
+        WHERE lower(controller) = %s AND due_at <= clock_timestamp() AND hash %% %s = %s
+          AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+        ORDER BY due_at, seq LIMIT %s
+        FOR UPDATE SKIP LOCKED
+    )
+    UPDATE objects_due d SET lease_until = clock_timestamp() + %s * interval '1 second'
+    FROM picked WHERE d.id = picked.id
+    RETURNING d.kind, d.namespace, d.name, d.seq, d.cursor, d.due_at"""
+_RELEASE = f"""
+    UPDATE objects_due d SET lease_until = NULL, due_at = coalesce(%s, clock_timestamp())
+    FROM unnest(%s, %s, %s, %s) AS w(controller, kind, namespace, name) WHERE {_SAME}"""
+_FREE = """
+    UPDATE objects_due d SET lease_until = NULL FROM unnest(%s, %s) AS w(controller, shards)
+    WHERE lower(d.controller) = w.controller AND d.lease_until IS NOT NULL AND d.hash %% w.shards = %s"""
+_NEXT = """
+    SELECT min(CASE WHEN lease_until IS NULL OR lease_until <= clock_timestamp() THEN due_at
+                    ELSE greatest(lease_until, due_at) END)
+    FROM objects_due WHERE lower(controller) = ANY(%s)"""
+_WHICH = "controller = %s AND kind = %s AND namespace = %s AND name = %s"
+_CURSOR = f"UPDATE objects_due SET lease_until = NULL, cursor = %s WHERE {_WHICH}"
+_END = f"DELETE FROM objects_due WHERE {_WHICH} AND seq = %s"
+
+
+CHANNEL = "due"  # payload: names of the controllers with new work, separated by commas
+
+
+class Marks(NamedTuple):
+    """Rows to mark, packed; sorted, so that rows are always locked in one order."""
+
+    rows: int
+    columns: list[Array]
+
+
+class Finish(NamedTuple):
+    """The end of one claim. `lost`: its decision was dropped, it is due again at once."""
+
+    claim: Claim
+    wake_at: datetime | None
+    lost: bool
+
+
+class Ends(NamedTuple):
+    """Ends of claims, packed; sorted as marks are."""
+
+    done: int
+    all: int
+    removed: list[Array]
+    given_back: list[Array]
+
+
+def shard_hash(ref: Ref) -> int:
+    """Return what a reference's shard is computed from: the same in every process and in `controlplane.memory`."""
+    return zlib.crc32(str(ref).encode())
+
+
+def pack_marks(marks: Iterable[tuple[str, Ref]]) -> Marks:
+    """Return marks ready for `write_marks`."""
+    found = sorted(set(marks))
+    refs = [ref for _, ref in found]
+    columns = [texts([name for name, _ in found]), *_columns(refs), bigints([shard_hash(ref) for ref in refs])]
+    return Marks(len(found), columns)
+
+
+def _columns(refs: Sequence[Ref]) -> list[Array]:
+    return [
+        texts([ref.kind for ref in refs]),
+        texts([ref.namespace for ref in refs]),
+        texts([ref.name for ref in refs]),
+    ]
+
+
+def write_marks(cursor: BinaryCursor, marks: Marks, *, at: datetime | None) -> None:
+    """Make rows due at a moment, None at once; an earlier due time wins. The write lock is held."""
+    if marks.rows:
+        cursor.run(_MARK, (at, *marks.columns))
+
+
+def pack_ends(ends: Sequence[Finish]) -> Ends:
+    """Return the ends of claims ready for `finish`."""
+    ordered = sorted(ends, key=lambda end: (end.claim.controller, end.claim.ref))
+    done = [end for end in ordered if end.wake_at is None and not end.lost]
+    seqs = bigints([end.claim.seq for end in ordered])
+    wakes, losses = moments([end.wake_at for end in ordered]), booleans([end.lost for end in ordered])
+    return Ends(
+        len(done),
+        len(ordered),
+        [*_claimed(done), bigints([end.claim.seq for end in done])],
+        [*_claimed(ordered), seqs, wakes, losses],
+    )
+
+
+def finish(cursor: BinaryCursor, ends: Ends, *, at: datetime) -> None:
+    """End claims: rows go, or wait for `wake_at`, unless they were marked meanwhile. The write lock is held."""
+    if ends.done:
+        cursor.run(_REMOVE, ends.removed)
+    if ends.all:
+        cursor.run(_GIVE_BACK, (at, *ends.given_back))
+
+
+def _claimed(ends: Sequence[Finish]) -> list[Array]:
+    return [texts([end.claim.controller for end in ends]), *_columns([end.claim.ref for end in ends])]
+
+
+def claim(
+    cursor: BinaryCursor, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float
+) -> Claims:
+    """Return due rows, oldest first, leased; see `Store.claim`. A transaction of its own that waits for nobody."""
+    rows = cursor.run(_CLAIM, (controller, shards, shard, limit, lease_seconds)).fetchall()
+    now = cursor.run("SELECT clock_timestamp()").fetchone()
+    assert now is not None
+    rows.sort(key=lambda row: (row[5], row[3]))
+    claims = (
+        Claim(controller, Ref(kind, namespace, name), seq, cursor_text)
+        for kind, namespace, name, seq, cursor_text, _ in rows
+    )
+    return Claims(now[0], tuple(claims))
+
+
+def release(cursor: BinaryCursor, claims: Sequence[Claim], *, due_at: datetime | None) -> None:
+    """Give claims back. The write lock is held."""
+    ordered = sorted(claims, key=lambda one: (one.controller, one.ref))
+    columns = [texts([one.controller for one in ordered]), *_columns([one.ref for one in ordered])]
+    cursor.run(_RELEASE, (due_at, *columns))
+
+
+def free(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int) -> None:
+    """Make claimed rows of a shard claimable at once; `shards`: into how many each controller is split. The write lock
+    is held."""
+    cursor.run(_FREE, (texts(list(shards)), bigints(list(shards.values())), shard))
+
+
+def end_chunk(cursor: BinaryCursor, claim: Claim, *, to: str | None) -> None:
+    """Keep how far a fan-out has come, or end it; one that was marked meanwhile starts anew. The write lock is held."""
+    which = (claim.controller, *claim.ref)
+    if to is None:
+        cursor.run(_END, (*which, claim.seq))
+    cursor.run(_CURSOR, (to or "", *which))
+
+
+def next_due(cursor: BinaryCursor, controllers: Collection[str]) -> datetime | None:
+    """Return when the earliest row of these controllers may be claimed."""
+    row = cursor.run(_NEXT, (texts(controllers),)).fetchone()
+    return None if row is None else row[0]
+
+
+def notify(cursor: BinaryCursor, controllers: Collection[str]) -> None:
+    """Tell listeners, with the commit, that these controllers have new work."""
+    cursor.run("SELECT pg_notify(%s, %s)", (CHANNEL, ",".join(sorted(controllers))))

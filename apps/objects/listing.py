@@ -1,0 +1,112 @@
+"""Pages of a list, with the version they show: what the API serves without decoding a single document."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from apps.objects import log, sealing
+from apps.objects.apply import binary_cursor
+from apps.objects.arrays import BinaryCursor, texts
+from apps.objects.state import START, field_conditions, label_conditions
+from apps.objects.tables import object_table
+from controlplane.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
+
+
+class Text(NamedTuple):
+    """An object as it is served: `text` is its JSON."""
+
+    namespace: str
+    name: str
+    text: bytes
+
+
+class Page(NamedTuple):
+    """Objects in (namespace, name) order, and the version at which the list was read."""
+
+    version: int
+    found: list[Text]
+
+
+def page(
+    kind: str,
+    *,
+    namespace: str = "",
+    after: tuple[str, str] = START,
+    limit: int = 0,
+    labels: LabelSelector = EVERYTHING,
+    fields: Sequence[FieldSelectorTerm] = (),
+    keys: Sequence[str] = (),
+) -> Page:
+    """Return objects beyond `after` and the version the list shows, which one statement reads as of one moment.
+
+    `fields` are terms of metadata.name and metadata.namespace, `keys` "index=value" of declared indexes; other terms
+    are the caller's to check. limit 0 is no limit.
+    """
+    conditions, params = ["kind = %s"], [kind]
+    if namespace:
+        conditions.append("namespace = %s")
+        params.append(namespace)
+    if after != START:
+        conditions.append("(namespace, name) > (%s, %s)")
+        params.extend(after)
+    extra: list[tuple[str, Any]] = [*label_conditions(labels), *field_conditions(fields)]
+    if keys:
+        extra.append(("keys @> %s", texts(keys)))
+    for condition, value in extra:
+        conditions.append(condition)
+        params.append(value)
+    ending = "LIMIT %s" if limit else ""
+    query = f"""
+        SELECT c.version, o.namespace, o.name, textsend(o.doc)
+        FROM (SELECT coalesce((SELECT version FROM objects_counter WHERE id = 1), 0) AS version) c
+        LEFT JOIN LATERAL (
+            SELECT namespace, name, doc FROM {object_table(kind).name}
+            WHERE {" AND ".join(conditions)} ORDER BY namespace, name {ending}
+        ) o ON true ORDER BY o.namespace, o.name"""
+    with binary_cursor() as cursor:
+        rows = cursor.run(query, (*params, limit) if limit else params).fetchall()
+    if kind in sealing.KINDS:
+        rows = [(*row[:3], None if row[3] is None else sealing.opened(kind, row[3])) for row in rows]
+    return Page(rows[0][0], [Text(space, name, text) for _, space, name, text in rows if name is not None])
+
+
+def text_of(kind: str, namespace: str, name: str) -> bytes | None:
+    """Return one object's JSON; None where there is none."""
+    query = f"""
+        SELECT textsend(doc) FROM {object_table(kind).name} WHERE kind = %s AND namespace = %s AND name = %s"""
+    with binary_cursor() as cursor:
+        row = cursor.run(query, (kind, namespace, name)).fetchone()
+    return None if row is None else sealing.opened(kind, row[0])
+
+
+class Logged(NamedTuple):
+    """One change of a watched kind."""
+
+    version: int
+    kind: str
+    namespace: str
+    name: str
+    event: str  # ADDED, MODIFIED, DELETED
+    document: bytes
+    old_document: bytes | None
+
+
+_CHANGES = f"""
+    SELECT version, kind, namespace, name, type, textsend(doc), textsend(old_doc) FROM {log.TABLE}
+    WHERE version > %s AND version <= %s AND kind = ANY(%s) ORDER BY version LIMIT %s"""
+
+
+def changes_between(kinds: Collection[str], since: int, until: int, *, limit: int) -> list[Logged]:
+    """Return changes of some kinds after one version up to another, in order."""
+    with binary_cursor() as cursor:
+        return read_changes(cursor, kinds, since, until, limit=limit)
+
+
+def read_changes(cursor: BinaryCursor, kinds: Collection[str], since: int, until: int, *, limit: int) -> list[Logged]:
+    """Return the same through a cursor of the caller's."""
+    found = cursor.run(_CHANGES, (since, until, texts(kinds), limit))
+    return [
+        Logged(version, kind, namespace, name, event, *log.opened_both(kind, doc, old_doc))
+        for version, kind, namespace, name, event, doc, old_doc in found
+    ]

@@ -1,0 +1,200 @@
+"""Rows: what is kept of every object, the change log, and what has to be looked at next.
+
+Written by `apply`, `due` and `leases` of this app and by nothing else; the document is the truth, columns beside it are
+projections for SQL, admin and constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models.functions import Lower
+
+
+class Word(models.TextField):
+    """Text that sorts as Python and Kubernetes sort it: by code point, whatever the database's locale."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs["db_collation"] = "C"
+        super().__init__(*args, **kwargs)
+
+    def deconstruct(self) -> Any:
+        """Return what migrations write down: a plain TextField with that collation."""
+        name, _, args, kwargs = super().deconstruct()
+        return name, "django.db.models.TextField", args, kwargs
+
+
+class Child(NamedTuple):
+    """Rows of another table that repeat a part of the document: `rows(obj)` gives their values, in order of `columns`.
+
+    `owner` is the column that holds the object's name (`by_name`) or its reference as text.
+    """
+
+    table: str  # "app.Model"
+    owner: str
+    columns: tuple[str, ...]
+    rows: Callable[[Any], Sequence[tuple[Any, ...]]]
+    by_name: bool = False
+
+
+class StoredObject(models.Model):
+    """One object. `doc` is exactly the bytes served; `keys` are "index=value" of the kind's declared indexes."""
+
+    id = models.BigAutoField(primary_key=True)
+    kind = Word()
+    namespace = Word()
+    name = Word()
+    uid = Word()
+    resource_version = models.BigIntegerField()
+    generation = models.BigIntegerField()
+    doc = models.TextField()
+    keys = ArrayField(Word())
+    labels = ArrayField(Word())  # "key=value" and "key", for label selectors
+    deletion_timestamp = models.DateTimeField(null=True)  # null: not being deleted
+    created_at = models.DateTimeField(null=True)
+
+    projections: ClassVar[dict[str, Callable[[Any], Any]]] = {}
+    children: ClassVar[tuple[Child, ...]] = ()
+
+    class Meta:
+        abstract = True
+        constraints = [
+            # read by state.get, state.list, apply: an object by its reference, a kind in order
+            models.UniqueConstraint(fields=["kind", "namespace", "name"], name="%(class)s_ref"),
+        ]
+        indexes = [
+            # read by state.by_index, state.refs_by_index: the indexes a kind declares
+            GinIndex(fields=["keys"], name="%(class)s_keys", fastupdate=False),
+            # read by state.documents: label selectors of the API
+            GinIndex(fields=["labels"], name="%(class)s_labels", fastupdate=False),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.namespace}/{self.name}" if self.namespace else f"{self.kind}:{self.name}"
+
+
+class Object(StoredObject):
+    """An object of a kind that has no table of its own: templates, and any kind a user brings."""
+
+
+class Event(StoredObject):
+    """A Kubernetes Event; in a table of its own because there are many and they are soon forgotten."""
+
+    projections: ClassVar = {"reason": lambda event: event.reason, "last_at": lambda event: event.last_timestamp}
+
+    reason = Word()
+    last_at = models.DateTimeField(null=True)
+
+    class Meta(StoredObject.Meta):
+        indexes = [
+            *StoredObject.Meta.indexes,
+            # read by log.trim_events: what is older than an hour
+            models.Index(fields=["last_at"], name="event_last_at"),
+        ]
+
+
+class ChangeLog(models.Model):
+    """One written version: the document before and after, by whom and why. Partitioned by version."""
+
+    version = models.BigIntegerField(primary_key=True)
+    type = Word()  # ADDED, MODIFIED, DELETED
+    kind = Word()
+    namespace = Word()
+    name = Word()
+    doc = models.TextField()
+    old_doc = models.TextField(null=True)  # null: there was none
+    actor = Word()
+    reason = Word()
+    cause = models.BigIntegerField()  # version of the change acted upon, 0 unknown
+    at = models.DateTimeField()
+
+    class Meta:
+        verbose_name_plural = "change log"
+        indexes = [
+            # read by state.list_at and the pages that show an object's history
+            models.Index(fields=["kind", "namespace", "name", "version"], name="changelog_object"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.version} {self.type} {self.kind}:{self.namespace}/{self.name}"
+
+
+class Due(models.Model):
+    """An object a controller has to look at. `seq` changes with every mark: none made meanwhile is lost."""
+
+    id = models.BigAutoField(primary_key=True)
+    controller = Word()
+    kind = Word()
+    namespace = Word()
+    name = Word()
+    due_at = models.DateTimeField()
+    seq = models.BigIntegerField()
+    lease_until = models.DateTimeField(null=True)  # null: nobody works on it
+    cursor = models.TextField(default="")  # how far a fan-out has come
+    hash = models.BigIntegerField()  # CRC-32 of the reference: its shard is hash % shards
+
+    class Meta:
+        verbose_name = "due row"
+        constraints = [
+            # read by due.mark, apply: one row per controller and object
+            models.UniqueConstraint(fields=["controller", "kind", "namespace", "name"], name="due_ref"),
+        ]
+        indexes = [
+            # read by due.claim, due.next_due: who has to be looked at next. An expression, so that no plan made while
+            # the table was small looks for single rows here instead of in due_ref.
+            models.Index(Lower("controller"), "due_at", name="due_next"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.controller} {self.kind}:{self.namespace}/{self.name}"
+
+
+class Lease(models.Model):
+    """Who may run a shard of a group. `epoch` rises with every new holder; apply refuses an old one."""
+
+    id = models.BigAutoField(primary_key=True)
+    name = Word()
+    shard = models.IntegerField()
+    holder = Word()
+    epoch = models.BigIntegerField()
+    until = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            # read by leases.take: one holder per shard
+            models.UniqueConstraint(fields=["name", "shard"], name="lease_shard"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.shard} {self.holder}"
+
+
+class Sweep(models.Model):
+    """How far garbage collection has looked through a kind; row-native (`controlplane.kinds.rows.Sweep`)."""
+
+    key = Word(primary_key=True)  # the kind
+    after_namespace = Word()
+    after_name = Word()
+
+    def __str__(self) -> str:
+        return f"{self.key} after {self.after_namespace}/{self.after_name}"
+
+
+class Counter(models.Model):
+    """The one row that hands out resourceVersions. Its lock is the global write lock: version order is commit order."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    version = models.BigIntegerField()  # the newest version written
+
+    class Meta:
+        constraints = [
+            # read by apply: there is one counter
+            models.CheckConstraint(condition=models.Q(id=1), name="counter_is_one"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.version)

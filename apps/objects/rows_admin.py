@@ -1,0 +1,111 @@
+"""Admin of what nobody edits: row-native tables, due rows, leases, the change log."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import orjson
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from apps.objects.admin_for import SECRET
+from apps.objects.changelist import CappedPaginator, Page, search_log
+from apps.objects.masks import without_contents
+from apps.objects.texts import difference, to_yaml
+from controlplane.meta import Ref
+
+_NOISE = ("resourceVersion", "managedFields")
+
+
+class RowAdmin(admin.ModelAdmin):
+    """Lists and shows; anybody of the staff may look, nobody may write."""
+
+    paginator = CappedPaginator
+    show_full_result_count = False
+    change_list_template = "admin/objects/list.html"
+    actions = None
+    note = ""
+
+    class Media:
+        css: ClassVar = {"all": ["lifeboat/admin.css"]}
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        if self.list_display != ("__str__",):
+            return self.list_display
+        return [field.name for field in self.opts.concrete_fields]
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[Page]:
+        return Page
+
+    def attach(self, rows: Any) -> None:
+        """Rows are shown as they are."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return bool(request.user.is_active and request.user.is_staff)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class ChangeLogAdmin(RowAdmin):
+    """Who changed what, when and why. What Secrets hold is not in it."""
+
+    list_display = ("at", "version", "type", "kind", "namespace", "name", "actor", "reason", "cause")
+    list_display_links = ("version",)
+    ordering = ("-version",)
+    search_fields = ("name",)
+    search_help_text = "Kind:namespace/name for one object; else part of a name or actor, in the newest 100,000 changes"
+    sortable_by = ()
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows = super().get_queryset(request)
+        return rows if request.user.is_superuser else rows.exclude(kind=SECRET)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        return search_log(queryset.defer("doc", "old_doc"), search_term), False
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        if object_id is None or not self.has_view_permission(request):
+            raise PermissionDenied
+        change = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdecimal() else None
+        if change is None:
+            raise Http404(f"change {object_id} is not in the log; it keeps what is younger than its retention")
+        shown = {
+            **self.admin_site.each_context(request),
+            "opts": self.opts,
+            "media": self.media,
+            "list_url": reverse("admin:objects_changelog_changelist"),
+            "title": f"{change.type} {change.name}",
+            "change": change,
+            "ref": Ref(change.kind, change.namespace, change.name),
+            "lines": difference(_text(change.old_doc), "" if change.type == "DELETED" else _text(change.doc)),
+        }
+        return TemplateResponse(request, "admin/objects/change.html", shown)
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        return self.changeform_view(request, object_id)
+
+
+def _text(document: str | None) -> str:
+    if document is None:
+        return ""
+    decoded = without_contents(orjson.loads(document))
+    kept = {key: value for key, value in decoded.get("metadata", {}).items() if key not in _NOISE}
+    return to_yaml({**decoded, "metadata": kept})

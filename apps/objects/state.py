@@ -1,0 +1,309 @@
+"""DjangoState: reading what is stored. Every call is a constant number of queries; every query names its index."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from apps.objects import log, sealing
+from apps.objects.apply import binary_cursor, load
+from apps.objects.arrays import texts
+from apps.objects.tables import object_table, read, row_table
+from controlplane.errors import Expired
+from controlplane.kind import KINDS
+from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
+from controlplane.meta import Ref
+from controlplane.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
+from controlplane.state import Change
+
+START = ("", "")
+# No plan made while a table was small may walk all objects of a kind where it should look up keys.
+_OF_KIND = "(kind || '') = %s"
+
+
+class Document(NamedTuple):
+    """An object as it is served: `text` is its JSON."""
+
+    namespace: str
+    name: str
+    text: str
+
+
+class DjangoState:
+    """The State protocol over PostgreSQL, and what the API reads besides."""
+
+    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
+        with binary_cursor() as cursor:
+            return {ref: obj for ref, obj in load(cursor, refs).items() if obj is not None}
+
+    def list(self, kind: str, *, namespace: str = "", after: tuple[str, str] = START, limit: int = 0) -> Sequence[Any]:
+        found = self._stored(kind, namespace=namespace, after=after, limit=limit)
+        if kind == CLUSTER and not limit and after == START:
+            return _clusters(found)
+        return [read(kind, one.text) for one in found]
+
+    def by_index(self, kind: str, index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
+        _declared(kind, index)
+        query = f"""
+            SELECT w.value, o.namespace, o.name, o.doc FROM unnest(%s) AS w(value)
+            CROSS JOIN LATERAL (
+                SELECT namespace, name, doc FROM {object_table(kind).name}
+                WHERE {_OF_KIND} AND keys @> ARRAY['{index}=' || w.value]
+            ) o ORDER BY o.namespace, o.name"""
+        known: dict[tuple[str, str], Any] = {}
+        found: dict[str, Any] = {}
+        with binary_cursor() as cursor:
+            for value, namespace, name, doc in cursor.run(query, (texts(set(values)), kind)):
+                place = (namespace, name)
+                if place not in known:
+                    known[place] = read(kind, doc)
+                found.setdefault(value, []).append(known[place])
+        return found
+
+    def refs_by_index(
+        self, kind: str, index: str, value: str | Collection[str], *, after: tuple[str, str] = START, limit: int = 1000
+    ) -> Sequence[Ref]:
+        _declared(kind, index)
+        values = (value,) if isinstance(value, str) else value
+        query = f"""
+            SELECT namespace, name FROM {object_table(kind).name}
+            WHERE {_OF_KIND} AND keys && %s AND (namespace, name) > (%s, %s) ORDER BY namespace, name LIMIT %s"""
+        with binary_cursor() as cursor:
+            rows = cursor.run(query, (kind, texts([f"{index}={one}" for one in values]), *after, limit))
+            return [Ref(kind, namespace, name) for namespace, name in rows]
+
+    def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
+        table = row_table(type_)
+        found: dict[str, Any] = {}
+        with binary_cursor() as cursor:
+            for record in cursor.run(table.select(index), (texts(values),)):
+                row = table.read(record)
+                found.setdefault(getattr(row, index), []).append(row)
+        return found
+
+    def queue_heads(self, *, due_by: datetime, limit: int) -> Sequence[Any]:
+        table = row_table(Eviction)
+        query = f"""
+            {_tiers(table.name)}
+            SELECT e.* FROM tiers t CROSS JOIN LATERAL (
+                SELECT {table.columns} FROM {table.name}
+                WHERE state = '{QUEUED}' AND due_at IS NOT NULL AND priority = t.priority AND due_at <= %s
+                ORDER BY due_at, key LIMIT %s
+            ) e ORDER BY e.priority DESC, e.due_at, e.key"""
+        with binary_cursor() as cursor:
+            return [table.read(record) for record in cursor.run(query, (due_by, limit))]
+
+    def next_eviction(self) -> datetime | None:
+        name = row_table(Eviction).name
+        query = f"""
+            {_tiers(name)}
+            SELECT min(e.due_at) FROM tiers t CROSS JOIN LATERAL (
+                SELECT due_at FROM {name} WHERE state = '{QUEUED}' AND due_at IS NOT NULL AND priority = t.priority
+                ORDER BY due_at LIMIT 1
+            ) e"""
+        with binary_cursor() as cursor:
+            return _scalar(cursor.run(query).fetchone())
+
+    def evictions_by_cluster(self) -> dict[str, int]:
+        name = row_table(Eviction).name
+        query = f"SELECT cluster, count(*) FROM {name} WHERE due_at IS NOT NULL GROUP BY cluster ORDER BY cluster"
+        with binary_cursor() as cursor:
+            return dict(cursor.run(query).fetchall())
+
+    def promised(self, *, within: timedelta) -> Sequence[tuple[str, str, int]]:
+        query = f"""
+            SELECT cluster, request, sum(replicas)::bigint FROM {row_table(Promise).name}
+            WHERE made_at > clock_timestamp() - %s GROUP BY cluster, request ORDER BY cluster, request"""
+        with binary_cursor() as cursor:
+            return cursor.run(query, (within,)).fetchall()
+
+    def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
+        name = object_table(WORK).name
+        columns = "cluster, manifest_api_version, manifest_kind"
+        # From one distinct value to the next, each found by the index: there are few kinds and many Works.
+        query = f"""
+            WITH RECURSIVE found AS (
+                (SELECT {columns} FROM {name} ORDER BY {columns} LIMIT 1)
+                UNION ALL
+                SELECT o.* FROM found f CROSS JOIN LATERAL (
+                    SELECT {columns} FROM {name}
+                    WHERE ({columns}) > (f.cluster, f.manifest_api_version, f.manifest_kind)
+                    ORDER BY {columns} LIMIT 1
+                ) o
+            )
+            SELECT {columns} FROM found WHERE cluster <> ''"""
+        with binary_cursor() as cursor:
+            return {(cluster, version, kind) for cluster, version, kind in cursor.run(query)}
+
+    # What the API reads
+
+    def documents(
+        self,
+        kind: str,
+        *,
+        namespace: str = "",
+        after: tuple[str, str] = START,
+        limit: int = 0,
+        labels: LabelSelector = EVERYTHING,
+        fields: Sequence[FieldSelectorTerm] = (),
+    ) -> Sequence[Document]:
+        """Return texts as served, in (namespace, name) order beyond `after`; limit 0 is no limit.
+
+        `fields` are terms of metadata.name and metadata.namespace; others are the caller's to check.
+        """
+        found = self._stored(kind, namespace=namespace, after=after, limit=limit, labels=labels, fields=fields)
+        return _opened(kind, found)
+
+    def _stored(
+        self,
+        kind: str,
+        *,
+        namespace: str = "",
+        after: tuple[str, str] = START,
+        limit: int = 0,
+        labels: LabelSelector = EVERYTHING,
+        fields: Sequence[FieldSelectorTerm] = (),
+    ) -> Sequence[Document]:
+        """Return texts as they are stored; what Secrets hold is sealed in them."""
+        conditions, params = _conditions(kind, namespace, after)
+        for condition, value in (*label_conditions(labels), *field_conditions(fields)):
+            conditions.append(condition)
+            params.append(value)
+        query = f"""
+            SELECT namespace, name, doc FROM {object_table(kind).name}
+            WHERE {" AND ".join(conditions)} ORDER BY namespace, name{" LIMIT %s" if limit else ""}"""
+        with binary_cursor() as cursor:
+            return [Document(*row) for row in cursor.run(query, (*params, limit) if limit else params)]
+
+    def list_at(
+        self, kind: str, *, version: int, namespace: str = "", after: tuple[str, str] = START, limit: int = 0
+    ) -> Sequence[Document]:
+        """Return texts as they were served at a version, in order: later pages of a list show what the first one saw.
+
+        Raises Expired where the log no longer reaches back that far.
+        """
+        conditions, params = _conditions(kind, namespace, after)
+        where = " AND ".join(conditions)
+        ending = " LIMIT %s" if limit else ""
+        query = f"""
+            SELECT namespace, name, doc FROM (
+                (SELECT namespace, name, doc FROM {object_table(kind).name}
+                 WHERE {where} AND resource_version <= %s ORDER BY namespace, name{ending})
+                UNION ALL
+                (SELECT namespace, name, old_doc AS doc FROM (
+                    SELECT DISTINCT ON (namespace, name) namespace, name, old_doc FROM {log.TABLE}
+                    WHERE {where} AND version > %s ORDER BY namespace, name, version
+                 ) undone WHERE old_doc IS NOT NULL)
+            ) found ORDER BY namespace, name{ending}"""
+        one = (*params, version, limit) if limit else (*params, version)
+        two = (*params, version, limit) if limit else (*params, version)
+        with binary_cursor() as cursor:
+            found = [Document(*row) for row in cursor.run(query, (*one, *two))]
+            if version < log.oldest(cursor):
+                raise Expired(
+                    f"the list was started at resourceVersion {version}, and history before {log.oldest(cursor)} "
+                    "is no longer kept; list again without continue"
+                )
+        return _opened(kind, found)
+
+    def changes(self, since: int, *, limit: int = 1000) -> Sequence[Change]:
+        """Return log lines after a version, in order."""
+        with binary_cursor() as cursor:
+            return log.changes(cursor, since, limit=limit)
+
+    def oldest_version(self) -> int:
+        """Return the oldest version a watch may start from."""
+        with binary_cursor() as cursor:
+            return log.oldest(cursor)
+
+    def current_version(self) -> int:
+        """Return the newest version there is; 0 before the first."""
+        with binary_cursor() as cursor:
+            return _scalar(cursor.run("SELECT version FROM objects_counter WHERE id = 1").fetchone()) or 0
+
+
+_known_clusters: dict[str, tuple[str, Any]] = {}  # by name: text and what it says
+
+
+def _clusters(found: Sequence[Document]) -> list[Any]:
+    """Return all clusters. They are large and read with every batch, so those whose text is the same are kept."""
+    global _known_clusters
+    before, kept = _known_clusters, {}
+    for one in found:
+        known = before.get(one.name)
+        kept[one.name] = known if known is not None and known[0] == one.text else (one.text, read(CLUSTER, one.text))
+    _known_clusters = kept
+    return [cluster for _, cluster in kept.values()]
+
+
+def _opened(kind: str, found: Sequence[Document]) -> Sequence[Document]:
+    if kind not in sealing.KINDS:
+        return found
+    return [one._replace(text=sealing.opened(kind, one.text)) for one in found]
+
+
+def _scalar(row: Sequence[Any] | None) -> Any:
+    return None if row is None else row[0]
+
+
+def _tiers(table: str) -> str:
+    """Return the start of a query over the priorities that wait, each found by the index."""
+    return f"""
+            WITH RECURSIVE tiers AS (
+                (SELECT priority FROM {table} WHERE state = '{QUEUED}' AND due_at IS NOT NULL
+                 ORDER BY priority LIMIT 1)
+                UNION ALL
+                SELECT o.priority FROM tiers t CROSS JOIN LATERAL (
+                    SELECT priority FROM {table}
+                    WHERE state = '{QUEUED}' AND due_at IS NOT NULL AND priority > t.priority
+                    ORDER BY priority LIMIT 1
+                ) o
+            )"""
+
+
+def _declared(kind: str, index: str) -> None:
+    known = KINDS[kind]
+    assert any(one.name == index for one in known.indexes), f"{kind} declares no index {index}"
+
+
+def _conditions(kind: str, namespace: str, after: tuple[str, str]) -> tuple[list[str], list[Any]]:
+    conditions, params = ["kind = %s"], [kind]
+    if namespace:
+        conditions.append("namespace = %s")
+        params.append(namespace)
+    if after != START:
+        conditions.append("(namespace, name) > (%s, %s)")
+        params.extend(after)
+    return conditions, params
+
+
+def label_conditions(selector: LabelSelector) -> Sequence[tuple[str, Any]]:
+    """Return conditions on the array of "key=value" and "key". Gt and Lt are the caller's to check."""
+    found: list[tuple[str, Any]] = []
+    if selector.match_labels:
+        found.append(("labels @> %s", texts([f"{key}={value}" for key, value in selector.match_labels.items()])))
+    for one in selector.match_expressions:
+        pairs = texts([f"{one.key}={value}" for value in one.values])
+        match one.operator:
+            case "In":
+                found.append(("labels && %s", pairs))
+            case "NotIn":
+                found.append(("NOT labels && %s", pairs))
+            case "Exists" | "Gt" | "Lt":
+                found.append(("labels @> %s", texts([one.key])))
+            case "DoesNotExist":
+                found.append(("NOT labels @> %s", texts([one.key])))
+    return found
+
+
+_COLUMNS = {"metadata.name": "name", "metadata.namespace": "namespace"}
+
+
+def field_conditions(terms: Sequence[FieldSelectorTerm]) -> Sequence[tuple[str, Any]]:
+    return [
+        (f"{_COLUMNS[term.field]} {'=' if term.equal else '<>'} %s", term.value)
+        for term in terms
+        if term.field in _COLUMNS
+    ]

@@ -1,0 +1,113 @@
+"""DjangoStore: the Store protocol over PostgreSQL. Same rules, same contract as `controlplane.memory.MemoryStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from django.db import transaction
+
+from apps.objects import due, leases, log
+from apps.objects.apply import Timing, apply, binary_cursor
+from apps.objects.arrays import BinaryCursor
+from apps.objects.state import DjangoState
+from controlplane.controllers import CONTROLLERS
+from controlplane.controllers.controller import Controller
+from controlplane.decision import Decision
+from controlplane.meta import Ref
+from controlplane.routing import Router
+from controlplane.state import Actor, Claim, Claims, Fence, Outcome
+
+
+class DjangoStore(DjangoState):
+    """A Store. One per process is enough; connections are Django's, one per thread.
+
+    `observe` is told what every write transaction cost.
+    """
+
+    def __init__(
+        self, *, controllers: Iterable[Controller] = (), observe: Callable[[Timing], None] | None = None
+    ) -> None:
+        self.router = Router(controllers)
+        self.observe = observe
+
+    def now(self) -> datetime:
+        with binary_cursor() as cursor:
+            row = cursor.run("SELECT clock_timestamp()").fetchone()
+        assert row is not None
+        moment: datetime = row[0]
+        return moment
+
+    def apply(
+        self,
+        decisions: Sequence[tuple[Claim | None, Decision]],
+        *,
+        by: Actor,
+        fence: Fence | None = None,
+        dry_run: bool = False,
+    ) -> list[Outcome]:
+        return apply(decisions, router=self.router, by=by, fence=fence, dry_run=dry_run, observe=self.observe)
+
+    def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
+        with transaction.atomic(durable=True), binary_cursor() as cursor:
+            return due.claim(cursor, controller, shard=shard, shards=shards, limit=limit, lease_seconds=lease_seconds)
+
+    def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
+        if claims:
+            with _writing() as cursor:
+                due.release(cursor, claims, due_at=due_at)
+
+    def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
+        if refs:
+            marks = due.pack_marks((controller, ref) for ref in refs)
+            with _writing() as cursor:
+                due.write_marks(cursor, marks, at=due_at)
+                due.notify(cursor, [controller])
+
+    def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
+        marks = due.pack_marks((claim.controller, ref) for ref in refs)
+        with _writing() as writer:
+            due.write_marks(writer, marks, at=None)
+            due.end_chunk(writer, claim, to=cursor)
+
+    def next_due(self, controllers: Collection[str]) -> datetime | None:
+        with binary_cursor() as cursor:
+            return due.next_due(cursor, controllers)
+
+    def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
+        with binary_cursor() as cursor:
+            return leases.take(cursor, name, shard, holder=holder, seconds=seconds)
+
+    def take_over(self, shards: Mapping[str, int], *, shard: int) -> None:
+        """Free what earlier holders of a lease still claim, by controller and number of shards.
+
+        They can write nothing any more (`apply` checks the fence), so nobody has to wait for their claims to run out.
+        """
+        with _writing() as cursor:
+            due.free(cursor, shards, shard=shard)
+
+    def drop_lease(self, fence: Fence, *, holder: str) -> None:
+        with binary_cursor() as cursor:
+            leases.drop(cursor, fence, holder=holder)
+
+    def trim_log(self, now: datetime, *, keep: timedelta = log.KEEP, keep_versions: int = log.KEEP_VERSIONS) -> int:
+        """Drop partitions of the log that are older than `keep`, or than `keep_versions` versions; return how many."""
+        newest = self.current_version()
+        with _writing() as cursor:
+            return log.trim(cursor, now=now, newest=newest, keep=keep, keep_versions=keep_versions)
+
+
+@contextmanager
+def _writing() -> Iterator[BinaryCursor]:
+    """Give a cursor in a transaction that holds the write lock, so that writers of due rows never wait crosswise."""
+    with transaction.atomic(durable=True), binary_cursor() as cursor:
+        cursor.run(due.WRITE_LOCK)
+        yield cursor
+
+
+@lru_cache(maxsize=1)
+def store() -> DjangoStore:
+    """Return this process's store."""
+    return DjangoStore(controllers=CONTROLLERS)

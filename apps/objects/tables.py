@@ -1,0 +1,256 @@
+"""What apply and state know of tables: columns, projections and the SQL that reads and writes many rows at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache, cached_property
+from typing import Any
+
+import msgspec
+from django.apps import apps
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from apps.objects.arrays import PACKERS, Array, texts
+from apps.objects.models import Child, StoredObject
+from apps.objects.sealing import opened
+from controlplane.kind import KINDS, decode
+from controlplane.kinds import rows
+from controlplane.kinds.template import Template
+from controlplane.meta import Object, Ref
+
+SEPARATOR = "\x1f"  # between the items of an array column, which travels as one text per row
+
+# Where row-native values are kept.
+ROW_TABLES: dict[type[rows.Row], str] = {
+    rows.Observation: "clusters.Observation",
+    rows.Collected: "clusters.Collected",
+    rows.MatchWindow: "clusters.MatchWindow",
+    rows.Eviction: "failover.Eviction",
+    rows.AilingCopies: "failover.AilingCopies",
+    rows.FleetState: "failover.FleetState",
+    rows.Promise: "scheduling.Promise",
+    rows.PlacementHint: "scheduling.PlacementHint",
+    rows.PlacementNote: "scheduling.PlacementNote",
+    rows.FleetNames: "scheduling.FleetNames",
+    rows.Sweep: "objects.Sweep",
+}
+LOG = "objects_changelog"
+_LOG_COLUMNS = "version, type, kind, namespace, name, doc, old_doc, actor, reason, cause, at"
+_SAME_REF = "o.kind = w.kind AND o.namespace = w.namespace AND o.name = w.name"
+
+
+def sql_type(field: Any) -> str:
+    """Return the array element type a column travels as. Raises AssertionError for a field nobody told us about."""
+    if isinstance(field, models.DateTimeField):
+        return "timestamptz"
+    if isinstance(field, models.BooleanField):
+        return "boolean"
+    if isinstance(field, models.FloatField):
+        return "double precision"
+    if isinstance(field, models.IntegerField):
+        return "bigint"
+    assert isinstance(field, models.TextField | models.JSONField | ArrayField), f"{field} has no array type"
+    return "text"
+
+
+def _placeholders(count: int) -> str:
+    return ", ".join(["%s"] * count)
+
+
+class ObjectTable:
+    """The table of one model of stored objects."""
+
+    def __init__(self, model: type[StoredObject]) -> None:
+        self.model = model
+        self.name = model._meta.db_table
+        self.projections = model.projections
+        self.children = [ChildTable(child) for child in model.children]
+        self.packers = [PACKERS[sql_type(model._meta.get_field(name))] for name in self.projections]
+
+    def project(self, objects: Sequence[Object]) -> list[Array]:
+        """Return the projected columns of objects, packed."""
+        found = zip(self.projections.values(), self.packers, strict=True)
+        return [pack(map(project, objects)) for project, pack in found]
+
+    @cached_property
+    def _source(self) -> str:
+        names = [
+            "n",
+            "kind",
+            "namespace",
+            "name",
+            "log_reason",
+            "log_cause",
+            "head",
+            "tail",
+            "uid",
+            "generation",
+            "keys",
+        ]
+        names += ["labels", "deletion_timestamp", "created_at", *self.projections]
+        return f"""
+            WITH w AS MATERIALIZED (
+                SELECT {", ".join(name for name in names if name not in ("head", "tail"))}, %s::bigint + n AS version,
+                       head || '"resourceVersion":"' || (%s::bigint + n)::text || '"' || tail AS doc
+                FROM unnest({_placeholders(len(names))}) AS u({", ".join(names)})
+            )"""
+
+    @cached_property
+    def _values(self) -> dict[str, str]:
+        values = {name: f"w.{name}" for name in ("uid", "generation", "deletion_timestamp", "created_at", "doc")}
+        values |= {"resource_version": "w.version"}
+        values |= {name: f"string_to_array(w.{name}, '{SEPARATOR}')" for name in ("keys", "labels")}
+        return values | {name: f"w.{name}" for name in self.projections}
+
+    @cached_property
+    def insert(self) -> str:
+        columns = {"kind": "w.kind", "namespace": "w.namespace", "name": "w.name", **self._values}
+        return f"""{self._source}, written AS (
+                INSERT INTO {self.name} ({", ".join(columns)}) SELECT {", ".join(columns.values())} FROM w
+            )
+            INSERT INTO {LOG} ({_LOG_COLUMNS})
+            SELECT version, 'ADDED', kind, namespace, name, doc, NULL, %s, log_reason, log_cause, %s FROM w"""
+
+    @cached_property
+    def update(self) -> str:
+        changes = ", ".join(f"{name} = {value}" for name, value in self._values.items())
+        return f"""{self._source}, written AS (
+                UPDATE {self.name} t SET {changes}
+                FROM w JOIN {self.name} o ON {_SAME_REF}
+                WHERE t.id = o.id
+                RETURNING w.version, w.kind, w.namespace, w.name, w.doc, o.doc AS old_doc, w.log_reason, w.log_cause
+            )
+            INSERT INTO {LOG} ({_LOG_COLUMNS})
+            SELECT version, 'MODIFIED', kind, namespace, name, doc, old_doc, %s, log_reason, log_cause, %s
+            FROM written"""
+
+    @cached_property
+    def delete(self) -> str:
+        return f"""{self._source}, written AS (
+                DELETE FROM {self.name} o USING w WHERE {_SAME_REF}
+                RETURNING w.version, w.kind, w.namespace, w.name, w.doc, o.doc AS old_doc, w.log_reason, w.log_cause
+            )
+            INSERT INTO {LOG} ({_LOG_COLUMNS})
+            SELECT version, 'DELETED', kind, namespace, name, doc, old_doc, %s, log_reason, log_cause, %s
+            FROM written"""
+
+    @cached_property
+    def moved(self) -> str:
+        """Which of the references stand at another version than expected (null: absent), with their documents."""
+        return f"""
+            SELECT w.kind, w.namespace, w.name, o.doc
+            FROM unnest(%s, %s, %s, %s) AS w(kind, namespace, name, version)
+            LEFT JOIN {self.name} o ON {_SAME_REF}
+            WHERE o.resource_version IS DISTINCT FROM w.version"""
+
+    @cached_property
+    def generations(self) -> str:
+        return f"""
+            SELECT o.kind, o.namespace, o.name, o.generation
+            FROM unnest(%s, %s, %s) AS w(kind, namespace, name) JOIN {self.name} o ON {_SAME_REF}"""
+
+    @cached_property
+    def fetch(self) -> str:
+        """Documents by reference; the subquery keeps the plan at one look into the index per reference."""
+        return f"""
+            SELECT w.kind, w.namespace, w.name, o.doc
+            FROM unnest(%s, %s, %s) AS w(kind, namespace, name)
+            CROSS JOIN LATERAL (SELECT doc FROM {self.name} o WHERE {_SAME_REF} LIMIT 1) o"""
+
+
+class ChildTable:
+    """A table that repeats a part of its owners' documents, row by row."""
+
+    def __init__(self, child: Child) -> None:
+        model = apps.get_model(child.table)
+        self.name = model._meta.db_table
+        self.rows = child.rows
+        self.by_name = child.by_name
+        columns = (child.owner, *child.columns)
+        self.packers = [PACKERS[sql_type(model._meta.get_field(column))] for column in columns]
+        listed = ", ".join(columns)
+        self.delete = f"DELETE FROM {self.name} WHERE {child.owner} = ANY(%s)"
+        self.insert = f"INSERT INTO {self.name} ({listed}) SELECT * FROM unnest({_placeholders(len(columns))})"
+
+    def owner(self, ref: Ref) -> str:
+        return ref.name if self.by_name else str(ref)
+
+    def pack(self, found: Sequence[tuple[Any, ...]]) -> list[Array]:
+        """Return rows as packed columns."""
+        columns = zip(*found, strict=True)
+        return [pack(column) for pack, column in zip(self.packers, columns, strict=True)]
+
+
+class RowTable:
+    """The table of one type of row-native values."""
+
+    def __init__(self, type_: Any) -> None:
+        self.type = type_
+        model = apps.get_model(ROW_TABLES[type_])
+        self.name = model._meta.db_table
+        self.fields = type_.__struct_fields__
+        found = [model._meta.get_field(name) for name in self.fields]
+        self.packers = [PACKERS[sql_type(field)] for field in found]
+        self.documents = {name for name, field in zip(self.fields, found, strict=True) if _is_json(field)}
+        self.columns = ", ".join(self.fields)
+        values = ", ".join(f"{name}::jsonb" if name in self.documents else name for name in self.fields)
+        changes = ", ".join(f"{name} = excluded.{name}" for name in self.fields if name != "key")
+        self.save = f"""
+            INSERT INTO {self.name} ({self.columns})
+            SELECT {values} FROM unnest({_placeholders(len(self.fields))}) AS w({self.columns})
+            ON CONFLICT (key) DO UPDATE SET {changes}"""
+        self.drop = f"DELETE FROM {self.name} WHERE key = ANY(%s)"
+
+    def select(self, index: str) -> str:
+        """Return the query for rows by an index. Raises AssertionError where the type declares no such index."""
+        assert index == "key" or index in self.type.INDEXES, f"{self.type.__name__} declares no index {index}"
+        return f"SELECT {self.columns} FROM {self.name} WHERE {index} = ANY(%s) ORDER BY key"
+
+    def pack(self, values: Sequence[rows.Row]) -> list[Array]:
+        """Return values as packed columns."""
+        packed = []
+        for name, pack in zip(self.fields, self.packers, strict=True):
+            column = [getattr(value, name) for value in values]
+            packed.append(texts(map(msgspec.json.encode, column)) if name in self.documents else pack(column))
+        return packed
+
+    def read(self, record: Sequence[Any]) -> Any:
+        """Return the value of a row."""
+        if not self.documents:
+            return self.type(*record)
+        return msgspec.convert(dict(zip(self._names, record, strict=True)), self.type)
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return [field.encode_name for field in msgspec.structs.fields(self.type)]
+
+
+def _is_json(field: Any) -> bool:
+    return isinstance(field, models.JSONField)
+
+
+@cache
+def object_table(kind: str) -> ObjectTable:
+    """Return the table of a kind; kinds nobody declared are kept with the templates."""
+    known = KINDS.get(kind)
+    return _table(known.table if known is not None else "objects.Object")
+
+
+@cache
+def _table(label: str) -> ObjectTable:
+    model: Any = apps.get_model(label)
+    return ObjectTable(model)
+
+
+@cache
+def row_table(type_: type) -> RowTable:
+    """Return the table of a row-native type."""
+    return RowTable(type_)
+
+
+def read(kind: str, doc: str) -> Any:
+    """Return the typed object of a stored document; a kind nobody declared is a template."""
+    doc = opened(kind, doc)
+    known = KINDS.get(kind)
+    return decode(known, doc) if known is not None else Template.fold(msgspec.json.decode(doc))

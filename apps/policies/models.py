@@ -1,0 +1,32 @@
+"""Propagation policies and taint policies."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+from apps.objects.models import StoredObject, Word
+
+
+class Policy(StoredObject):
+    """A PropagationPolicy or a ClusterPropagationPolicy."""
+
+    projections: ClassVar = {
+        "priority": lambda policy: policy.spec.priority,
+        "preemption": lambda policy: policy.spec.preemption,
+    }
+
+    priority = models.BigIntegerField()
+    preemption = Word()
+
+    class Meta(StoredObject.Meta):
+        verbose_name = "propagation policy"
+        verbose_name_plural = "propagation policies"
+
+
+class ClusterTaintPolicy(StoredObject):
+    """Which conditions put which taints on which clusters."""
+
+    class Meta(StoredObject.Meta):
+        verbose_name_plural = "cluster taint policies"

@@ -1,0 +1,97 @@
+"""Admin of bindings and Works."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from django.contrib import admin
+from django.urls import reverse
+
+from apps.objects import history
+from apps.objects.admin_for import ObjectAdmin, admin_for
+from apps.objects.changelist import STATES, choices, cluster_names
+from apps.objects.rows_admin import RowAdmin
+from apps.objects.store import store
+from apps.resources.models import Binding, TargetCluster, Work
+from controlplane.kinds import WORK
+from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
+from controlplane.meta import Ref
+from controlplane.scheduling import account
+
+SHOWN_CHANGES = 40
+
+
+class BindingAdmin(ObjectAdmin):
+    """Where templates run, and what they are leaving."""
+
+    list_display = ("namespace", "name", "targets", "leaving", "scheduled", "replicas", "resource_kind", "priority")
+    list_display_links = ("name",)
+
+    @admin.display(description="targets")
+    def targets(self, row: Binding) -> str:
+        found = row.__dict__.get("attached", {}).get("resources.TargetCluster", ())
+        return ", ".join(f"{cluster}:{replicas}" if replicas else cluster for cluster, replicas in found)
+
+    @admin.display(description="leaving")
+    def leaving(self, row: Binding) -> str:
+        found = row.__dict__.get("attached", {}).get("failover.GracefulEvictionTask", ())
+        return ", ".join(cluster for cluster, *_ in found)
+
+    def more(self, row: Any) -> dict[str, Any]:
+        """Return links, and the timeline of the binding together with its Works': one failover in one table."""
+        ref = Ref(row.kind, row.namespace, row.name)
+        works = store().by_index(WORK, "binding", [str(ref)]).get(str(ref), ())
+        links = [
+            ("Works", reverse("admin:resources_work_changelist", query={"binding": str(ref)})),
+            ("Evictions", reverse("admin:failover_eviction_changelist", query={"q": str(ref)})),
+        ]
+        changes = history.timeline([ref, *(work.ref for work in works)], limit=SHOWN_CHANGES)
+        return {"links": links, "deeds": [], "changes": changes, "with_objects": True, "why": why_there(ref)}
+
+
+def why_there(ref: Ref) -> str:
+    """Return in sentences why a binding is where it is; "" where nothing was decided about it."""
+    notes = store().rows(PlacementNote, "key", [str(ref)]).get(str(ref), ())
+    if not notes:
+        return ""
+    fleets = store().rows(FleetNames, "key", [notes[0].fleet]).get(notes[0].fleet, ())
+    fleet = fleets[0] if fleets else None
+    names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
+    read = store().rows(Collected, "key", names)
+    reported_at = {name: rows[0].at for name, rows in read.items() if rows[0].at is not None}
+    return account.text(account.explained(ref, notes[0], fleet, reported_at))
+
+
+class WorkAdmin(ObjectAdmin):
+    """What members get."""
+
+    list_display = ("cluster", "name", "manifest_kind", "applied", "created_at")
+    list_display_links = ("name",)
+
+
+admin.site.register(
+    Binding,
+    admin_for(
+        Binding,
+        page=BindingAdmin,
+        filters=(
+            choices("scheduled", "Scheduled", STATES),
+            choices("cluster", "cluster", cluster_names, index="placed"),
+            choices("leaving", "leaving", cluster_names, index="leaving"),
+        ),
+    ),
+)
+admin.site.register(
+    Work,
+    admin_for(
+        Work,
+        page=WorkAdmin,
+        filters=(
+            choices("applied", "Applied", STATES),
+            choices("cluster", "cluster", cluster_names),
+            choices("binding", "binding", index="binding"),
+        ),
+    ),
+)
+admin.site.register(TargetCluster, RowAdmin)

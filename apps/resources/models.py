@@ -1,0 +1,111 @@
+"""Bindings and Works: where a template shall run, and what each member gets."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db import models
+
+from apps.objects.models import Child, StoredObject, Word
+from controlplane.kinds.binding import SCHEDULED
+from controlplane.kinds.binding import Binding as BindingObject
+from controlplane.kinds.work import APPLIED
+from controlplane.kinds.work import Work as WorkObject
+from controlplane.meta import Condition
+from controlplane.names import cluster_of_execution_namespace
+
+
+def _state(conditions: tuple[Condition, ...], type_: str) -> str:
+    return next((one.status for one in conditions if one.type == type_), "")
+
+
+def _targets(binding: BindingObject) -> list[tuple[Any, ...]]:
+    unique = {target.name: target.replicas for target in binding.spec.clusters}
+    return list(unique.items())
+
+
+def _tasks(binding: BindingObject) -> list[tuple[Any, ...]]:
+    unique = {task.from_cluster: task for task in binding.spec.graceful_eviction_tasks}
+    return [
+        (task.from_cluster, task.purge_mode, task.reason, task.producer, task.creation_timestamp)
+        for task in unique.values()
+    ]
+
+
+class Binding(StoredObject):
+    """A ResourceBinding or a ClusterResourceBinding."""
+
+    projections: ClassVar = {
+        "resource_kind": lambda binding: f"{binding.spec.resource.api_version}/{binding.spec.resource.kind}",
+        "replicas": lambda binding: binding.spec.replicas,
+        "scheduled": lambda binding: _state(binding.status.conditions, SCHEDULED),
+        "priority": lambda binding: (
+            binding.spec.schedule_priority.priority if binding.spec.schedule_priority is not None else 0
+        ),
+    }
+    children: ClassVar = (
+        Child("resources.TargetCluster", "binding", ("cluster", "replicas"), _targets),
+        Child(
+            "failover.GracefulEvictionTask",
+            "binding",
+            ("from_cluster", "purge_mode", "reason", "producer", "created_at"),
+            _tasks,
+        ),
+    )
+
+    resource_kind = Word()
+    replicas = models.BigIntegerField()
+    scheduled = Word()  # status of the Scheduled condition; "" nobody decided yet
+    priority = models.BigIntegerField()
+
+
+class TargetCluster(models.Model):
+    """A cluster a binding is placed on."""
+
+    id = models.BigAutoField(primary_key=True)
+    binding = Word()  # reference as text
+    cluster = Word()
+    replicas = models.BigIntegerField()
+
+    class Meta:
+        constraints = [
+            # read by apply (rows of a binding) and the pages of a binding
+            models.UniqueConstraint(fields=["binding", "cluster"], name="one_target_per_cluster"),
+        ]
+        indexes = [
+            # read by the pages of a cluster: replicas placed there
+            models.Index(fields=["cluster"], name="target_cluster"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.binding} {self.cluster}"
+
+
+def _work_cluster(work: WorkObject) -> str:
+    try:
+        return cluster_of_execution_namespace(work.metadata.namespace)
+    except ValueError:
+        return ""
+
+
+class Work(StoredObject):
+    """One manifest for one member."""
+
+    projections: ClassVar = {
+        "cluster": _work_cluster,
+        "applied": lambda work: _state(work.status.conditions, APPLIED),
+        "manifest_api_version": lambda work: work.manifest.get("apiVersion", ""),
+        "manifest_kind": lambda work: work.manifest.get("kind", ""),
+    }
+
+    cluster = Word()
+    manifest_api_version = Word()
+    manifest_kind = Word()
+    applied = Word()  # status of the Applied condition; "" the member did not answer yet
+
+    class Meta(StoredObject.Meta):
+        indexes = [
+            *StoredObject.Meta.indexes,
+            # read by state.kinds_on_members: what the members process watches
+            models.Index(fields=["cluster", "manifest_api_version", "manifest_kind"], name="work_kinds"),
+        ]

@@ -1,0 +1,173 @@
+"""The members process: a pump per controller, the watch cache, and the nudges that wake them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.db import OperationalError, close_old_connections
+
+from apps.clusters.client import MemberClient
+from apps.objects.configuration import Configuration
+from apps.objects.store import DjangoStore
+from apps.runtime.groups import GROUPS, MEMBERS
+from apps.runtime.members.pump import AWAY_SECONDS, Pump
+from apps.runtime.members.watches import Watches
+from apps.runtime.nudges import Nudges
+from controlplane import kinds
+from controlplane.controllers.execution import credentials_of
+from controlplane.controllers.member import MemberController
+from controlplane.controllers.work_status import WorkStatus
+from controlplane.members import (
+    Answer,
+    Collect,
+    Discard,
+    Ensure,
+    Observe,
+    Probe,
+    Question,
+    Target,
+    endpoint_of,
+)
+from controlplane.meta import Ref
+
+log = logging.getLogger(__name__)
+
+REFRESH_SECONDS = 2.0
+MARK_SECONDS = 0.05
+NUDGE_SECONDS = 1.0
+THREADS = 6  # each holds one connection of the pool while it asks the store
+
+
+class Members:
+    """Everything that talks to member clusters, in one event loop."""
+
+    def __init__(self, store: DjangoStore, configuration: Configuration) -> None:
+        self.store = store
+        self.client = MemberClient()
+        self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self.listener = ThreadPoolExecutor(1, thread_name_prefix="nudges")
+        self._changed: set[Ref] = set()
+        self._marked = asyncio.Event()
+        self.watches = Watches(self.client, self._note)
+        self.pumps = {
+            one.name: Pump(one, store, configuration, self.answer, self.executor)
+            for one in GROUPS[MEMBERS].controllers
+            if isinstance(one, MemberController)
+        }
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for pump in self.pumps.values():
+                    tasks.create_task(pump.run())
+                tasks.create_task(self._refreshing())
+                tasks.create_task(self._marking())
+                tasks.create_task(self._listening())
+        finally:
+            await self.watches.close()
+            await self.client.close()
+            self.executor.shutdown(wait=False, cancel_futures=True)
+            self.listener.shutdown(wait=False, cancel_futures=True)
+
+    async def answer(self, question: Question) -> Answer:
+        """Return a member's answer to one question."""
+        if isinstance(question, Probe):
+            return await self.client.probe(question)
+        if isinstance(question, Collect):
+            return await self.client.collect(question)
+        if isinstance(question, Ensure):
+            answer = await self.client.ensure(question)
+            if answer.ok:
+                self.watches.learn(question.target, answer.body)
+            return answer
+        if isinstance(question, Discard):
+            return await self.client.discard(question)
+        assert isinstance(question, Observe), f"no member answers {type(question).__name__}"
+        return self.watches.observe(question)
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
+
+    def _note(self, works: list[Ref]) -> None:
+        self._changed.update(works)
+        self._marked.set()
+
+    async def _marking(self) -> None:
+        """Make Works due for their status, many at once."""
+        while True:
+            await self._marked.wait()
+            await asyncio.sleep(MARK_SECONDS)  # lets a burst gather into one write
+            self._marked.clear()
+            works, self._changed = self._changed, set()
+            try:
+                await self._in_thread(self._mark, works)
+            except OperationalError as error:
+                log.warning("members: the database is away: %s", error)
+                await asyncio.sleep(AWAY_SECONDS)
+                self._note(list(works))
+            self.pumps[WorkStatus.name].wake.set()
+
+    def _mark(self, works: set[Ref]) -> None:
+        try:
+            self.store.mark(WorkStatus.name, works)
+        finally:
+            close_old_connections()
+
+    async def _refreshing(self) -> None:
+        """Keep watching what Works exist for, on the members that are ready."""
+        while True:
+            try:
+                self.watches.want(await self._in_thread(self._wanted))
+            except OperationalError as error:
+                log.warning("members: the database is away: %s", error)
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    def _wanted(self) -> dict[tuple[str, str, str], Target]:
+        try:
+            clusters = {one.metadata.name: one for one in self.store.list(kinds.CLUSTER) if one.ready == "True"}
+            secrets = credentials_of(self.store, clusters.values())
+            targets = {
+                name: endpoint_of(cluster, secrets.get(name))
+                for name, cluster in clusters.items()
+                if cluster.spec.api_endpoint
+            }
+            return {
+                (cluster, api_version, kind): targets[cluster]
+                for cluster, api_version, kind in self.store.kinds_on_members()
+                if cluster in targets
+            }
+        finally:
+            close_old_connections()
+
+    async def _listening(self) -> None:
+        """Wake the pumps when the database says that something is due."""
+        loop = asyncio.get_running_loop()
+        with Nudges() as nudges:
+            while True:
+                try:
+                    heard = await loop.run_in_executor(self.listener, nudges.hear, NUDGE_SECONDS)
+                except OperationalError:
+                    await asyncio.sleep(AWAY_SECONDS)
+                    continue
+                for name in heard:
+                    if name in self.pumps:
+                        self.pumps[name].wake.set()
+
+
+async def serve(store: DjangoStore, configuration: Configuration) -> None:
+    """Run the process until SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    running = loop.create_task(Members(store, configuration).run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    log.info("members: ready")
+    try:
+        await running
+    except asyncio.CancelledError:
+        log.info("members: ended")

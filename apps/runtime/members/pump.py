@@ -1,0 +1,200 @@
+"""One member controller, asynchronously: claim, load, ask many members at once, decide and apply as answers come in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from django.db import OperationalError, close_old_connections
+
+from apps.objects.configuration import Configuration
+from apps.objects.store import DjangoStore
+from apps.runtime.kept import keep
+from controlplane.controllers.member import MemberController
+from controlplane.decision import NOTHING, Decision
+from controlplane.members import Answer, Observe, Question
+from controlplane.run import CLAIM_SECONDS, FAILED_AGAIN, FAN_OUT_CHUNK, Failure
+from controlplane.settings import Settings
+from controlplane.state import Actor, Claim
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT_PER_MEMBER = 64
+IN_FLIGHT = 8192  # of all members: many silent ones together do not use it up before they are called not ready
+LONGEST_ANSWER_SECONDS = CLAIM_SECONDS - 5  # a claim is given up before somebody else may take it
+FLUSH_SECONDS = 0.02
+FLUSH_SIZE = 300
+IDLE_SECONDS = 0.5
+AWAY_SECONDS = 1.0  # between two tries while the database is away
+CROWDED = timedelta(seconds=1)  # how long an object of a member that has enough in flight is put back
+
+
+class Asked(msgspec.Struct, eq=False):
+    """A claim on its way: what was loaded, and the answer when it is there."""
+
+    claim: Claim
+    snapshot: Any
+    question: Question | None = None
+    answer: Answer | None = None
+
+
+class Pump:
+    """Runs one controller until cancelled. The store is asked in threads of `executor`; HTTP stays in the loop."""
+
+    def __init__(
+        self,
+        controller: MemberController,
+        store: DjangoStore,
+        configuration: Configuration,
+        answer: Callable[[Question], Awaitable[Answer]],
+        executor: Executor,
+    ) -> None:
+        self.controller = controller
+        self.store = store
+        self.configuration = configuration
+        self.answer = answer
+        self.executor = executor
+        self.wake = asyncio.Event()
+        self._answered: asyncio.Queue[Asked] = asyncio.Queue()
+        self._in_flight: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Claim and flush until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._claiming())
+            tasks.create_task(self._flushing())
+
+    async def _claiming(self) -> None:
+        while True:
+            self.wake.clear()  # before looking: what becomes due meanwhile is not missed
+            wait = IDLE_SECONDS
+            if len(self._tasks) < IN_FLIGHT:
+                try:
+                    asked, wait = await self._in_thread(self._claim)
+                    await self._send(asked)
+                except OperationalError as error:
+                    log.warning("%s: the database is away: %s", self.controller.name, error)
+                    await asyncio.sleep(AWAY_SECONDS)
+            if wait:
+                await self._pause(wait)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self.wake.wait(), seconds)
+        except TimeoutError:
+            pass  # nothing was heard, which is no reason not to look
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.executor, _connected, function, *arguments)
+
+    def _claim(self) -> tuple[list[Asked], float]:
+        """Claim and load one batch; also say after how many seconds to look again. Runs in a thread."""
+        controller, settings = self.controller, self.configuration.settings()
+        if not settings.runs(controller.name):
+            return [], IDLE_SECONDS
+        claimed = self.store.claim(
+            controller.name, shard=0, shards=1, limit=controller.batch, lease_seconds=CLAIM_SECONDS
+        )
+        if not claimed.claims:
+            due = self.store.next_due({controller.name})
+            left = IDLE_SECONDS if due is None else (due - claimed.now).total_seconds()
+            return [], min(max(left, 0.001), IDLE_SECONDS)
+        for claim in claimed.claims:
+            if claim.ref.kind not in controller.keys:
+                refs, cursor = controller.expand(self.store, claim.ref, after=claim.cursor, limit=FAN_OUT_CHUNK)
+                self.store.advance(claim, refs, cursor=cursor)
+        claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
+        snapshots = controller.load(self.store, [claim.ref for claim in claims]) if claims else []
+        asked = [Asked(claim, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True)]
+        for one in asked:
+            if one.snapshot is not None:
+                one.question = controller.question(one.snapshot, settings, now=claimed.now)
+        return asked, 0.0
+
+    async def _send(self, asked: Sequence[Asked]) -> None:
+        crowded: list[Claim] = []
+        for one in asked:
+            if one.question is None:
+                self._answered.put_nowait(one)
+                continue
+            member = member_of(one.question)
+            if self._in_flight.get(member, 0) >= IN_FLIGHT_PER_MEMBER:
+                crowded.append(one.claim)
+                continue
+            self._in_flight[member] = self._in_flight.get(member, 0) + 1
+            task = asyncio.create_task(self._ask(one, one.question, member))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if crowded:
+            await self._in_thread(self._put_back, crowded)
+
+    def _put_back(self, claims: Sequence[Claim]) -> None:
+        self.store.release(claims, due_at=self.store.now() + CROWDED)
+
+    async def _ask(self, one: Asked, question: Question, member: str) -> None:
+        try:
+            one.answer = await asyncio.wait_for(self.answer(question), LONGEST_ANSWER_SECONDS)
+        except TimeoutError:
+            one.answer = Answer(0, problem=f"no answer within {LONGEST_ANSWER_SECONDS:g} s")
+        except Exception as error:  # one object's trouble touches one object
+            log.exception("%s: asking %s failed", self.controller.name, member)
+            one.answer = Answer(0, problem=f"could not be asked: {type(error).__name__}: {error}")
+        finally:
+            self._in_flight[member] -= 1
+        self._answered.put_nowait(one)
+
+    async def _flushing(self) -> None:
+        while True:
+            batch = [await self._answered.get()]
+            await asyncio.sleep(FLUSH_SECONDS)  # lets a batch gather: one transaction for many answers
+            while len(batch) < FLUSH_SIZE and not self._answered.empty():
+                batch.append(self._answered.get_nowait())
+            while True:
+                try:
+                    await self._in_thread(self._flush, batch)
+                    break
+                except OperationalError as error:
+                    log.warning("%s: the database is away: %s", self.controller.name, error)
+                    await asyncio.sleep(AWAY_SECONDS)
+
+    def _flush(self, batch: Sequence[Asked]) -> None:
+        """Decide and apply a batch of answers. Runs in a thread."""
+        settings, now = self.configuration.settings(), self.store.now()
+        present = [one for one in batch if one.snapshot is not None]
+        decided = self.controller.decide_all(
+            [one.snapshot for one in present], settings, now=now, answer=[one.answer for one in present]
+        )
+        writes: list[tuple[Claim | None, Decision]] = [(one.claim, NOTHING) for one in batch if one.snapshot is None]
+        for one, decision in zip(present, decided, strict=True):
+            if isinstance(decision, Exception):
+                keep(self._failure(one, decision, settings, now=now))
+                decision = Decision(wake_at=now + FAILED_AGAIN)
+            writes.append((one.claim, decision))
+        self.store.apply(writes, by=Actor(self.controller.name, controller=True))
+
+    def _failure(self, one: Asked, error: Exception, settings: Settings, *, now: Any) -> Failure:
+        trace = "".join(traceback.format_exception(error))
+        told = f"{type(error).__name__}: {error}"
+        return Failure(
+            self.controller.name, one.claim.ref, one.snapshot, told, trace, now, settings=settings, answer=one.answer
+        )
+
+
+def _connected(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function in a thread that has lost its connection where the last one broke."""
+    try:
+        return function(*arguments)
+    finally:
+        close_old_connections()
+
+
+def member_of(question: Question) -> str:
+    """Return the cluster a question is for."""
+    return question.cluster if isinstance(question, Observe) else question.target.cluster

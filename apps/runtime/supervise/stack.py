@@ -1,0 +1,188 @@
+"""The stack of `make run`: which processes there are and how each is started. STARTED is the one list to edit."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from apps.runtime.supervise.errors import SuperviseError
+from apps.runtime.supervise.home import Home
+from apps.runtime.supervise.lifetime import PROJECT, Facts
+from apps.runtime.supervise.ports import LOOPBACK, answers, free_port
+from apps.runtime.supervise.processes import Program, Supervisor
+from apps.runtime.supervise.services import start_services
+
+# In the order they are started; they end in the opposite order.
+STARTED = ("simulator", "api", "worker", "beat", "members")
+MEMBERS = ("member1", "member2", "member3")
+USUAL_API_PORT, USUAL_TLS_PORT = 8001, 8444
+ADMIN = "admin"
+WORKER_OPTIONS = ("--loglevel=INFO", "--without-gossip", "--without-mingle", "--without-heartbeat")
+
+# What a newcomer wants to see in seconds. Production has the defaults of controlplane.settings.
+DEVELOPMENT_PROFILE = {
+    "LIFEBOAT_DEVELOPMENT": "true",
+    "LIFEBOAT_FEATURE_GATES": "Failover=true",
+    "LIFEBOAT_CLUSTER_STATUS_UPDATE_FREQUENCY": "1",
+    "LIFEBOAT_CLUSTER_SUCCESS_THRESHOLD": "3",
+    "LIFEBOAT_CLUSTER_FAILURE_THRESHOLD": "3",
+    "LIFEBOAT_CLUSTER_MONITOR_PERIOD": "1",
+    "LIFEBOAT_CLUSTER_MONITOR_GRACE_PERIOD": "5",
+    "LIFEBOAT_CLUSTER_STARTUP_GRACE_PERIOD": "10",
+    "LIFEBOAT_GRACEFUL_EVICTION_TIMEOUT": "60",
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this run lives."""
+
+    home: Home
+    environment: dict[str, str]
+    members: tuple[str, ...]  # names of simulated clusters
+    api_port: int  # http, for browsers
+    tls_port: int  # https, for kubectl, which sends tokens nowhere else
+
+    @property
+    def api_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.api_port}"
+
+
+def programs(place: Place) -> dict[str, Program]:
+    """Return every process of the stack by name."""
+    python, port = sys.executable, place.api_port
+    celery = [python, "-m", "celery", "-A", "config"]
+    serve = [python, "manage.py", "serve", "--host", LOOPBACK, "--port", str(port), "--tls-port", str(place.tls_port)]
+    simulate = [python, "-m", "apps.simulator", "serve", "--dir", str(members_folder(place.home))]
+    simulate += ["--members", ",".join(place.members)]
+    beat = [*celery, "beat", "--loglevel=INFO", "--pidfile="]
+
+    def says(name: str, words: str) -> Callable[[], bool]:
+        return _says(place.home, name, words)
+
+    table = (
+        Program("simulator", simulate, ready=says("simulator", "simulator ready")),
+        Program("api", serve, ready=lambda: answers(port)),
+        Program("worker", [*celery, "worker", *WORKER_OPTIONS], ready=says("worker", " ready."), grace=20.0),
+        Program("beat", beat, ready=says("beat", "Starting...")),
+        Program("members", [python, "manage.py", "members"], ready=says("members", "members: ready")),
+    )
+    return {
+        program.name: Program(**{**program.__dict__, "env": place.environment, "cwd": PROJECT}) for program in table
+    }
+
+
+def fault_command(home: Home, *, member: str, fault: str) -> list[str]:
+    """Return the command that orders a fault of a simulated member."""
+    folder = str(members_folder(home))
+    return [sys.executable, "-m", "apps.simulator", "fault", "--dir", folder, "--member", member, "--fault", fault]
+
+
+def members_folder(home: Home) -> Path:
+    """Return the folder of the simulated members: their kubeconfigs and members.json."""
+    return home.root / "members"
+
+
+def bring_up(home: Home, supervisor: Supervisor, *, members: tuple[str, ...] = MEMBERS) -> Facts:
+    """Start the services, migrate, make the admin login, start the processes; say what came up and where."""
+    began = time.monotonic()
+    environment = start_services(home, supervisor)
+    ports = free_port(USUAL_API_PORT), free_port(USUAL_TLS_PORT)
+    place = Place(home, _environment(home, environment), members, *ports)
+    table = programs(place)
+    step = time.monotonic()
+    supervisor.start(table["simulator"])
+    _prepare(place)
+    print(f"database migrated after {time.monotonic() - step:.1f} s")
+    step = time.monotonic()
+    joining = _manage(place, "develop", "--from", str(members_folder(home) / "members.json"))
+    supervisor.start(*(table[name] for name in STARTED if name != "simulator"))
+    _await(place, "develop", joining)
+    for member in members:
+        _link(home.root / f"{member}.kubeconfig", members_folder(home) / f"{member}.kubeconfig")
+    print(f"{', '.join(STARTED)} ready after {time.monotonic() - step:.1f} s")
+    print(f"up after {time.monotonic() - began:.1f} s\n{_welcome(place)}")
+    return {"environment": place.environment, "api": place.api_url, "members": str(members_folder(home))}
+
+
+def _link(link: Path, file: Path) -> None:
+    link.unlink(missing_ok=True)
+    link.symlink_to(file)
+
+
+def _says(home: Home, name: str, words: str) -> Callable[[], bool]:
+    """Return a check that a process has written these words to its log since now."""
+    log = home.log(name)
+    before = log.stat().st_size if log.exists() else 0
+
+    def said() -> bool:
+        with log.open("rb") as lines:
+            lines.seek(before)
+            return words.encode() in lines.read()
+
+    return said
+
+
+def _environment(home: Home, services: dict[str, str]) -> dict[str, str]:
+    profile = {name: os.environ.get(name, value) for name, value in DEVELOPMENT_PROFILE.items()}
+    return {
+        **services,
+        **profile,
+        "LIFEBOAT_SECRET_KEY": os.environ.get("LIFEBOAT_SECRET_KEY") or home.secret("secret_key"),
+        "LIFEBOAT_ENCRYPTION_KEYS": os.environ.get("LIFEBOAT_ENCRYPTION_KEYS") or home.secret("encryption_key"),
+        "LIFEBOAT_LEASE_SECONDS": os.environ.get("LIFEBOAT_LEASE_SECONDS", "5"),
+        "LIFEBOAT_HOME": str(home.root.resolve()),
+    }
+
+
+def _prepare(place: Place) -> None:
+    """Bring the database to the current shape and make the admin login if there is none."""
+    own = {"LIFEBOAT_ADMIN_NAME": ADMIN, "LIFEBOAT_ADMIN_PASSWORD": place.home.secret("admin")}
+    own["LIFEBOAT_API_URL"] = f"https://{LOOPBACK}:{place.tls_port}"  # for the kubeconfig
+    _await(place, "prepare", _manage(place, "prepare", **own))
+
+
+def _manage(place: Place, *arguments: str, **own: str) -> subprocess.Popen[str]:
+    """Start a management command."""
+    return subprocess.Popen(
+        [sys.executable, "manage.py", *arguments],
+        cwd=PROJECT,
+        env={**os.environ, **place.environment, **own},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _await(place: Place, name: str, command: subprocess.Popen[str]) -> None:
+    """Wait for a management command and keep what it said. Raises SuperviseError where it failed."""
+    said, _ = command.communicate()
+    place.home.log(name).write_text(said)
+    if command.returncode:
+        raise SuperviseError(f"`manage.py {name}` ended with status {command.returncode}:\n{said}")
+
+
+def _welcome(place: Place) -> str:
+    kubeconfig = _shown(place.home.root / "kubeconfig")
+    some = place.members[0]
+    return f"""
+Lifeboat (development profile: Failover on, clusters judged in seconds; production defaults: docs/settings.md)
+  browser     {place.api_url}
+  admin       {place.api_url}/admin/   login {ADMIN}, password {place.home.secret("admin")}
+  kubectl     export KUBECONFIG={kubeconfig}
+  members     {", ".join(place.members)}: kubectl --kubeconfig {_shown(place.home.root / f"{some}.kubeconfig")}
+  logs        {_shown(place.home.logs)}
+Make a cluster fail and see what happens:
+  kubectl --kubeconfig {kubeconfig} apply -f docs/examples/divided.yaml
+  make fault MEMBER={some} FAULT=down
+  kubectl --kubeconfig {kubeconfig} get resourcebindings -w
+Ctrl-C or `make down` ends it."""
+
+
+def _shown(path: Path) -> Path:
+    """Return the path as short as the reader can use it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

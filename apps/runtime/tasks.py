@@ -1,0 +1,46 @@
+"""The one Celery task: a doorbell. It holds no decision; what is due says what has to be done."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+from types import FrameType
+
+from billiard import current_process
+from celery import shared_task
+
+from apps.objects.configuration import configuration
+from apps.objects.store import store
+from apps.runtime.broker import reachable
+from apps.runtime.groups import INTERVAL_SECONDS
+from apps.runtime.turn import Turn
+from apps.runtime.world import world
+
+MAIN = "MainProcess"
+_stopping = threading.Event()
+
+
+def _end_on_sigterm() -> None:
+    """Let a pool process that is told to end give its lease back first."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        _stopping.set()
+
+    if current_process().name != MAIN:  # the pool resets signals after its own hooks, so here
+        signal.signal(signal.SIGTERM, stop)
+
+
+# A batch makes tens of thousands of values that live until it is written: looking for cycles among them every 700 new
+# ones cost a seventh of propagation (752 against 864 bindings/s) and found none.
+YOUNG_VALUES = 50_000
+
+
+@shared_task(name="lifeboat.tick")
+def tick(name: str) -> None:
+    """Run one turn of "group/shard"; go on beyond the interval while nobody could ring again."""
+    gc.set_threshold(YOUNG_VALUES)
+    _end_on_sigterm()
+    group, _, shard = name.partition("/")
+    turn = Turn(group, int(shard), store=store(), world=world(), configuration=configuration())
+    turn.run(INTERVAL_SECONDS, go_on=lambda: not reachable(), stopped=_stopping.is_set)

@@ -1,0 +1,88 @@
+"""The kinds a member serves: the built-in ones, and those its CustomResourceDefinitions bring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.wire import builtin
+from controlplane.wire.openapi import OpenAPI
+from controlplane.wire.resource import Resource
+from controlplane.wire.schema import Schema
+
+Document = dict[str, Any]
+
+DEFINITIONS = "apiextensions.k8s.io/CustomResourceDefinition"
+
+
+class Catalogue:
+    """Which Resource answers under which URL, and its schema."""
+
+    def __init__(self) -> None:
+        self._builtin = {(one.group, one.version, one.plural): one for one in (*builtin.RESOURCES, *builtin.REVIEWS)}
+        self._custom: dict[tuple[str, str, str], tuple[Resource, Schema]] = {}
+        self._openapi: OpenAPI | None = None
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        """Return the resource served there, None where there is none."""
+        found = self._builtin.get((group, version, plural))
+        if found is None and self._custom:
+            custom = self._custom.get((group, version, plural))
+            return custom[0] if custom else None
+        return found
+
+    def all(self) -> list[Resource]:
+        """Return every resource served."""
+        return [*self._builtin.values(), *(resource for resource, _ in self._custom.values())]
+
+    def by_key(self, key: str) -> Resource:
+        """Return the resource of a kind. Raises KeyError."""
+        for resource in self.all():
+            if resource.key == key:
+                return resource
+        raise KeyError(key)
+
+    def schema(self, resource: Resource) -> Schema:
+        """Return the schema of a resource; Schema.OPEN where nobody said one."""
+        custom = self._custom.get((resource.group, resource.version, resource.plural))
+        return custom[1] if custom else builtin.schema(resource.group, resource.version, resource.kind)
+
+    def is_custom(self, resource: Resource) -> bool:
+        """Test whether a CustomResourceDefinition brought this resource."""
+        return (resource.group, resource.version, resource.plural) in self._custom
+
+    @property
+    def openapi(self) -> OpenAPI:
+        """Return the OpenAPI documents of everything served now."""
+        if self._openapi is None:
+            self._openapi = OpenAPI(self.all(), self.schema)
+        return self._openapi
+
+    def define(self, definition: Document) -> None:
+        """Serve what a CustomResourceDefinition describes, instead of what it described before."""
+        self.forget(definition)
+        spec = definition["spec"]
+        names = spec["names"]
+        for version in spec["versions"]:
+            if not version.get("served"):
+                continue
+            node = (version.get("schema") or {}).get("openAPIV3Schema")
+            resource = Resource(
+                group=spec["group"],
+                version=version["name"],
+                kind=names["kind"],
+                plural=names["plural"],
+                singular=names.get("singular") or names["kind"].lower(),
+                namespaced=spec["scope"] == "Namespaced",
+                short_names=tuple(names.get("shortNames") or ()),
+                categories=tuple(names.get("categories") or ()),
+                subresources=tuple(version.get("subresources") or ()),
+            )
+            schema = Schema(node) if node else Schema.OPEN
+            self._custom[resource.group, resource.version, resource.plural] = (resource, schema)
+        self._openapi = None
+
+    def forget(self, definition: Document) -> None:
+        """Stop serving what a CustomResourceDefinition described."""
+        group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
+        self._custom = {key: value for key, value in self._custom.items() if (key[0], key[2]) != (group, plural)}
+        self._openapi = None

@@ -1,0 +1,63 @@
+"""A port that can refuse connections and come back: the same number before, during and after."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+
+from aiohttp import web
+
+HOST = "127.0.0.1"
+
+
+class Listener:
+    """Serves one aiohttp server on one port of the loopback, open or closed."""
+
+    def __init__(self, server: web.Server, *, port: int, tls: ssl.SSLContext | None) -> None:
+        self._server = server
+        self._tls = tls
+        self._listening: asyncio.Server | None = None
+        # Bound but never listening: keeps the number ours while the port is closed.
+        self._claim = _bound(port)
+        self.port: int = self._claim.getsockname()[1]
+
+    @property
+    def is_open(self) -> bool:
+        """Test whether connections are taken."""
+        return self._listening is not None
+
+    async def open(self) -> None:
+        """Take connections."""
+        if self._listening is None:
+            loop = asyncio.get_running_loop()
+            self._listening = await loop.create_server(
+                self._server, sock=_bound(self.port), ssl=self._tls, backlog=1024
+            )
+
+    def close(self) -> None:
+        """Refuse connections from now on and cut those that are open."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+        for connection in self._server.connections:
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    async def stop(self) -> None:
+        """Close for good and give the port back."""
+        self.close()
+        await self._server.shutdown(timeout=0.5)
+        self._claim.close()
+
+
+def _bound(port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        made.bind((HOST, port))
+    except OSError:
+        made.close()
+        raise
+    return made

@@ -1,0 +1,298 @@
+"""Writing objects as an API server does: names, uids, generations, finalizers, defaults, deletion."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from apps.simulator.catalogue import Catalogue
+from apps.simulator.defaults import defaulted
+from apps.simulator.store import Store, Stored, key_of
+from controlplane import selectors
+from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, Invalid, NotFound
+from controlplane.wire.apply import server_side_apply, track
+from controlplane.wire.resource import Resource
+
+Document = dict[str, Any]
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+_KEPT = ("uid", "creationTimestamp", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # what generated names end in: no vowels, no words
+
+
+class Writer(msgspec.Struct, frozen=True):
+    """Who writes, and how: the field manager, the subresource, and whether it is only a rehearsal."""
+
+    manager: str
+    subresource: str = ""
+    dry_run: bool = False
+    force: bool = False
+
+
+class Objects:
+    """The writes an API server offers, over a member's store."""
+
+    def __init__(self, store: Store, catalogue: Catalogue) -> None:
+        self.store = store
+        self.catalogue = catalogue
+
+    def find(self, resource: Resource, namespace: str, name: str) -> Stored:
+        """Return an object. Raises NotFound."""
+        stored = self.store.get(resource.key, namespace, name)
+        if stored is None:
+            raise NotFound.of(resource.plural, name, group=resource.group)
+        return stored
+
+    def create(self, resource: Resource, document: Document, writer: Writer) -> Stored:
+        """Store a new object. Raises AlreadyExists, NotFound where its namespace is missing, Invalid, BadRequest."""
+        document = self._named(resource, document)
+        namespace, name = key_of(document)
+        if self.store.get(resource.key, namespace, name) is not None:
+            raise AlreadyExists.of(resource.plural, name, group=resource.group)
+        if document["metadata"].get("resourceVersion"):
+            raise BadRequest("resourceVersion should not be set on objects to be created")
+        fresh = self._fresh(resource, document)
+        made = track(None, fresh, manager=writer.manager, **self._words(resource, writer))
+        return self._keep(resource, self._admitted(resource, made), writer)
+
+    def update(self, resource: Resource, live: Stored, document: Document, writer: Writer) -> Stored:
+        """Store a whole new state of an object. Raises Conflict where it is based on an older version, Invalid."""
+        document = self._based_on(resource, live, document, writer)
+        made = track(live.document, document, manager=writer.manager, **self._words(resource, writer))
+        return self._replace(resource, live, made, writer)
+
+    def apply(
+        self, resource: Resource, namespace: str, name: str, intent: Document, writer: Writer
+    ) -> tuple[Stored, bool]:
+        """Apply an intent server-side; the answer says whether the object is new. Raises Conflict, Invalid."""
+        live = self.store.get(resource.key, namespace, name)
+        if live is None and writer.subresource:
+            raise NotFound.of(resource.plural, name, group=resource.group)
+        resets = ("status",) if "status" in resource.subresources and writer.subresource != "status" else ()
+        words = self._words(resource, writer)
+        if live is None:
+            document = self._named(resource, {**intent, "metadata": {**(intent.get("metadata") or {}), "name": name}})
+            made = server_side_apply(None, document, manager=writer.manager, force=True, resets=resets, **words)
+            stamped = self._admitted(resource, self._fresh(resource, made))
+            return self._keep(resource, stamped, writer), True
+        version = (intent.get("metadata") or {}).get("resourceVersion")
+        if version and version != live.document["metadata"]["resourceVersion"]:
+            raise Conflict.of(resource.plural, name, group=resource.group)
+        made = server_side_apply(
+            live.document, intent, manager=writer.manager, force=writer.force, resets=resets, **words
+        )
+        return (live if made is live.document else self._replace(resource, live, made, writer)), False
+
+    def set_status(self, resource: Resource, live: Stored, status: Document) -> Stored:
+        """Store what a controller of the member itself reports; nothing is written where nothing changed."""
+        if live.document.get("status") == status:
+            return live
+        return self.store.put(resource, {**live.document, "status": status})
+
+    def delete(self, resource: Resource, live: Stored, options: Document, *, dry_run: bool = False) -> Stored | None:
+        """Delete an object; returns it where finalizers still hold it, None where it is gone. Raises Conflict."""
+        metadata = live.document["metadata"]
+        wanted = options.get("preconditions") or {}
+        for field in ("uid", "resourceVersion"):
+            if wanted.get(field) not in (None, "", metadata[field]):
+                why = f"the {field} in the precondition ({wanted[field]}) is not that of the object ({metadata[field]})"
+                raise Conflict.of(
+                    resource.plural, metadata["name"], group=resource.group, why=f"Precondition failed: {why}"
+                )
+        finalizers = _finalizers_of_deletion(metadata.get("finalizers", []), options)
+        terminating = resource.key == "Namespace"
+        if not finalizers and not terminating:
+            if not dry_run:
+                self.store.remove(resource, *key_of(live.document))
+            return None
+        if metadata.get("deletionTimestamp") and finalizers == metadata.get("finalizers", []):
+            return live
+        marked = {
+            **metadata,
+            "deletionTimestamp": metadata.get("deletionTimestamp") or stamp(),
+            "deletionGracePeriodSeconds": 0,
+        }
+        if finalizers:
+            marked["finalizers"] = finalizers
+        if "generation" in metadata and not metadata.get("deletionTimestamp"):
+            marked["generation"] = metadata["generation"] + 1
+        held = {**live.document, "metadata": marked}
+        if terminating:
+            held["status"] = {**(held.get("status") or {}), "phase": "Terminating"}
+        return live if dry_run else self.store.put(resource, held)
+
+    def _named(self, resource: Resource, document: Document) -> Document:
+        """Return the document under its final name. Raises Invalid, or NotFound and Forbidden for its namespace."""
+        metadata = dict(document.get("metadata") or {})
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = metadata["generateName"] + "".join(secrets.choice(_LETTERS) for _ in range(5))
+        name = metadata.get("name") or ""
+        causes = _name_causes(resource, name)
+        if causes:
+            raise Invalid.of(resource.kind, name, causes, group=resource.group)
+        if resource.namespaced:
+            self._check_namespace(resource, metadata.get("namespace", ""), name)
+        else:
+            metadata.pop("namespace", None)
+        return {**document, "metadata": metadata}
+
+    def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+        home = self.store.get("Namespace", "", namespace)
+        if home is None:
+            raise NotFound.of("namespaces", namespace)
+        if home.document["metadata"].get("deletionTimestamp"):
+            raise Forbidden(
+                f'{resource.plural} "{name}" is forbidden: unable to create new content in namespace {namespace} '
+                "because it is being terminated",
+                kind=resource.plural,
+                group=resource.group,
+                name=name,
+                causes=[
+                    Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
+                ],
+            )
+
+    def _fresh(self, resource: Resource, document: Document) -> Document:
+        metadata = {key: value for key, value in document["metadata"].items() if key not in (*_KEPT, "resourceVersion")}
+        metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": stamp()}
+        if has_generation(resource):
+            metadata["generation"] = 1
+        made = {**document, "metadata": metadata}
+        if "status" in resource.subresources:
+            made.pop("status", None)
+        return made
+
+    def _based_on(self, resource: Resource, live: Stored, document: Document, writer: Writer) -> Document:
+        """Return the new state with all that this endpoint does not write taken from the stored one."""
+        was, metadata = live.document["metadata"], dict(document.get("metadata") or {})
+        if metadata.get("resourceVersion") not in (None, "", was["resourceVersion"]):
+            raise Conflict.of(resource.plural, was["name"], group=resource.group)
+        if metadata.get("uid") not in (None, "", was["uid"]):
+            why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {was['uid']}"
+            raise Conflict.of(resource.plural, was["name"], group=resource.group, why=why)
+        if writer.subresource == "status":
+            kept = {**was, **({"managedFields": metadata["managedFields"]} if "managedFields" in metadata else {})}
+            made = {**live.document, "metadata": kept}
+            if "status" in document:
+                made["status"] = document["status"]
+            return made
+        for field in (*_KEPT, "generation", "name", "namespace", "resourceVersion"):
+            metadata.pop(field, None)
+            if field in was:
+                metadata[field] = was[field]
+        made = {**document, "metadata": metadata}
+        if "status" in resource.subresources:
+            made.pop("status", None)
+            if "status" in live.document:
+                made["status"] = live.document["status"]
+        return made
+
+    def _replace(self, resource: Resource, live: Stored, document: Document, writer: Writer) -> Stored:
+        """Keep a new state: the stored one where nothing changed, a new generation where the intent did."""
+        made = self._admitted(resource, document)
+        if _without_times(made) == _without_times(live.document):
+            return live
+        if has_generation(resource) and _intent(made) != _intent(live.document):
+            generation = live.document["metadata"].get("generation", 0) + 1
+            made = {**made, "metadata": {**made["metadata"], "generation": generation}}
+        kept = self._keep(resource, made, writer)
+        metadata = made["metadata"]
+        released = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
+        if released and resource.key != "Namespace" and not writer.dry_run:
+            self.store.remove(resource, *key_of(made))
+        return kept
+
+    def _admitted(self, resource: Resource, document: Document) -> Document:
+        made = defaulted(resource.key, {"apiVersion": resource.api_version, "kind": resource.kind, **document})
+        causes = _workload_causes(resource, made)
+        if causes:
+            raise Invalid.of(resource.kind, made["metadata"]["name"], causes, group=resource.group)
+        return made
+
+    def _keep(self, resource: Resource, document: Document, writer: Writer) -> Stored:
+        if writer.dry_run:
+            return Stored(document, b"", self.store.version)
+        return self.store.put(resource, document)
+
+    def _words(self, resource: Resource, writer: Writer) -> dict[str, Any]:
+        return {
+            "schema": self.catalogue.schema(resource),
+            "now": datetime.now(UTC),
+            "api_version": resource.api_version,
+            "subresource": writer.subresource,
+        }
+
+
+def has_generation(resource: Resource) -> bool:
+    """Test whether a kind counts its generations: kinds with a desired state do."""
+    return "status" in resource.subresources and resource.key not in (
+        "Namespace",
+        "Node",
+        "Pod",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "Service",
+    )
+
+
+def stamp() -> str:
+    """Return the present as RFC 3339."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _intent(document: Document) -> Document:
+    return {key: value for key, value in document.items() if key not in ("metadata", "status")}
+
+
+def _without_times(document: Document) -> Document:
+    """Return the document without the times in its field ownership: a write that changes only these is none."""
+    metadata = {**document["metadata"]}
+    metadata["managedFields"] = [{**entry, "time": ""} for entry in metadata.get("managedFields", ())]
+    return {**document, "metadata": metadata}
+
+
+def _finalizers_of_deletion(finalizers: list[str], options: Document) -> list[str]:
+    policy = options.get("propagationPolicy") or ("Orphan" if options.get("orphanDependents") else "")
+    chosen = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy)
+    kept = [name for name in finalizers if policy == "" or name not in (FOREGROUND, ORPHAN)]
+    return [*kept, chosen] if chosen and chosen not in kept else kept
+
+
+def _name_causes(resource: Resource, name: str) -> list[Cause]:
+    if not name:
+        return [Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")]
+    if resource.group == "rbac.authorization.k8s.io":
+        errors = [f"{name!r} holds / or %"] if "/" in name or "%" in name else []
+    elif resource.key in ("Namespace", "Service"):
+        errors = selectors.dns1123_label_errors(name)
+    else:
+        errors = selectors.dns1123_subdomain_errors(name)
+    return [Cause("FieldValueInvalid", f'Invalid value: "{name}": {error}', "metadata.name") for error in errors]
+
+
+def _workload_causes(resource: Resource, document: Document) -> list[Cause]:
+    """Return why a workload cannot be: its selector has to choose the pods it makes."""
+    if resource.group != "apps" or resource.kind not in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"):
+        return []
+    spec = document.get("spec") or {}
+    template = spec.get("template") or {}
+    causes = []
+    chosen = (spec.get("selector") or {}).get("matchLabels") or {}
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if not spec.get("selector"):
+        causes.append(Cause("FieldValueRequired", "Required value", "spec.selector"))
+    elif any(labels.get(key) != value for key, value in chosen.items()):
+        text = f"Invalid value: {labels}: `selector` does not match template `labels`"
+        causes.append(Cause("FieldValueInvalid", text, "spec.template.metadata.labels"))
+    if not (template.get("spec") or {}).get("containers"):
+        causes.append(Cause("FieldValueRequired", "Required value", "spec.template.spec.containers"))
+    replicas = spec.get("replicas", 0)
+    if not isinstance(replicas, int) or replicas < 0:
+        text = f"Invalid value: {replicas!r}: must be a number greater than or equal to 0"
+        causes.append(Cause("FieldValueInvalid", text, "spec.replicas"))
+    return causes

@@ -1,0 +1,300 @@
+"""The verbs of the Kubernetes API over one member: a Request in, an Answer out. No sockets here."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import orjson
+import yaml
+
+from apps.simulator import reviews, scale
+from apps.simulator.objects import Objects
+from apps.simulator.requests import Request, nothing_here
+from apps.simulator.store import Stored, key_of
+from controlplane.errors import BadRequest, Expired, MethodNotAllowed
+from controlplane.wire import protobuf
+from controlplane.wire.body import decode_body
+from controlplane.wire.negotiate import YAML, Representation, media_type_of, representation
+from controlplane.wire.patch import APPLY_PATCH, apply_patch
+from controlplane.wire.prune import prune, validate_fields
+from controlplane.wire.resource import Resource
+from controlplane.wire.status import success
+from controlplane.wire.table import include_object_of, partial_object_metadata, partial_object_metadata_list, table
+
+Document = dict[str, Any]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What goes back: the body as bytes, and Warning headers."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "application/json"
+    warnings: tuple[str, ...] = ()
+
+
+class Rest:
+    """The REST verbs of one member."""
+
+    def __init__(self, objects: Objects, *, tokens: set[str]) -> None:
+        self.objects = objects
+        self.tokens = tokens
+
+    def answer(self, request: Request) -> Answer:
+        """Return the answer to anything but a watch. Raises StatusErrors."""
+        target = request.target
+        if target.subresource:
+            return self._subresource(request)
+        if "create" in target.resource.verbs and len(target.resource.verbs) == 1:
+            return self._review(request)
+        verb = (request.method, bool(target.name))
+        if verb == ("GET", True):
+            return self._shown(request, self._live(request))
+        if verb == ("GET", False):
+            return self._list(request)
+        if verb == ("POST", False):
+            return self._create(request)
+        if verb == ("PUT", True):
+            return self._update(request)
+        if verb == ("PATCH", True):
+            return self._patch(request)
+        if verb == ("DELETE", True):
+            return self._delete(request)
+        if verb == ("DELETE", False):
+            return self._delete_collection(request)
+        raise MethodNotAllowed(f"the server does not allow {request.method} on {target.resource.plural} here")
+
+    def _live(self, request: Request) -> Stored:
+        target = request.target
+        return self.objects.find(target.resource, target.namespace, target.name)
+
+    def _list(self, request: Request) -> Answer:
+        target, choice = request.target, request.choice
+        found = [one for one in self.objects.store.all(target.resource.key, target.namespace) if choice.takes(one)]
+        list_meta, page = self._page(request, found)
+        form = representation(request.accept)
+        if form.convert == "Table":
+            return self._table(request, page, list_meta, form)
+        if form.convert:
+            return _encoded(partial_object_metadata_list((one.document for one in page), list_meta), form)
+        head = {"kind": target.resource.list_kind, "apiVersion": target.resource.api_version, "metadata": list_meta}
+        if form.media_type == YAML:
+            return _encoded({**head, "items": [one.document for one in page]}, form)
+        texts = b",".join([one.text for one in page])
+        return Answer(orjson.dumps(head)[:-1] + b',"items":[' + texts + b"]}")
+
+    def _page(self, request: Request, found: list[Stored]) -> tuple[Document, list[Stored]]:
+        """Return one page of a list and its metadata; the token names the first page's version and where to go on."""
+        store = self.objects.store
+        version, start = store.version, ("", "")
+        token = request.query.get("continue", "")
+        if token:
+            try:
+                version, namespace, name = orjson.loads(base64.urlsafe_b64decode(token))
+                start = (namespace, name)
+            except (ValueError, TypeError):
+                raise BadRequest("query parameter continue is not a token this server gave") from None
+            if version < store.trimmed:
+                raise Expired("The provided continue parameter is too old: list again from the start")
+            found = [one for one in found if key_of(one.document) >= start]
+        limit = request.number("limit")
+        meta: Document = {"resourceVersion": str(version)}
+        if limit and len(found) > limit:
+            following = orjson.dumps([version, *key_of(found[limit].document)])
+            meta["continue"] = base64.urlsafe_b64encode(following).decode()
+            meta["remainingItemCount"] = len(found) - limit
+            found = found[:limit]
+        return meta, found
+
+    def _table(self, request: Request, page: list[Stored], list_meta: Document, form: Representation) -> Answer:
+        shown = table(
+            request.target.resource,
+            (one.document for one in page),
+            now=datetime.now(UTC),
+            include_object=include_object_of(request.query.get("includeObject")),
+            list_meta=list_meta,
+        )
+        return _encoded(shown, form)
+
+    def _shown(self, request: Request, stored: Stored, *, status: int = 200, warnings: tuple[str, ...] = ()) -> Answer:
+        form = representation(request.accept)
+        if form.convert == "Table":
+            version = stored.document["metadata"].get("resourceVersion", "")
+            return self._table(request, [stored], {"resourceVersion": version}, form)
+        if form.convert:
+            return _encoded(partial_object_metadata(stored.document), form)
+        if stored.text and form.media_type != YAML:
+            return Answer(stored.text, status, warnings=warnings)
+        made = _encoded(stored.document, form)
+        return msgspec.structs.replace(made, status=status, warnings=warnings)
+
+    def _decoded(self, request: Request) -> tuple[Document, tuple[str, ...]]:
+        """Return the object in the body as its schema knows it, and what is to be warned of (fieldValidation)."""
+        validation = request.query.get("fieldValidation") or "Warn"
+        if validation not in ("Strict", "Warn", "Ignore"):
+            raise BadRequest(f"query parameter fieldValidation={validation!r} is not one of Ignore, Strict, Warn")
+        duplicates: list[str] = []
+        if media_type_of(request.content_type) == protobuf.MEDIA_TYPE:
+            document = protobuf.decode(request.body)
+        else:
+            document = decode_body(request.content_type, request.body, duplicates=duplicates)
+        self._check_names(request, document)
+        return self._known(request.target.resource, document, duplicates, validation)
+
+    def _known(
+        self, resource: Resource, document: Document, complaints: list[str], validation: str
+    ) -> tuple[Document, tuple[str, ...]]:
+        schema = self.objects.catalogue.schema(resource)
+        if validation != "Ignore":
+            complaints = [*complaints, *validate_fields(document, schema)]
+        if complaints and validation == "Strict":
+            told = f"strict decoding error: {', '.join(complaints)}"
+            raise BadRequest(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {told}'
+            )
+        return prune(document, schema), tuple(complaints) if validation == "Warn" else ()
+
+    def _check_names(self, request: Request, document: Document) -> None:
+        """Refuse a body that is about something else than its URL, and fill in what only the URL says."""
+        resource = request.target.resource
+        kind, api_version = document.get("kind", resource.kind), document.get("apiVersion", resource.api_version)
+        if (kind, api_version) != (resource.kind, resource.api_version):
+            raise BadRequest(
+                f"the object provided is a {kind} of {api_version}, "
+                f"this URL takes {resource.kind} of {resource.api_version}"
+            )
+        document.update(kind=kind, apiVersion=api_version)
+        metadata = document.get("metadata") or {}
+        if not isinstance(metadata, dict):
+            raise BadRequest("metadata has to be an object")
+        document["metadata"] = metadata = dict(metadata)
+        for field, said in (("namespace", request.target.namespace), ("name", request.target.name)):
+            if said and metadata.get(field) not in (None, "", said):
+                raise BadRequest(
+                    f"the {field} of the provided object does not match the {field} sent on the request: "
+                    f"metadata.{field} is {metadata[field]!r}, the URL says {said!r}"
+                )
+            if said:
+                metadata[field] = said
+
+    def _create(self, request: Request) -> Answer:
+        document, warnings = self._decoded(request)
+        stored = self.objects.create(request.target.resource, document, request.writer)
+        return self._shown(request, stored, status=201, warnings=warnings)
+
+    def _update(self, request: Request) -> Answer:
+        document, warnings = self._decoded(request)
+        live = self._live(request)
+        return self._shown(
+            request, self.objects.update(request.target.resource, live, document, request.writer), warnings=warnings
+        )
+
+    def _patch(self, request: Request) -> Answer:
+        target = request.target
+        if media_type_of(request.content_type) == APPLY_PATCH:
+            if not request.query.get("fieldManager"):
+                told = "fieldManager: Required value: is required for apply patch"
+                raise BadRequest(f"PatchOptions.meta.k8s.io is invalid: {told}")
+            intent, warnings = self._decoded(request)
+            stored, created = self.objects.apply(target.resource, target.namespace, target.name, intent, request.writer)
+            return self._shown(request, stored, status=201 if created else 200, warnings=warnings)
+        live = self._live(request)
+        catalogue = self.objects.catalogue
+        schema = None if catalogue.is_custom(target.resource) else catalogue.schema(target.resource)
+        patched = apply_patch(request.content_type, live.document, request.body, schema)
+        self._check_names(request, patched)
+        known, warnings = self._known(target.resource, patched, [], request.query.get("fieldValidation") or "Warn")
+        stored = self.objects.update(target.resource, live, known, request.writer)
+        return self._shown(request, stored, warnings=warnings)
+
+    def _delete(self, request: Request) -> Answer:
+        live = self._live(request)
+        resource = request.target.resource
+        held = self.objects.delete(resource, live, self._delete_options(request), dry_run=request.writer.dry_run)
+        if held is not None:
+            return self._shown(request, held)
+        metadata = live.document["metadata"]
+        done = success(kind=resource.plural, name=metadata["name"], group=resource.group, uid=metadata["uid"])
+        return Answer(orjson.dumps(done))
+
+    def _delete_collection(self, request: Request) -> Answer:
+        target, choice = request.target, request.choice
+        options = self._delete_options(request)
+        chosen = [one for one in self.objects.store.all(target.resource.key, target.namespace) if choice.takes(one)]
+        for stored in chosen:
+            self.objects.delete(target.resource, stored, options, dry_run=request.writer.dry_run)
+        head = {"kind": target.resource.list_kind, "apiVersion": target.resource.api_version}
+        meta = {"resourceVersion": str(self.objects.store.version)}
+        return Answer(orjson.dumps({**head, "metadata": meta, "items": [one.document for one in chosen]}))
+
+    def _delete_options(self, request: Request) -> Document:
+        options: Document = {}
+        if request.body.strip():
+            is_protobuf = media_type_of(request.content_type) == protobuf.MEDIA_TYPE
+            options = protobuf.decode(request.body) if is_protobuf else decode_body(request.content_type, request.body)
+        for name in ("propagationPolicy", "orphanDependents"):
+            if request.query.get(name):
+                options[name] = request.flag(name) if name == "orphanDependents" else request.query[name]
+        return options
+
+    def _subresource(self, request: Request) -> Answer:
+        target = request.target
+        if (target.resource.key, target.subresource) == ("ServiceAccount", "token") and request.method == "POST":
+            self._live(request)
+            return Answer(orjson.dumps(reviews.token_request(self._plain(request), self.tokens)), 201)
+        if (target.resource.key, target.subresource) == ("Pod", "eviction") and request.method == "POST":
+            self.objects.delete(target.resource, self._live(request), {}, dry_run=request.writer.dry_run)
+            evicted = success(kind=target.resource.plural, name=target.name)
+            return Answer(orjson.dumps({**evicted, "code": 201}), 201)
+        if (target.resource.key, target.subresource) == ("Pod", "log") and request.method == "GET":
+            self._live(request)
+            return Answer(b"this pod is simulated and says nothing\n", content_type="text/plain")
+        if (target.resource.key, target.subresource) == ("Namespace", "finalize") and request.method == "PUT":
+            return self._shown(request, self._live(request))
+        if target.subresource not in target.resource.subresources:
+            raise nothing_here()
+        if target.subresource == "scale":
+            return self._scale(request)
+        if request.method == "GET":
+            return self._shown(request, self._live(request))
+        if request.method == "PUT":
+            return self._update(request)
+        if request.method == "PATCH":
+            return self._patch(request)
+        raise MethodNotAllowed(f"the server does not allow {request.method} on {target.subresource}")
+
+    def _scale(self, request: Request) -> Answer:
+        live = self._live(request)
+        current = scale.scale_of(live.document)
+        if request.method == "GET":
+            return Answer(orjson.dumps(current))
+        if request.method == "PUT":
+            wanted = self._plain(request)
+        elif request.method == "PATCH":
+            wanted = apply_patch(request.content_type, current, request.body, None)
+        else:
+            raise MethodNotAllowed(f"the server does not allow {request.method} on scale")
+        document = scale.scaled(live.document, wanted)
+        stored = self.objects.update(request.target.resource, live, document, request.writer)
+        return Answer(orjson.dumps(scale.scale_of(stored.document)))
+
+    def _review(self, request: Request) -> Answer:
+        if request.method != "POST":
+            raise MethodNotAllowed(f"{request.target.resource.plural} can only be created")
+        answered = reviews.answer(request.target.resource, self._plain(request), self.tokens)
+        return Answer(orjson.dumps(answered), 201)
+
+    def _plain(self, request: Request) -> Document:
+        if media_type_of(request.content_type) == protobuf.MEDIA_TYPE:
+            return protobuf.decode(request.body)
+        return decode_body(request.content_type, request.body)
+
+
+def _encoded(document: Document, form: Representation) -> Answer:
+    if form.media_type == YAML:
+        text = yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=True)
+        return Answer(text.encode(), content_type=YAML)
+    return Answer(orjson.dumps(document), content_type=form.content_type)

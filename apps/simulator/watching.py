@@ -1,0 +1,101 @@
+"""One watch stream: which frames a client gets, from the state it asks for to the changes as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import orjson
+
+from apps.simulator.requests import Request
+from apps.simulator.store import Change, Store, Stored, Subscriber
+from controlplane.errors import Expired
+from controlplane.wire.negotiate import representation
+from controlplane.wire.table import include_object_of, partial_object_metadata, table
+from controlplane.wire.watch import ADDED, DELETED, MODIFIED, bookmark, error_frame, frame
+
+MAX_PENDING = 50_000  # a client that reads slower than this is sent away, to list again
+
+
+class Watch:
+    """The frames of one client's watch. Reading them is the caller's loop; `subscriber` says when there are more."""
+
+    def __init__(self, request: Request, store: Store, subscriber: Subscriber) -> None:
+        self._request = request
+        self._store = store
+        self._subscriber = subscriber
+        self._choice = request.choice
+        self._form = representation(request.accept)
+        self._include = include_object_of(request.query.get("includeObject"))
+        self._columns_sent = False
+        self.over = False  # True: it ended with an error, nothing follows
+        self.bookmarks = request.flag("allowWatchBookmarks")
+        self.timeout_seconds = request.number("timeoutSeconds")
+
+    def first(self) -> Iterator[bytes]:
+        """Yield what is sent at once: the present state, or the changes since the version asked for, or 410."""
+        request, store = self._request, self._store
+        text = request.query.get("resourceVersion", "")
+        version = request.number("resourceVersion")
+        initial = request.flag("sendInitialEvents")
+        if initial or text in ("", "0"):
+            for stored in store.all(request.target.resource.key, request.target.namespace):
+                if self._choice.takes(stored):
+                    yield self._shown(ADDED, stored)
+            if initial and self.bookmarks:
+                yield self.bookmark(initial_events_end=True)
+            return
+        if version < store.trimmed or version > store.version:
+            yield error_frame(Expired(f"too old resource version: {version} ({store.trimmed})"))
+            self.over = True
+            return
+        for change in store.changes_since(request.target.resource.key, version):
+            yield from self._frames(change)
+
+    def more(self) -> bytes:
+        """Return the frames of all changes since the last call, b"" where nothing chosen changed."""
+        pending = self._subscriber.pending
+        if len(pending) > MAX_PENDING:
+            raise Expired("the client reads too slowly")
+        frames: list[bytes] = []
+        while pending:
+            frames.extend(self._frames(pending.popleft()))
+        return b"".join(frames)
+
+    def bookmark(self, *, initial_events_end: bool = False) -> bytes:
+        """Return a bookmark for everything sent so far."""
+        resource = self._request.target.resource
+        return bookmark(
+            resource.api_version,
+            resource.kind,
+            self._store.version,
+            initial_events_end=initial_events_end,
+            table=self._form.convert == "Table",
+        )
+
+    def _frames(self, change: Change) -> Iterator[bytes]:
+        """Yield the event as this client sees it: what comes to match is added, what ceases to match is deleted."""
+        before, now = self._choice.takes(change.old), self._choice.takes(change.new)
+        if change.event == DELETED:
+            if before:
+                yield self._shown(DELETED, change.new)
+        elif now:
+            yield self._shown(MODIFIED if before else ADDED, change.new)
+        elif before:
+            yield self._shown(DELETED, change.new)
+
+    def _shown(self, event: str, stored: Stored) -> bytes:
+        if self._form.convert == "Table":
+            shown = table(
+                self._request.target.resource,
+                [stored.document],
+                now=datetime.now(UTC),
+                include_object=self._include,
+                list_meta={"resourceVersion": str(stored.version)},
+                definitions=not self._columns_sent,
+            )
+            self._columns_sent = True
+            return frame(event, orjson.dumps(shown))
+        if self._form.convert:
+            return frame(event, orjson.dumps(partial_object_metadata(stored.document)))
+        return frame(event, stored.text)

@@ -1,0 +1,18 @@
+"""The ASGI application: the shell around Django (`apps.api.shell`)."""
+
+import os
+
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+
+from config import env
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+env.required("LIFEBOAT_SECRET_KEY", example="$(openssl rand -base64 48)")
+env.required("LIFEBOAT_ENCRYPTION_KEYS", example="$(openssl rand -base64 32 | tr +/ -_)")
+
+_django = get_wsgi_application()
+
+from apps.api.shell import Shell  # noqa: E402  # needs the apps to be loaded
+
+application = Shell(_django, threads=settings.API_THREADS)

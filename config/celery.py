@@ -1,0 +1,44 @@
+"""Celery: the doorbell. Beat rings, a worker answers; no results, no ETA, and nothing is lost with a lost message."""
+
+import os
+
+from celery import Celery
+from kombu.transport.redis import Channel
+
+from apps.runtime.groups import INTERVAL_SECONDS, ticks
+from config import env
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+env.required("LIFEBOAT_SECRET_KEY", example="$(openssl rand -base64 48)")
+env.required("LIFEBOAT_ENCRYPTION_KEYS", example="$(openssl rand -base64 32 | tr +/ -_)")
+
+# A tick nobody answered in time is worth nothing: the next one is there.
+TICK_OPTIONS = {"expires": INTERVAL_SECONDS, "retry": False}
+
+# A worker that loses its broker would first try to put unanswered ticks back there, fail, and end (kombu 5.6).
+Channel.do_restore = False
+
+app = Celery("lifeboat")
+app.conf.update(
+    broker_url=env.text("REDIS_URL", default="redis://127.0.0.1:6379/0"),
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,  # for ever: a worker outlives its broker
+    result_backend=None,
+    task_ignore_result=True,
+    task_acks_late=False,  # a tick is a bell: one that was not answered is worth nothing, the next one is there
+    worker_prefetch_multiplier=1,
+    worker_concurrency=len(ticks()),  # turns linger: each group needs a process of its own
+    worker_hijack_root_logger=False,
+    worker_send_task_events=False,
+    accept_content=["json"],
+    task_serializer="json",
+    timezone="UTC",
+    enable_utc=True,
+    beat_schedule={
+        name: {"task": "lifeboat.tick", "schedule": INTERVAL_SECONDS, "args": (name,), "options": TICK_OPTIONS}
+        for name in ticks()
+    },
+    beat_scheduler="apps.runtime.bell:Bell",
+    beat_max_loop_interval=1,
+)
+app.autodiscover_tasks(["apps.runtime"])

@@ -1,0 +1,83 @@
+"""The environment, read once and typed; what cannot be is refused at start, naming the variable and an example."""
+
+import os
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+class EnvironmentInvalid(Exception):
+    """A variable of the environment is missing or cannot be read."""
+
+
+def text(name: str, default: str) -> str:
+    """Return a variable's text."""
+    return os.environ.get(name, default)
+
+
+def required(name: str, *, example: str) -> str:
+    """Return a variable that has no default. Raises EnvironmentInvalid where it is unset or empty."""
+    value = os.environ.get(name, "")
+    if not value:
+        raise EnvironmentInvalid(f"{name} is not set; e.g. {name}={example}")
+    return value
+
+
+def flag(name: str, default: bool) -> bool:
+    """Return a switch: 1, true, yes, on or 0, false, no, off."""
+    value = os.environ.get(name, "").strip().lower()
+    if not value:
+        return default
+    if value not in TRUE + FALSE:
+        raise EnvironmentInvalid(f'{name}: "{value}" is neither true nor false; e.g. {name}=true')
+    return value in TRUE
+
+
+def number(name: str, default: int, *, at_least: int) -> int:
+    """Return a whole number not below `at_least`."""
+    value = os.environ.get(name, "").strip()
+    if not value:
+        return default
+    try:
+        found = int(value)
+    except ValueError:
+        raise EnvironmentInvalid(f'{name}: "{value}" is not a whole number; e.g. {name}={default}') from None
+    if found < at_least:
+        raise EnvironmentInvalid(f"{name}: {found} is less than {at_least}; e.g. {name}={default}")
+    return found
+
+
+def words(name: str, default: list[str]) -> list[str]:
+    """Return a list written with commas."""
+    value = os.environ.get(name, "")
+    return [word.strip() for word in value.split(",") if word.strip()] if value else default
+
+
+def database(name: str, default: str) -> dict[str, object]:
+    """Return Django's settings of the PostgreSQL a URL names, e.g. postgresql://user:password@host:5432/lifeboat.
+
+    A unix socket is named as libpq does: postgresql://user@/lifeboat?host=/var/run/postgresql. Other parameters
+    of the URL are handed to libpq (sslmode, …).
+    """
+    url = os.environ.get(name) or default
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgres", "postgresql") or not parts.path.strip("/"):
+        raise EnvironmentInvalid(
+            f"{name}: not a PostgreSQL URL with a database; e.g. {name}=postgresql://user:password@host:5432/lifeboat"
+        )
+    options: dict[str, object] = dict(parse_qsl(parts.query))
+    try:
+        port = str(options.pop("port", parts.port or ""))
+    except ValueError as error:
+        raise EnvironmentInvalid(
+            f"{name}: {error}; e.g. {name}=postgresql://user:password@host:5432/lifeboat"
+        ) from None
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.strip("/")),
+        "USER": options.pop("user", unquote(parts.username or "")),
+        "PASSWORD": options.pop("password", unquote(parts.password or "")),
+        "HOST": options.pop("host", parts.hostname or ""),
+        "PORT": port,
+        "OPTIONS": options,
+    }

@@ -1,0 +1,24 @@
+"""Log lines: one JSON object each, so that a search by field works on the first day."""
+
+import json
+import logging
+from datetime import UTC, datetime
+
+# What every LogRecord carries; the rest came in through extra={...} and is the caller's own.
+_ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as {"at", "level", "logger", "message", …extra, "exception"}."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: value for name, value in vars(record).items() if name not in _ORDINARY}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)

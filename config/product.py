@@ -1,0 +1,91 @@
+"""The product's switches from the environment: LIFEBOAT_ and the name in capitals, a dot written as underscore."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, get_args, get_origin
+
+import msgspec
+
+from config.env import EnvironmentInvalid
+from controlplane.settings import SettingError, Settings, checked, parse_gates
+
+PREFIX = "LIFEBOAT_"
+GATES_SETTING = "feature_gates"
+
+
+class Switch(NamedTuple):
+    """One setting as the environment knows it."""
+
+    name: str  # as in code and documents, e.g. eviction.ageing_seconds
+    path: tuple[str, ...]  # as on the wire, e.g. ("eviction", "ageingSeconds")
+    type: Any
+    default: Any
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper().replace(".", "_")
+
+
+def switches() -> Iterator[Switch]:
+    """Yield every setting there is."""
+    defaults = Settings()
+    for field in msgspec.structs.fields(Settings):
+        value = getattr(defaults, field.name)
+        if isinstance(value, msgspec.Struct):
+            for inner in msgspec.structs.fields(value):
+                path = (field.encode_name, inner.encode_name)
+                yield Switch(f"{field.name}.{inner.name}", path, inner.type, getattr(value, inner.name))
+        else:
+            yield Switch(field.name, (field.encode_name,), field.type, value)
+
+
+def from_environment(environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
+    """Return the typed settings, and warnings for what is accepted without effect.
+
+    Raises EnvironmentInvalid naming variable, value and an example.
+    """
+    values: dict[str, Any] = {}
+    warnings: list[str] = []
+    for switch in switches():
+        text = environ.get(switch.variable, "").strip()
+        if switch.name == GATES_SETTING and not text:
+            text = environ.get("FEATURE_GATES", "").strip()  # as the seeds spell it (D17)
+        if not text:
+            continue
+        *outer, last = switch.path
+        within = values
+        for name in outer:
+            within = within.setdefault(name, {})
+        within[last] = _read(switch, text, warnings)
+    try:
+        return checked(values), warnings
+    except SettingError as error:
+        raise EnvironmentInvalid(f"environment: {error}") from error
+
+
+def shown(value: Any) -> str:
+    """Return a value as the environment would spell it; an unset one as nothing."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={shown(inner)}" for name, inner in value.items())
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _read(switch: Switch, text: str, warnings: list[str]) -> Any:
+    try:
+        if switch.name == GATES_SETTING:
+            gates, retired = parse_gates(text)
+            warnings += retired
+            return gates
+        if get_origin(switch.type) is tuple:
+            words = tuple(word.strip() for word in text.split(",") if word.strip())
+            return msgspec.convert(words, switch.type)
+        return msgspec.convert(text, switch.type, strict=False)
+    except (SettingError, msgspec.ValidationError) as error:
+        choices = [str(choice) for choice in get_args(switch.type) if isinstance(choice, str)]
+        example = choices[0] if choices else shown(switch.default) or "300"
+        raise EnvironmentInvalid(f'{switch.variable}="{text}": {error}; e.g. {switch.variable}={example}') from error

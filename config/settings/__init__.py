@@ -1,0 +1,153 @@
+"""Django's settings. What an operator may turn is read in config.env; the product's switches: controlplane.settings."""
+
+import os
+from pathlib import Path
+
+from config import env, product
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+
+# Development: plain HTTP on loopback. Errors are never rendered with source and settings, not even there.
+DEVELOPMENT = env.flag("LIFEBOAT_DEVELOPMENT", default=False)
+DEBUG = False
+# Empty is refused by Django on first use, and at start by what serves (config.asgi, config.wsgi, config.celery).
+SECRET_KEY = env.text("LIFEBOAT_SECRET_KEY", default="")
+# Comma list; the first encrypts what Secrets hold, all decrypt. Refused where it is empty like the one above.
+ENCRYPTION_KEYS = env.text("LIFEBOAT_ENCRYPTION_KEYS", default="")
+# The product's own switches, typed; and what was accepted without effect, to be said at start.
+LIFEBOAT, LIFEBOAT_WARNINGS = product.from_environment(os.environ)
+
+ALLOWED_HOSTS = env.words("LIFEBOAT_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "rest_framework",
+    "django_prometheus",
+    "apps.objects",
+    "apps.clusters",
+    "apps.policies",
+    "apps.resources",
+    "apps.failover",
+    "apps.scheduling",
+    "apps.api",
+    "apps.console",
+    "apps.runtime",
+    "apps.simulator",
+]
+MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_prometheus.middleware.PrometheusAfterMiddleware",
+]
+ROOT_URLCONF = "config.urls"
+APPEND_SLASH = False  # Kubernetes' paths have none; a redirect would lose the body of a PUT
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+WSGI_APPLICATION = "config.wsgi.application"
+
+# Our statements are few, set-based and prepared: one look into an index per row is what each wants, whatever the
+# statistics say of a table that was empty a minute ago.
+_PLANS = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+}
+_database = env.database("DATABASE_URL", default="postgresql:///lifeboat")
+DATABASES = {
+    "default": {
+        **_database,
+        "CONN_MAX_AGE": 0,  # the pool keeps connections
+        "OPTIONS": {
+            **_database["OPTIONS"],  # type: ignore[dict-item]
+            "options": " ".join([f"-c {name}={value}" for name, value in _PLANS.items()]),
+            "pool": {
+                "min_size": 1,
+                "max_size": env.number("LIFEBOAT_DATABASE_POOL", default=8, at_least=1),
+                "timeout": 3,  # seconds until a request without a connection is answered 503
+            },
+        },
+    },
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+# How long a worker that died without a word keeps its group from others, and how soon a paused one is fenced off.
+LEASE_SECONDS = env.number("LIFEBOAT_LEASE_SECONDS", default=15, at_least=1)
+LIFEBOAT_HOME = Path(env.text("LIFEBOAT_HOME", default=str(BASE_DIR / ".lifeboat")))
+REDIS_URL = env.text("REDIS_URL", default="redis://127.0.0.1:6379/0")
+
+# Requests served at once by one process: as many threads as database connections.
+API_THREADS = env.number("LIFEBOAT_DATABASE_POOL", default=8, at_least=1)
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024  # bytes; the API's own limit is 3 MiB and says so
+CSRF_FAILURE_VIEW = "apps.api.failures.csrf_failure"
+LOGIN_URL = "/login/login/"
+LOGIN_REDIRECT_URL = "/"
+REST_FRAMEWORK = {
+    "URL_FORMAT_OVERRIDE": "format",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+
+LANGUAGE_CODE = "en"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+STATIC_URL = "/static/"
+STATIC_ROOT = None if DEVELOPMENT else BASE_DIR / "staticfiles"
+WHITENOISE_USE_FINDERS = True  # no collectstatic step before the first start
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+]
+SESSION_COOKIE_SECURE = not DEVELOPMENT
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_SECURE = not DEVELOPMENT
+CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_TRUSTED_ORIGINS = env.words("LIFEBOAT_TRUSTED_ORIGINS", default=[])
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else env.number("LIFEBOAT_HSTS_SECONDS", default=3600, at_least=0)
+X_FRAME_OPTIONS = "DENY"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"()": "config.logging.LineFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env.text("LIFEBOAT_LOG_LEVEL", default="INFO").upper()},
+    "loggers": {
+        "django": {"handlers": [], "level": "INFO", "propagate": True},
+        "django.request": {"handlers": [], "level": "ERROR", "propagate": True},  # a 404 is an answer, not an event
+        "django.server": {"handlers": [], "level": "INFO", "propagate": True},
+        # One line for every tick received and done says nothing; what a turn did is in the change log.
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
+    },
+}

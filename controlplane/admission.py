@@ -1,0 +1,260 @@
+"""Admission: from a document somebody sent to the object that is stored, or to every reason why not.
+
+Pure: time, uid and the old object are arguments. What concerns one kind only stands beside the kind (`*_rules`); what
+needs the estimator, the interpreter or the clock stands here, because kinds know none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane import document_check, metadata_check, works
+from controlplane.causes import forbidden
+from controlplane.errors import BadRequest, Cause, Conflict, Invalid
+from controlplane.estimate import models
+from controlplane.kind import Kind
+from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
+from controlplane.meta import Object, ObjectMeta, to_seconds
+from controlplane.names import safe_hash
+from controlplane.settings import Settings
+
+Document = dict[str, Any]
+STATUS = "status"
+_MODELS_GATE = "CustomizedClusterResourceModeling"
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """The object to store, and what its user should know."""
+
+    object: Object
+    warnings: tuple[str, ...] = ()
+
+
+def admit_create(kind: Kind, doc: Document, *, namespace: str, settings: Settings, now: datetime, uid: str) -> Admitted:
+    """Return the new object of a document. Raises BadRequest where it is another kind's or namespace's, and Invalid
+    with all causes where it breaks rules."""
+    doc, warnings = _prepared(kind, doc)
+    metadata = _metadata(doc)
+    if kind.resource.namespaced and not metadata.get("namespace"):
+        metadata["namespace"] = namespace
+    _check_place(kind, metadata, namespace)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = f"{metadata['generateName']}{safe_hash(uid)[:5]}"
+    obj = _typed(kind, doc, None, settings=settings, name=str(metadata.get("name", "")))
+    obj = obj.with_meta(
+        uid=uid,
+        resource_version="",
+        generation=1 if kind.has_generation else 0,
+        creation_timestamp=to_seconds(now),
+        deletion_timestamp=None,
+        deletion_grace_period_seconds=None,
+    )
+    if kind.has_status and STATUS in kind.resource.subresources:
+        obj = _with_status_of(obj, None)
+    return _ruled(kind, obj, None, warnings, settings=settings, now=now)
+
+
+def admit_update(
+    kind: Kind, doc: Document, old: Object, *, subresource: str = "", settings: Settings, now: datetime
+) -> Admitted:
+    """Return the changed object of a whole document, as PUT sends it and patches result in.
+
+    `subresource` "status" takes only the status from it; anything else leaves the status as it is. Raises BadRequest
+    where it is another object's document, Conflict where the uid is another one's, Invalid with all causes.
+    """
+    doc, warnings = _prepared(kind, doc)
+    metadata = _metadata(doc)
+    if kind.resource.namespaced and not metadata.get("namespace"):
+        metadata["namespace"] = old.metadata.namespace
+    _check_place(kind, metadata, old.metadata.namespace)
+    name = metadata.setdefault("name", old.metadata.name)
+    if name != old.metadata.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({old.metadata.name})")
+    if metadata.get("uid") not in (None, "", old.metadata.uid):
+        why = f"the uid {metadata['uid']} is not the one of this object ({old.metadata.uid}): it was made anew"
+        raise Conflict.of(kind.resource.plural, old.metadata.name, group=kind.resource.group, why=why)
+    obj = _typed(kind, doc, old, settings=settings, name=old.metadata.name)
+    if subresource == STATUS:
+        changed = _with_status_of(old, obj).with_meta(managed_fields=obj.metadata.managed_fields)
+        return Admitted(changed, tuple(warnings))
+    obj = _continued(obj, old)
+    if kind.has_status and STATUS in kind.resource.subresources:
+        obj = _with_status_of(obj, old)
+    admitted = _ruled(kind, obj, old, warnings, settings=settings, now=now)
+    return replace(admitted, object=_counted(kind, admitted.object, old))
+
+
+def _prepared(kind: Kind, doc: Document) -> tuple[Document, list[str]]:
+    """Return the document without nulls and with today's spellings, and what was changed about it."""
+    resource = kind.resource
+    for field, expected in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        if doc.get(field, expected) != expected:
+            raise BadRequest(f"the {field} in the data ({doc[field]}) does not match the expected {field} ({expected})")
+    doc = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        **document_check.without_nulls(doc, kind.schema()),
+    }
+    return doc, kind.normalise(doc)
+
+
+def _metadata(doc: Document) -> Document:
+    metadata = doc.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise BadRequest("metadata has to be an object")
+    own = doc["metadata"] = dict(metadata)
+    return own
+
+
+def _check_place(kind: Kind, metadata: Document, namespace: str) -> None:
+    given = metadata.get("namespace", "")
+    if kind.resource.namespaced and given != namespace:
+        raise BadRequest(
+            f"the namespace of the provided object ({given}) does not match the namespace sent on the request "
+            f"({namespace})"
+        )
+
+
+def _typed(kind: Kind, doc: Document, old: Any, *, settings: Settings, name: str) -> Any:
+    """Return the typed object. Raises Invalid with everything the schema does not allow, and what else is wrong."""
+    causes = document_check.faults(doc, kind.schema())
+    if not causes:
+        try:
+            return _converted(kind, doc)
+        except msgspec.ValidationError as error:
+            causes = [_conversion_cause(error)]
+    else:
+        causes += _rule_causes(kind, doc, old, causes, settings=settings)
+    causes += _metadata_causes(kind, doc["metadata"], causes)
+    raise Invalid.of(kind.resource.kind, name, causes, group=kind.resource.group)
+
+
+def _converted(kind: Kind, doc: Document) -> Any:
+    fold = getattr(kind.type, "fold", None)
+    return msgspec.convert(doc, kind.type) if fold is None else fold(doc)
+
+
+def _rule_causes(kind: Kind, doc: Document, old: Any, known: Sequence[Cause], *, settings: Settings) -> list[Cause]:
+    """Return which of the kind's rules the rest of a document breaks beside what is known already."""
+    try:
+        rest = _converted(kind, document_check.without_faults(doc, kind.schema()))
+    except msgspec.ValidationError:
+        return []
+    found = kind.validate(kind.default(rest, old, settings), old, settings)
+    return [one for one in found if not any(_overlap(one.field, other.field) for other in known)]
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Test whether a field is another one, or stands in it."""
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short) and long[len(short) : len(short) + 1] in ("", ".", "[")
+
+
+def _metadata_causes(kind: Kind, metadata: Document, known: Sequence[Cause]) -> list[Cause]:
+    """Return what is wrong with metadata beside what is known already, so that all is said at once."""
+    if any(cause.field.startswith("metadata") for cause in known):
+        return []
+    try:
+        return list(metadata_check.faults(kind.resource, msgspec.convert(metadata, ObjectMeta)))
+    except msgspec.ValidationError:
+        return []
+
+
+def _conversion_cause(error: msgspec.ValidationError) -> Cause:
+    """Return the cause of a value that fits the schema and not the type (a time that is none)."""
+    text, _, place = str(error).partition(" - at `$.")
+    return Cause("FieldValueInvalid", text, place.rstrip("`"))
+
+
+def _with_status_of(obj: Any, other: Any) -> Any:
+    """Return the object with another one's status, with an empty one where there is no other."""
+    if other is not None:
+        return replace(obj, status=other.status)
+    return replace(obj, status={} if isinstance(obj, Template) else type(obj.status)())
+
+
+def _continued(obj: Any, old: Any) -> Any:
+    """Return the object with what a user never changes: identity, times, deletion."""
+    before = old.metadata
+    return obj.with_meta(
+        uid=before.uid,
+        resource_version=before.resource_version,
+        generation=before.generation,
+        creation_timestamp=before.creation_timestamp,
+        deletion_timestamp=before.deletion_timestamp,
+        deletion_grace_period_seconds=before.deletion_grace_period_seconds,
+    )
+
+
+def _ruled(kind: Kind, obj: Any, old: Any, warnings: list[str], *, settings: Settings, now: datetime) -> Admitted:
+    """Return the object with its defaults. Raises Invalid with all causes where it breaks a rule."""
+    obj = kind.default(obj, old, settings)
+    obj, more, causes = _completed(kind, obj, old, settings=settings, now=now)
+    causes += metadata_check.faults(kind.resource, obj.metadata)
+    causes += _finalizers(obj, old)
+    causes += kind.validate(obj, old, settings)
+    if causes:
+        raise Invalid.of(kind.resource.kind, obj.metadata.name, causes, group=kind.resource.group)
+    return Admitted(obj, (*warnings, *more, *kind.warn(obj, old, settings)))
+
+
+def _finalizers(obj: Object, old: Object | None) -> list[Cause]:
+    """Nothing may begin to hold an object that is already going."""
+    if old is None or old.metadata.deletion_timestamp is None:
+        return []
+    added = sorted(set(obj.metadata.finalizers) - set(old.metadata.finalizers))
+    rule = "no new finalizers can be added if the object is being deleted, found new finalizers "
+    return [forbidden("metadata.finalizers", f"{rule}{', '.join(added)}")] if added else []
+
+
+def _completed(
+    kind: Kind, obj: Any, old: Any, *, settings: Settings, now: datetime
+) -> tuple[Any, Sequence[str], list[Cause]]:
+    """Return the object with what only admission knows, warnings, and what is wrong with it."""
+    if kind.key == CLUSTER:
+        return _cluster(obj, old, settings=settings, now=now)
+    if kind.key == WORK:
+        work: Work = obj
+        return (works.authored(work) if old is None else work), (), []
+    return obj, (), []
+
+
+def _cluster(
+    cluster: Cluster, old: Cluster | None, *, settings: Settings, now: datetime
+) -> tuple[Cluster, Sequence[str], list[Cause]]:
+    """Return the cluster with the times of its taints and the standard form of its models (D16)."""
+    before = {(one.key, one.effect): one.time_added for one in old.spec.taints} if old is not None else {}
+    stamp = to_seconds(now)
+    taints = tuple(_stamped(taint, before, stamp) for taint in cluster.spec.taints)
+    spec, found, causes = replace(cluster.spec, taints=taints), list[str](), list[Cause]()
+    if settings.gate(_MODELS_GATE) and (old is None or spec.resource_models):
+        found = models.warnings(spec.resource_models)
+        spec = replace(spec, resource_models=models.standardise(spec.resource_models))
+        causes = models.violations(spec.resource_models)
+    return replace(cluster, spec=spec), found, causes
+
+
+def _stamped(taint: Taint, before: dict[tuple[str, str], datetime | None], now: datetime) -> Taint:
+    """A taint that starts clocks has a time: the one it had, else now."""
+    if taint.time_added is not None or taint.effect not in EVICTING_EFFECTS:
+        return taint
+    return replace(taint, time_added=before.get((taint.key, taint.effect)) or now)
+
+
+def _counted(kind: Kind, obj: Any, old: Any) -> Any:
+    """Return the object with its generation raised where what it asks for changed."""
+    if not kind.has_generation:
+        return obj
+    if isinstance(obj, Template):
+        changed = obj.content.get("spec") != old.content.get("spec")
+    else:
+        changed = getattr(obj, "spec", None) != getattr(old, "spec", None)
+    return obj.with_meta(generation=old.metadata.generation + 1) if changed else obj

@@ -1,0 +1,61 @@
+"""All controllers, in the order a group runs them: what decides about clusters before what decides about workloads."""
+
+from __future__ import annotations
+
+from controlplane.controllers.application_failover import ApplicationFailover
+from controlplane.controllers.binding_status import BindingStatus
+from controlplane.controllers.cluster_status import ClusterStatus
+from controlplane.controllers.cluster_taints import ClusterTaints
+from controlplane.controllers.collection import Collection
+from controlplane.controllers.controller import Controller
+from controlplane.controllers.dependencies import Dependencies
+from controlplane.controllers.drains import Drains
+from controlplane.controllers.eviction_pending import EvictionPending, EvictionRecords
+from controlplane.controllers.eviction_queue import EvictionQueue
+from controlplane.controllers.evictions import Evictions
+from controlplane.controllers.execution import Execution
+from controlplane.controllers.fleet import FleetWatch
+from controlplane.controllers.garbage import Garbage
+from controlplane.controllers.graceful_eviction import GracefulEviction
+from controlplane.controllers.namespace_content import NamespaceContent
+from controlplane.controllers.namespaces import Namespaces
+from controlplane.controllers.policies import Policies
+from controlplane.controllers.policy_release import PolicyRelease
+from controlplane.controllers.probes import Probes
+from controlplane.controllers.promises import Promises
+from controlplane.controllers.rebalancer import Rebalancer
+from controlplane.controllers.scheduler import Scheduler
+from controlplane.controllers.template_status import TemplateStatus
+from controlplane.controllers.work_status import WorkStatus
+from controlplane.controllers.works import Works
+
+__all__ = ["CONTROLLERS"]
+
+CONTROLLERS: tuple[Controller, ...] = (
+    ClusterStatus(),
+    FleetWatch(),
+    ClusterTaints(),
+    EvictionQueue(),
+    Evictions(),
+    ApplicationFailover(),
+    Drains(),
+    GracefulEviction(),
+    Rebalancer(),
+    Scheduler(),
+    Promises(),
+    Policies(),
+    PolicyRelease(),
+    Dependencies(),
+    Works(),
+    Namespaces(),
+    NamespaceContent(),
+    BindingStatus(),
+    TemplateStatus(),
+    EvictionPending(),
+    EvictionRecords(),
+    Garbage(),
+    Probes(),
+    Collection(),
+    Execution(),
+    WorkStatus(),
+)

@@ -1,0 +1,87 @@
+"""Binding status: what the members say of all copies of a binding, in one place (semantics 2.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from controlplane import aggregation, kinds, works
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.decision import NOTHING, Decision, Put
+from controlplane.kinds.binding import FULLY_APPLIED, Binding
+from controlplane.kinds.work import Work
+from controlplane.leftovers import is_leftover
+from controlplane.meta import Ref, Struct, condition, with_condition
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+
+class Reports(Struct, frozen=True):
+    """A binding and its Works."""
+
+    subject: Binding
+    works: tuple[Work, ...]
+
+
+def _work(old: Work | None, new: Work | None) -> Iterator[Ref]:
+    """The binding of a Work is due when a member reported or the Work goes; a new one has nothing to say yet."""
+    if old is None:
+        return
+    if new is not None and (old.status, old.metadata.deletion_timestamp) == (
+        new.status,
+        new.metadata.deletion_timestamp,
+    ):
+        return
+    yield from works.owner(old, kinds.BINDINGS)
+
+
+def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
+    """What shall be applied where decides whether all is; before a member said anything its Works tell when to look."""
+    if new is None or not _known(new) or (old is not None and set(old.clusters_kept()) == set(new.clusters_kept())):
+        return
+    yield new.ref
+
+
+class BindingStatus(Controller):
+    """Key: a binding. Writes its aggregatedStatus and FullyApplied."""
+
+    name: ClassVar[str] = "binding_status"
+    group: ClassVar[str] = "propagation"
+    keys: ClassVar[tuple[str, ...]] = kinds.BINDINGS
+    watches: ClassVar[tuple[Watch, ...]] = (
+        Watch(kinds.WORK, _work),
+        *(Watch(kind, _binding) for kind in kinds.BINDINGS),
+    )
+    owns: ClassVar[Ownership] = Ownership(
+        dict.fromkeys(kinds.BINDINGS, ("status.aggregated_status", "status.conditions"))
+    )
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Reports | None]:
+        found = state.get(refs)
+        stored = state.by_index(kinds.WORK, "binding", [str(ref) for ref in found])
+        return [Reports(found[ref], tuple(stored.get(str(ref), ()))) if ref in found else None for ref in refs]
+
+    def decide(self, snapshot: Reports, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        binding = snapshot.subject
+        if binding.metadata.deletion_timestamp is not None:
+            return NOTHING
+        if not _spoken(snapshot):
+            return NOTHING
+        items = aggregation.aggregated([work for work in snapshot.works if not is_leftover(work)])
+        applied = aggregation.fully_applied(binding, items)
+        new = binding.with_status(
+            aggregated_status=items, conditions=with_condition(binding.status.conditions, applied, now=now)
+        )
+        return NOTHING if new is binding else Decision(changes=(Put(new, binding),), reason="AggregateStatus")
+
+
+def _spoken(snapshot: Reports) -> bool:
+    """Test whether any member ever said anything about this binding: before, there is nothing to add up."""
+    return _known(snapshot.subject) or any(work.status.conditions for work in snapshot.works)
+
+
+def _known(binding: Binding) -> bool:
+    """Test whether what members say of a binding was added up before."""
+    status = binding.status
+    return bool(status.aggregated_status) or condition(status.conditions, FULLY_APPLIED) is not None

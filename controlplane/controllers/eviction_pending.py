@@ -1,0 +1,139 @@
+"""EvictionPending: tells on every binding what the queue holds for it, and clears records of outages that are over.
+
+The queue itself is rows, so that 100,000 of them are there in seconds; this follows behind, at its own pace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.evictions import template_of
+from controlplane.decision import NOTHING, Decision, Drop, Event, Put
+from controlplane.kinds import BINDINGS, CLUSTER
+from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
+from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction
+from controlplane.meta import Condition, Ref, condition, with_condition
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+EVICTION_PENDING = "EvictionPending"
+"""Condition type: True/Queued, True/Held, False/Evicted, False/Abandoned."""
+
+DROPPED_AT_ONCE = 5000
+PATIENCE = timedelta(seconds=3)  # what is queued and gone again by then is told once; Works come first meanwhile
+
+
+class PendingSnapshot(msgspec.Struct, frozen=True):
+    subject: Binding
+    rows: tuple[Eviction, ...]
+
+
+def _row_changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
+    present = new or old
+    return () if present is None else (Ref.parse(present.binding),)
+
+
+class EvictionPending(Controller):
+    """Key: a binding."""
+
+    name = "eviction_pending"
+    group = "propagation"
+    keys = BINDINGS
+    watches = (Watch("row/Eviction", _row_changed),)
+    owns = Ownership(dict.fromkeys(BINDINGS, ("status.conditions",)))
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[PendingSnapshot | None]:
+        bindings = state.get(refs)
+        rows = state.rows(Eviction, "binding", [str(ref) for ref in refs])
+        return [
+            PendingSnapshot(bindings[ref], tuple(rows.get(str(ref), ()))) if ref in bindings else None for ref in refs
+        ]
+
+    def decide(self, snapshot: PendingSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        old = snapshot.subject
+        before = condition(old.status.conditions, EVICTION_PENDING)
+        told = pending(old, snapshot.rows, before)
+        if told is None:
+            return NOTHING
+        new = old.with_status(conditions=with_condition(old.status.conditions, told, now=now))
+        if new is old:
+            return NOTHING
+        settled_at = _last_moment(snapshot.rows, now) + PATIENCE
+        if told.reason != HELD and now < settled_at:
+            return Decision(wake_at=settled_at)
+        return Decision(changes=(Put(new, old),), events=_told(old, before, told), reason=EVICTION_PENDING)
+
+
+def pending(binding: Binding, rows: Iterable[Eviction], before: Condition | None) -> Condition | None:
+    """Return what the rows of a binding mean for it; None where nothing is or was to be said."""
+    waiting = sorted((row for row in rows if row.due_at is not None), key=lambda row: row.cluster)
+    if waiting:
+        reason = HELD if any(row.state == HELD for row in waiting) else QUEUED
+        return Condition(EVICTION_PENDING, "True", reason, "; ".join(_waits(row) for row in waiting))
+    over = [row for row in rows if row.state in ENDED and row.ended_at is not None]
+    if over:
+        last = max(over, key=lambda row: (row.ended_at, row.cluster))
+        return Condition(EVICTION_PENDING, "False", last.state, f"cluster {last.cluster}: {last.message}")
+    if before is None or before.status != "True":
+        return None
+    if any(task.reason == TAINT_UNTOLERATED for task in binding.spec.graceful_eviction_tasks):
+        return Condition(EVICTION_PENDING, "False", EVICTED, "evicted; the cluster has recovered since")
+    return Condition(EVICTION_PENDING, "False", ABANDONED, "no taint moves this workload any more")
+
+
+def _last_moment(rows: Iterable[Eviction], now: datetime) -> datetime:
+    """Return when the newest of the rows was queued or ended; long ago where there is none."""
+    moments = [moment for row in rows for moment in (row.queued_at, row.ended_at) if moment is not None]
+    return max(moments, default=now - PATIENCE)
+
+
+def _waits(row: Eviction) -> str:
+    due = "" if row.due_at is None else f"{row.due_at:%Y-%m-%dT%H:%M:%SZ}"
+    if row.state == QUEUED:
+        return f"cluster {row.cluster}: due {due}"
+    return f"cluster {row.cluster}: {row.reason or row.state}: {row.message}"
+
+
+def _told(binding: Binding, before: Condition | None, told: Condition) -> tuple[Event, ...]:
+    """Say once that something was queued or given up; the eviction itself and what holds it are told by Evictions."""
+    same = before is not None and (before.status, before.reason) == (told.status, told.reason)
+    if same or told.reason not in (QUEUED, ABANDONED) or (before is not None and before.status == told.status):
+        return ()
+    abouts = (binding, template_of(binding))
+    return tuple(Event(about, f"Eviction{told.reason}", told.message, warning=False) for about in abouts)
+
+
+class EvictionRecords(Controller):
+    """Key: a cluster. Once nothing moves workloads away from it, what was evicted there is no longer counted."""
+
+    name = "eviction_records"
+    group = "propagation"
+    keys = (CLUSTER,)
+    watches = (Watch(CLUSTER, lambda old, new: _recovered(old, new)),)
+    owns = Ownership({}, rows=(Eviction,))
+    batch = 1
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[tuple[Eviction, ...] | None]:
+        clusters = state.get(refs)
+        quiet = [ref.name for ref in refs if ref not in clusters or not clusters[ref].has_taint(*EVICTING_EFFECTS)]
+        rows = state.rows(Eviction, "cluster", quiet) if quiet else {}
+        return [tuple(rows.get(ref.name, ())) for ref in refs]
+
+    def decide(
+        self, snapshot: tuple[Eviction, ...], settings: Settings, *, now: datetime, answer: Any = None
+    ) -> Decision:
+        over = [row for row in snapshot if row.state in ENDED]
+        more = len(over) > DROPPED_AT_ONCE
+        changes = tuple(Drop(row) for row in over[:DROPPED_AT_ONCE])
+        return Decision(changes=changes, wake_at=now if more else None, reason="EvictionRecords")
+
+
+def _recovered(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
+    if old is not None and old.has_taint(*EVICTING_EFFECTS) and (new is None or not new.has_taint(*EVICTING_EFFECTS)):
+        yield old.ref

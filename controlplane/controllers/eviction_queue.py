@@ -1,0 +1,115 @@
+"""EvictionQueue: keeps the queue rows of a binding as the taints of its clusters want them (D6, D7, D12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from controlplane import health
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.fleet import FLEET, fleet_changed, fleet_state
+from controlplane.controllers.placed import placed_on
+from controlplane.decision import NOTHING, Decision, Drop
+from controlplane.eviction import orders, queue
+from controlplane.kinds import BINDINGS, CLUSTER, FAILOVER_CONFIGURATION
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
+from controlplane.kinds.rows import Eviction, FleetState
+from controlplane.meta import Ref
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+from controlplane.taints import ending
+
+NOT_YET = timedelta(seconds=1)
+
+
+class EvictionQueueSnapshot(msgspec.Struct, frozen=True):
+    """`subject` None: the binding is gone and only its rows are left."""
+
+    subject: Binding | None
+    clusters: dict[str, Cluster]
+    stored: tuple[Eviction, ...]
+    fleet: FleetState
+
+
+def _moving(cluster: Cluster | None) -> tuple[tuple[Taint, ...], frozenset[tuple[str, str]]]:
+    if cluster is None:
+        return (), frozenset()
+    found = tuple(taint for taint in cluster.spec.taints if taint.effect in EVICTING_EFFECTS)
+    return (found, ending(cluster)) if found else ((), frozenset())
+
+
+def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
+    """A cluster concerns its bindings where the taints that move workloads changed, or stopped being meant."""
+    present = new or old
+    return (present.ref,) if present is not None and _moving(old) != _moving(new) else ()
+
+
+def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
+    """A binding is looked at where its targets or what it is judged by changed; a new one without targets is not."""
+    present = new or old
+    if present is None or (old is None and not present.spec.clusters):
+        return ()
+    if old and new and old.spec == new.spec and orders.orders(old) == orders.orders(new):
+        return ()
+    return (present.ref,)
+
+
+class EvictionQueue(Controller):
+    name = "eviction_queue"
+    group = "scheduling"
+    keys = BINDINGS
+    watches = (
+        *(Watch(kind, _binding_changed) for kind in BINDINGS),
+        Watch(CLUSTER, _cluster_changed, fan_out=True),
+        Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
+        Watch("row/FleetState", fleet_changed, fan_out=True),
+    )
+    owns = Ownership({}, rows=(Eviction,))
+    starts = (FLEET,)
+    batch = 1000
+    at_once = True  # it writes rows only, so there is nothing to lose, and 100,000 bindings are queued in seconds
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """A cluster concerns the bindings on it; the settings (gate) those on every cluster that moves workloads."""
+        names = [origin.name]
+        if origin.kind == FAILOVER_CONFIGURATION:
+            tainted = state.by_index(CLUSTER, "taint", EVICTING_EFFECTS)
+            names = sorted({one.metadata.name for found in tainted.values() for one in found})
+        return placed_on(state, names, index="placed", after=after, limit=limit)
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionQueueSnapshot | None]:
+        bindings = state.get(refs)
+        stored = state.rows(Eviction, "binding", [str(ref) for ref in refs])
+        tainted = state.by_index(CLUSTER, "taint", EVICTING_EFFECTS)
+        clusters = {one.metadata.name: one for found in tainted.values() for one in found}
+        fleet = fleet_state(state)
+        return [
+            EvictionQueueSnapshot(bindings.get(ref), clusters, tuple(stored.get(str(ref), ())), fleet) for ref in refs
+        ]
+
+    def decide(
+        self, snapshot: EvictionQueueSnapshot, settings: Settings, *, now: datetime, answer: Any = None
+    ) -> Decision:
+        binding, stored = snapshot.subject, snapshot.stored
+        if binding is None:
+            return Decision(changes=tuple(Drop(row) for row in stored))
+        if not stored and not any(target.name in snapshot.clusters for target in binding.spec.clusters):
+            return NOTHING
+        gate = settings.gate("Failover")
+        clocks_from = health.clock_start(snapshot.fleet) if gate else None
+        if gate and clocks_from is None:
+            return Decision(wake_at=now + NOT_YET)
+        wants = queue.wanted(
+            binding,
+            snapshot.clusters,
+            stored,
+            clocks_from=clocks_from,
+            anew=settings.eviction.reevaluate_policies,
+            now=now,
+        )
+        concerned = snapshot.clusters if gate and binding.metadata.deletion_timestamp is None else {}
+        return Decision(changes=queue.difference(stored, wants, concerned, now=now), reason="EvictionQueue")

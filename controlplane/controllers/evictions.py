@@ -1,0 +1,391 @@
+"""Evictions: takes from the queue what may move, at the fleet's rate, once it has somewhere to go (D6-D10, D17).
+
+Order of things: re-check, refuge, then the token, so that tokens are spent only on evictions that happen. Tokens are
+the answer of the world to `ask`; without an answer nothing moves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from controlplane import health
+from controlplane.bindings import template_ref
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.fleet import FLEET, configuration, fleet_state, to_fleet
+from controlplane.decision import Decision, Drop, Event, Guard, Put, Save
+from controlplane.eviction import plan, rate
+from controlplane.eviction.holds import Holds
+from controlplane.eviction.queue import ended
+from controlplane.eviction.refuge import DryRun, Refuge
+from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
+from controlplane.kinds.configuration import FailoverConfiguration
+from controlplane.kinds.rows import (
+    EVICTED,
+    HELD,
+    MAINTENANCE,
+    NO_REFUGE,
+    ON_HOLD,
+    QUEUED,
+    STATE_MISSING,
+    Eviction,
+    FleetState,
+    PlacementHint,
+    Promise,
+)
+from controlplane.kinds.template import Template
+from controlplane.meta import ObjectMeta, Ref
+from controlplane.scheduling import record
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.ledger import Ledger, live
+from controlplane.scheduling.question import question_of
+from controlplane.scheduling.schedule import Placed, schedule
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+HEADS = 512
+MOST_AT_ONCE = 200  # one decision writes a binding and two Events for each; a transaction takes about 600 objects
+RELEASED_AT_ONCE = 5000
+IDLE_LOOK = timedelta(seconds=1)
+SHORTEST_WAIT = timedelta(milliseconds=1)  # for a token that is all but there
+QUEUE_ROW = "queue"
+STALE = "stale"  # instead of a digest of holds: what they hold has to be looked at again
+EVER = datetime.max.replace(tzinfo=UTC)
+
+
+def _row_changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
+    return (FLEET,) if new is not None and new.due_at is not None and new.state == QUEUED else ()
+
+
+class EvictionsSnapshot(msgspec.Struct, frozen=True):
+    """`heads` are the first rows per priority, due or not; `held` are those held ones, and `looked` what was true of
+    capacity and holds when they were last looked at."""
+
+    subject: FailoverConfiguration
+    fleet: FleetState
+    clusters: tuple[Cluster, ...]
+    heads: tuple[Eviction, ...]
+    bindings: dict[Ref, Binding]
+    rows: Mapping[str, Sequence[Eviction]]
+    held: tuple[Eviction, ...]
+    looked: FleetState
+    capacity: str
+    promises: tuple[Promise, ...] = ()
+    holds: Holds = Holds()
+
+
+class Evictions(Controller):
+    name = "evictions"
+    group = "scheduling"
+    keys = (FAILOVER_CONFIGURATION,)
+    watches = (
+        Watch(CLUSTER, to_fleet),
+        Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,)),
+        Watch(EVICTION_HOLD, lambda old, new: (FLEET,)),
+        Watch(MAINTENANCE_WINDOW, lambda old, new: (FLEET,)),
+        Watch("row/Eviction", _row_changed),
+    )
+    owns = Ownership(
+        dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks")),
+        rows=(Eviction, FleetState, PlacementHint),
+    )
+    starts = (FLEET,)
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionsSnapshot | None]:
+        clusters = tuple(state.list(CLUSTER))
+        heads = tuple(state.queue_heads(due_by=EVER, limit=HEADS))
+        names = sorted({row.binding for row in heads})
+        looked = next(iter(state.rows(FleetState, "key", [QUEUE_ROW]).get(QUEUE_ROW, ())), FleetState(QUEUE_ROW))
+        capacity = digest(clusters)
+        holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
+        moved = capacity != looked.capacity or looked.holds == STALE
+        held = tuple(state.rows(Eviction, "state", [HELD]).get(HELD, ())) if moved else ()
+        bindings = state.get([Ref.parse(name) for name in names])
+        one = EvictionsSnapshot(
+            subject=configuration(state),
+            fleet=fleet_state(state),
+            clusters=clusters,
+            heads=heads,
+            bindings=bindings,
+            rows=state.rows(Eviction, "binding", names),
+            held=held,
+            looked=looked,
+            capacity=capacity,
+            promises=_promises(state, clusters) if heads else (),
+            holds=replace(holds, labels=_labels(state, bindings) if holds.needs_labels() else {}),
+        )
+        return [one if ref == FLEET else None for ref in refs]
+
+    def __init__(self) -> None:
+        self._planned: tuple[EvictionsSnapshot, Settings, datetime, plan.Plan] | None = None
+
+    def _plan(self, snapshot: EvictionsSnapshot, settings: Settings, tier: health.Tier, *, now: datetime) -> plan.Plan:
+        """Return the plan; `decide` has the one `ask` made of the very same snapshot, to spare the dry runs."""
+        known = self._planned
+        if known is not None and known[0] is snapshot and known[1] is settings and known[2] == now:
+            return known[3]
+        made = plan_of(snapshot, settings, tier, now=now)
+        self._planned = (snapshot, settings, now, made)
+        return made
+
+    def ask(
+        self, snapshots: Sequence[EvictionsSnapshot], settings: Settings, *, now: datetime
+    ) -> rate.TakeTokens | None:
+        """Return how many tokens the evictions that could happen now need."""
+        if not snapshots or not settings.gate("Failover"):
+            return None
+        snapshot, tier = snapshots[0], tier_of(snapshots[0], settings, now=now)
+        planned = self._plan(snapshot, settings, tier, now=now)
+        scope = settings.eviction.bucket_scope
+        wanted = Counter({rate.bucket_of(row.cluster, scope): 0 for row in snapshot.heads})
+        wanted.update(rate.bucket_of(move.row.cluster, scope) for move in planned.moves)
+        return rate.TakeTokens(dict(wanted), tier.rate) if wanted else None
+
+    def decide(
+        self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime, answer: rate.Tokens | None = None
+    ) -> Decision:
+        if not settings.gate("Failover"):
+            return Decision(
+                changes=tuple(Drop(row) for row in snapshot.heads),
+                wake_at=now if snapshot.heads else None,
+                reason="GateFailoverOff",
+            )
+        tier = tier_of(snapshot, settings, now=now)
+        planned = self._plan(snapshot, settings, tier, now=now)
+        granted, short = _granted(planned.moves, answer, settings)
+        again = tuple(_looked_again(snapshot, now=now))
+        return Decision(
+            changes=(
+                *(Drop(row) for row in planned.dropped),
+                *(Save(row) for row in planned.saved),
+                *again,
+            ),
+            events=(*_told_held(snapshot, planned), *_told_problem(snapshot, planned, answer)),
+            riders=_evicted(snapshot, granted, settings, now=now),
+            wake_at=_wake_at(
+                snapshot, planned, granted, short=short, answer=answer, tier=tier, looked_again=bool(again), now=now
+            ),
+            reason="Evictions",
+        )
+
+
+def _labels(state: State, bindings: Mapping[Ref, Binding]) -> dict[Ref, dict[str, str]]:
+    """Return the labels of the workloads bindings are for."""
+    templates = {ref: template_ref(one) for ref, one in bindings.items()}
+    found = state.get(list(templates.values()))
+    return {ref: found[name].metadata.labels for ref, name in templates.items() if name in found}
+
+
+def _promises(state: State, clusters: Iterable[Cluster]) -> tuple[Promise, ...]:
+    found = state.rows(Promise, "cluster", [one.metadata.name for one in clusters])
+    return tuple(row for rows in found.values() for row in rows)
+
+
+def tier_of(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> health.Tier:
+    """Return the tier in force now."""
+    maintained = snapshot.holds.maintained(now=now)
+    return health.in_force(health.fleet_health(snapshot.clusters, maintained=maintained), snapshot.fleet, settings)
+
+
+def plan_of(snapshot: EvictionsSnapshot, settings: Settings, tier: health.Tier, *, now: datetime) -> plan.Plan:
+    """Return what may move and what may not. Pure: `ask` and `decide` come to the same plan."""
+    clocks_from = health.clock_start(snapshot.fleet)
+    if tier.rate <= 0 or clocks_from is None:
+        return plan.Plan()
+    known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
+    trial = _Trial(snapshot, settings, now=now)
+    scope, most = settings.eviction.bucket_scope, min(MOST_AT_ONCE, rate.capacity(tier.rate))
+
+    def room(cluster: str) -> int:
+        bucket = rate.bucket_of(cluster, scope)
+        return min(most - trial.moving[bucket], MOST_AT_ONCE - trial.moving.total())
+
+    queue = plan.Heads(snapshot.heads, snapshot.bindings, snapshot.rows, known, clocks_from, snapshot.holds)
+    return plan.planned(queue, settings, room=room, attempt=trial.attempt, taken=trial.taken, now=now)
+
+
+class _Trial:
+    """Dry runs of the scheduler during one look at the queue; keeps what its own moves will use."""
+
+    def __init__(self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> None:
+        self.settings = settings
+        self.fleet = Fleet.of(snapshot.clusters, settings=settings)
+        promises = live(snapshot.promises, collected_at={}, now=now)
+        self.ledger = Ledger.of(self.fleet, ((one.cluster, one.replicas, record.asked_by(one)) for one in promises))
+        self.moving: Counter[str] = Counter()
+        self.without: dict[frozenset[str], Fleet] = {}
+
+    def attempt(self, binding: Binding, leaving: Collection[str]) -> DryRun:
+        if binding.spec.placement is None:
+            return DryRun(refused="the binding has no placement: nothing says where else it may run")
+        key = frozenset(leaving)
+        if key not in self.without:  # most bindings leave the same clusters: what is read of the others is shared
+            self.without[key] = self.fleet.without(key)
+        fleet = self.without[key]
+        outcome = schedule(binding.spec, binding.status, fleet, settings=self.settings, promised=self.ledger).outcome
+        if isinstance(outcome, Placed):
+            return DryRun(outcome.clusters)
+        return DryRun(refused=outcome.message, part=outcome.part or ())
+
+    def taken(self, row: Eviction, binding: Binding, refuge: Refuge) -> None:
+        self.moving[rate.bucket_of(row.cluster, self.settings.eviction.bucket_scope)] += 1
+        before = {one.name: one.replicas for one in binding.spec.clusters}
+        grown = {one.name: one.replicas - before.get(one.name, 0) for one in refuge.clusters}
+        more = {name: count for name, count in grown.items() if count > 0 and name in self.fleet.index}
+        if more:
+            question = question_of(binding.spec, binding.status, settings=self.settings)
+            counts = np.array(list(more.values()), dtype=np.int64)
+            self.ledger.promise(self.fleet.places(more), counts, question.asked)
+
+
+def digest(clusters: Iterable[Cluster]) -> str:
+    """Return a digest of what decides whether a copy finds a place; held evictions are looked at again when it moves"""
+    seen = hashlib.sha256()
+    for one in clusters:
+        resources = one.status.resource_summary
+        seen.update(msgspec.json.encode((one.metadata.name, one.metadata.labels, one.spec, one.ready, resources)))
+    return seen.hexdigest()[:16]
+
+
+def _granted(
+    moves: Sequence[plan.Move], answer: rate.Tokens | None, settings: Settings
+) -> tuple[list[plan.Move], bool]:
+    """Return the moves that have a token, in order, and whether tokens were short."""
+    left = Counter({} if answer is None else answer.granted)
+    granted = []
+    for move in moves:
+        bucket = rate.bucket_of(move.row.cluster, settings.eviction.bucket_scope)
+        if left[bucket] > 0:
+            left[bucket] -= 1
+            granted.append(move)
+    return granted, len(granted) < len(moves)
+
+
+def _evicted(
+    snapshot: EvictionsSnapshot, moves: Sequence[plan.Move], settings: Settings, *, now: datetime
+) -> tuple[Decision, ...]:
+    """Return one decision per binding, however many clusters it leaves: a conflict costs that binding's tokens only."""
+    together: dict[str, list[plan.Move]] = {}
+    for move in moves:
+        together.setdefault(move.row.binding, []).append(move)
+    known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
+    return tuple(
+        _moved(snapshot.bindings[Ref.parse(name)], ones, known, settings, now=now) for name, ones in together.items()
+    )
+
+
+def _moved(
+    old: Binding, moves: Sequence[plan.Move], clusters: Mapping[str, Cluster], settings: Settings, *, now: datetime
+) -> Decision:
+    """Return the writes of a binding's granted moves, which hold while the taints they happen for do."""
+    after, events = old, list[Event]()
+    for move in moves:
+        after = plan.moved(after, move, settings, now=now)
+        cause = f"{move.cause.key}:{move.cause.effect}"
+        message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}"
+        events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]
+    new = _once(old, after)
+    return Decision(
+        changes=(Put(new, old), *(_over(move, now=now) for move in moves), *_hinted(new, moves[-1].refuge)),
+        events=tuple(events),
+        guards=tuple(
+            Guard(clusters[move.row.cluster].ref, clusters[move.row.cluster].metadata.generation) for move in moves
+        ),
+        reason="Evictions",
+    )
+
+
+def _over(move: plan.Move, *, now: datetime) -> Save:
+    """Return the row of an eviction that has happened."""
+    because = f"taint {move.cause.key}:{move.cause.effect}; {move.refuge.why}"
+    return Save(ended(move.row, move.cause.key, because, now=now, state=EVICTED))
+
+
+def _hinted(new: Binding, refuge: Refuge) -> Iterable[Save]:
+    """Let the scheduler know what the last dry run found, where finding it again could come out differently."""
+    if new.spec.placement is not None and new.spec.placement.divided and new.workload:
+        found = {one.name: one.replicas for one in refuge.clusters}
+        yield Save(PlacementHint(str(new.ref), new.metadata.generation, found))
+
+
+def _once(old: Binding, new: Binding) -> Binding:
+    """Return the change as one: leaving several clusters together raises the generation once."""
+    return old.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=new.spec.graceful_eviction_tasks)
+
+
+def template_of(binding: Binding) -> Template:
+    """Return what Events about a binding's template are told of: its name and uid, no content."""
+    one = binding.spec.resource
+    return Template(
+        api_version=one.api_version,
+        kind=one.kind,
+        metadata=ObjectMeta(name=one.name, namespace=one.namespace, uid=one.uid),
+    )
+
+
+def _looked_again(snapshot: EvictionsSnapshot, *, now: datetime) -> Iterable[Save]:
+    """Put held rows back into the queue when what holds them moved; they keep what they were held for until then.
+
+    At most RELEASED_AT_ONCE of them in one decision; what moved is noted once all of them are back. Held rows are read
+    only when something moved: that time has opened or ended a hold is noted first, as STALE, and acted on next.
+    """
+    holds = snapshot.holds.digest(now=now)
+    stale = {
+        **dict.fromkeys((NO_REFUGE, STATE_MISSING), snapshot.looked.capacity != snapshot.capacity),
+        **dict.fromkeys((ON_HOLD, MAINTENANCE), snapshot.looked.holds == STALE),
+    }
+    back = [row for row in snapshot.held if stale.get(row.reason)]
+    yield from (Save(replace(row, state=QUEUED)) for row in back[:RELEASED_AT_ONCE])
+    seen = holds if snapshot.looked.holds in (holds, STALE) else STALE
+    noted = FleetState(QUEUE_ROW, capacity=snapshot.capacity, holds=seen)
+    if len(back) <= RELEASED_AT_ONCE and noted != snapshot.looked:
+        yield Save(noted)
+
+
+def _told_held(snapshot: EvictionsSnapshot, planned: plan.Plan) -> Iterable[Event]:
+    for row in planned.held:
+        binding = snapshot.bindings[Ref.parse(row.binding)]
+        for about in (binding, template_of(binding)):
+            yield Event(about, "EvictionHeld", f"stays on cluster {row.cluster}: {row.message}", warning=True)
+
+
+def _told_problem(snapshot: EvictionsSnapshot, planned: plan.Plan, answer: rate.Tokens | None) -> Iterable[Event]:
+    if planned.moves and answer is not None and answer.problem:
+        message = f"nothing is evicted: no tokens, {answer.problem}"
+        yield Event(snapshot.subject, "EvictionTokensUnavailable", message, warning=True)
+
+
+def _wake_at(
+    snapshot: EvictionsSnapshot,
+    planned: plan.Plan,
+    granted: Sequence[plan.Move],
+    *,
+    short: bool,
+    answer: rate.Tokens | None,
+    tier: health.Tier,
+    looked_again: bool,
+    now: datetime,
+) -> datetime | None:
+    """Return when the next token, due row or look at the queue is: while anything waits, every second as a net."""
+    wakes: list[datetime] = []
+    if any(cluster.has_taint(*EVICTING_EFFECTS) for cluster in snapshot.clusters) or snapshot.heads:
+        wakes.append(now + IDLE_LOOK)
+    if tier.rate > 0:
+        wakes += [row.due_at for row in snapshot.heads if row.due_at is not None and row.due_at > now]
+        wait = -1.0 if answer is None or answer.problem else answer.next_in
+        more = short or not planned.exhausted
+        if more and wait >= 0:
+            wakes.append(now + max(timedelta(seconds=wait), timedelta(0) if granted else SHORTEST_WAIT))
+        if (planned.saved or planned.dropped or looked_again) and not more:
+            wakes.append(now)
+    if (change := snapshot.holds.next_change(now=now)) is not None:
+        wakes.append(change)
+    return min(wakes, default=None)

@@ -1,0 +1,185 @@
+"""Execution: brings a Work's manifest to its member, and takes it away again when the Work goes (semantics 2.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from msgspec.structs import replace
+
+from controlplane import kinds
+from controlplane.controllers.controller import Ownership, cursor_after, page
+from controlplane.controllers.member import MemberController
+from controlplane.decision import NOTHING, Decision, Event, Put
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import APPLIED, DISPATCHING, Work
+from controlplane.members import Answer, Discard, Ensure, endpoint_of
+from controlplane.meta import Condition, Ref, Struct, condition, with_condition
+from controlplane.names import (
+    CONFLICT_RESOLUTION_ANNOTATION,
+    WORK_FINALIZER,
+    cluster_of_execution_namespace,
+)
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+RETRY = timedelta(seconds=2)
+LONGEST_RETRY = timedelta(seconds=60)
+OBJECT_LOST = "ObjectLost"  # reason of Applied=False: the member no longer holds what was applied
+
+
+class Dispatch(Struct, frozen=True):
+    """A Work with the cluster it is for and that cluster's credentials."""
+
+    subject: Work
+    cluster: Cluster | None
+    secret: Template | None = None
+
+    @property
+    def reachable(self) -> bool:
+        return self.cluster is not None and self.cluster.ready == "True" and bool(self.cluster.spec.api_endpoint)
+
+
+def _works(old: Work | None, new: Work | None) -> Iterator[Ref]:
+    """A Work is due when what it wants changed, not when its status did."""
+    if new is None:
+        return
+    fresh = old is None or old.metadata.generation != new.metadata.generation
+    if fresh or lost(new) != lost(old):
+        yield new.ref
+
+
+def lost(work: Work | None) -> bool:
+    """Test whether the member no longer holds what was applied."""
+    applied = None if work is None else condition(work.status.conditions, APPLIED)
+    return applied is not None and applied.reason == OBJECT_LOST
+
+
+def _clusters(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+    """All Works of a cluster are due when it comes back, is being removed, or its way in changed."""
+    before, after = old or Cluster("", ""), new or Cluster("", "")
+    came_back = before.ready != after.ready and after.ready == "True"
+    moved = (before.spec.api_endpoint, before.spec.secret_ref) != (after.spec.api_endpoint, after.spec.secret_ref)
+    if new is None or came_back or moved or before.terminating != after.terminating:
+        yield (new or before).ref
+
+
+class Execution(MemberController):
+    """Key: a Work. Asks the member, then writes the Work's conditions and finalizer."""
+
+    name: ClassVar[str] = "execution"
+    group: ClassVar[str] = "members"
+    keys: ClassVar[tuple[str, ...]] = (kinds.WORK,)
+    watches: ClassVar[tuple[Watch, ...]] = (
+        Watch(kinds.WORK, _works),
+        Watch(kinds.CLUSTER, _clusters, fan_out=True),
+    )
+    owns: ClassVar[Ownership] = Ownership({kinds.WORK: ("status.conditions", "metadata.finalizers")})
+    batch: ClassVar[int] = 200
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Dispatch | None]:
+        works = state.get(refs)
+        names = {ref: _cluster_name(ref) for ref in refs}
+        clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in set(names.values()) if name])
+        secrets = credentials_of(state, clusters.values())
+        return [
+            Dispatch(works[ref], clusters.get(Ref(kinds.CLUSTER, "", names[ref])), secrets.get(names[ref]))
+            if ref in works
+            else None
+            for ref in refs
+        ]
+
+    def question(self, snapshot: Dispatch, settings: Settings, *, now: datetime) -> Ensure | Discard | None:
+        work, cluster = snapshot.subject, snapshot.cluster
+        if cluster is None or not snapshot.reachable or not work.manifest:
+            return None
+        target = endpoint_of(cluster, snapshot.secret)
+        if work.metadata.deletion_timestamp is not None:
+            if WORK_FINALIZER not in work.metadata.finalizers:
+                return None
+            return Discard(target, work.manifest, release=work.spec.preserve_resources_on_deletion is True)
+        if work.spec.suspend_dispatching or _done(work):
+            return None
+        how = work.manifest.get("metadata", {}).get("annotations", {}).get(CONFLICT_RESOLUTION_ANNOTATION, "")
+        return Ensure(target, work.manifest, overwrite=how == "overwrite")
+
+    def decide(
+        self, snapshot: Dispatch, settings: Settings, *, now: datetime, answer: Answer | None = None
+    ) -> Decision:
+        work = snapshot.subject
+        if work.metadata.deletion_timestamp is not None:
+            return self._leave(snapshot, answer, now=now)
+        if work.spec.suspend_dispatching:
+            said = Condition(DISPATCHING, "False", "SuspendDispatching", "Work dispatching is suspended.")
+            return _told(work, said, now=now)
+        if answer is None:
+            # Not reachable: due again by the cluster's own change. Done: nothing is left to do.
+            return NOTHING
+        seen = work.metadata.generation
+        if answer.ok:
+            said = Condition(APPLIED, "True", "AppliedSuccessful", "Manifest has been applied.", None, seen)
+            return _told(work, said, now=now)
+        message = f"applying to {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
+        failed = _told(work, Condition(APPLIED, "False", "AppliedFailed", message, None, seen), now=now)
+        event = Event(work, "SyncWorkFailed", message, warning=True)
+        return replace(failed, wake_at=now + _patience(work, now=now), events=(event,))
+
+    def _leave(self, snapshot: Dispatch, answer: Answer | None, *, now: datetime) -> Decision:
+        work = snapshot.subject
+        if WORK_FINALIZER not in work.metadata.finalizers:
+            return NOTHING
+        gone_with_cluster = snapshot.cluster is None or (not snapshot.reachable and snapshot.cluster.terminating)
+        if gone_with_cluster or not work.manifest or (answer is not None and (answer.ok or answer.code == 404)):
+            rest = tuple(one for one in work.metadata.finalizers if one != WORK_FINALIZER)
+            return Decision(changes=(Put(work.with_meta(finalizers=rest), work),), reason="WorkRemoved")
+        if answer is None:
+            return NOTHING  # the cluster is away: nothing is deleted because something could not be read
+        message = f"removing from {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
+        return Decision(
+            events=(Event(work, "CleanupWorkFailed", message, warning=True),), wake_at=now + _patience(work, now=now)
+        )
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        refs = state.refs_by_index(kinds.WORK, "cluster", origin.name, after=cursor_after(after), limit=limit)
+        return page(refs, limit=limit)
+
+
+def _done(work: Work) -> bool:
+    """What the Work wants now has been applied; a lost object is applied again."""
+    applied = condition(work.status.conditions, APPLIED)
+    return applied is not None and applied.status == "True" and applied.observed_generation == work.metadata.generation
+
+
+def _told(work: Work, said: Condition, *, now: datetime) -> Decision:
+    conditions = with_condition(work.status.conditions, said, now=now)
+    changed = work.with_status(conditions=conditions)
+    return NOTHING if changed is work else Decision(changes=(Put(changed, work),), reason=said.reason)
+
+
+def _patience(work: Work, *, now: datetime) -> timedelta:
+    """Return how long to wait before the next try: as long as it has been failing, between 2 s and a minute."""
+    applied = condition(work.status.conditions, APPLIED)
+    begun = work.metadata.deletion_timestamp or (
+        applied.last_transition_time if applied is not None and applied.status == "False" else None
+    )
+    return RETRY if begun is None else min(max(now - begun, RETRY), LONGEST_RETRY)
+
+
+def _cluster_name(ref: Ref) -> str:
+    try:
+        return cluster_of_execution_namespace(ref.namespace)
+    except ValueError:
+        return ""
+
+
+def credentials_of(state: State, clusters: Iterable[Cluster]) -> dict[str, Template]:
+    """Return the Secret of each cluster that names one, by cluster, in one query."""
+    wanted = {
+        cluster.metadata.name: Ref("Secret", cluster.spec.secret_ref.namespace, cluster.spec.secret_ref.name)
+        for cluster in clusters
+        if cluster.spec.secret_ref is not None
+    }
+    secrets = state.get(sorted(set(wanted.values())))
+    return {name: secrets[ref] for name, ref in wanted.items() if ref in secrets}

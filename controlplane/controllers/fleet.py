@@ -1,0 +1,99 @@
+"""FleetWatch: remembers when the fleet went blind (D9) and since when the gate Failover is open (D17)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane import health
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.decision import Decision, Event, Save
+from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.configuration import NAME, FailoverConfiguration
+from controlplane.kinds.maintenance_window import MaintenanceWindow
+from controlplane.kinds.rows import FleetState
+from controlplane.meta import ObjectMeta, Ref
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+FLEET = Ref(FAILOVER_CONFIGURATION, "", NAME)
+"""Stands for the fleet as a whole: key of singletons, and origin of what concerns every cluster."""
+
+FLEET_ROW = "default"
+
+
+def fleet_state(state: State) -> FleetState:
+    """Return what is remembered of the fleet; one query."""
+    found = state.rows(FleetState, "key", [FLEET_ROW]).get(FLEET_ROW)
+    return found[0] if found else FleetState(FLEET_ROW)
+
+
+def configuration(state: State) -> FailoverConfiguration:
+    """Return the configuration object that Events about the fleet go to, a bare one where nobody made it."""
+    found: FailoverConfiguration | None = state.get([FLEET]).get(FLEET)
+    return found or FailoverConfiguration(
+        api_version="failover.lifeboat.io/v1alpha1", kind="FailoverConfiguration", metadata=ObjectMeta(name=NAME)
+    )
+
+
+def to_fleet(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
+    """Make the fleet due where a cluster came, went, or changed in what fleet health counts."""
+    if old is None or new is None or old.spec.taints != new.spec.taints or old.terminating != new.terminating:
+        return (FLEET,)
+    return () if old.status.conditions == new.status.conditions else (FLEET,)
+
+
+def fleet_changed(old: FleetState | None, new: FleetState | None) -> Iterable[Ref]:
+    """What FleetWatch notes (gate, blindness) concerns every cluster and every binding judged."""
+    return (FLEET,) if new is not None and new.key == FLEET_ROW else ()
+
+
+class FleetSnapshot(msgspec.Struct, frozen=True):
+    state: FleetState
+    clusters: tuple[Cluster, ...]
+    subject: FailoverConfiguration
+    windows: tuple[MaintenanceWindow, ...] = ()
+
+
+class FleetWatch(Controller):
+    name = "fleet"
+    group = "fleet"
+    keys = (FAILOVER_CONFIGURATION,)
+    watches = (
+        Watch(CLUSTER, to_fleet),
+        Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,)),
+        Watch(MAINTENANCE_WINDOW, lambda old, new: (FLEET,)),
+    )
+    owns = Ownership({}, rows=(FleetState,))
+    starts = (FLEET,)
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FleetSnapshot | None]:
+        windows = tuple(state.list(MAINTENANCE_WINDOW))
+        one = FleetSnapshot(fleet_state(state), tuple(state.list(CLUSTER)), configuration(state), windows)
+        return [one if ref == FLEET else None for ref in refs]
+
+    def decide(self, snapshot: FleetSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        maintained = {name for one in snapshot.windows if one.open(now=now) for name in one.spec.clusters}
+        fleet, old = health.fleet_health(snapshot.clusters, maintained=maintained), snapshot.state
+        new, events = old, []
+        if settings.gate("Failover") != (old.failover_on_since is not None):
+            new = replace(new, failover_on_since=now if settings.gate("Failover") else None)
+        if fleet.blind and old.blind_since is None:
+            new = replace(new, blind_since=now)
+            why = health.tier(fleet, settings).why
+            events.append(Event(snapshot.subject, "FleetBlind", f"{why}; nothing is evicted until one returns", True))
+        elif not fleet.blind and old.blind_since is not None:
+            new = replace(new, blind_since=None, sighted_at=now)
+            message = "a cluster is no longer faulty; timers of taints and tolerations start again (D9)"
+            events.append(Event(snapshot.subject, "FleetSighted", message))
+        return Decision(
+            changes=(Save(new),) if new != old else (),
+            events=tuple(events),
+            wake_at=now + timedelta(seconds=settings.cluster_monitor_period),
+            reason="FleetWatch",
+        )

@@ -1,0 +1,73 @@
+"""What a Namespace holds goes with it: a deleted Namespace stays, Terminating, until everything in it is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from controlplane import kinds
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.decision import Decision, Put, deleting
+from controlplane.kind import KINDS
+from controlplane.kinds.template import Template
+from controlplane.meta import Object, Ref, Struct
+from controlplane.names import NAMESPACE_CONTENT_FINALIZER
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+PAGE = 200  # objects of one kind deleted in one go
+CHANGES = 500  # in one decision: a transaction takes about 600
+LOOK_AGAIN = timedelta(seconds=1)  # while finalizers of others hold what is in it
+INSIDE = tuple(kind.key for kind in KINDS if kind.resource.namespaced)
+
+
+class Content(Struct, frozen=True):
+    """A Namespace that is being deleted, and some of what it still holds."""
+
+    namespace: Template
+    objects: tuple[Object, ...]
+
+    @property
+    def subject(self) -> Template:
+        return self.namespace
+
+
+def _deleted(old: Template | None, new: Template | None) -> Iterator[Ref]:
+    if new is not None and new.metadata.deletion_timestamp is not None:
+        yield new.ref
+
+
+class NamespaceContent(Controller):
+    """Key: a Namespace. Deletes what is in it, page by page, then lets it go."""
+
+    name: ClassVar[str] = "namespace_content"
+    group: ClassVar[str] = "propagation"
+    keys: ClassVar[tuple[str, ...]] = (kinds.NAMESPACE,)
+    watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.NAMESPACE, _deleted),)
+    owns: ClassVar[Ownership] = Ownership(
+        {**dict.fromkeys(INSIDE, ("delete",)), kinds.NAMESPACE: ("metadata.finalizers",)}
+    )
+    batch: ClassVar[int] = 1  # it asks for every kind there is
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Content | None]:
+        found = state.get(refs)
+        return [self._content(state, found.get(ref)) for ref in refs]
+
+    def _content(self, state: State, namespace: Template | None) -> Content | None:
+        if namespace is None or namespace.metadata.deletion_timestamp is None:
+            return None
+        if NAMESPACE_CONTENT_FINALIZER not in namespace.metadata.finalizers:
+            return None
+        name = namespace.metadata.name
+        inside = (one for kind in INSIDE for one in state.list(kind, namespace=name, limit=PAGE))
+        return Content(namespace, tuple(inside))
+
+    def decide(self, snapshot: Content, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        namespace = snapshot.namespace
+        if not snapshot.objects:
+            kept = tuple(one for one in namespace.metadata.finalizers if one != NAMESPACE_CONTENT_FINALIZER)
+            return Decision(changes=(Put(namespace.with_meta(finalizers=kept), namespace),), reason="NamespaceEmpty")
+        going = [one for one in snapshot.objects if one.metadata.deletion_timestamp is None][:CHANGES]
+        changes = tuple(deleting(one, now=now) for one in going)
+        return Decision(changes=changes, wake_at=now + LOOK_AGAIN, reason="NamespaceDeleted")

@@ -1,0 +1,73 @@
+"""Probes: asks every Push member whether it is ready and keeps what it said, before debounce (semantics 2.1, D22)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from controlplane import kinds
+from controlplane.controllers.controller import Ownership
+from controlplane.controllers.execution import credentials_of
+from controlplane.controllers.member import MemberController
+from controlplane.decision import NOTHING, Decision, Save
+from controlplane.health import observe, seen
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import Observation
+from controlplane.kinds.template import Template
+from controlplane.members import Answer, Probe, endpoint_of
+from controlplane.meta import Ref, Struct
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+
+class Sight(Struct, frozen=True):
+    """A cluster, its credentials, and what was seen of it before."""
+
+    subject: Cluster
+    secret: Template | None
+    seen: Observation | None
+
+
+def _joined(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+    """A cluster is due when it joins or its way in changes; after that each decision says when to look again."""
+    if new is None:
+        return
+    if old is None or old.spec.api_endpoint != new.spec.api_endpoint or old.spec.secret_ref != new.spec.secret_ref:
+        yield new.ref
+
+
+class Probes(MemberController):
+    """Key: a Cluster."""
+
+    name: ClassVar[str] = "probes"
+    group: ClassVar[str] = "members"
+    keys: ClassVar[tuple[str, ...]] = (kinds.CLUSTER,)
+    watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.CLUSTER, _joined),)
+    owns: ClassVar[Ownership] = Ownership({}, rows=(Observation,))
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Sight | None]:
+        clusters = state.get(refs)
+        secrets = credentials_of(state, clusters.values())
+        seen = state.rows(Observation, "key", [ref.name for ref in refs])
+        return [
+            Sight(clusters[ref], secrets.get(ref.name), next(iter(seen.get(ref.name, ())), None))
+            if ref in clusters
+            else None
+            for ref in refs
+        ]
+
+    def question(self, snapshot: Sight, settings: Settings, *, now: datetime) -> Probe | None:
+        cluster = snapshot.subject
+        if cluster.spec.sync_mode != "Push" or not cluster.spec.api_endpoint:
+            return None
+        # One that hangs is told apart in time to count as observed without a gap (`health.holds_for`).
+        return Probe(endpoint_of(cluster, snapshot.secret), seconds=settings.cluster_status_update_frequency)
+
+    def decide(self, snapshot: Sight, settings: Settings, *, now: datetime, answer: Answer | None = None) -> Decision:
+        if answer is None:
+            return NOTHING
+        before = snapshot.seen or Observation(key=snapshot.subject.metadata.name)
+        what = seen(answer.code, problem=answer.problem, access=answer.access)
+        wake_at = now + timedelta(seconds=settings.cluster_status_update_frequency)
+        return Decision(changes=(Save(observe(before, what, settings, now=now)),), wake_at=wake_at)

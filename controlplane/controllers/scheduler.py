@@ -1,0 +1,346 @@
+"""Scheduler: puts every binding where its placement wants it, says why where it cannot (semantics 3, D18, D19)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.affinity import matches
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.decision import NOTHING, Decision, Drop, Event, Put, Save
+from controlplane.kinds import BINDINGS, CLUSTER
+from controlplane.kinds.affine import affine_values, follows, group_keys, pending
+from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import FleetNames, PlacementHint, PlacementNote, Promise, Row
+from controlplane.meta import Ref, condition
+from controlplane.scheduling import account, record
+from controlplane.scheduling.batch import Batch, Item, growth
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, Ledger, live
+from controlplane.scheduling.note import Notes, detail_of, summary_of
+from controlplane.scheduling.question import ALONE, Neighbours, neighbours_of
+from controlplane.scheduling.schedule import UNSCHEDULABLE, Placed, Refused, Verdict
+from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+LOOK_AGAIN: Final = timedelta(minutes=5)
+"""A binding without room waits for a cluster to change, but no longer than this (semantics 3.1)."""
+FIRST_RETRY, LAST_RETRY = timedelta(seconds=1), timedelta(seconds=10)
+
+ROOM: Final = "Room"
+"""Kind of a fan-out origin: a cluster whose free room changed, which concerns waiting bindings only."""
+
+Groups = Mapping[tuple[str, str, str], Mapping[str, Sequence[str]]]
+
+
+class Placing(msgspec.Struct, frozen=True):
+    """A binding with the clusters, what is promised on them, and where its groups are. All bindings of a batch share
+    `clusters`, `promised` and `groups`."""
+
+    subject: Binding
+    clusters: tuple[Cluster, ...]
+    promised: Sequence[tuple[str, str, int]]  # cluster, request, replicas: by all bindings
+    promises: tuple[Promise, ...]  # its own
+    groups: Groups
+    note: PlacementNote | None = None  # of the last decision
+    hint: PlacementHint | None = None  # what an eviction's dry run found
+
+
+def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
+    if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
+        yield new.ref
+
+
+def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+    """A cluster that comes, goes, or is another one to placements concerns bindings; more room only waiting ones."""
+    present = new if new is not None else old
+    assert present is not None, "a change has an old or a new side"
+    if old is None or new is None or _seen(old) != _seen(new):
+        yield present.ref
+    elif old.status.resource_summary != new.status.resource_summary:
+        yield Ref(ROOM, "", new.metadata.name)
+
+
+def _seen(cluster: Cluster) -> tuple[Any, ...]:
+    metadata = cluster.metadata
+    return metadata.generation, metadata.labels, metadata.deletion_timestamp, cluster.status.api_enablements
+
+
+class Scheduler(Controller):
+    """Key: a binding. Writes where it goes; reads all clusters."""
+
+    name: ClassVar[str] = "scheduler"
+    group: ClassVar[str] = "scheduling"
+    keys: ClassVar[tuple[str, ...]] = BINDINGS
+    watches: ClassVar[tuple[Watch, ...]] = (
+        *(Watch(kind, _binding) for kind in BINDINGS),
+        Watch(CLUSTER, _cluster, fan_out=True),
+    )
+    owns: ClassVar[Ownership] = Ownership(
+        dict.fromkeys(
+            BINDINGS,
+            (
+                "spec.clusters",
+                "metadata.annotations",
+                "status.conditions",
+                "status.scheduler_observed_generation",
+                "status.scheduler_observed_affinity_name",
+                "status.last_scheduled_time",
+            ),
+        ),
+        rows=(Promise, PlacementHint, PlacementNote, FleetNames),
+    )
+
+    def __init__(self) -> None:
+        self._fleet: Fleet | None = None  # only spares reading unchanged clusters again
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Placing | None]:
+        found: dict[Ref, Binding] = state.get(refs)
+        clusters = tuple(state.list(CLUSTER))
+        promised = state.promised(within=PROMISE_ENDS_AFTER)
+        own = state.rows(Promise, "binding", [str(ref) for ref in found])
+        groups = _groups(state, found.values())
+        notes, hints = _by_key(state, PlacementNote, found), _by_key(state, PlacementHint, found)
+        return [
+            Placing(
+                found[ref],
+                clusters,
+                promised,
+                tuple(own.get(str(ref), ())),
+                groups,
+                notes.get(str(ref)),
+                hints.get(str(ref)),
+            )
+            if ref in found
+            else None
+            for ref in refs
+        ]
+
+    def decide(self, snapshot: Placing, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        decided = self.decide_all([snapshot], settings, now=now)[0]
+        if isinstance(decided, Exception):
+            raise decided
+        return decided
+
+    def decide_all(
+        self, snapshots: Sequence[Placing], settings: Settings, *, now: datetime, answer: Any = None
+    ) -> list[Decision | Exception]:
+        """Decide by priority, then in the order given: each result takes its room before the next is sought."""
+        if not snapshots:
+            return []
+        first = snapshots[0]
+        fleet = self._fleet = Fleet.of(first.clusters, settings=settings, previous=self._fleet)
+        round_ = _Round(fleet, first.promised, first.groups, settings, now)
+        decisions: list[Decision | Exception] = [NOTHING] * len(snapshots)
+        for place in sorted(range(len(snapshots)), key=lambda place: -_priority(snapshots[place].subject)):
+            try:
+                decisions[place] = round_.decide(snapshots[place])
+            except Exception as error:  # noqa: BLE001  # one binding's fault stays with that binding
+                decisions[place] = error
+        return decisions
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """Return the bindings a changed cluster concerns: those it may be chosen by where they follow clusters or
+        wait, and those placed on it."""
+        found = state.get([Ref(CLUSTER, "", origin.name)])
+        cluster: Cluster | None = next(iter(found.values()), None)
+        index = "pending" if origin.kind == ROOM else "affine"
+        values = affine_values(cluster) if cluster is not None else [f"on:{origin.name}"]
+        kind, _, place = after.partition(",")
+        namespace, _, name = place.partition("/")
+        refs: list[Ref] = []
+        for number in range(int(kind or 0), len(BINDINGS)):
+            begin = (namespace, name) if number == int(kind or 0) else ("", "")
+            refs += state.refs_by_index(BINDINGS[number], index, values, after=begin, limit=limit - len(refs))
+            if len(refs) >= limit:
+                return self._concerned(state, cluster, origin, refs), f"{number},{refs[-1].namespace}/{refs[-1].name}"
+        return self._concerned(state, cluster, origin, refs), None
+
+    def _concerned(self, state: State, cluster: Cluster | None, origin: Ref, refs: Sequence[Ref]) -> list[Ref]:
+        bindings: dict[Ref, Binding] = state.get(refs)
+        return [ref for ref in refs if ref in bindings and concerns(cluster, origin.name, bindings[ref])]
+
+
+def concerns(cluster: Cluster | None, name: str, binding: Binding) -> bool:
+    """Test whether a change of a cluster may change where a binding goes. None: the cluster is gone."""
+    if binding.spec.target(name) is not None:
+        return cluster is None or cluster.terminating or follows(binding) or pending(binding)
+    if cluster is None or not (follows(binding) or pending(binding)):
+        return False
+    return chooses(binding, cluster)
+
+
+def chooses(binding: Binding, cluster: Cluster) -> bool:
+    """Test whether an affinity of the binding's placement chooses the cluster."""
+    placement = binding.spec.placement
+    if placement is None:
+        return False
+    if not placement.cluster_affinities:
+        return matches(cluster, placement.cluster_affinity)
+    return any(
+        matches(cluster, one) for term in placement.cluster_affinities for one in (term, *term.overflow_affinities)
+    )
+
+
+def _by_key(state: State, type_: type[Row], refs: Iterable[Ref]) -> dict[str, Any]:
+    """Return rows that are kept under bindings' references."""
+    return {row.key: row for rows in state.rows(type_, "key", [str(ref) for ref in refs]).values() for row in rows}
+
+
+def _groups(state: State, bindings: Iterable[Binding]) -> Groups:
+    """Return where the workload affinity groups of these bindings are, from all bindings in them."""
+    wanted = sorted({key for one in bindings for key in group_keys(one)})
+    groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    for kind in BINDINGS if wanted else ():
+        for key, members in state.by_index(kind, "group", wanted).items():
+            namespace, way, group = key.split("/", 2)
+            placed = groups.setdefault((namespace, way, group), {})
+            for one in members:
+                placed[one.metadata.name] = [target.name for target in one.spec.clusters]
+    return groups
+
+
+def _priority(binding: Binding) -> int:
+    return binding.spec.schedule_priority.priority if binding.spec.schedule_priority is not None else 0
+
+
+class _Round:
+    """Decides the bindings of one batch one after the other; what one takes, the next one misses."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        promised: Sequence[tuple[str, str, int]],
+        groups: Groups,
+        settings: Settings,
+        now: datetime,
+    ) -> None:
+        self.fleet = fleet
+        self.settings = settings
+        self.now = now
+        ledger = Ledger.of(fleet, ((cluster, count, record.decoded(request)) for cluster, request, count in promised))
+        self.batch = Batch(fleet, ledger, settings)
+        self.notes = Notes(fleet)
+        self.groups = {key: dict(members) for key, members in groups.items()}
+
+    def decide(self, snapshot: Placing) -> Decision:
+        binding = snapshot.subject
+        suspended = binding.spec.suspension is not None and binding.spec.suspension.scheduling
+        if binding.spec.placement is None or suspended or binding.metadata.deletion_timestamp is not None:
+            return NOTHING
+        if binding.spec.scheduler_name not in ("", DEFAULT_SCHEDULER):
+            return NOTHING
+        reason = needs_scheduling(binding, self.fleet)
+        if reason is None:
+            return _written(record.caught_up(binding), binding, "ResultStands")
+        known = {one.cluster: one for one in live(snapshot.promises, collected_at={}, now=self.now)}
+        item = Item(
+            binding.spec,
+            binding.status,
+            self._neighbours(binding),
+            {name: row.replicas for name, row in known.items()},
+            _hint(snapshot),
+        )
+        question, verdict = self.batch.place(item)
+        if isinstance(verdict.outcome, Refused):
+            return self._refused(snapshot, verdict, verdict.outcome, reason)
+        outcome = verdict.outcome
+        self._joined(binding, outcome)
+        new = record.placed(binding, outcome, asked_again=reason == RESCHEDULE_ASKED, now=self.now)
+        wanted = growth(question, outcome.clusters, item.uncounted) if question.workload else {}
+        rows: tuple[Save | Drop, ...] = tuple(
+            record.promises(binding, wanted, known, asked=question.asked, now=self.now)
+        )
+        rows += () if snapshot.hint is None else (Drop(snapshot.hint),)
+        if new is binding:
+            return Decision(changes=rows, reason=reason) if rows else NOTHING
+        events = (_succeeded(binding, outcome),) if _tells(binding, new) else ()
+        noted = self._noted(snapshot, verdict, reason)
+        return Decision(changes=(Put(new, binding), *rows, *noted), events=events, reason=f"Scheduled: {reason}")
+
+    def _noted(self, snapshot: Placing, verdict: Verdict, trigger: str) -> tuple[Save, ...]:
+        """Keep why, beside a decision that changes something."""
+        note = self.notes.note(snapshot.subject, verdict, trigger=trigger, before=snapshot.note, now=self.now)
+        return Save(note), Save(self.notes.names)
+
+    def _refused(self, snapshot: Placing, verdict: Verdict, outcome: Refused, trigger: str) -> Decision:
+        """Keep what is there, say why, and look again when a cluster changes or after a while."""
+        binding = snapshot.subject
+        seen = account.Part(summary_of(verdict, trigger=trigger, now=self.now), detail_of(verdict), self.fleet.names)
+        outcome = replace(outcome, message=account.message(outcome.message, account.clusters(seen, {})))
+        part = self._part(binding, outcome)
+        new = record.refused(binding, outcome, part=part, now=self.now)
+        failed = Event(binding, "ScheduleBindingFailed", outcome.message, warning=True)
+        events = (failed,) if _tells(binding, new) else ()
+        wake_at = self.now + self._patience(new, outcome) if outcome.retry else None
+        if new is binding:
+            return Decision(wake_at=wake_at)
+        noted = self._noted(snapshot, verdict, trigger)
+        return Decision(changes=(Put(new, binding), *noted), events=events, wake_at=wake_at, reason=outcome.reason)
+
+    def _part(self, binding: Binding, outcome: Refused) -> tuple[TargetCluster, ...] | None:
+        """Return the part that fits where replicas lost to an unreachable cluster shall not wait for the rest (D10)."""
+        if outcome.part is None or not self.settings.eviction.partial_refuge:
+            return None
+        lost = [
+            task.from_cluster
+            for task in binding.spec.graceful_eviction_tasks
+            if task.reason == TAINT_UNTOLERATED and not self._ready(task.from_cluster)
+        ]
+        gained = sum(one.replicas for one in outcome.part) > sum(one.replicas for one in binding.spec.clusters)
+        return outcome.part if lost and gained else None
+
+    def _ready(self, name: str) -> bool:
+        place = self.fleet.index.get(name)
+        return place is not None and self.fleet.clusters[place].ready == "True"
+
+    def _patience(self, binding: Binding, outcome: Refused) -> timedelta:
+        """Return how long to wait: for room 5 minutes; after an error as long as it lasts already, from 1 s to 10 s."""
+        if outcome.reason == UNSCHEDULABLE:
+            return LOOK_AGAIN
+        said = condition(binding.status.conditions, SCHEDULED)
+        since = said.last_transition_time if said is not None else None
+        return FIRST_RETRY if since is None else min(max(self.now - since, FIRST_RETRY), LAST_RETRY)
+
+    def _neighbours(self, binding: Binding) -> Neighbours:
+        if binding.spec.workload_affinity_groups is None:
+            return ALONE
+        return neighbours_of(binding.spec, self.groups, own=binding.metadata.name)
+
+    def _joined(self, binding: Binding, outcome: Placed) -> None:
+        """Let the next bindings of the batch know where this one's groups are now."""
+        for key in group_keys(binding):
+            namespace, way, group = key.split("/", 2)
+            members = self.groups.setdefault((namespace, way, group), {})
+            members[binding.metadata.name] = [one.name for one in outcome.clusters]
+
+
+def _hint(snapshot: Placing) -> tuple[TargetCluster, ...] | None:
+    """Return what the eviction found, where the binding is still what it was found for (D10)."""
+    hint = snapshot.hint
+    if hint is None or hint.generation != snapshot.subject.metadata.generation:
+        return None
+    return tuple(TargetCluster(name, replicas) for name, replicas in hint.clusters.items())
+
+
+def _written(new: Binding, old: Binding, reason: str) -> Decision:
+    return NOTHING if new is old else Decision(changes=(Put(new, old),), reason=reason)
+
+
+def _tells(old: Binding, new: Binding) -> bool:
+    """Test whether an Event is worth it: targets moved, or the condition says something else."""
+    before, after = (condition(one.status.conditions, SCHEDULED) for one in (old, new))
+    return old.spec.clusters != new.spec.clusters or before != after
+
+
+def _succeeded(binding: Binding, outcome: Placed) -> Event:
+    named = ", ".join(f"{one.name}:{one.replicas}" if one.replicas else one.name for one in outcome.clusters)
+    message = f"Binding has been scheduled successfully. Result: {{{named}}}"
+    return Event(binding, "ScheduleBindingSucceed", message)

@@ -1,0 +1,71 @@
+"""Template status: what all members together say of a template, in the template's own status (semantics 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from controlplane import bindings, interpret, kinds
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.policies import TemplateKinds
+from controlplane.decision import NOTHING, Decision, Put
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.template import Template
+from controlplane.meta import Ref, Struct
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+
+class Aggregate(Struct, frozen=True):
+    """A template and its binding."""
+
+    subject: Template
+    binding: Binding
+
+
+def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
+    if old is not None and new is not None and old.status.aggregated_status != new.status.aggregated_status:
+        yield bindings.template_ref(new)
+
+
+class TemplateStatus(Controller):
+    """Key: a template. Writes its status, for the kinds that have a rule for it."""
+
+    name: ClassVar[str] = "template_status"
+    group: ClassVar[str] = "propagation"
+    keys: ClassVar[tuple[str, ...]] = TemplateKinds()
+    watches: ClassVar[tuple[Watch, ...]] = tuple(Watch(kind, _binding) for kind in kinds.BINDINGS)
+    owns: ClassVar[Ownership] = Ownership({"*": ("status",)})
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Aggregate | None]:
+        templates = state.get(refs)
+        found = state.get([bindings.binding_ref(ref) for ref in refs])
+        return [
+            Aggregate(template, binding)
+            if (template := templates.get(ref)) is not None
+            and (binding := found.get(bindings.binding_ref(ref))) is not None
+            else None
+            for ref in refs
+        ]
+
+    def decide(self, snapshot: Aggregate, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        template, items = snapshot.subject, snapshot.binding.status.aggregated_status
+        rule = interpret.of(template.api_version, template.kind).aggregate
+        if rule is None or (not items and not template.status):
+            return NOTHING
+        status = rule(_document(template), items, now)
+        if status == template.status:
+            return NOTHING
+        return Decision(changes=(Put(replace(template, status=status), template),), reason="AggregateStatus")
+
+
+def _document(template: Template) -> dict[str, Any]:
+    """Return as much of a template as the rules read."""
+    return {
+        "metadata": {"generation": template.metadata.generation},
+        "spec": template.spec,
+        "status": template.status,
+    }

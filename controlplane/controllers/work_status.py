@@ -1,0 +1,98 @@
+"""WorkStatus: what a member says of an object of ours, written into its Work (semantics 2.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, ClassVar
+
+from controlplane import interpret, kinds
+from controlplane.controllers.controller import Ownership
+from controlplane.controllers.execution import OBJECT_LOST
+from controlplane.controllers.member import MemberController
+from controlplane.decision import NOTHING, Decision, Event, Put
+from controlplane.kinds.binding import HEALTHY, UNHEALTHY, UNKNOWN
+from controlplane.kinds.work import APPLIED, ManifestStatus, ResourceIdentifier, Work
+from controlplane.members import Answer, Observe
+from controlplane.meta import Condition, Ref, Struct, condition, with_condition
+from controlplane.names import cluster_of_execution_namespace
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+
+class Held(Struct, frozen=True):
+    """A Work whose member object changed."""
+
+    subject: Work
+
+
+class WorkStatus(MemberController):
+    """Key: a Work. Made due by the watch on its member, not by changes of ours."""
+
+    name: ClassVar[str] = "work_status"
+    group: ClassVar[str] = "members"
+    keys: ClassVar[tuple[str, ...]] = (kinds.WORK,)
+    watches: ClassVar[tuple[Watch, ...]] = ()
+    owns: ClassVar[Ownership] = Ownership({kinds.WORK: ("status.conditions", "status.manifest_statuses")})
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Held | None]:
+        works = state.get(refs)
+        return [Held(works[ref]) if ref in works else None for ref in refs]
+
+    def question(self, snapshot: Held, settings: Settings, *, now: datetime) -> Observe | None:
+        work = snapshot.subject
+        if not work.manifest or work.metadata.deletion_timestamp is not None:
+            return None
+        return Observe(cluster_of_execution_namespace(work.metadata.namespace), work.manifest)
+
+    def decide(self, snapshot: Held, settings: Settings, *, now: datetime, answer: Answer | None = None) -> Decision:
+        """Return the Work with the object's status and health; an object that vanished is applied again."""
+        work = snapshot.subject
+        applied = condition(work.status.conditions, APPLIED)
+        if answer is None or applied is None:
+            return NOTHING
+        if answer.code == 404:
+            return self._vanished(work, applied, now=now)
+        if not answer.ok:
+            return NOTHING
+        held: dict[str, Any] = answer.body
+        status = ManifestStatus(_identifier(held), reflected(held), health(held))
+        changed = work.with_status(manifest_statuses=(status,))
+        return NOTHING if changed is work else Decision(changes=(Put(changed, work),), reason="StatusReflected")
+
+    def _vanished(self, work: Work, applied: Condition, *, now: datetime) -> Decision:
+        if applied.status != "True":
+            return NOTHING
+        said = Condition(APPLIED, "False", OBJECT_LOST, "The object is no longer on the member; it is applied again.")
+        changed = work.with_status(
+            conditions=with_condition(work.status.conditions, said, now=now), manifest_statuses=()
+        )
+        event = Event(work, OBJECT_LOST, said.message, warning=True)
+        return Decision(changes=(Put(changed, work),), events=(event,), reason=OBJECT_LOST)
+
+
+def reflected(held: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the status to carry back: what the kind's rule picks, the whole status where there is no rule."""
+    rule = interpret.of(held.get("apiVersion", ""), held.get("kind", "")).reflect
+    return held.get("status") or None if rule is None else rule(held)
+
+
+def health(held: dict[str, Any]) -> str:
+    """Return Healthy or Unhealthy by the kind's rule, Healthy where it has none, Unknown where the rule cannot tell."""
+    rule = interpret.of(held.get("apiVersion", ""), held.get("kind", "")).healthy
+    try:
+        return HEALTHY if rule is None or rule(held) else UNHEALTHY
+    except (KeyError, TypeError, ValueError):
+        return UNKNOWN
+
+
+def _identifier(held: dict[str, Any]) -> ResourceIdentifier:
+    group, _, version = held.get("apiVersion", "").rpartition("/")
+    metadata = held.get("metadata", {})
+    return ResourceIdentifier(
+        group=group,
+        version=version,
+        kind=held.get("kind", ""),
+        namespace=metadata.get("namespace", ""),
+        name=metadata.get("name", ""),
+    )

@@ -1,0 +1,256 @@
+"""Works: keeps one Work per cluster that shall hold a copy of a binding's template, and no other (semantics 2.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
+
+from controlplane import bindings, interpret, kinds, leftovers, matching, works
+from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
+from controlplane.controllers.policies import TemplateKinds
+from controlplane.decision import NOTHING, Decision, Delete, Event, Put, deleting
+from controlplane.eviction import directly
+from controlplane.fence import fence_of
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
+from controlplane.meta import Ref, Struct, condition
+from controlplane.names import (
+    BINDING_FINALIZER,
+    CLUSTER_BINDING_FINALIZER,
+    DIRECTLY_UNREACHABLE_ANNOTATION,
+    cluster_of_execution_namespace,
+    is_reserved_namespace,
+)
+from controlplane.scheduling.completions import split
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+WAIT = timedelta(seconds=30)  # how often a Directly eviction is looked at while its source is still there
+BACK = "Back"  # kind of a fan-out origin: a cluster that can be reached again
+_FINALIZERS = (BINDING_FINALIZER, CLUSTER_BINDING_FINALIZER)
+
+
+class Copies(Struct, frozen=True):
+    """A binding with its template, the Works there are by cluster, and the clusters it names."""
+
+    subject: Binding
+    template: Template | None
+    stored: dict[str, Work]
+    clusters: dict[str, Cluster]
+
+
+def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
+    """A binding is due when what it asks for changed, not when its status did; one placed nowhere yet asks nothing."""
+    if new is None or (old is None and not any(_named(new))):
+        return
+    if old is not None and old.metadata.generation == new.metadata.generation and _marks(old) == _marks(new):
+        return
+    yield new.ref
+
+
+def _marks(binding: Binding) -> tuple[Any, ...]:
+    metadata = binding.metadata
+    return metadata.deletion_timestamp, metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION)
+
+
+def _template(old: Template | None, new: Template | None) -> Iterator[Ref]:
+    """The binding of a template is due when what is sent to members changed; one nobody had claimed had no binding."""
+    if old is None or new is None or matching.claimant(old) is None:
+        return
+    ref = new.ref
+    if is_reserved_namespace(ref.namespace) or ref.kind not in TemplateKinds():
+        return
+    before, after = old.metadata, new.metadata
+    if old.content != new.content or before.labels != after.labels or before.annotations != after.annotations:
+        yield bindings.binding_ref(ref)
+
+
+def _work(old: Work | None, new: Work | None) -> Iterator[Ref]:
+    """The binding of a Work is due when the Work went or somebody else wrote into it."""
+    if old is None or (new is not None and old.metadata.generation == new.metadata.generation):
+        return
+    yield from works.owner(old, kinds.BINDINGS)
+
+
+def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+    """Bindings placed on a cluster are due when it comes, goes or is fenced; those with a leftover when it is back."""
+    if old is None or new is None or old.terminating != new.terminating or fence_of(old) != fence_of(new):
+        yield (new or old).ref  # type: ignore[union-attr]  # one side is there
+    if new is not None and new.ready == "True" and (old is None or old.ready != "True"):
+        yield Ref(BACK, "", new.metadata.name)
+
+
+class Works(Controller):
+    """Key: a binding. Makes, renews and removes its Works; lets the binding go once none is left."""
+
+    name: ClassVar[str] = "works"
+    group: ClassVar[str] = "propagation"
+    keys: ClassVar[tuple[str, ...]] = kinds.BINDINGS
+    watches: ClassVar[tuple[Watch, ...]] = (
+        *(Watch(kind, _binding) for kind in kinds.BINDINGS),
+        Watch("*", _template),
+        Watch(kinds.WORK, _work),
+        Watch(kinds.CLUSTER, _cluster, fan_out=True),
+    )
+    owns: ClassVar[Ownership] = Ownership(
+        {
+            kinds.WORK: ("create", "delete", "metadata.labels", "metadata.annotations", "spec"),
+            **dict.fromkeys(kinds.BINDINGS, ("metadata.finalizers", "status.conditions")),
+        }
+    )
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Copies | None]:
+        found: dict[Ref, Binding] = state.get(refs)
+        templates = state.get([bindings.template_ref(one) for one in found.values()])
+        stored = state.by_index(kinds.WORK, "binding", [str(ref) for ref in found])
+        names = {name for one in found.values() for name in _named(one)}
+        names |= {_cluster_of(work) for own in stored.values() for work in own}
+        clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
+        by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
+        snapshots: list[Copies | None] = []
+        for ref in refs:
+            binding = found.get(ref)
+            if binding is None:
+                snapshots.append(None)
+                continue
+            own = {_cluster_of(work): work for work in stored.get(str(ref), ())}
+            near = {name: by_name[name] for name in (*_named(binding), *own) if name in by_name}
+            snapshots.append(Copies(binding, templates.get(bindings.template_ref(binding)), own, near))
+        return snapshots
+
+    def decide(self, snapshot: Copies, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        binding = snapshot.subject
+        if binding.metadata.deletion_timestamp is not None:
+            return _leave(snapshot, now=now)
+        if snapshot.template is None:
+            return NOTHING  # controllers.policies decides what becomes of the binding
+        changes, left = _orphans(snapshot, now=now)
+        found = directly.sources(binding, snapshot.stored, snapshot.clusters, settings, now=now)
+        waiting = any(source.waits for source in found)
+        changes += _wanted(snapshot, snapshot.template, frozen=waiting, now=now)
+        conditions, events = _told(snapshot, found, now=now)
+        again = directly.look_again(found, binding, pause=WAIT, now=now)
+        return Decision(
+            changes=(*changes, *conditions),
+            events=tuple(events),
+            wake_at=min(filter(None, (again, now + WAIT if left else None)), default=None),
+            reason="SyncWork",
+        )
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """Return the bindings placed on a cluster, namespaced ones first; the cursor is "position|namespace/name".
+
+        For a cluster that came back, return the bindings that left a copy there.
+        """
+        if origin.kind == BACK:
+            refs = state.refs_by_index(kinds.WORK, "leftover", origin.name, after=cursor_after(after), limit=limit)
+            owners = [work.metadata.annotations.get(works.BINDING_ANNOTATION) for work in state.get(refs).values()]
+            return [Ref.parse(owner) for owner in owners if owner], page(refs, limit=limit)[1]
+        step, _, place = after.partition("|")
+        for position in range(int(step or 0), len(kinds.BINDINGS)):
+            kind = kinds.BINDINGS[position]
+            refs = state.refs_by_index(kind, "placed", origin.name, after=cursor_after(place), limit=limit)
+            found, cursor = page(refs, limit=limit)
+            if cursor is not None:
+                return found, f"{position}|{cursor}"
+            if found and position + 1 < len(kinds.BINDINGS):
+                return found, f"{position + 1}|"
+            if found:
+                return found, None
+            place = ""
+        return [], None
+
+
+def _named(binding: Binding) -> Iterable[str]:
+    spec = binding.spec
+    yield from (one.name for one in works.targets(binding))
+    yield from (task.from_cluster for task in spec.graceful_eviction_tasks)
+
+
+def _cluster_of(work: Work) -> str:
+    return cluster_of_execution_namespace(work.metadata.namespace)
+
+
+def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], bool]:
+    """Return what becomes of Works no cluster shall hold any more, and whether a leftover waits for healthy copies."""
+    binding, changes, left = snapshot.subject, list[Put | Delete](), False
+    kept = set(binding.clusters_kept())
+    for name, work in snapshot.stored.items():
+        if name in kept or work.metadata.deletion_timestamp is not None:
+            continue
+        cluster, task = snapshot.clusters.get(name), binding.spec.task(name)
+        gone = cluster is None or cluster.terminating or (task is not None and task.purge_mode == DIRECTLY)
+        if not gone and cluster is not None and cluster.ready != "True":
+            marked = leftovers.marked(work)
+            changes += [Put(marked, work)] if marked is not work else []
+        elif gone or not leftovers.is_leftover(work) or leftovers.may_go(binding, name, snapshot.clusters):
+            changes.append(deleting(work, now=now))
+        else:
+            left = True
+    return changes, left
+
+
+def _wanted(snapshot: Copies, template: Template, *, frozen: bool, now: datetime) -> list[Put | Delete]:
+    """Return what makes the Works of the targets as they shall be. `frozen`: nothing new starts anywhere (D14)."""
+    binding, changes = snapshot.subject, list[Put | Delete]()
+    targets = list(works.targets(binding))
+    if not targets:
+        return changes
+    shares = split(binding, template, targets)
+    common = works.rendering(binding, template)
+    for target in targets:
+        stored, cluster = snapshot.stored.get(target.name), snapshot.clusters.get(target.name)
+        if stored is None and (frozen or cluster is None or cluster.terminating):
+            continue
+        if stored is not None and stored.metadata.deletion_timestamp is not None:
+            continue  # due again once it is gone
+        place = _no_more_than(target, stored, binding) if frozen else target
+        work = works.render(common, place, completions=shares.get(target.name), now=now)
+        if stored is None:
+            changes.append(Put(work, None))
+            continue
+        renewed = leftovers.wanted_again(works.updated(stored, work))
+        if renewed is not stored:
+            changes.append(Put(renewed, stored))
+    return changes
+
+
+def _no_more_than(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
+    """Return a target that does not take over replicas before the old copy is gone."""
+    placement = binding.spec.placement
+    if stored is None or placement is None or not placement.divided or not binding.workload:
+        return target
+    manifest = stored.manifest
+    ask = interpret.of(manifest.get("apiVersion", ""), manifest.get("kind", "")).replicas
+    present = target.replicas if ask is None else ask(manifest).replicas
+    return target if present >= target.replicas else TargetCluster(name=target.name, replicas=present)
+
+
+def _told(snapshot: Copies, found: Sequence[directly.Source], *, now: datetime) -> tuple[list[Put], list[Event]]:
+    """Return the binding's condition DirectlyWaiting where it is news, and Events, again and again while it waits."""
+    binding = snapshot.subject
+    conditions = directly.told(binding, found, now=now)
+    said, before = (condition(one, directly.DIRECTLY_WAITING) for one in (conditions, binding.status.conditions))
+    if said is None or (said == before and said.status != "True"):
+        return [], []
+    reason = "DirectlyWaiting" if said.status == "True" else f"Directly{said.reason}"
+    event = Event(binding, reason, said.message, warning=said.reason != directly.SOURCE_GONE)
+    return [Put(binding.with_status(conditions=conditions), binding)] if said != before else [], [event]
+
+
+def _leave(snapshot: Copies, *, now: datetime) -> Decision:
+    """The binding is being deleted: its Works go first, then its finalizer."""
+    binding = snapshot.subject
+    present = snapshot.stored.values()
+    changes: tuple[Put | Delete, ...] = tuple(
+        deleting(work, now=now) for work in present if work.metadata.deletion_timestamp is None
+    )
+    if not present:
+        rest = tuple(one for one in binding.metadata.finalizers if one not in _FINALIZERS)
+        freed = binding.with_meta(finalizers=rest)
+        changes = (Put(freed, binding),) if freed is not binding else ()
+    return Decision(changes=changes, reason="CleanupWork") if changes else NOTHING

@@ -1,0 +1,84 @@
+"""What a controller decided: changes, events, guards, and when to look again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from controlplane.meta import Object, Ref, to_seconds
+
+
+class Put(msgspec.Struct, frozen=True):
+    """Store `new`, which was made from `old` (None: it must not exist yet).
+
+    Parts of the object (labels, spec, status, …) that differ from `old` are written; the others keep what is stored, so
+    spec and status writers never fight (`settle.settle`). `exact`: lose to any change at all, as a PUT with a
+    resourceVersion does.
+    """
+
+    new: Object
+    old: Object | None
+    exact: bool = False
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Delete the object: at once without finalizers, else by setting its deletionTimestamp. `exact` as in Put."""
+
+    old: Object
+    exact: bool = False
+
+
+def deleting(obj: Object, *, now: datetime) -> Delete:
+    """Return the deletion of an object, stamped for the case that finalizers keep it for a while."""
+    stamp = obj.metadata.deletion_timestamp or to_seconds(now)
+    return Delete(obj.with_meta(deletion_timestamp=stamp, deletion_grace_period_seconds=0))
+
+
+class Save(msgspec.Struct, frozen=True):
+    """Keep a row-native value (`kinds.rows`): no version, no log; the last writer wins."""
+
+    row: Any
+
+
+class Drop(msgspec.Struct, frozen=True):
+    """Forget a row-native value."""
+
+    row: Any
+
+
+class Event(msgspec.Struct, frozen=True):
+    """A Kubernetes Event about `about`; stored as one Event object per (about, reason, reporter, message), counted."""
+
+    about: Object
+    reason: str
+    message: str
+    warning: bool = False
+
+
+class Guard(msgspec.Struct, frozen=True):
+    """The decision holds only while this object, which it only read, keeps its generation (None: absent)."""
+
+    ref: Ref
+    generation: int | None
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """All or nothing: one losing change drops the whole decision back to due.
+
+    `wake_at` None: look again only when something changes. `cause` is the resourceVersion of the change acted upon
+    (0 unknown); `reason` the rule's name, both kept in the change log. `riders` are decisions of their own, each whole
+    or not at all: what one of them loses costs the others nothing.
+    """
+
+    changes: tuple[Put | Delete | Save | Drop, ...] = ()
+    events: tuple[Event, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    wake_at: datetime | None = None
+    reason: str = ""
+    cause: int = 0
+    riders: tuple[Decision, ...] = ()
+
+
+NOTHING = Decision()

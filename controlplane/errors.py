@@ -1,0 +1,152 @@
+"""What can be wrong with a request, as the Kubernetes Status document says it.
+
+Every anticipated error is one of these; whatever meets the outside world turns it into a Status with `wire.status`.
+Anything else that is raised is a defect of ours and becomes an InternalError at the rim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+
+class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One reason among several: `field` is a path (spec.replicas), `reason` Kubernetes' word for the kind of fault."""
+
+    reason: str
+    message: str
+    field: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Which object an error is about. `kind` is the plural of the resource, or the Kind where only that is known."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class StatusError(Exception):
+    """An error with an HTTP code and a Kubernetes reason.
+
+    `message` is what a person reads: it names the field, the value, the rule and the way out.
+    `retry_after_seconds` also becomes the Retry-After header.
+    """
+
+    code: int = 500
+    reason: str = "InternalError"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "",
+        group: str = "",
+        name: str = "",
+        uid: str = "",
+        causes: Iterable[Cause] = (),
+        retry_after_seconds: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = Details(name, group, kind, uid, tuple(causes), retry_after_seconds)
+
+
+class BadRequest(StatusError):
+    code, reason = 400, "BadRequest"
+
+
+class Unauthorized(StatusError):
+    code, reason = 401, "Unauthorized"
+
+
+class Forbidden(StatusError):
+    code, reason = 403, "Forbidden"
+
+
+class NotFound(StatusError):
+    code, reason = 404, "NotFound"
+
+    @classmethod
+    def of(cls, plural: str, name: str, *, group: str = "") -> NotFound:
+        """Return the error for an object that is not there, worded as kubectl's users know it."""
+        return cls(f'{qualified(plural, group)} "{name}" not found', kind=plural, group=group, name=name)
+
+
+class MethodNotAllowed(StatusError):
+    code, reason = 405, "MethodNotAllowed"
+
+
+class NotAcceptable(StatusError):
+    code, reason = 406, "NotAcceptable"
+
+
+class AlreadyExists(StatusError):
+    code, reason = 409, "AlreadyExists"
+
+    @classmethod
+    def of(cls, plural: str, name: str, *, group: str = "") -> AlreadyExists:
+        """Return the error for creating an object whose name is taken."""
+        return cls(f'{qualified(plural, group)} "{name}" already exists', kind=plural, group=group, name=name)
+
+
+class Conflict(StatusError):
+    code, reason = 409, "Conflict"
+
+    @classmethod
+    def of(cls, plural: str, name: str, *, group: str = "", why: str = "") -> Conflict:
+        """Return the error for a write based on an older version than the stored one."""
+        why = why or "the object has been modified; please apply your changes to the latest version and try again"
+        message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
+        return cls(message, kind=plural, group=group, name=name)
+
+
+class Gone(StatusError):
+    code, reason = 410, "Gone"
+
+
+class Expired(Gone):
+    """The resourceVersion asked for is older than the history kept; the client has to list again."""
+
+    reason = "Expired"
+
+
+class TooLarge(StatusError):
+    code, reason = 413, "RequestEntityTooLarge"
+
+
+class UnsupportedMediaType(StatusError):
+    code, reason = 415, "UnsupportedMediaType"
+
+
+class Invalid(StatusError):
+    code, reason = 422, "Invalid"
+
+    @classmethod
+    def of(cls, kind: str, name: str, causes: Sequence[Cause], *, group: str = "") -> Invalid:
+        """Return the error that lists every cause, so that a user mends all of them at once."""
+        texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
+        told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        message = f'{qualified(kind, group)} "{name}" is invalid: {told}'
+        return cls(message, kind=kind, group=group, name=name, causes=causes)
+
+
+class TooManyRequests(StatusError):
+    code, reason = 429, "TooManyRequests"
+
+
+class InternalError(StatusError):
+    code, reason = 500, "InternalError"
+
+
+class ServiceUnavailable(StatusError):
+    code, reason = 503, "ServiceUnavailable"
+
+
+def qualified(word: str, group: str) -> str:
+    """Return a plural or a Kind with its group behind it, as messages name resources: deployments.apps, pods."""
+    return f"{word}.{group}" if group else word

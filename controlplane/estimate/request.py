@@ -1,0 +1,75 @@
+"""What one replica asks for, in the whole numbers free capacity is counted in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from controlplane.kinds.binding import Component, ReplicaRequirements
+from controlplane.quantity import MAX_INT64, Quantity, parse
+
+CPU, PODS = "cpu", "pods"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Positive amounts by resource name, sorted: cpu in thousandths, everything else in whole units, rounded up."""
+
+    amounts: tuple[tuple[str, int], ...] = ()
+
+    def of(self, resource: str) -> int:
+        """Return the amount asked of a resource; 0 where none is."""
+        return next((amount for name, amount in self.amounts if name == resource), 0)
+
+
+class Bundle(msgspec.Struct, frozen=True):
+    """One set of a workload made of several components: (replicas, request) of each."""
+
+    parts: tuple[tuple[int, Request], ...] = ()
+
+    @property
+    def pods(self) -> int:
+        return sum(replicas for replicas, _ in self.parts)
+
+    @property
+    def total(self) -> Request:
+        """Return what the whole set asks for."""
+        sums: dict[str, int] = {}
+        for replicas, request in self.parts:
+            for name, amount in request.amounts:
+                sums[name] = sums.get(name, 0) + replicas * amount
+        return Request(tuple(sorted((name, amount) for name, amount in sums.items() if amount > 0)))
+
+
+NOTHING_ASKED = Request()
+
+
+def scaled(resource: str, amount: Quantity) -> int:
+    """Return an amount in the unit its resource is counted in, within 64 bits."""
+    number = amount.milli_value() if resource == CPU else amount.value()
+    return max(-MAX_INT64, min(MAX_INT64, number))
+
+
+def request_of(requirements: ReplicaRequirements | None) -> Request:
+    """Return what one replica asks for; requirements None ask for nothing but a pod.
+
+    Raises QuantityError where an amount is no quantity.
+    """
+    return NOTHING_ASKED if requirements is None else request_from(requirements.resource_request)
+
+
+def request_from(amounts: Mapping[str, str]) -> Request:
+    """Return the request of amounts as text. Raises QuantityError where one is no quantity."""
+    return _request(tuple(sorted(amounts.items()))) if amounts else NOTHING_ASKED
+
+
+@lru_cache(maxsize=65_536)
+def _request(amounts: tuple[tuple[str, str], ...]) -> Request:
+    numbers = ((name, scaled(name, parse(text))) for name, text in amounts)
+    return Request(tuple((name, number) for name, number in numbers if number > 0))
+
+
+def bundle_of(components: Iterable[Component]) -> Bundle:
+    """Return one set of the components. Raises QuantityError where an amount is no quantity."""
+    return Bundle(tuple((one.replicas, request_of(one.replica_requirements)) for one in components))

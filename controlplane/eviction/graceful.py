@@ -1,0 +1,238 @@
+"""When a task is cleared and the old copy may go, and what a recovery cancels (D11, D12; semantics 2.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.kinds.binding import (
+    HEALTHY,
+    SCHEDULED,
+    TAINT_UNTOLERATED,
+    UNHEALTHY,
+    AggregatedStatusItem,
+    Binding,
+    GracefulEvictionTask,
+    TargetCluster,
+)
+from controlplane.meta import condition, to_seconds
+from controlplane.settings import Settings
+
+RESOURCE_HEALTH, SCHEDULED_BACK = "ResourceHealth", "ScheduledBack"
+STUCK, WAITING_SOURCE = "Stuck", "WaitingSource"
+
+SHORTEST = timedelta(microseconds=1)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What is known of a cluster that holds a copy or is being left. `observed_at` None: nobody probes it."""
+
+    ready: bool
+    moving: bool  # it carries a taint that moves workloads: it has not recovered
+    observed_at: datetime | None = None
+
+
+class Cleared(msgspec.Struct, frozen=True):
+    """A task that goes, and why."""
+
+    task: GracefulEvictionTask
+    why: str
+
+
+class Overdue(msgspec.Struct, frozen=True):
+    """A task past its time whose old copy stays. `state` is Stuck, or WaitingSource where the source itself is down."""
+
+    task: GracefulEvictionTask
+    state: str
+    waits_for: str
+
+
+class Assessment(msgspec.Struct, frozen=True):
+    """What becomes of the tasks of a binding; `wake_at`: when the clock alone may change it."""
+
+    kept: tuple[GracefulEvictionTask, ...]
+    cleared: tuple[Cleared, ...] = ()
+    overdue: tuple[Overdue, ...] = ()
+    wake_at: datetime | None = None
+
+
+def assess(
+    binding: Binding, settings: Settings, *, places: Mapping[str, Place] | None = None, now: datetime
+) -> Assessment:
+    """Return which tasks are kept and which are cleared.
+
+    `places` None: nothing is known of the clusters, and health is taken as it is reported.
+    """
+    kept: list[GracefulEvictionTask] = []
+    cleared: list[Cleared] = []
+    overdue: list[Overdue] = []
+    wakes: list[datetime] = []
+    for task in binding.spec.graceful_eviction_tasks:
+        if task.creation_timestamp is None:
+            task = replace(task, creation_timestamp=to_seconds(now))
+            kept.append(task)
+            wakes.append(deadline(task, settings) + SHORTEST)
+            continue
+        why = _goes(binding, task, settings, places, now=now)
+        if why:
+            cleared.append(Cleared(task, why))
+            continue
+        kept.append(task)
+        if task.suppress_deletion is not None:
+            continue
+        if now > deadline(task, settings):
+            overdue.append(_overdue(binding, task, places))
+        else:
+            wakes.append(deadline(task, settings) + SHORTEST)
+        if _waits_for_look(binding, task, places):
+            wakes.append(now + timedelta(seconds=settings.cluster_monitor_period))
+    return Assessment(tuple(kept), tuple(cleared), tuple(overdue), min(wakes, default=None))
+
+
+def deadline(task: GracefulEvictionTask, settings: Settings) -> datetime:
+    """Return when a task's time is over: its own gracePeriodSeconds wins over graceful_eviction_timeout."""
+    assert task.creation_timestamp is not None, f"task from {task.from_cluster} is not stamped yet"
+    own = task.grace_period_seconds
+    return task.creation_timestamp + timedelta(seconds=settings.graceful_eviction_timeout if own is None else own)
+
+
+def _goes(
+    binding: Binding,
+    task: GracefulEvictionTask,
+    settings: Settings,
+    places: Mapping[str, Place] | None,
+    *,
+    now: datetime,
+) -> str:
+    """Return why a task is cleared; "" where it is kept."""
+    if places is not None and task.from_cluster not in places and not _carries(binding, task, places):
+        return "the cluster is gone"
+    if task.suppress_deletion is not None:
+        return "" if task.suppress_deletion else "suppressDeletion is false"
+    if now > deadline(task, settings):
+        if task.grace_period_seconds is not None:
+            if not _last_healthy_copy(binding, task, places):
+                return f"gracePeriodSeconds {task.grace_period_seconds} have passed"
+        elif settings.on_graceful_timeout == "Purge":
+            return f"graceful_eviction_timeout {settings.graceful_eviction_timeout:g} s has passed"
+    for name in settings.evict_plugins:
+        if CHECKS[name](binding, task, places):
+            return name
+    return ""
+
+
+def _carries(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
+    """Test whether a task still keeps state for a copy that has not been healthy yet (D15)."""
+    return bool(task.preserved_label_state) and not _resource_health(binding, task, places)
+
+
+def _resource_health(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
+    """All targets of the latest schedule result are healthy; an empty result never is (D11)."""
+    current = binding.status.scheduler_observed_generation == binding.metadata.generation
+    targets = binding.spec.clusters
+    return current and bool(targets) and all(not ailing(binding, one, task, places) for one in targets)
+
+
+def _scheduled_back(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
+    """The cluster is in the result again: the copy is wanted there (D12)."""
+    return binding.spec.target(task.from_cluster) is not None
+
+
+CHECKS = {RESOURCE_HEALTH: _resource_health, SCHEDULED_BACK: _scheduled_back}
+
+
+def ailing(
+    binding: Binding, target: TargetCluster, task: GracefulEvictionTask, places: Mapping[str, Place] | None
+) -> str:
+    """Return why a target does not count as healthy for this task; "" where it does (D11)."""
+    item = _item(binding, target.name)
+    if item is None or item.health != HEALTHY:
+        return f"{target.name}: health is {item.health if item and item.health else 'not reported'}"
+    ready = (item.status or {}).get("readyReplicas")
+    if isinstance(ready, int) and ready < target.replicas:
+        return f"{target.name}: {ready} of {target.replicas} replicas are ready"
+    if places is None:
+        return ""
+    place = places.get(target.name)
+    if place is None or not place.ready:
+        return f"{target.name}: the cluster is not Ready, its last word does not count"
+    if _older(place, task):
+        return f"{target.name}: its health was observed before the eviction"
+    return ""
+
+
+def _older(place: Place, task: GracefulEvictionTask) -> bool:
+    seen = place.observed_at
+    return seen is not None and task.creation_timestamp is not None and seen < task.creation_timestamp
+
+
+def _waits_for_look(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
+    """Test whether only a newer observation is missing: probes leave no change that would bring us back."""
+    targets = [places.get(one.name) for one in binding.spec.clusters] if places is not None else []
+    return any(place is not None and place.ready and _older(place, task) for place in targets)
+
+
+def _item(binding: Binding, cluster: str) -> AggregatedStatusItem | None:
+    return next((one for one in binding.status.aggregated_status if one.cluster_name == cluster), None)
+
+
+def _last_healthy_copy(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
+    """Test whether the old copy may be the only healthy one: no target is, and it is not known to be unhealthy."""
+    if any(not ailing(binding, one, task, places) for one in binding.spec.clusters):
+        return False
+    source = _item(binding, task.from_cluster)
+    return source is None or source.health != UNHEALTHY
+
+
+def _overdue(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> Overdue:
+    source = None if places is None else places.get(task.from_cluster)
+    state = WAITING_SOURCE if source is not None and not source.ready else STUCK
+    reasons = [why for one in binding.spec.clusters if (why := ailing(binding, one, task, places))]
+    if not binding.spec.clusters:
+        reasons = ["no cluster was found for the copy"]
+    elif binding.status.scheduler_observed_generation < binding.metadata.generation:
+        reasons.append("the scheduler has not dealt with the latest change")
+    return Overdue(task, state, "; ".join(reasons))
+
+
+def restored(binding: Binding, places: Mapping[str, Place]) -> tuple[Binding, tuple[Cleared, ...]]:
+    """Return the binding with copies put back where a recovered cluster's task led nowhere (S001's six rows, D12).
+
+    Only tasks of taint evictions, and only where rescheduling came out empty or failed; any other runs to its end.
+    """
+    if not came_to_nothing(binding):
+        return binding, ()
+    cleared: list[Cleared] = []
+    clusters, tasks = list(binding.spec.clusters), []
+    for task in binding.spec.graceful_eviction_tasks:
+        place = places.get(task.from_cluster)
+        back = place is not None and not place.moving and task.reason == TAINT_UNTOLERATED
+        if not back or binding.spec.target(task.from_cluster) is not None:
+            tasks.append(task)
+            continue
+        replicas = _share(binding, task, clusters)
+        if replicas or not binding.workload:
+            clusters.append(TargetCluster(task.from_cluster, replicas))
+        cleared.append(Cleared(task, "the cluster recovered and no other place was found"))
+    if not cleared:
+        return binding, ()
+    return binding.with_spec(clusters=tuple(clusters), graceful_eviction_tasks=tuple(tasks)), tuple(cleared)
+
+
+def _share(binding: Binding, task: GracefulEvictionTask, clusters: list[TargetCluster]) -> int:
+    replicas = task.replicas or 0
+    if binding.spec.placement is None or not binding.spec.placement.divided:
+        return replicas
+    return min(replicas, max(0, binding.spec.replicas - sum(one.replicas for one in clusters)))
+
+
+def came_to_nothing(binding: Binding) -> bool:
+    """Test whether the latest scheduling came out empty or failed; one still to come is neither."""
+    scheduled = condition(binding.status.conditions, SCHEDULED)
+    generation = binding.metadata.generation
+    if scheduled is not None and scheduled.status == "False":
+        return scheduled.observed_generation is None or scheduled.observed_generation >= generation
+    return not binding.spec.clusters and binding.status.scheduler_observed_generation >= generation

@@ -1,0 +1,69 @@
+"""What keeps an eviction waiting whatever its token says: open holds, maintenance windows, an order about the item."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from controlplane.eviction import orders
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.eviction_hold import EvictionHold
+from controlplane.kinds.maintenance_window import MaintenanceWindow
+from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, Eviction
+from controlplane.meta import Ref
+
+
+class Holds(msgspec.Struct, frozen=True):
+    """All holds and windows there are, and the labels of the workloads they may choose by (bindings' references)."""
+
+    holds: tuple[EvictionHold, ...] = ()
+    windows: tuple[MaintenanceWindow, ...] = ()
+    labels: Mapping[Ref, dict[str, str]] = {}
+
+    def needs_labels(self) -> bool:
+        """Test whether any hold chooses workloads by their labels."""
+        return any(one.spec.selector is not None for one in self.holds)
+
+    def maintained(self, *, now: datetime) -> frozenset[str]:
+        """Return the clusters being worked on now."""
+        return frozenset(name for one in self.windows if one.open(now=now) for name in one.spec.clusters)
+
+    def why(self, row: Eviction, binding: Binding, cluster: Cluster, *, now: datetime) -> tuple[str, str]:
+        """Return reason and message of what keeps an eviction waiting; ("", "") where nothing does."""
+        order = orders.standing(binding, cluster)
+        if order is not None and order.verb == orders.HOLD:
+            return by_hand(order)
+        for window in self.windows:
+            if row.cluster in window.spec.clusters and window.open(now=now):
+                until = "" if window.spec.until is None else f" until {window.spec.until:%Y-%m-%dT%H:%M:%SZ}"
+                name, reason = window.metadata.name, window.spec.reason
+                return MAINTENANCE, f"cluster {row.cluster} is in MaintenanceWindow {name}{until}: {reason}"
+        labels, namespace = self.labels.get(binding.ref, {}), binding.spec.resource.namespace
+        for hold in self.holds:
+            if hold.open(now=now) and hold.covers(row.cluster, namespace, labels):
+                who = f" ({hold.spec.who})" if hold.spec.who else ""
+                return ON_HOLD, f"EvictionHold {hold.metadata.name}{who}: {hold.spec.reason}"
+        return "", ""
+
+    def digest(self, *, now: datetime) -> str:
+        """Return a digest of what is open: when it moves, what was held is looked at again."""
+        open_ = [(one.metadata.uid, one.metadata.name, one.spec) for one in self.holds if one.open(now=now)]
+        open_ += [(one.metadata.uid, one.metadata.name, one.spec) for one in self.windows if one.open(now=now)]  # type: ignore[misc]
+        return hashlib.sha256(msgspec.json.encode(open_)).hexdigest()[:16] if open_ else ""
+
+    def next_change(self, *, now: datetime) -> datetime | None:
+        """Return when the next hold expires or the next window ends or begins."""
+        moments: Iterable[datetime | None] = (
+            *(one.spec.expires_at for one in self.holds),
+            *(moment for one in self.windows for moment in (one.spec.begins, one.spec.until)),
+        )
+        return min((one for one in moments if one is not None and one > now), default=None)
+
+
+def by_hand(order: orders.Order) -> tuple[str, str]:
+    """Return reason and message of an eviction somebody holds."""
+    return HELD_BY_HAND, f"held by {order.by or 'somebody'}: {order.reason}"

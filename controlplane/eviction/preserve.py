@@ -1,0 +1,69 @@
+"""State carried along in labels: what is read from the status when the eviction is decided (D15, S002)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from controlplane.eviction.purge import purge_mode
+from controlplane.jsonpath import JSONPathError, evaluate
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.policy import DIRECTLY, StatePreservationRule
+from controlplane.selectors import label_value_errors
+from controlplane.settings import Settings
+
+
+class Preserved(msgspec.Struct, frozen=True):
+    """Labels for the new copy, and why something could not be read ("" where nothing is missing)."""
+
+    labels: dict[str, str] = {}
+    problem: str = ""
+
+
+def preserved(binding: Binding, cluster: str, settings: Settings) -> Preserved:
+    """Return the state to carry from the copy on a cluster.
+
+    Only with gate StatefulFailoverInjection, purge mode Directly, and one cluster left for one other; what cannot be
+    read is taken from the newest task that has it.
+    """
+    behaviour = None if binding.spec.failover is None else binding.spec.failover.cluster
+    rules = behaviour.state_preservation.rules if behaviour is not None and behaviour.state_preservation else ()
+    applies = settings.gate("StatefulFailoverInjection") and purge_mode(binding, settings) == DIRECTLY
+    if not rules or not applies or len(binding.spec.clusters) != 1:
+        return Preserved()
+    return read(binding, cluster, rules)
+
+
+def read(binding: Binding, cluster: str, rules: Iterable[StatePreservationRule]) -> Preserved:
+    """Return what rules find in the status of the copy on a cluster."""
+    item = next((one for one in binding.status.aggregated_status if one.cluster_name == cluster), None)
+    status = None if item is None else item.status
+    labels: dict[str, str] = {}
+    problems: list[str] = []
+    for rule in rules:
+        value, problem = _read(rule.json_path, status)
+        value = value or _before(binding, rule.alias_label_name)
+        if value:
+            labels[rule.alias_label_name] = value
+        elif problem:
+            problems.append(f"{rule.alias_label_name}: {problem}")
+    return Preserved(labels, "; ".join(problems))
+
+
+def _read(path: str, status: dict[str, object] | None) -> tuple[str, str]:
+    """Return the value and what is wrong with it."""
+    if status is None:
+        return "", "no status was ever collected from the cluster"
+    try:
+        value = evaluate(path, status)
+    except JSONPathError as error:
+        return "", str(error)
+    errors = label_value_errors(value)
+    return ("", errors[0]) if errors else (value, "")
+
+
+def _before(binding: Binding, label: str) -> str:
+    """Return the newest non-empty value of an earlier failover."""
+    tasks = reversed(binding.spec.graceful_eviction_tasks)
+    return next((value for task in tasks if (value := task.preserved_label_state.get(label))), "")

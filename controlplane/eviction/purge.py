@@ -1,0 +1,75 @@
+"""How a copy leaves: the target becomes a task, purged Directly or Gracefully (D13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from controlplane.kinds.binding import TAINT_MANAGER, TAINT_UNTOLERATED, Binding, GracefulEvictionTask
+from controlplane.kinds.rows import Judgement
+from controlplane.meta import to_seconds
+from controlplane.settings import Settings
+
+MAX_MESSAGE = 1024
+
+
+def purge_mode(binding: Binding, settings: Settings) -> str:
+    """Return the purge mode of evictions by taints: the policy's, else no_execute_taint_eviction_purge_mode."""
+    behaviour = None if binding.spec.failover is None else binding.spec.failover.cluster
+    return settings.no_execute_taint_eviction_purge_mode if behaviour is None else behaviour.purge_mode
+
+
+def evicted(
+    binding: Binding,
+    cluster: str,
+    cause: Judgement,
+    settings: Settings,
+    *,
+    preserved: Mapping[str, str],
+    now: datetime,
+) -> Binding:
+    """Return the binding with its target on the cluster moved into a task; a task already there is left as it is."""
+    return leaving(
+        binding,
+        cluster,
+        mode=purge_mode(binding, settings),
+        reason=TAINT_UNTOLERATED,
+        producer=TAINT_MANAGER,
+        message=f"taint {cause.key}:{cause.effect} of {cause.time_added:%Y-%m-%dT%H:%M:%SZ}",
+        preserved=preserved,
+        now=now,
+    )
+
+
+def leaving(
+    binding: Binding,
+    cluster: str,
+    *,
+    mode: str,
+    reason: str,
+    producer: str,
+    message: str,
+    preserved: Mapping[str, str] | None = None,
+    now: datetime,
+) -> Binding:
+    """Return the binding with its target on a cluster moved into a task; a task already there is left as it is.
+
+    Raises AssertionError where the binding has no target there.
+    """
+    target = binding.spec.target(cluster)
+    assert target is not None, f"{binding.ref} has no target on {cluster}"
+    rest = tuple(one for one in binding.spec.clusters if one.name != cluster)
+    tasks = binding.spec.graceful_eviction_tasks
+    if binding.spec.task(cluster) is None:
+        task = GracefulEvictionTask(
+            from_cluster=cluster,
+            purge_mode=mode,
+            replicas=target.replicas or None,
+            reason=reason,
+            message=message[:MAX_MESSAGE],
+            producer=producer,
+            preserved_label_state=dict(preserved or {}),
+            creation_timestamp=to_seconds(now),
+        )
+        tasks = (*tasks, task)
+    return binding.with_spec(clusters=rest, graceful_eviction_tasks=tasks)

@@ -1,0 +1,144 @@
+"""The eviction queue: which rows a binding wants, compared with those stored (D6, D7, D12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from controlplane import taints
+from controlplane.decision import Drop, Save
+from controlplane.eviction import orders
+from controlplane.eviction.holds import by_hand
+from controlplane.eviction.judge import earliest, judged
+from controlplane.eviction.orders import EXPEDITED
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import (
+    ABANDONED,
+    ENDED,
+    HELD,
+    HELD_BY_HAND,
+    MAINTENANCE,
+    ON_HOLD,
+    QUEUED,
+    RECOVERING,
+    SKIPPED,
+    Eviction,
+    Judgement,
+    eviction_key,
+)
+
+
+def wanted(
+    binding: Binding,
+    clusters: Mapping[str, Cluster],
+    stored: Iterable[Eviction],
+    *,
+    clocks_from: datetime | None,
+    anew: bool,
+    now: datetime,
+) -> tuple[Eviction, ...]:
+    """Return the rows a binding shall have: one per target on a cluster with taints that move workloads.
+
+    `clocks_from` None: the gate is off and nothing is wanted (D17).
+    """
+    if clocks_from is None or binding.metadata.deletion_timestamp is not None:
+        return ()
+    known = {row.cluster: row for row in stored if row.state not in ENDED or row.reason == SKIPPED}
+    rows = []
+    for target in binding.spec.clusters:
+        cluster = clusters.get(target.name)
+        if cluster is not None:
+            row = _row(binding, cluster, known.get(target.name), clocks_from=clocks_from, anew=anew, now=now)
+            rows += [] if row is None else [row]
+    return tuple(rows)
+
+
+def _row(
+    binding: Binding, cluster: Cluster, old: Eviction | None, *, clocks_from: datetime, anew: bool, now: datetime
+) -> Eviction | None:
+    judgements = judged(binding.spec, cluster, () if old is None else old.judged, clocks_from=clocks_from, anew=anew)
+    if not judgements:
+        return None
+    order = orders.standing(binding, cluster)
+    standing, ref, template = without_skipped(judgements, order), binding.ref, binding.spec.resource
+    first = earliest(standing)
+    fresh = Eviction(
+        key=eviction_key(ref, cluster.metadata.name),
+        binding=str(ref),
+        cluster=cluster.metadata.name,
+        resource_kind=f"{template.api_version}/{template.kind}",
+        priority=EXPEDITED if order is not None and order.verb == orders.EXPEDITE else priority(binding),
+        due_at=None if first is None else first.due_at,
+        queued_at=now if old is None or old.queued_at is None else old.queued_at,
+        generation=binding.metadata.generation,
+        judged=judgements,
+        failed_at=None if old is None else old.failed_at,
+    )
+    if first is None and order is not None and standing != judgements:
+        ended_at = now if old is None or old.ended_at is None else old.ended_at
+        return replace(ended(fresh, SKIPPED, f"skipped by {order.by}: {order.reason}", now=ended_at), judged=judgements)
+    if order is not None and order.verb == orders.HOLD and first is not None:
+        reason, message = by_hand(order)
+        return replace(fresh, state=HELD, reason=reason, message=message)
+    if recovering(cluster, fresh):
+        message = "the condition behind every taint has passed; the taints' removal windows still run"
+        return replace(fresh, state=RECOVERING, reason="Recovering", message=message)
+    same = old is not None and old.generation == fresh.generation and old.due_at == fresh.due_at
+    if old is not None and old.state == HELD and (same or old.reason in (ON_HOLD, MAINTENANCE)) and _still(old):
+        return replace(fresh, state=HELD, reason=old.reason, message=old.message)
+    return fresh
+
+
+def _still(old: Eviction) -> bool:
+    """Test whether a held row may stay held unseen: what somebody held by hand and no longer does may not."""
+    return old.reason != HELD_BY_HAND
+
+
+def without_skipped(judgements: Sequence[Judgement], order: orders.Order | None) -> tuple[Judgement, ...]:
+    """Return the judgements that still count: those of taints somebody skipped do not move the copy."""
+    if order is None or order.verb != orders.SKIP:
+        return tuple(judgements)
+    return tuple(one for one in judgements if (one.key, one.effect, one.time_added) not in order.taints)
+
+
+def ended(row: Eviction, reason: str, message: str, *, now: datetime, state: str = ABANDONED) -> Eviction:
+    """Return the row of an eviction that is over: it happened, or nobody wants it any more."""
+    return replace(row, state=state, reason=reason, message=message, due_at=None, ended_at=now)
+
+
+def priority(binding: Binding) -> int:
+    """Return the schedulePriority of a binding; 0 where it has none."""
+    return 0 if binding.spec.schedule_priority is None else binding.spec.schedule_priority.priority
+
+
+def recovering(cluster: Cluster, row: Eviction) -> bool:
+    """Test whether no taint that moves this copy is still meant: only removal windows keep them on (D12)."""
+    leaving = {(one.key, one.effect) for one in row.judged if one.due_at is not None}
+    return bool(leaving) and leaving <= taints.ending(cluster)
+
+
+def difference(
+    stored: Iterable[Eviction], wants: Iterable[Eviction], clusters: Mapping[str, Cluster], *, now: datetime
+) -> tuple[Save | Drop, ...]:
+    """Return what turns the stored rows into the wanted ones; nothing where they are equal.
+
+    `clusters`: those with taints that move workloads. What is over stays on record until its cluster recovers.
+    """
+    before = {row.key: row for row in stored}
+    after = {row.key: row for row in wants}
+    changes: list[Save | Drop] = []
+    for key, row in before.items():
+        if key in after:
+            continue
+        if row.cluster not in clusters or (row.due_at is None and row.state not in ENDED):
+            changes.append(Drop(row))
+        elif row.due_at is not None:
+            changes.append(Save(ended(row, "TargetGone", "the binding is no longer placed there", now=now)))
+    saved = (Save(row) for key, row in after.items() if row != before.get(key))
+    return (*changes, *saved)
+
+
+WAITING = (QUEUED, HELD, RECOVERING)

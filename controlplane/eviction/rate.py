@@ -1,0 +1,69 @@
+"""The token bucket, as arithmetic on floats (D7, I2, I12). `apps/failover/bucket.lua` is the same, step by step.
+
+Capacity is max(1, ceil(rate × 0.25 s)); a bucket starts empty; changing the rate creates nothing: the time before a
+change is counted at the lower of the two rates. A clock that goes back gives nothing, one that leaps fills the bucket.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+BURST_SECONDS = 0.25
+WHOLE = 1 - 1e-9  # so much of a token is a token: sums of floats fall short by less than this
+
+
+class Bucket(msgspec.Struct, frozen=True):
+    """`tokens` at the moment `at` (seconds of the bucket's own clock), filling at `rate` tokens a second."""
+
+    tokens: float
+    rate: float
+    at: float
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """How many tokens were granted, the bucket afterwards, and seconds until the next token (-1: never)."""
+
+    granted: int
+    bucket: Bucket
+    next_in: float
+
+
+def capacity(rate: float) -> int:
+    """Return how many tokens a bucket holds at a rate of tokens per second."""
+    return max(1, math.ceil(rate * BURST_SECONDS))
+
+
+def take(bucket: Bucket | None, wanted: int, *, rate: float, at: float) -> Taken:
+    """Take up to `wanted` tokens at the moment `at`. None: the bucket is new or was lost, and is empty."""
+    known = Bucket(0.0, rate, at) if bucket is None else bucket
+    elapsed = max(0.0, at - known.at)
+    tokens = min(float(capacity(rate)), known.tokens + elapsed * min(rate, known.rate))
+    granted = min(wanted, math.floor(tokens + 1 - WHOLE)) if rate > 0 else 0
+    left = max(0.0, tokens - granted)
+    next_in = max(0.0, (1 - left) / rate) if rate > 0 else -1.0
+    return Taken(granted, Bucket(left, rate, at), next_in)
+
+
+class TakeTokens(msgspec.Struct, frozen=True):
+    """A question to the world: tokens from buckets by name. Asked with rate 0 too: no bucket fills meanwhile."""
+
+    wanted: dict[str, int]
+    rate: float
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """The answer. `problem`: why nothing could be taken (Redis away: fail closed); `next_in`: seconds, -1 never."""
+
+    granted: dict[str, int]
+    next_in: float
+    problem: str = ""
+
+
+FLEET_BUCKET = "fleet"
+
+
+def bucket_of(cluster: str, scope: str) -> str:
+    """Return which bucket an eviction from a cluster takes its token from (eviction.bucket_scope)."""
+    return FLEET_BUCKET if scope == "Fleet" else f"cluster/{cluster}"

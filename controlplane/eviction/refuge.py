@@ -1,0 +1,68 @@
+"""Is there somewhere to go? The real scheduler is asked without the leaving clusters; this reads its answer (D10)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.settings import Settings
+
+
+class DryRun(msgspec.Struct, frozen=True):
+    """What the scheduler answered: where everything would be, or why not. `part`: what fits where not all does."""
+
+    clusters: tuple[TargetCluster, ...] = ()
+    refused: str = ""
+    part: tuple[TargetCluster, ...] = ()
+
+
+class Refuge(msgspec.Struct, frozen=True):
+    """Whether a copy may leave; `why` says so in words, for the held item or the Event."""
+
+    found: bool
+    why: str
+    clusters: tuple[TargetCluster, ...] = ()
+
+
+def refuge(
+    binding: Binding, leaving: Collection[str], answer: DryRun, settings: Settings, *, source_ready: bool
+) -> Refuge:
+    """Return whether the dry run's answer is a refuge for the copies on the leaving clusters.
+
+    Duplicated: a replacement for each lost copy (S000), or a spread minimum the user set that still holds (S001; not
+    with eviction.require_full_replacement). Divided: all lost replicas fit; a part is enough where the source is not
+    Ready and eviction.partial_refuge is on.
+    """
+    divided = binding.spec.placement is not None and binding.spec.placement.divided and binding.workload
+    if answer.refused:
+        held = sum(one.replicas for one in binding.spec.clusters if one.name not in leaving)
+        gained = sum(one.replicas for one in answer.part) - held
+        if divided and settings.eviction.partial_refuge and not source_ready and gained > 0:
+            return Refuge(True, f"{gained} replicas fit, the rest stays pending: {answer.refused}", answer.part)
+        return Refuge(False, answer.refused)
+    named = ", ".join(_spelled(one) for one in answer.clusters)
+    if divided:
+        return Refuge(True, f"all replicas fit: {named}", answer.clusters)
+    before = {one.name for one in binding.spec.clusters}
+    lost = [name for name in sorted(leaving) if name in before]
+    new = [one.name for one in answer.clusters if one.name not in before]
+    if len(new) >= len(lost):
+        return Refuge(True, f"a replacement for each lost copy: {named}", answer.clusters)
+    least = minimum(binding)
+    if not settings.eviction.require_full_replacement and 0 < least <= len(answer.clusters):
+        return Refuge(True, f"spread minimum {least} still holds: {named}", answer.clusters)
+    short = f"{len(lost)} copies are lost ({', '.join(lost)}) and only {len(new)} other clusters fit"
+    return Refuge(False, short if new else f"no other cluster fits for the copy on {', '.join(lost)}")
+
+
+def minimum(binding: Binding) -> int:
+    """Return the minimum number of clusters the user set by spread constraint; 0 where there is none."""
+    placement = binding.spec.placement
+    spread = () if placement is None else placement.spread_constraints
+    return next((one.min_groups for one in spread if one.spread_by_field in ("", "cluster")), 0)
+
+
+def _spelled(target: TargetCluster) -> str:
+    return f"{target.name}:{target.replicas}" if target.replicas else target.name

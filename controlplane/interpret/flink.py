@@ -1,0 +1,53 @@
+"""FlinkDeployment (flink.apache.org/v1beta1), S002's stateful workload: replicas, needs, health."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from controlplane.interpret.interpreter import Demand, Document
+from controlplane.kinds.binding import NodeClaim, ReplicaRequirements
+from controlplane.quantity import Quantity
+
+_STARTING = ("CREATED", "RECONCILING")
+
+
+def replicas(doc: Document) -> Demand:
+    """Return job managers and task managers together, each asking for the larger of the two (as one size fits both)."""
+    spec = doc.get("spec") or {}
+    managers, workers = spec.get("jobManager") or {}, spec.get("taskManager") or {}
+    count = int(managers.get("replicas", 1)) + _task_managers(spec, workers)
+    request: dict[str, str] = {}
+    for name in ("cpu", "memory"):
+        asked = [str(value) for one in (managers, workers) if (value := (one.get("resource") or {}).get(name))]
+        if asked:
+            request[name] = max(asked, key=Quantity.of)
+    pods = (spec.get("podTemplate") or {}).get("spec") or {}
+    claim = NodeClaim(node_selector=pods.get("nodeSelector") or {}, tolerations=tuple(pods.get("tolerations") or ()))
+    return Demand(
+        count,
+        ReplicaRequirements(
+            node_claim=claim if claim != NodeClaim() else None,
+            resource_request=request,
+            namespace=(doc.get("metadata") or {}).get("namespace", ""),
+            priority_class_name=pods.get("priorityClassName") or "",
+        ),
+    )
+
+
+def _task_managers(spec: dict[str, Any], workers: dict[str, Any]) -> int:
+    """Return how many task managers run: as stated, else as many as the job's parallelism needs slots."""
+    if workers.get("replicas"):
+        return int(workers["replicas"])
+    parallelism = (spec.get("job") or {}).get("parallelism")
+    slots = int((spec.get("flinkConfiguration") or {}).get("taskmanager.numberOfTaskSlots") or 0)
+    return math.ceil(int(parallelism) / slots) if parallelism and slots else 1
+
+
+def healthy(doc: Document) -> bool:
+    """A job that has left its first states is up, or has come to an end nothing here can change."""
+    status = doc.get("status") or {}
+    job = status.get("jobStatus")
+    if not isinstance(job, dict):
+        return False
+    return job.get("state") not in _STARTING or status.get("jobManagerDeploymentStatus") == "ERROR"

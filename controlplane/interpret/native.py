@@ -1,0 +1,109 @@
+"""The kinds of Kubernetes itself that are more than their text: one row a kind (semantics 4)."""
+
+from __future__ import annotations
+
+from controlplane.interpret import aggregate, dependencies, flink, health, prune, reflect, replicas, retain
+from controlplane.interpret.aggregate_job import job as aggregate_job
+from controlplane.interpret.interpreter import Interpreter
+
+_DEPLOYMENT = ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas", "unavailableReplicas")
+_STATEFUL_SET = ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas", "currentReplicas")
+_REPLICA_SET = ("replicas", "readyReplicas", "availableReplicas")
+_DAEMON_SET = (
+    "currentNumberScheduled",
+    "desiredNumberScheduled",
+    "numberAvailable",
+    "numberMisscheduled",
+    "numberReady",
+    "updatedNumberScheduled",
+    "numberUnavailable",
+)
+_BUDGET = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods", "disruptedPods")
+_JOB = ("active", "succeeded", "failed", "conditions", "startTime", "completionTime")
+_SCALER = ("currentReplicas", "desiredReplicas")
+_OF_TEMPLATE = dependencies.of_pods("spec", "template", "spec")
+
+NATIVE: dict[tuple[str, str], Interpreter] = {
+    ("apps/v1", "Deployment"): Interpreter(
+        replicas=replicas.of_workload,
+        revise=replicas.with_replicas,
+        healthy=health.deployment,
+        ready=health.ready_replicas,
+        reflect=reflect.fields(*_DEPLOYMENT, "observedGeneration", generations=True),
+        aggregate=aggregate.counted(*_DEPLOYMENT),
+        retain=retain.replicas,
+        dependencies=_OF_TEMPLATE,
+    ),
+    ("apps/v1", "StatefulSet"): Interpreter(
+        replicas=replicas.of_workload,
+        revise=replicas.with_replicas,
+        healthy=health.deployment,
+        ready=health.ready_replicas,
+        reflect=reflect.fields(*_STATEFUL_SET, "observedGeneration", generations=True),
+        aggregate=aggregate.counted(*_STATEFUL_SET, marked=False),
+        dependencies=dependencies.of_stateful_set,
+    ),
+    ("apps/v1", "ReplicaSet"): Interpreter(
+        replicas=replicas.of_workload,
+        revise=replicas.with_replicas,
+        healthy=health.replica_set,
+        ready=health.ready_replicas,
+        reflect=reflect.fields(*_REPLICA_SET, "observedGeneration", generations=True),
+        aggregate=aggregate.counted(*_REPLICA_SET),
+        dependencies=_OF_TEMPLATE,
+    ),
+    ("apps/v1", "DaemonSet"): Interpreter(
+        healthy=health.daemon_set,
+        reflect=reflect.fields(*_DAEMON_SET, "observedGeneration", generations=True),
+        aggregate=aggregate.counted(*_DAEMON_SET),
+        dependencies=_OF_TEMPLATE,
+    ),
+    ("v1", "Pod"): Interpreter(
+        replicas=replicas.of_pod,
+        healthy=health.pod,
+        aggregate=aggregate.pod,
+        retain=retain.pod,
+        dependencies=dependencies.of_pods("spec"),
+    ),
+    ("batch/v1", "Job"): Interpreter(
+        replicas=replicas.of_job,
+        revise=replicas.with_parallelism,
+        prune=prune.job,
+        reflect=reflect.fields(*_JOB),
+        aggregate=aggregate_job,
+        retain=retain.job,
+        dependencies=_OF_TEMPLATE,
+    ),
+    ("batch/v1", "CronJob"): Interpreter(
+        aggregate=aggregate.cron_job,
+        dependencies=dependencies.of_pods("spec", "jobTemplate", "spec", "template", "spec"),
+    ),
+    ("autoscaling/v2", "HorizontalPodAutoscaler"): Interpreter(
+        reflect=reflect.fields(*_SCALER), aggregate=aggregate.totals(*_SCALER)
+    ),
+    ("v1", "Service"): Interpreter(
+        healthy=health.service,
+        prune=prune.service,
+        reflect=reflect.service,
+        aggregate=aggregate.service,
+        retain=retain.service,
+    ),
+    ("networking.k8s.io/v1", "Ingress"): Interpreter(
+        healthy=health.ingress, aggregate=aggregate.load_balancer, dependencies=dependencies.of_ingress
+    ),
+    ("v1", "PersistentVolume"): Interpreter(aggregate=aggregate.persistent_volume, retain=retain.persistent_volume),
+    ("v1", "PersistentVolumeClaim"): Interpreter(
+        healthy=health.persistent_volume_claim,
+        aggregate=aggregate.persistent_volume_claim,
+        retain=retain.persistent_volume_claim,
+    ),
+    ("policy/v1", "PodDisruptionBudget"): Interpreter(
+        healthy=health.pod_disruption_budget,
+        reflect=reflect.fields(*_BUDGET),
+        aggregate=aggregate.pod_disruption_budget,
+    ),
+    ("v1", "Secret"): Interpreter(prune=prune.secret, retain=retain.secret),
+    ("v1", "ServiceAccount"): Interpreter(prune=prune.service_account, retain=retain.service_account),
+    ("flink.apache.org/v1beta1", "FlinkDeployment"): Interpreter(replicas=flink.replicas, healthy=flink.healthy),
+    ("multicluster.x-k8s.io/v1alpha1", "ServiceImport"): Interpreter(dependencies=dependencies.of_service_import),
+}

@@ -1,0 +1,99 @@
+"""What a member itself decided about an object and an update must not take away (semantics 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.interpret.interpreter import Document
+from controlplane.interpret.replicas import with_spec
+from controlplane.names import RETAIN_REPLICAS_LABEL, RETAIN_REPLICAS_LABEL_VALUE
+
+_TOKEN_SECRET = "kubernetes.io/service-account-token"
+_ACCOUNT_UID_ANNOTATION = "kubernetes.io/service-account.uid"
+
+
+def replicas(desired: Document, observed: Document) -> Document:
+    """The member scales (an autoscaler there) where the label says so."""
+    labels = (desired.get("metadata") or {}).get("labels") or {}
+    present = _spec(observed).get("replicas")
+    if labels.get(RETAIN_REPLICAS_LABEL) != RETAIN_REPLICAS_LABEL_VALUE or present is None:
+        return desired
+    return with_spec(desired, replicas=present)
+
+
+def pod(desired: Document, observed: Document) -> Document:
+    """Where it runs, as whom, and the volumes that were added when it was admitted there."""
+    wanted, present = _spec(desired), _spec(observed)
+    spec = {name: value for name, value in wanted.items() if name not in ("nodeName", "serviceAccountName", "volumes")}
+    spec |= {name: present[name] for name in ("nodeName", "serviceAccountName", "volumes") if present.get(name)}
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            spec[field] = _mounted(spec[field], present.get(field) or ())
+    return {**desired, "spec": spec}
+
+
+def job(desired: Document, observed: Document) -> Document:
+    """The selector, and the labels of its pods, that its controller there generated."""
+    spec, present = dict(_spec(desired)), _spec(observed)
+    if present.get("selector"):
+        spec["selector"] = present["selector"]
+    labels = ((present.get("template") or {}).get("metadata") or {}).get("labels")
+    if labels:
+        template = spec.get("template") or {}
+        spec["template"] = {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}}
+    return {**desired, "spec": spec}
+
+
+def service(desired: Document, observed: Document) -> Document:
+    """The address and port it was given there."""
+    present = _spec(observed)
+    given = {name: present[name] for name in ("clusterIP", "healthCheckNodePort") if present.get(name)}
+    return with_spec(desired, **given) if given else desired
+
+
+def persistent_volume_claim(desired: Document, observed: Document) -> Document:
+    volume = _spec(observed).get("volumeName")
+    return with_spec(desired, volumeName=volume) if volume else desired
+
+
+def persistent_volume(desired: Document, observed: Document) -> Document:
+    claim = _spec(observed).get("claimRef")
+    return with_spec(desired, claimRef=claim) if claim else desired
+
+
+def service_account(desired: Document, observed: Document) -> Document:
+    """The Secrets it was given there, beside those wanted."""
+    out = dict(desired)
+    for field in ("secrets", "imagePullSecrets"):
+        wanted = list(desired.get(field) or ())
+        merged = [*wanted, *(one for one in observed.get(field) or () if one not in wanted)]
+        if merged:
+            out[field] = merged
+    return out
+
+
+def secret(desired: Document, observed: Document) -> Document:
+    """The token that was issued there."""
+    if desired.get("type") != _TOKEN_SECRET:
+        return desired
+    out = {**desired, "data": observed.get("data")}
+    uid = ((observed.get("metadata") or {}).get("annotations") or {}).get(_ACCOUNT_UID_ANNOTATION)
+    if uid:
+        metadata = desired.get("metadata") or {}
+        annotations = {**(metadata.get("annotations") or {}), _ACCOUNT_UID_ANNOTATION: uid}
+        out["metadata"] = {**metadata, "annotations": annotations}
+    return out
+
+
+def _mounted(containers: Any, present: Any) -> list[Document]:
+    """Return containers with the volume mounts their namesakes have there."""
+    mounts = {one.get("name"): one.get("volumeMounts") for one in present}
+    return [
+        {**one, "volumeMounts": mounts[one.get("name")] or []} if one.get("name") in mounts else one
+        for one in containers
+    ]
+
+
+def _spec(doc: Document) -> Document:
+    spec = doc.get("spec")
+    return spec if isinstance(spec, dict) else {}

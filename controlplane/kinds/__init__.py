@@ -1,0 +1,392 @@
+"""Every kind, declared once. Importing this package fills `kind.KINDS`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controlplane.kind import KINDS, Index, Kind
+from controlplane.kinds import (
+    affine,
+    binding,
+    cluster,
+    cluster_rules,
+    configuration,
+    configuration_rules,
+    event,
+    policy,
+    policy_rules,
+    secret,
+    taint_policy,
+    taint_policy_rules,
+    template,
+    work,
+    work_rules,
+    workload_rebalancer,
+    workload_rebalancer_rules,
+)
+from controlplane.meta import Ref
+from controlplane.names import (
+    CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
+    DEPENDENCIES_ANNOTATION,
+    LEFTOVER_ANNOTATION,
+    PROPAGATION_POLICY_NAME_ANNOTATION,
+    PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
+    cluster_of_execution_namespace,
+)
+from controlplane.wire import builtin
+from controlplane.wire.resource import Column, Resource
+from controlplane.wire.structs import schema_of
+
+__all__ = ["KINDS"]
+
+CLUSTER = "cluster.karmada.io/Cluster"
+PROPAGATION_POLICY = "policy.karmada.io/PropagationPolicy"
+CLUSTER_PROPAGATION_POLICY = "policy.karmada.io/ClusterPropagationPolicy"
+CLUSTER_TAINT_POLICY = "policy.karmada.io/ClusterTaintPolicy"
+RESOURCE_BINDING = "work.karmada.io/ResourceBinding"
+CLUSTER_RESOURCE_BINDING = "work.karmada.io/ClusterResourceBinding"
+WORK = "work.karmada.io/Work"
+WORKLOAD_REBALANCER = "apps.karmada.io/WorkloadRebalancer"
+FAILOVER_CONFIGURATION = "failover.lifeboat.io/FailoverConfiguration"
+EVENT = "Event"
+NAMESPACE = "Namespace"
+SECRET = "Secret"
+
+POLICIES = (PROPAGATION_POLICY, CLUSTER_PROPAGATION_POLICY)
+BINDINGS = (RESOURCE_BINDING, CLUSTER_RESOURCE_BINDING)
+
+
+def _condition(type_: str, part: str = "status") -> Any:
+    def cell(doc: dict[str, Any], now: Any) -> str:
+        found = [one for one in doc.get("status", {}).get("conditions", ()) if one.get("type") == type_]
+        return str(found[0].get(part, "")) if found else ""
+
+    return cell
+
+
+def _path(*names: str) -> Any:
+    def cell(doc: dict[str, Any], now: Any) -> Any:
+        value: Any = doc
+        for name in names:
+            value = value.get(name) if isinstance(value, dict) else None
+        return "" if value is None else value
+
+    return cell
+
+
+def _targets(doc: dict[str, Any], now: Any) -> str:
+    targets = doc.get("spec", {}).get("clusters", ())
+    return ",".join(f"{one['name']}:{one['replicas']}" if one.get("replicas") else one["name"] for one in targets)
+
+
+def _leaving(doc: dict[str, Any], now: Any) -> str:
+    return ",".join(task["fromCluster"] for task in doc.get("spec", {}).get("gracefulEvictionTasks", ()))
+
+
+def _taints(doc: dict[str, Any], now: Any) -> str:
+    taints = doc.get("spec", {}).get("taints", ())
+    return ",".join(f"{one['key'].rsplit('/', 1)[-1]}:{one['effect']}" for one in taints)
+
+
+KINDS.register(
+    Kind(
+        resource=Resource(
+            "cluster.karmada.io",
+            "v1alpha1",
+            "Cluster",
+            "clusters",
+            "cluster",
+            False,
+            categories=("karmada-io",),
+            subresources=("status", "fence"),
+            columns=(
+                Column("Version", _path("status", "kubernetesVersion")),
+                Column("Mode", _path("spec", "syncMode")),
+                Column("Ready", _condition("Ready")),
+                Column("Taints", _taints),
+                Column("Zones", lambda doc, now: ",".join(doc.get("spec", {}).get("zones", ())), priority=1),
+                Column("Region", _path("spec", "region"), priority=1),
+                Column("Provider", _path("spec", "provider"), priority=1),
+                Column("APIEndpoint", _path("spec", "apiEndpoint"), priority=1),
+            ),
+        ),
+        type=cluster.Cluster,
+        table="clusters.Cluster",
+        schema=lambda: schema_of(cluster.Cluster),
+        normalise=cluster.normalise,
+        validate=cluster_rules.validate,
+        indexes=(Index("taint", cluster.taint_keys, "fleet health (D8): who is faulty"),),
+    )
+)
+
+
+def _selected_kinds(obj: policy.Policy) -> list[str]:
+    return sorted({f"{one.api_version}/{one.kind}" for one in obj.spec.resource_selectors})
+
+
+def _policy_kind(kind: str, plural: str, short: str, *, namespaced: bool) -> None:
+    KINDS.register(
+        Kind(
+            resource=Resource(
+                "policy.karmada.io",
+                "v1alpha1",
+                kind,
+                plural,
+                kind.lower(),
+                namespaced,
+                short_names=(short,),
+                categories=("karmada-io",),
+                columns=(
+                    Column("Conflict-Resolution", _path("spec", "conflictResolution")),
+                    Column("Priority", _path("spec", "priority"), type="integer"),
+                ),
+            ),
+            type=policy.Policy,
+            table="policies.Policy",
+            schema=lambda: schema_of(policy.Policy),
+            normalise=policy.normalise,
+            default=policy_rules.default,
+            validate=policy_rules.validate,
+            warn=policy_rules.warn,
+            has_status=False,
+            indexes=(Index("selects", _selected_kinds, "controllers.policies: which policies may match a template"),),
+        )
+    )
+
+
+_policy_kind("PropagationPolicy", "propagationpolicies", "pp", namespaced=True)
+_policy_kind("ClusterPropagationPolicy", "clusterpropagationpolicies", "cpp", namespaced=False)
+
+KINDS.register(
+    Kind(
+        resource=Resource(
+            "policy.karmada.io",
+            "v1alpha1",
+            "ClusterTaintPolicy",
+            "clustertaintpolicies",
+            "clustertaintpolicy",
+            False,
+            short_names=("ctp",),
+            categories=("karmada-io",),
+        ),
+        type=taint_policy.ClusterTaintPolicy,
+        table="policies.ClusterTaintPolicy",
+        schema=lambda: schema_of(taint_policy.ClusterTaintPolicy),
+        validate=taint_policy_rules.validate,
+        warn=taint_policy_rules.warn,
+        has_status=False,
+    )
+)
+
+
+def _placed_on(obj: binding.Binding) -> list[str]:
+    tasks = (task.from_cluster for task in obj.spec.graceful_eviction_tasks)
+    return sorted({*(one.name for one in obj.spec.clusters), *tasks})
+
+
+def _claimed_by(obj: Any) -> list[str]:
+    annotations = obj.metadata.annotations
+    if PROPAGATION_POLICY_NAME_ANNOTATION in annotations:
+        namespace = annotations.get(PROPAGATION_POLICY_NAMESPACE_ANNOTATION, "")
+        return [str(Ref(PROPAGATION_POLICY, namespace, annotations[PROPAGATION_POLICY_NAME_ANNOTATION]))]
+    name = annotations.get(CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION)
+    return [] if name is None else [str(Ref(CLUSTER_PROPAGATION_POLICY, "", name))]
+
+
+def _leaving_clusters(obj: binding.Binding) -> list[str]:
+    return sorted({task.from_cluster for task in obj.spec.graceful_eviction_tasks})
+
+
+def _required_by(obj: binding.Binding) -> list[str]:
+    return sorted({f"{one.namespace}/{one.name}" for one in obj.spec.required_by})
+
+
+def _depends_on(obj: binding.Binding) -> list[str]:
+    try:
+        text = obj.metadata.annotations.get(DEPENDENCIES_ANNOTATION, "[]")
+        listed = msgspec.json.decode(text, type=list[dict[str, str]])
+        return sorted({str(Ref(one["kind"], one["namespace"], one["name"])) for one in listed})
+    except (msgspec.MsgspecError, KeyError):
+        return []  # somebody else wrote it
+
+
+def _binding_kind(kind: str, plural: str, short: str, *, namespaced: bool) -> None:
+    KINDS.register(
+        Kind(
+            resource=Resource(
+                "work.karmada.io",
+                "v1alpha2",
+                kind,
+                plural,
+                kind.lower(),
+                namespaced,
+                short_names=(short,),
+                categories=("karmada-io",),
+                subresources=("status", "explain", "revert", "readiness"),
+                columns=(
+                    Column("Scheduled", _condition("Scheduled")),
+                    Column("FullyApplied", _condition("FullyApplied")),
+                    Column("Clusters", _targets),
+                    Column("Leaving", _leaving, priority=1),
+                ),
+            ),
+            type=binding.Binding,
+            table="resources.Binding",
+            schema=lambda: schema_of(binding.Binding),
+            default=work_rules.default_binding,
+            validate=work_rules.validate_binding,
+            indexes=(
+                Index("affine", affine.affine_keys, "controllers.scheduler: bindings a changed cluster concerns"),
+                Index("pending", affine.pending_keys, "controllers.scheduler: bindings that wait for room"),
+                Index("group", affine.group_keys, "controllers.scheduler: bindings of a workload affinity group"),
+                Index("placed", _placed_on, "controllers.eviction_queue, scheduler: bindings on a cluster"),
+                Index("leaving", _leaving_clusters, "controllers.graceful_eviction: tasks a recovery may cancel (D12)"),
+                Index("required", _required_by, "controllers.dependencies: what a workload said it needs"),
+                Index("depends", _depends_on, "controllers.dependencies: workloads that need an object"),
+                Index("policy", _claimed_by, "controllers.policies: bindings a policy claims, when it changes"),
+            ),
+        )
+    )
+
+
+_binding_kind("ResourceBinding", "resourcebindings", "rb", namespaced=True)
+_binding_kind("ClusterResourceBinding", "clusterresourcebindings", "crb", namespaced=False)
+
+
+def _work_cluster(obj: work.Work) -> list[str]:
+    try:
+        return [cluster_of_execution_namespace(obj.metadata.namespace)]
+    except ValueError:
+        return []
+
+
+def _leftover(obj: work.Work) -> list[str]:
+    return _work_cluster(obj) if LEFTOVER_ANNOTATION in obj.metadata.annotations else []
+
+
+def _work_binding(obj: work.Work) -> list[str]:
+    owner = obj.metadata.annotations.get("work.lifeboat.io/binding", "")
+    return [owner] if owner else []
+
+
+KINDS.register(
+    Kind(
+        resource=Resource(
+            "work.karmada.io",
+            "v1alpha1",
+            "Work",
+            "works",
+            "work",
+            True,
+            short_names=("wk",),
+            categories=("karmada-io",),
+            subresources=("status",),
+            columns=(
+                Column("Workload-Kind", lambda doc, now: _manifest(doc).get("kind", "")),
+                Column("Workload-Name", lambda doc, now: _manifest(doc).get("metadata", {}).get("name", "")),
+                Column("Applied", _condition("Applied")),
+            ),
+        ),
+        type=work.Work,
+        table="resources.Work",
+        schema=lambda: schema_of(work.Work),
+        default=work_rules.default_work,
+        validate=work_rules.validate_work,
+        indexes=(
+            Index("binding", _work_binding, "controllers.works, status: the Works of a binding"),
+            Index("cluster", _work_cluster, "members: what a cluster shall hold"),
+            Index("leftover", _leftover, "controllers.works: what was left on a cluster that is back"),
+        ),
+    )
+)
+
+
+def _manifest(doc: dict[str, Any]) -> dict[str, Any]:
+    manifests = doc.get("spec", {}).get("workload", {}).get("manifests", ())
+    return manifests[0] if manifests else {}
+
+
+KINDS.register(
+    Kind(
+        resource=Resource(
+            "failover.lifeboat.io",
+            "v1alpha1",
+            "FailoverConfiguration",
+            "failoverconfigurations",
+            "failoverconfiguration",
+            False,
+            categories=("lifeboat",),
+        ),
+        type=configuration.FailoverConfiguration,
+        validate=configuration_rules.validate,
+        has_status=False,
+    )
+)
+
+
+KINDS.register(
+    Kind(
+        resource=Resource(
+            "apps.karmada.io",
+            "v1alpha1",
+            "WorkloadRebalancer",
+            "workloadrebalancers",
+            "workloadrebalancer",
+            False,
+            categories=("karmada-io",),
+            subresources=("status",),
+            columns=(Column("Finished", _path("status", "finishTime")),),
+        ),
+        type=workload_rebalancer.WorkloadRebalancer,
+        schema=lambda: schema_of(workload_rebalancer.WorkloadRebalancer),
+        validate=workload_rebalancer_rules.validate,
+    )
+)
+
+
+from controlplane.kinds import drain as _drain  # noqa: E402, F401  # registers
+from controlplane.kinds import failover as _failover  # noqa: E402  # registers in the order people read them
+
+EVICTION, CLUSTER_EVICTION, EVICTIONS = _failover.EVICTION, _failover.CLUSTER_EVICTION, _failover.EVICTIONS
+EVICTION_HOLD, MAINTENANCE_WINDOW = _failover.EVICTION_HOLD, _failover.MAINTENANCE_WINDOW
+
+
+def _about(obj: event.Event) -> list[str]:
+    return [obj.involved_object.uid] if obj.involved_object.uid else []
+
+
+# Built-in kinds whose objects describe members or machinery and are never templates of ours.
+_NOT_TEMPLATES = {"Event", "events.k8s.io/Event"}
+# Kinds with a status whose generations Kubernetes does not count; those without a status it does not count either.
+_UNCOUNTED = {NAMESPACE, "Node", "Pod", "PersistentVolume", "PersistentVolumeClaim", "Service"}
+
+
+for _resource in builtin.RESOURCES:
+    if _resource.key == EVENT:
+        KINDS.register(
+            Kind(
+                resource=_resource,
+                type=event.Event,
+                table="objects.Event",
+                schema=lambda: builtin.schema("", "v1", "Event"),
+                indexes=(Index("about", _about, "kubectl describe: events of an object"),),
+                has_generation=False,
+                has_status=False,
+                audited=False,
+            )
+        )
+    elif _resource.key not in _NOT_TEMPLATES:
+        KINDS.register(
+            Kind(
+                resource=_resource,
+                type=template.Template,
+                schema=lambda one=_resource: builtin.schema(one.group, one.version, one.kind),  # type: ignore[misc]
+                normalise=secret.normalise if _resource.key == SECRET else lambda doc: [],
+                validate=secret.validate if _resource.key == SECRET else lambda new, old, settings: [],
+                indexes=(Index("policy", _claimed_by, "controllers.policies: templates a policy claims"),),
+                has_generation="status" in _resource.subresources and _resource.key not in _UNCOUNTED,
+                has_status="status" in _resource.subresources,
+            )
+        )

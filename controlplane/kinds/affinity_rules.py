@@ -1,0 +1,108 @@
+"""What has to hold of choices of clusters: affinities, their selectors, tolerations (semantics 1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from controlplane.causes import invalid, unsupported
+from controlplane.errors import Cause
+from controlplane.kinds.cluster import EFFECTS
+from controlplane.kinds.policy import ClusterAffinity, ClusterAffinityTerm, Placement, Toleration
+from controlplane.selectors import label_key_errors, selector_errors
+
+FIELD_KEYS = ("provider", "region", "zone")
+FIELD_OPERATORS = ("In", "NotIn")
+TOLERATION_OPERATORS = ("", "Exists", "Equal")
+MAX_AFFINITY_NAME = 32
+
+
+def affinity(one: ClusterAffinity, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with one choice of clusters."""
+    if one.label_selector is not None:
+        for field, rule in selector_errors(one.label_selector):
+            yield invalid(f"{path}.labelSelector.{field}", one.label_selector, rule)
+    if one.field_selector is None:
+        return
+    for requirement in one.field_selector.match_expressions:
+        if requirement.key not in FIELD_KEYS:
+            rule = f'unsupported key "{requirement.key}", must be provider, region, or zone'
+            yield invalid(f"{path}.fieldSelector", one.field_selector, rule)
+        if requirement.operator not in FIELD_OPERATORS:
+            rule = f'unsupported operator "{requirement.operator}", must be In or NotIn'
+            yield invalid(f"{path}.fieldSelector", one.field_selector, rule)
+
+
+def affinities(placement: Placement, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a placement's choices of clusters."""
+    if placement.cluster_affinity is not None:
+        yield from affinity(placement.cluster_affinity, f"{path}.clusterAffinity")
+        if placement.cluster_affinities:
+            yield invalid(path, "clusterAffinities", "clusterAffinities cannot co-exist with clusterAffinity: keep one")
+    names: set[str] = set()
+    for index, term in enumerate(placement.cluster_affinities):
+        place = f"{path}.clusterAffinities[{index}]"
+        for rule in _name_errors(term.affinity_name):
+            yield invalid(place, term.affinity_name, rule)
+        if term.affinity_name in names:
+            rule = "each affinity term in a policy must have a unique name"
+            yield invalid(f"{path}.clusterAffinities", term.affinity_name, rule)
+        names.add(term.affinity_name)
+        yield from affinity(term, place)
+        yield from _overflow(term, placement, place)
+
+
+def _overflow(term: ClusterAffinityTerm, placement: Placement, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the clusters a term spills over to."""
+    if not term.overflow_affinities:
+        return
+    field = f"{path}.overflowAffinities"
+    if not _counts_capacity(placement):
+        rule = "overflowAffinities can only be used together with dynamic weight or aggregated scheduling"
+        yield invalid(field, len(term.overflow_affinities), rule)
+    if not (term.cluster_names or term.label_selector or term.field_selector or term.exclude):
+        yield invalid(field, len(term.overflow_affinities), "the term itself must choose clusters to overflow from")
+    names = {term.affinity_name}
+    for index, one in enumerate(term.overflow_affinities):
+        place = f"{field}[{index}]"
+        for rule in _name_errors(one.affinity_name):
+            yield invalid(place, one.affinity_name, rule)
+        if one.affinity_name in names:
+            yield invalid(
+                field, one.affinity_name, "must have a name unlike the term's and the other overflow affinities'"
+            )
+        names.add(one.affinity_name)
+        yield from affinity(one, place)
+
+
+def _counts_capacity(placement: Placement) -> bool:
+    strategy = placement.replica_scheduling
+    if strategy is None or not placement.divided:
+        return False
+    weights = strategy.weight_preference
+    return strategy.replica_division_preference == "Aggregated" or (
+        weights is not None and bool(weights.dynamic_weight)
+    )
+
+
+def _name_errors(name: str) -> list[str]:
+    errors = label_key_errors(name)
+    if len(name) > MAX_AFFINITY_NAME:
+        errors.append(f"must be no more than {MAX_AFFINITY_NAME} characters")
+    return errors
+
+
+def tolerations(found: Sequence[Toleration], path: str) -> Iterator[Cause]:
+    """Yield what is wrong with tolerations. Lt and Gt of newer Kubernetes are not supported for clusters."""
+    for index, one in enumerate(found):
+        place = f"{path}[{index}]"
+        if one.operator not in TOLERATION_OPERATORS:
+            yield unsupported(f"{place}.operator", one.operator, TOLERATION_OPERATORS)
+        if one.effect and one.effect not in EFFECTS:
+            yield unsupported(f"{place}.effect", one.effect, EFFECTS)
+        if one.key:
+            for rule in label_key_errors(one.key):
+                yield invalid(f"{place}.key", one.key, rule)
+        elif one.operator != "Exists":
+            yield invalid(
+                f"{place}.operator", one.operator, "must be Exists where key is empty: it tolerates every taint"
+            )

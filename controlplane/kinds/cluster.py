@@ -1,0 +1,134 @@
+"""Cluster (cluster.karmada.io/v1alpha1): a member, its taints, and what was last seen of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import field
+
+from controlplane.meta import Condition, Object, Struct
+
+NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
+PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE = "PreferNoExecute", "PreferNoSchedule"
+EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, PREFER_NO_EXECUTE, NO_EXECUTE)
+EVICTING_EFFECTS = (NO_EXECUTE, PREFER_NO_EXECUTE)
+
+NOT_READY_KEY = "cluster.karmada.io/not-ready"
+UNREACHABLE_KEY = "cluster.karmada.io/unreachable"
+ACCESS_LOST_KEY = "failover.lifeboat.io/access-lost"
+
+READY = "Ready"
+ACCESS_LOST = "AccessLost"
+
+
+class Taint(Struct, frozen=True):
+    """A taint; unique by (key, effect). `time_added` starts the clocks of tolerations."""
+
+    key: str
+    effect: str
+    value: str = ""
+    time_added: datetime | None = None
+
+
+class SecretReference(Struct, frozen=True):
+    namespace: str = ""
+    name: str = ""
+
+
+class ResourceModelRange(Struct, frozen=True):
+    name: str
+    min: str
+    max: str
+
+
+class ResourceModel(Struct, frozen=True):
+    grade: int
+    ranges: tuple[ResourceModelRange, ...] = ()
+
+
+class ClusterSpec(Struct, frozen=True):
+    id: str = ""
+    sync_mode: str = "Push"
+    api_endpoint: str = ""
+    secret_ref: SecretReference | None = None
+    impersonator_secret_ref: SecretReference | None = None
+    insecure_skip_tls_verification: bool = field(name="insecureSkipTLSVerification", default=False)
+    proxy_url: str = field(name="proxyURL", default="")
+    proxy_header: dict[str, str] = {}
+    provider: str = ""
+    region: str = ""
+    zone: str = ""
+    zones: tuple[str, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    resource_models: tuple[ResourceModel, ...] = ()
+
+
+class APIResource(Struct, frozen=True):
+    name: str
+    kind: str
+
+
+class APIEnablement(Struct, frozen=True):
+    group_version: str
+    resources: tuple[APIResource, ...] = ()
+
+
+class NodeSummary(Struct, frozen=True):
+    total_num: int = 0
+    ready_num: int = 0
+
+
+class AllocatableModeling(Struct, frozen=True):
+    grade: int
+    count: int
+
+
+class ResourceSummary(Struct, frozen=True):
+    """Quantities as text, by resource name."""
+
+    allocatable: dict[str, str] = {}
+    allocating: dict[str, str] = {}
+    allocated: dict[str, str] = {}
+    allocatable_modelings: tuple[AllocatableModeling, ...] = ()
+
+
+class ClusterStatus(Struct, frozen=True):
+    kubernetes_version: str = ""
+    api_enablements: tuple[APIEnablement, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    node_summary: NodeSummary | None = None
+    resource_summary: ResourceSummary | None = None
+    remedy_actions: tuple[str, ...] = ()
+
+
+class Cluster(Object, frozen=True):
+    spec: ClusterSpec = ClusterSpec()
+    status: ClusterStatus = ClusterStatus()
+
+    def has_taint(self, *effects: str) -> bool:
+        """Test whether a taint with one of the effects is on the cluster."""
+        return any(taint.effect in effects for taint in self.spec.taints)
+
+    @property
+    def ready(self) -> str:
+        """Status of the Ready condition; "" where nobody ever reported one."""
+        return next((one.status for one in self.status.conditions if one.type == READY), "")
+
+    @property
+    def terminating(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+
+def taint_keys(cluster: Cluster) -> list[str]:
+    """Return the index values "effect" of a cluster's taints: who is faulty is asked every tick."""
+    return sorted({taint.effect for taint in cluster.spec.taints})
+
+
+def normalise(doc: dict[str, Any]) -> list[str]:
+    """Move the deprecated `zone` into `zones` (semantics 1.1). Returns warnings."""
+    spec = doc.get("spec")
+    if not isinstance(spec, dict) or not spec.get("zone") or spec.get("zones"):
+        return []
+    spec["zones"] = [spec.pop("zone")]
+    return ["spec.zone is deprecated and was moved to spec.zones"]

@@ -1,0 +1,115 @@
+"""What has to hold of a Cluster (semantics 1.1). What needs the clock or the estimator is in controlplane.admission."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from controlplane.causes import duplicate, invalid, mistyped, required, unsupported
+from controlplane.errors import Cause
+from controlplane.kinds.cluster import EFFECTS, Cluster, ClusterSpec, SecretReference, Taint
+from controlplane.selectors import dns1123_label_errors, label_key_errors, label_value_errors
+from controlplane.settings import Settings
+
+MAX_NAME = 48
+"""Names of derived objects are longer than the cluster's and still have to be labels."""
+SYNC_MODES = ("Pull", "Push")
+PROXY_SCHEMES = ("http", "https", "socks5")
+
+_URL = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://)?(?P<rest>.*)", re.DOTALL)
+_ENDPOINT = re.compile(
+    r"(?P<user>[^/?#]*@)?(?P<host>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>#.*)?", re.DOTALL
+)
+
+
+def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Cause]:
+    """Return everything that is wrong with a cluster."""
+    spec = new.spec
+    return [
+        *_name(new.metadata.name),
+        *_sync_mode(spec.sync_mode),
+        *_endpoint(spec.api_endpoint),
+        *_proxy(spec.proxy_url),
+        *_secret(spec.secret_ref, "spec.secretRef"),
+        *_secret(spec.impersonator_secret_ref, "spec.impersonatorSecretRef"),
+        *_place(spec),
+        *_taints(spec.taints),
+    ]
+
+
+def _name(name: str) -> Iterator[Cause]:
+    if len(name) > MAX_NAME:
+        yield invalid("metadata.name", name, f"must be no more than {MAX_NAME} characters")
+    if "." in name:
+        yield invalid("metadata.name", name, "must not contain dots")
+    for rule in dns1123_label_errors(name):
+        yield invalid("metadata.name", name, rule)
+
+
+def _sync_mode(mode: str) -> Iterator[Cause]:
+    if not mode:
+        yield required("spec.syncMode", "Push: the control plane reaches the cluster; Pull: an agent there does")
+    if mode not in SYNC_MODES:
+        yield unsupported("spec.syncMode", mode, SYNC_MODES)
+
+
+def _endpoint(url: str) -> Iterator[Cause]:
+    if not url:
+        return
+    form = "host must be provided; desired format: hostname, hostname:port, IP or IP:port, with https:// before it"
+    scheme = _URL.fullmatch(url)
+    parts = _ENDPOINT.fullmatch(scheme["rest"]) if scheme is not None else None
+    if scheme is None or parts is None or not scheme["scheme"] or not parts["host"]:
+        yield invalid("spec.apiEndpoint", url, form)
+        return
+    if parts["user"]:
+        yield invalid("spec.apiEndpoint", url, "user information is not permitted in the URL")
+    if parts["query"]:
+        yield invalid("spec.apiEndpoint", url, "query parameters are not permitted in the URL")
+    if parts["fragment"]:
+        yield invalid("spec.apiEndpoint", url, "fragments are not permitted in the URL")
+
+
+def _proxy(url: str) -> Iterator[Cause]:
+    if not url:
+        return
+    parts = _URL.fullmatch(url)
+    scheme = "" if parts is None else parts["scheme"] or ""
+    if scheme not in PROXY_SCHEMES:
+        yield invalid("spec.proxyURL", url, f'unsupported scheme "{scheme}", must be http, https, or socks5')
+
+
+def _secret(ref: SecretReference | None, path: str) -> Iterator[Cause]:
+    if ref is None:
+        return
+    for field, value in (("namespace", ref.namespace), ("name", ref.name)):
+        if not value:
+            yield required(f"{path}.{field}", "name the Secret fully, or leave the reference out")
+
+
+def _place(spec: ClusterSpec) -> Iterator[Cause]:
+    """Provider, region and zones are matched by selectors: they have to be label values."""
+    if spec.zone and spec.zones:
+        yield mistyped("spec.zone", spec.zone, "Zone and Zones cannot co-exist: use zones")
+    values = [("provider", spec.provider), ("region", spec.region), ("zone", spec.zone)]
+    values += [(f"zones[{index}]", zone) for index, zone in enumerate(spec.zones)]
+    for field, value in values:
+        for rule in label_value_errors(value):
+            yield invalid(f"spec.{field}", value, rule)
+
+
+def _taints(taints: tuple[Taint, ...]) -> Iterator[Cause]:
+    seen = set()
+    for index, taint in enumerate(taints):
+        path = f"spec.taints[{index}]"
+        for rule in label_key_errors(taint.key):
+            yield invalid(f"{path}.key", taint.key, rule)
+        for rule in label_value_errors(taint.value):
+            yield invalid(f"{path}.value", taint.value, rule)
+        if not taint.effect:
+            yield required(f"{path}.effect", f"one of {', '.join(EFFECTS)}")
+        elif taint.effect not in EFFECTS:
+            yield unsupported(f"{path}.effect", taint.effect, EFFECTS)
+        if (taint.key, taint.effect) in seen:
+            yield duplicate(path, taint, "taints must be unique by key and effect pair")
+        seen.add((taint.key, taint.effect))

@@ -1,0 +1,37 @@
+"""Event (v1): what happened to an object, counted instead of repeated."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from controlplane.meta import Object, Struct
+
+
+class InvolvedObject(Struct, frozen=True):
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class EventSource(Struct, frozen=True):
+    component: str = ""
+    host: str = ""
+
+
+class Event(Object, frozen=True):
+    involved_object: InvolvedObject = InvolvedObject()
+    reason: str = ""
+    message: str = ""
+    type: str = ""  # Normal, Warning
+    source: EventSource = EventSource()
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    count: int = 0
+    action: str = ""
+    reporting_component: str = ""
+    reporting_instance: str = ""

@@ -1,0 +1,51 @@
+"""EvictionHold (failover.lifeboat.io/v1alpha1): nothing it covers is evicted while it is open."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from controlplane.causes import invalid, required
+from controlplane.errors import Cause
+from controlplane.meta import Object, Struct
+from controlplane.selectors import LabelSelector, matches, selector_errors
+from controlplane.settings import Settings
+
+
+class EvictionHoldSpec(Struct, frozen=True):
+    """What is held. All that is given has to fit; with nothing given it is the whole fleet."""
+
+    reason: str = ""
+    clusters: tuple[str, ...] = ()  # left clusters; empty: any
+    namespaces: tuple[str, ...] = ()  # of the workload; empty: any
+    selector: LabelSelector | None = None  # on the labels of the workload; None: any
+    who: str = ""
+    expires_at: datetime | None = None  # None: until it is deleted
+
+
+class EvictionHold(Object, frozen=True):
+    spec: EvictionHoldSpec = EvictionHoldSpec()
+
+    def open(self, *, now: datetime) -> bool:
+        """Test whether the hold counts: it is not being deleted and has not expired."""
+        expires = self.spec.expires_at
+        return self.metadata.deletion_timestamp is None and (expires is None or now < expires)
+
+    def covers(self, cluster: str, namespace: str, labels: dict[str, str]) -> bool:
+        """Test whether a workload with those labels shall not be evicted from that cluster."""
+        spec = self.spec
+        return (
+            (not spec.clusters or cluster in spec.clusters)
+            and (not spec.namespaces or namespace in spec.namespaces)
+            and (spec.selector is None or matches(spec.selector, labels))
+        )
+
+
+def validate(new: EvictionHold, old: EvictionHold | None, settings: Settings) -> list[Cause]:
+    """Return everything that is wrong with a hold."""
+    causes = []
+    if not new.spec.reason.strip():
+        causes.append(required("spec.reason", "say why nothing shall be evicted; everybody who waits reads it"))
+    if new.spec.selector is not None:
+        for field, message in selector_errors(new.spec.selector):
+            causes.append(invalid(f"spec.selector.{field}", new.spec.selector, message))
+    return causes

@@ -1,0 +1,102 @@
+"""FailoverRecord (failover.lifeboat.io/v1alpha1): one failover of a binding, as a person reads it. Never stored.
+
+It is assembled from the change log each time somebody asks (`controlplane.record`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from controlplane.kind import Kind
+from controlplane.kinds.binding import ObjectReference, TargetCluster
+from controlplane.meta import Object, Struct
+from controlplane.wire.resource import Column, Resource
+from controlplane.wire.structs import schema_of
+
+RUNNING, FINISHED = "Running", "Finished"
+SEEN, TAINTED, DECIDED, SCHEDULED, STARTED = "Seen", "Tainted", "Decided", "Scheduled", "Started"
+WAITED_FOR, HEALTHY, CLEARED, REMOVED = "WaitedFor", "Healthy", "Cleared", "Removed"
+
+
+class Step(Struct, frozen=True):
+    """One thing that happened, and the change that says so."""
+
+    at: datetime
+    seconds: Annotated[float, Meta(description="Since the first step.")]
+    what: Annotated[
+        str,
+        Meta(description="Seen, Tainted, Decided, Scheduled, Started, WaitedFor, Healthy, Cleared or Removed."),
+    ]
+    cluster: str = ""
+    message: str = ""
+    by: Annotated[str, Meta(description="The controller or person that wrote the change.")] = ""
+    rule: Annotated[str, Meta(description="The reason the change was written for.")] = ""
+    version: Annotated[int, Meta(description="The resourceVersion of the change.")] = 0
+    cause: Annotated[int, Meta(description="The resourceVersion of the change acted upon; 0 unknown.")] = 0
+
+
+class Durations(Struct, frozen=True):
+    """Seconds each part took; absent where it did not happen or goes on."""
+
+    detected: Annotated[float | None, Meta(description="From the failure being seen to the taint.")] = None
+    waited: Annotated[float | None, Meta(description="From the taint to the eviction: tolerated, queued, held.")] = None
+    scheduled: Annotated[float | None, Meta(description="From the eviction to the new placement.")] = None
+    started: Annotated[float | None, Meta(description="From the new placement to all of it being healthy.")] = None
+    total: Annotated[float | None, Meta(description="From the first step to the old copies being let go.")] = None
+
+
+class FailoverRecordStatus(Struct, frozen=True):
+    binding: str = ""
+    resource: ObjectReference = ObjectReference("", "", "")
+    state: Annotated[str, Meta(description="Running or Finished.")] = ""
+    reason: Annotated[
+        str, Meta(description="Why: TaintUntolerated, ApplicationFailure, Drain, Failback, Reverted.")
+    ] = ""
+    purge_mode: str = ""
+    left: tuple[TargetCluster, ...] = ()
+    before: tuple[TargetCluster, ...] = ()
+    after: tuple[TargetCluster, ...] = ()
+    preserved: Annotated[dict[str, str], Meta(description="Labels that carried state to the new copy.")] = {}
+    durations: Durations = Durations()
+    steps: tuple[Step, ...] = ()
+
+
+class FailoverRecord(Object, frozen=True):
+    status: FailoverRecordStatus = FailoverRecordStatus()
+
+
+def _names(field: str) -> Any:
+    def cell(doc: dict[str, Any], now: Any) -> str:
+        return ",".join(one["name"] for one in doc.get("status", {}).get(field, ()))
+
+    return cell
+
+
+def _said(field: str) -> Any:
+    return lambda doc, now: doc.get("status", {}).get(field, "")
+
+
+RESOURCE = Resource(
+    "failover.lifeboat.io",
+    "v1alpha1",
+    "FailoverRecord",
+    "failoverrecords",
+    "failoverrecord",
+    True,
+    short_names=("fr",),
+    categories=("lifeboat",),
+    columns=(
+        Column("Binding", _said("binding")),
+        Column("Left", _names("left")),
+        Column("After", _names("after")),
+        Column("State", _said("state")),
+        Column("Reason", _said("reason")),
+        Column("Seconds", lambda doc, now: doc.get("status", {}).get("durations", {}).get("total", "")),
+    ),
+    verbs=("get", "list"),
+)
+KIND = Kind(resource=RESOURCE, type=FailoverRecord, schema=lambda: schema_of(FailoverRecord), has_generation=False)
+"""Not in the registry: it is never stored."""

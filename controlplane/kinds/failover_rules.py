@@ -1,0 +1,101 @@
+"""What has to hold of what a workload does when its cluster or itself fails (D5, D13, D15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from controlplane.causes import invalid, required, unsupported
+from controlplane.errors import Cause
+from controlplane.jsonpath import JSONPathError, parse
+from controlplane.kinds.policy import (
+    DIRECTLY,
+    GRACEFULLY,
+    NEVER,
+    ApplicationFailoverBehavior,
+    ClusterFailoverBehavior,
+    FailoverBehavior,
+    StatePreservation,
+)
+from controlplane.selectors import label_key_errors
+from controlplane.settings import Settings
+
+APPLICATION_TOLERATION_SECONDS = 300
+APPLICATION_GRACE_PERIOD_SECONDS = 600
+
+
+def defaulted(failover: FailoverBehavior) -> FailoverBehavior:
+    """Return the behaviour with its declared defaults; failover.cluster keeps "unset", which means 300 s (D5)."""
+    application = failover.application
+    if application is None:
+        return failover
+    conditions = application.decision_conditions
+    if conditions.toleration_seconds is None:
+        conditions = replace(conditions, toleration_seconds=APPLICATION_TOLERATION_SECONDS)
+    grace = application.grace_period_seconds
+    if grace is None and application.purge_mode == GRACEFULLY:
+        grace = APPLICATION_GRACE_PERIOD_SECONDS
+    return replace(
+        failover, application=replace(application, decision_conditions=conditions, grace_period_seconds=grace)
+    )
+
+
+def validated(failover: FailoverBehavior, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a behaviour."""
+    if failover.application is not None:
+        yield from _application(failover.application, f"{path}.application")
+    if failover.cluster is not None:
+        yield from _cluster(failover.cluster, f"{path}.cluster")
+
+
+def _application(behaviour: ApplicationFailoverBehavior, path: str) -> Iterator[Cause]:
+    seconds = behaviour.decision_conditions.toleration_seconds
+    if seconds is not None and seconds < 0:
+        yield invalid(f"{path}.decisionConditions.tolerationSeconds", seconds, "must be greater than or equal to 0")
+    if behaviour.purge_mode not in (DIRECTLY, GRACEFULLY, NEVER):
+        yield unsupported(f"{path}.purgeMode", behaviour.purge_mode, (DIRECTLY, GRACEFULLY, NEVER))
+    grace = behaviour.grace_period_seconds
+    if grace is not None and behaviour.purge_mode != GRACEFULLY:
+        yield invalid(f"{path}.gracePeriodSeconds", grace, "only takes effect when purgeMode is Gracefully")
+    if grace is not None and grace <= 0:
+        yield invalid(f"{path}.gracePeriodSeconds", grace, "must be greater than 0")
+    yield from _state(behaviour.state_preservation, f"{path}.statePreservation")
+
+
+def _cluster(behaviour: ClusterFailoverBehavior, path: str) -> Iterator[Cause]:
+    seconds = behaviour.toleration_seconds
+    if seconds is not None and seconds < 0:
+        yield invalid(f"{path}.tolerationSeconds", seconds, "must be greater than or equal to 0; 0 is immediately (D5)")
+    if behaviour.purge_mode not in (DIRECTLY, GRACEFULLY):
+        yield unsupported(f"{path}.purgeMode", behaviour.purge_mode, (DIRECTLY, GRACEFULLY))
+    yield from _state(behaviour.state_preservation, f"{path}.statePreservation")
+
+
+def _state(state: StatePreservation | None, path: str) -> Iterator[Cause]:
+    if state is None:
+        return
+    if not state.rules:
+        yield required(f"{path}.rules", "name at least one value to preserve, or leave statePreservation out")
+    for index, rule in enumerate(state.rules):
+        place = f"{path}.rules[{index}]"
+        for error in label_key_errors(rule.alias_label_name):
+            yield invalid(f"{place}.aliasLabelName", rule.alias_label_name, error)
+        try:
+            parse(rule.json_path)
+        except JSONPathError as error:
+            yield invalid(f"{place}.jsonPath", rule.json_path, str(error))
+
+
+def warned(failover: FailoverBehavior, settings: Settings, path: str) -> Iterator[str]:
+    """Yield what is accepted and will not do what it seems to (D15)."""
+    for name, behaviour in (("application", failover.application), ("cluster", failover.cluster)):
+        if behaviour is None or behaviour.state_preservation is None:
+            continue
+        field = f"{path}.{name}.statePreservation"
+        if not settings.gate("StatefulFailoverInjection"):
+            yield f"{field} has no effect while the feature gate StatefulFailoverInjection is off"
+        if behaviour.purge_mode != DIRECTLY:
+            yield f"{field} has no effect with purgeMode {behaviour.purge_mode}: only Directly carries state over"
+    if failover.cluster is not None and not settings.gate("Failover"):
+        yield f"{path}.cluster has no effect while the feature gate Failover is off: nothing is evicted by taints"

@@ -1,0 +1,56 @@
+"""FleetReadiness (failover.lifeboat.io/v1alpha1): how much of the fleet would fail over. Made when asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.kind import Kind
+from controlplane.meta import Object, Struct
+from controlplane.wire.resource import Column, Resource
+from controlplane.wire.structs import schema_of
+
+NAME = "fleet"
+
+
+class ObstacleCount(Struct, frozen=True):
+    """An obstacle, how many bindings it concerns, what to do, and some of the bindings."""
+
+    what: str
+    severity: str
+    bindings: int
+    remedy: str
+    examples: tuple[str, ...] = ()
+
+
+class FleetReadinessStatus(Struct, frozen=True):
+    bindings: int = 0
+    ready: int = 0
+    obstacles: tuple[ObstacleCount, ...] = ()
+
+
+class FleetReadiness(Object, frozen=True):
+    status: FleetReadinessStatus = FleetReadinessStatus()
+
+
+def _worst(doc: dict[str, Any], now: Any) -> str:
+    found = doc.get("status", {}).get("obstacles", ())
+    return ", ".join(f"{one['what']}:{one['bindings']}" for one in found[:3])
+
+
+RESOURCE = Resource(
+    "failover.lifeboat.io",
+    "v1alpha1",
+    "FleetReadiness",
+    "fleetreadinesses",
+    "fleetreadiness",
+    False,
+    categories=("lifeboat",),
+    columns=(
+        Column("Bindings", lambda doc, now: doc.get("status", {}).get("bindings", 0), type="integer"),
+        Column("Ready", lambda doc, now: doc.get("status", {}).get("ready", 0), type="integer"),
+        Column("Obstacles", _worst),
+    ),
+    verbs=("get", "list"),
+)
+KIND = Kind(resource=RESOURCE, type=FleetReadiness, schema=lambda: schema_of(FleetReadiness), has_generation=False)
+"""Not in the registry: it is never stored."""

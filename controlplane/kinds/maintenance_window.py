@@ -1,0 +1,45 @@
+"""MaintenanceWindow (failover.lifeboat.io/v1alpha1): clusters being worked on; detection goes on, evictions wait."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec import field
+
+from controlplane.causes import invalid, required
+from controlplane.errors import Cause
+from controlplane.meta import Object, Struct
+from controlplane.settings import Settings
+
+
+class MaintenanceWindowSpec(Struct, frozen=True):
+    """Clusters that are not evicted from, and count in neither number of the tier rule (D8), from … until …"""
+
+    clusters: tuple[str, ...] = ()
+    begins: datetime | None = field(name="from", default=None)  # None: at once
+    until: datetime | None = None
+    reason: str = ""
+
+
+class MaintenanceWindow(Object, frozen=True):
+    spec: MaintenanceWindowSpec = MaintenanceWindowSpec()
+
+    def open(self, *, now: datetime) -> bool:
+        """Test whether the window is open now; it ends by itself."""
+        begins, until = self.spec.begins, self.spec.until
+        begun = begins is None or begins <= now
+        return self.metadata.deletion_timestamp is None and begun and (until is None or now < until)
+
+
+def validate(new: MaintenanceWindow, old: MaintenanceWindow | None, settings: Settings) -> list[Cause]:
+    """Return everything that is wrong with a window."""
+    spec, causes = new.spec, []
+    if not spec.clusters:
+        causes.append(required("spec.clusters", "name the clusters being worked on"))
+    if spec.until is None:
+        causes.append(required("spec.until", "say when the work ends: a window ends by itself"))
+    elif spec.begins is not None and spec.until <= spec.begins:
+        causes.append(invalid("spec.until", spec.until.isoformat(), "must be later than spec.from"))
+    if not spec.reason.strip():
+        causes.append(required("spec.reason", "say what is being done"))
+    return causes

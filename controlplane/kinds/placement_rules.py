@@ -1,0 +1,131 @@
+"""What has to hold of a placement, and what it means where nothing is said (semantics 1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from controlplane.causes import invalid, unsupported
+from controlplane.errors import Cause
+from controlplane.kinds import affinity_rules
+from controlplane.kinds.cluster import NO_EXECUTE, NOT_READY_KEY, UNREACHABLE_KEY
+from controlplane.kinds.policy import (
+    AGGREGATED,
+    DIVIDED,
+    DUPLICATED,
+    WEIGHTED,
+    Placement,
+    ReplicaSchedulingStrategy,
+    SpreadConstraint,
+    Toleration,
+)
+from controlplane.selectors import label_key_errors
+from controlplane.settings import Compat
+
+SPREAD_FIELDS = ("cluster", "region", "zone", "provider")
+DYNAMIC_WEIGHTS = ("AvailableReplicas",)
+
+
+def defaulted(placement: Placement) -> Placement:
+    """Return a placement with what its parts mean where they say nothing."""
+    changed = placement
+    if placement.spread_constraints:
+        changed = replace(changed, spread_constraints=tuple(_spread(one) for one in placement.spread_constraints))
+    if placement.replica_scheduling is not None:
+        changed = replace(changed, replica_scheduling=_strategy(placement.replica_scheduling))
+    return changed
+
+
+def _spread(one: SpreadConstraint) -> SpreadConstraint:
+    field = one.spread_by_field or ("" if one.spread_by_label else "cluster")
+    return replace(one, spread_by_field=field, min_groups=one.min_groups or 1)
+
+
+def _strategy(strategy: ReplicaSchedulingStrategy) -> ReplicaSchedulingStrategy:
+    how = strategy.replica_scheduling_type or DIVIDED
+    preference = strategy.replica_division_preference or (WEIGHTED if how == DIVIDED else "")
+    return replace(strategy, replica_scheduling_type=how, replica_division_preference=preference)
+
+
+def with_default_tolerations(placement: Placement, compat: Compat) -> Placement:
+    """Return a placement with the tolerations older generations injected, where the settings ask for them (D2).
+
+    A toleration of the user's for the same taint stands, whatever its seconds.
+    """
+    found = placement.cluster_tolerations
+    for key, seconds in (
+        (NOT_READY_KEY, compat.default_not_ready_toleration_seconds),
+        (UNREACHABLE_KEY, compat.default_unreachable_toleration_seconds),
+    ):
+        if seconds is not None and not any(
+            one.key in (key, "") and one.effect in (NO_EXECUTE, "") for one in placement.cluster_tolerations
+        ):
+            added = Toleration(key=key, operator="Exists", effect=NO_EXECUTE, toleration_seconds=seconds)
+            found = (*found, added)
+    return placement if found is placement.cluster_tolerations else replace(placement, cluster_tolerations=found)
+
+
+def validated(placement: Placement, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a placement."""
+    yield from affinity_rules.affinities(placement, path)
+    yield from affinity_rules.tolerations(placement.cluster_tolerations, f"{path}.clusterTolerations")
+    yield from _spreads(placement.spread_constraints, f"{path}.spreadConstraints")
+    if placement.replica_scheduling is not None:
+        yield from _scheduling(placement.replica_scheduling, f"{path}.replicaScheduling")
+    yield from _workload_affinity(placement, f"{path}.workloadAffinity")
+
+
+def _spreads(constraints: tuple[SpreadConstraint, ...], path: str) -> Iterator[Cause]:
+    for index, one in enumerate(constraints):
+        place = f"{path}[{index}]"
+        if one.spread_by_field and one.spread_by_label:
+            yield invalid(place, one, "spreadByLabel should not co-exist with spreadByField")
+        if one.spread_by_field and one.spread_by_field not in SPREAD_FIELDS:
+            yield unsupported(f"{place}.spreadByField", one.spread_by_field, SPREAD_FIELDS)
+        if one.spread_by_label and not one.spread_by_field:
+            rule = "no cluster can be chosen by it: clusters are spread by cluster and region; use spreadByField"
+            yield invalid(f"{place}.spreadByLabel", one.spread_by_label, rule)
+        if one.min_groups < 0:
+            yield invalid(place, one, "minGroups lower than 0 is not allowed")
+        if one.max_groups < 0:
+            yield invalid(place, one, "maxGroups lower than 0 is not allowed")
+        elif 0 < one.max_groups < one.min_groups:
+            yield invalid(place, one, "maxGroups lower than minGroups is not allowed")
+    fields = [one.spread_by_field for one in constraints if one.spread_by_field]
+    for name in sorted({field for field in fields if fields.count(field) > 1}):
+        yield invalid(path, fields, f"multiple {name} spread constraints are not allowed")
+    if fields and "cluster" not in fields:
+        yield invalid(path, fields, "one of the constraints must spread by cluster where any spreads by a field")
+
+
+def _scheduling(strategy: ReplicaSchedulingStrategy, path: str) -> Iterator[Cause]:
+    if strategy.replica_scheduling_type not in (DIVIDED, DUPLICATED):
+        yield unsupported(f"{path}.replicaSchedulingType", strategy.replica_scheduling_type, (DIVIDED, DUPLICATED))
+    if strategy.replica_division_preference not in ("", WEIGHTED, AGGREGATED):
+        chosen = strategy.replica_division_preference
+        yield unsupported(f"{path}.replicaDivisionPreference", chosen, (AGGREGATED, WEIGHTED))
+    weights = strategy.weight_preference
+    if weights is None:
+        return
+    if weights.dynamic_weight and weights.dynamic_weight not in DYNAMIC_WEIGHTS:
+        yield unsupported(f"{path}.weightPreference.dynamicWeight", weights.dynamic_weight, DYNAMIC_WEIGHTS)
+    for index, one in enumerate(weights.static_weight_list):
+        place = f"{path}.weightPreference.staticWeightList[{index}]"
+        if one.weight < 1:
+            yield invalid(f"{place}.weight", one.weight, "must be greater than or equal to 1")
+        yield from affinity_rules.affinity(one.target_cluster, f"{place}.targetCluster")
+
+
+def _workload_affinity(placement: Placement, path: str) -> Iterator[Cause]:
+    wish = placement.workload_affinity
+    if wish is None:
+        return
+    together, apart = wish.affinity, wish.anti_affinity
+    for name, term in (("affinity", together), ("antiAffinity", apart)):
+        if term is not None:
+            for rule in label_key_errors(term.group_by_label_key):
+                yield invalid(f"{path}.{name}.groupByLabelKey", term.group_by_label_key, rule)
+    if together is not None and together == apart:
+        rule = "affinity and antiAffinity must group by different labels: nothing can be together and apart at once"
+        yield invalid(path, together.group_by_label_key, rule)

@@ -1,0 +1,212 @@
+"""PropagationPolicy and ClusterPropagationPolicy (policy.karmada.io/v1alpha1): one type for both scopes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.meta import Object, Struct
+from controlplane.selectors import LabelSelector
+
+
+class ResourceSelector(Struct, frozen=True):
+    api_version: str
+    kind: str
+    namespace: str = ""
+    name: str = ""
+    label_selector: LabelSelector | None = None
+
+
+class FieldRequirement(Struct, frozen=True):
+    """key one of provider, region, zone; operator In or NotIn."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class FieldSelector(Struct, frozen=True):
+    match_expressions: tuple[FieldRequirement, ...] = ()
+
+
+class ClusterAffinity(Struct, frozen=True):
+    """Which clusters: all conditions hold together; nothing set matches every cluster."""
+
+    label_selector: LabelSelector | None = None
+    field_selector: FieldSelector | None = None
+    cluster_names: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+
+class OverflowAffinity(ClusterAffinity, frozen=True):
+    affinity_name: str = ""
+
+
+class ClusterAffinityTerm(ClusterAffinity, frozen=True):
+    affinity_name: str = ""
+    overflow_affinities: tuple[OverflowAffinity, ...] = ()
+
+
+class Toleration(Struct, frozen=True):
+    key: str = ""
+    operator: str = ""  # "" is Equal
+    value: str = ""
+    effect: str = ""  # "" is every effect
+    toleration_seconds: int | None = None  # None: for ever
+
+
+class SpreadConstraint(Struct, frozen=True):
+    spread_by_field: str = ""
+    spread_by_label: str = ""
+    min_groups: int = 0
+    max_groups: int = 0
+
+
+class StaticClusterWeight(Struct, frozen=True):
+    target_cluster: ClusterAffinity = ClusterAffinity()
+    weight: int = 0  # at least 1 once admitted; 0 so that a weight of 1 is written out
+
+
+class ClusterPreferences(Struct, frozen=True):
+    static_weight_list: tuple[StaticClusterWeight, ...] = ()
+    dynamic_weight: str = ""
+
+
+DUPLICATED, DIVIDED = "Duplicated", "Divided"
+WEIGHTED, AGGREGATED = "Weighted", "Aggregated"
+
+
+class ReplicaSchedulingStrategy(Struct, frozen=True):
+    replica_scheduling_type: str = ""
+    replica_division_preference: str = ""
+    weight_preference: ClusterPreferences | None = None
+
+
+class WorkloadAffinityTerm(Struct, frozen=True):
+    group_by_label_key: str = ""
+
+
+class WorkloadAffinity(Struct, frozen=True):
+    affinity: WorkloadAffinityTerm | None = None
+    anti_affinity: WorkloadAffinityTerm | None = None
+
+
+class Placement(Struct, frozen=True):
+    cluster_affinity: ClusterAffinity | None = None
+    cluster_affinities: tuple[ClusterAffinityTerm, ...] = ()
+    cluster_tolerations: tuple[Toleration, ...] = ()
+    spread_constraints: tuple[SpreadConstraint, ...] = ()
+    replica_scheduling: ReplicaSchedulingStrategy | None = None
+    workload_affinity: WorkloadAffinity | None = None
+
+    @property
+    def divided(self) -> bool:
+        """Replicas are divided among clusters; otherwise each cluster gets all of them."""
+        strategy = self.replica_scheduling
+        return strategy is not None and strategy.replica_scheduling_type == DIVIDED
+
+
+class StatePreservationRule(Struct, frozen=True):
+    alias_label_name: str
+    json_path: str
+
+
+class StatePreservation(Struct, frozen=True):
+    rules: tuple[StatePreservationRule, ...] = ()
+
+
+DIRECTLY, GRACEFULLY, NEVER = "Directly", "Gracefully", "Never"
+
+
+class ClusterFailoverBehavior(Struct, frozen=True):
+    """What a workload does when its cluster fails (D4, D5, D13, D15)."""
+
+    purge_mode: str = GRACEFULLY
+    toleration_seconds: int | None = None  # None: the declared default, 300 (D5)
+    state_preservation: StatePreservation | None = None
+
+    @property
+    def waits(self) -> int:
+        """Seconds between a PreferNoExecute taint and the eviction."""
+        return 300 if self.toleration_seconds is None else self.toleration_seconds
+
+
+class DecisionConditions(Struct, frozen=True):
+    toleration_seconds: int | None = None
+
+
+class ApplicationFailoverBehavior(Struct, frozen=True):
+    decision_conditions: DecisionConditions = DecisionConditions()
+    purge_mode: str = GRACEFULLY
+    grace_period_seconds: int | None = None
+    state_preservation: StatePreservation | None = None
+
+
+class FailoverBehavior(Struct, frozen=True):
+    application: ApplicationFailoverBehavior | None = None
+    cluster: ClusterFailoverBehavior | None = None
+
+
+class SuspendClusters(Struct, frozen=True):
+    cluster_names: tuple[str, ...] = ()
+
+
+class Suspension(Struct, frozen=True):
+    dispatching: bool | None = None
+    dispatching_on_clusters: SuspendClusters | None = None
+    scheduling: bool | None = None  # bindings only
+
+
+class SchedulePriority(Struct, frozen=True):
+    priority_class_source: str = ""
+    priority_class_name: str = ""
+
+
+class PropagationSpec(Struct, frozen=True):
+    resource_selectors: tuple[ResourceSelector, ...] = ()
+    association: bool = False
+    propagate_deps: bool = False
+    placement: Placement = Placement()
+    priority: int = 0
+    preemption: str = "Never"
+    dependent_overrides: tuple[str, ...] = ()
+    scheduler_name: str = "default-scheduler"
+    failover: FailoverBehavior | None = None
+    conflict_resolution: str = "Abort"
+    activation_preference: str = ""
+    suspension: Suspension | None = None
+    preserve_resources_on_deletion: bool | None = None
+    schedule_priority: SchedulePriority | None = None
+
+
+class Policy(Object, frozen=True):
+    """A PropagationPolicy where it has a namespace, a ClusterPropagationPolicy where it has none."""
+
+    spec: PropagationSpec = PropagationSpec()
+
+    @property
+    def cluster_scoped(self) -> bool:
+        return not self.metadata.namespace
+
+
+_RENAMED_PURGE_MODES = {"Immediately": DIRECTLY, "Graciously": GRACEFULLY}
+
+
+def normalise(doc: dict[str, Any]) -> list[str]:
+    """Store deprecated spellings under today's names (D13). Returns one warning per change."""
+    warnings: list[str] = []
+    spec = doc.get("spec")
+    failover = spec.get("failover") if isinstance(spec, dict) else None
+    if not isinstance(failover, dict):
+        return warnings
+    for part in ("cluster", "application"):
+        behaviour = failover.get(part)
+        if not isinstance(behaviour, dict):
+            continue
+        if "pureMode" in behaviour and "purgeMode" not in behaviour:
+            behaviour["purgeMode"] = behaviour.pop("pureMode")
+            warnings.append(f"spec.failover.{part}.pureMode is spelled purgeMode and was stored so")
+        old = behaviour.get("purgeMode")
+        if old in _RENAMED_PURGE_MODES:
+            behaviour["purgeMode"] = _RENAMED_PURGE_MODES[old]
+            warnings.append(f"spec.failover.{part}.purgeMode: {old} is deprecated, stored as {behaviour['purgeMode']}")
+    return warnings

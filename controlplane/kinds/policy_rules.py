@@ -1,0 +1,164 @@
+"""What has to hold of a PropagationPolicy, and what it means where it says nothing (semantics 1.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from controlplane.causes import immutable, invalid, required, unsupported
+from controlplane.errors import Cause
+from controlplane.kinds import failover_rules, placement_rules
+from controlplane.kinds.policy import Policy, PropagationSpec, ResourceSelector
+from controlplane.names import (
+    CLUSTER_PROPAGATION_POLICY_FINALIZER,
+    CLUSTER_PROPAGATION_POLICY_ID_LABEL,
+    DIRECTLY_UNREACHABLE_ANNOTATION,
+    PROPAGATION_POLICY_FINALIZER,
+    PROPAGATION_POLICY_ID_LABEL,
+)
+from controlplane.selectors import selector_errors
+from controlplane.settings import Settings
+
+SERVICE_IMPORT = "ServiceImport"
+PRIORITY_SOURCE = "KubePriorityClass"
+
+
+def default(new: Policy, old: Policy | None, settings: Settings) -> Policy:
+    """Return the policy with its defaults; on create with its id, its finalizer and the tolerations of D2."""
+    spec = new.spec
+    placement = placement_rules.defaulted(spec.placement)
+    if old is None:
+        placement = placement_rules.with_default_tolerations(placement, settings.compat)
+    selectors = tuple(_selector(one, new.metadata.namespace) for one in spec.resource_selectors)
+    policy = replace(
+        new,
+        spec=replace(
+            spec,
+            resource_selectors=selectors,
+            placement=placement,
+            propagate_deps=spec.propagate_deps or any(one.kind == SERVICE_IMPORT for one in selectors),
+            failover=None if spec.failover is None else failover_rules.defaulted(spec.failover),
+        ),
+    )
+    return policy if old is not None else _marked(policy)
+
+
+def _selector(one: ResourceSelector, namespace: str) -> ResourceSelector:
+    return replace(one, namespace=namespace) if namespace and not one.namespace else one
+
+
+def _marked(policy: Policy) -> Policy:
+    """Return a new policy with the id that templates and bindings are claimed with, and its finalizer."""
+    label = id_label(policy)
+    finalizer = CLUSTER_PROPAGATION_POLICY_FINALIZER if policy.cluster_scoped else PROPAGATION_POLICY_FINALIZER
+    kept = policy.metadata.finalizers
+    return policy.with_meta(
+        labels={**policy.metadata.labels, label: policy.metadata.uid},
+        finalizers=kept if finalizer in kept else (*kept, finalizer),
+    )
+
+
+def id_label(policy: Policy) -> str:
+    """Return the label that holds a policy's permanent id."""
+    return CLUSTER_PROPAGATION_POLICY_ID_LABEL if policy.cluster_scoped else PROPAGATION_POLICY_ID_LABEL
+
+
+def validate(new: Policy, old: Policy | None, settings: Settings) -> list[Cause]:
+    """Return everything that is wrong with a policy."""
+    spec, causes = new.spec, [*_selectors(new), *_choices(new.spec)]
+    causes += placement_rules.validated(spec.placement, "spec.placement")
+    if spec.failover is not None:
+        causes += failover_rules.validated(spec.failover, "spec.failover")
+        if spec.failover.application is not None and not spec.propagate_deps:
+            rule = "application failover is set, propagateDeps must be true"
+            causes.append(invalid("spec.propagateDeps", spec.propagate_deps, rule))
+    causes += _suspension(spec)
+    causes += _priority(spec)
+    causes += _proceed(new)
+    if old is not None:
+        causes += _unchanged(new, old)
+    return causes
+
+
+def _selectors(policy: Policy) -> Iterator[Cause]:
+    if not policy.spec.resource_selectors:
+        yield required(
+            "spec.resourceSelectors", "a policy without selectors selects nothing; name at least one resource"
+        )
+    for index, one in enumerate(policy.spec.resource_selectors):
+        path = f"spec.resourceSelectors[{index}]"
+        for field, value in (("apiVersion", one.api_version), ("kind", one.kind)):
+            if not value:
+                yield required(f"{path}.{field}")
+        if policy.metadata.namespace and one.namespace != policy.metadata.namespace:
+            rule = "namespace of resource selector must be the same as the namespace of the policy"
+            yield invalid(f"{path}.namespace", one.namespace, rule)
+        if policy.spec.preemption == "Always" and not one.name:
+            rule = "name cannot be empty if preemption is Always: it could take over more resources than meant"
+            yield invalid(f"{path}.name", one.name, rule)
+        if one.label_selector is not None:
+            for field, rule in selector_errors(one.label_selector):
+                yield invalid(f"{path}.labelSelector.{field}", one.label_selector, rule)
+
+
+def _choices(spec: PropagationSpec) -> Iterator[Cause]:
+    for field, value, choices in (
+        ("preemption", spec.preemption, ("Always", "Never")),
+        ("conflictResolution", spec.conflict_resolution, ("Abort", "Overwrite")),
+        ("activationPreference", spec.activation_preference, ("", "Lazy")),
+    ):
+        if value not in choices:
+            yield unsupported(f"spec.{field}", value, choices)
+    if not -(2**31) <= spec.priority < 2**31:
+        yield invalid("spec.priority", spec.priority, "must fit into 32 bits")
+
+
+def _suspension(spec: PropagationSpec) -> Iterator[Cause]:
+    wish = spec.suspension
+    if wish is None or wish.dispatching_on_clusters is None:
+        return
+    if wish.dispatching and wish.dispatching_on_clusters.cluster_names:
+        rule = "suspension dispatching cannot co-exist with dispatchingOnClusters.clusterNames"
+        yield invalid("spec.suspension", wish, rule)
+
+
+def _priority(spec: PropagationSpec) -> Iterator[Cause]:
+    wish = spec.schedule_priority
+    if wish is None:
+        return
+    if wish.priority_class_source != PRIORITY_SOURCE:
+        yield unsupported("spec.schedulePriority.priorityClassSource", wish.priority_class_source, (PRIORITY_SOURCE,))
+    if not wish.priority_class_name:
+        yield required("spec.schedulePriority.priorityClassName")
+
+
+def _proceed(policy: Policy) -> Iterator[Cause]:
+    """The annotation that lets a Directly eviction go on although its source cannot be reached (D14)."""
+    said = policy.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION)
+    if said is None or said == "Wait" or (said.startswith("After=") and said.removeprefix("After=").isdecimal()):
+        return
+    rule = "write Wait, or After=<seconds> such as After=300"
+    yield invalid(f"metadata.annotations[{DIRECTLY_UNREACHABLE_ANNOTATION}]", said, rule)
+
+
+def _unchanged(new: Policy, old: Policy) -> Iterator[Cause]:
+    if new.spec.scheduler_name != old.spec.scheduler_name:
+        rule = "the schedulerName should not be updated; delete the policy and create it anew"
+        yield invalid("spec.schedulerName", new.spec.scheduler_name, rule)
+    label = id_label(old)
+    given = old.metadata.labels.get(label)
+    if given is not None and new.metadata.labels.get(label) != given:
+        yield immutable(f"metadata.labels[{label}]", new.metadata.labels.get(label, ""))
+
+
+def warn(new: Policy, old: Policy | None, settings: Settings) -> list[str]:
+    """Return what is accepted and will not do what it seems to."""
+    spec, found = new.spec, list[str]()
+    if spec.preemption == "Always" and not settings.gate("PropagationPolicyPreemption"):
+        found.append("spec.preemption has no effect while the feature gate PropagationPolicyPreemption is off")
+    if spec.placement.workload_affinity is not None and not settings.gate("WorkloadAffinity"):
+        found.append("spec.placement.workloadAffinity has no effect while the feature gate WorkloadAffinity is off")
+    if spec.failover is not None:
+        found += failover_rules.warned(spec.failover, settings, "spec.failover")
+    return found

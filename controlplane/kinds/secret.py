@@ -1,0 +1,42 @@
+"""Secret (v1): kept like every template; what is written as text becomes data, as Kubernetes does it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from controlplane.causes import invalid
+from controlplane.errors import Cause
+from controlplane.settings import Settings
+
+OPAQUE = "Opaque"
+
+
+def normalise(doc: dict[str, Any]) -> list[str]:
+    """Move stringData into data and name the type, in place. Values that are no text are left to validation."""
+    texts = doc.get("stringData")
+    if isinstance(texts, dict) and all(isinstance(value, str) for value in texts.values()):
+        del doc["stringData"]
+        data = doc.get("data")
+        if texts:
+            encoded = {key: base64.b64encode(value.encode()).decode() for key, value in texts.items()}
+            doc["data"] = {**(data if isinstance(data, dict) else {}), **encoded}
+    if not doc.get("type"):
+        doc["type"] = OPAQUE
+    return []
+
+
+def validate(new: Any, old: Any, settings: Settings) -> list[Cause]:
+    """Return a cause for every value of data that is no base64; the value itself is secret and not repeated."""
+    data = new.content.get("data")
+    rule = "must be base64; write plain text into stringData"
+    return [invalid(f"data[{key}]", "…", rule) for key, value in (data or {}).items() if not _is_base64(value)]
+
+
+def _is_base64(value: str) -> bool:
+    try:
+        base64.b64decode("".join(value.split()), validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""Template: any kind we have no type for. Its content is kept as the user wrote it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controlplane.meta import Object, ObjectMeta
+
+
+class Template(Object, frozen=True):
+    """An object of an untyped kind. `content` is everything but apiVersion, kind, metadata and status."""
+
+    content: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+    def unfold(self) -> dict[str, Any]:
+        """Return the document for the encoder."""
+        doc = {"apiVersion": self.api_version, "kind": self.kind, "metadata": self.metadata, **self.content}
+        if self.status:
+            doc["status"] = self.status
+        return doc
+
+    @classmethod
+    def fold(cls, doc: dict[str, Any]) -> Template:
+        """Return the object of a decoded document. Raises msgspec.ValidationError for bad metadata."""
+        content = dict(doc)
+        return cls(
+            api_version=content.pop("apiVersion", ""),
+            kind=content.pop("kind", ""),
+            metadata=msgspec.convert(content.pop("metadata", {}), ObjectMeta),
+            status=content.pop("status", None) or {},
+            content=content,
+        )
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        found = self.content.get("spec")
+        return found if isinstance(found, dict) else {}
+
+    def document(self) -> dict[str, Any]:
+        """Return the whole document as plain values, for interpreters that read JSON."""
+        plain: dict[str, Any] = msgspec.to_builtins(self.unfold())
+        return plain
+
+    def with_content(self, content: dict[str, Any]) -> Template:
+        """Return the object with other content; the generation rises where `spec` changed, as Kubernetes counts it."""
+        if content == self.content:
+            return self
+        changed = msgspec.structs.replace(self, content=content)
+        if content.get("spec") == self.content.get("spec"):
+            return changed
+        return changed.with_meta(generation=self.metadata.generation + 1)

@@ -1,0 +1,53 @@
+"""Work (work.karmada.io/v1alpha1): one manifest for one member, and what the member says of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.meta import Condition, Object, Struct
+
+
+class Workload(Struct, frozen=True):
+    manifests: tuple[dict[str, Any], ...] = ()
+
+
+class WorkSpec(Struct, frozen=True):
+    workload: Workload = Workload()
+    suspend_dispatching: bool | None = None
+    preserve_resources_on_deletion: bool | None = None
+
+
+class ResourceIdentifier(Struct, frozen=True):
+    """Which object of the member a status is about."""
+
+    ordinal: int = 0
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+class ManifestStatus(Struct, frozen=True):
+    identifier: ResourceIdentifier = ResourceIdentifier()
+    status: dict[str, Any] | None = None
+    health: str = ""
+
+
+class WorkStatus(Struct, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+    manifest_statuses: tuple[ManifestStatus, ...] = ()
+
+
+APPLIED, DISPATCHING = "Applied", "Dispatching"
+
+
+class Work(Object, frozen=True):
+    spec: WorkSpec = WorkSpec()
+    status: WorkStatus = WorkStatus()
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The one manifest a Work carries; {} where a user wrote a Work without any."""
+        return self.spec.workload.manifests[0] if self.spec.workload.manifests else {}

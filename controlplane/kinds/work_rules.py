@@ -1,0 +1,124 @@
+"""What has to hold of bindings and Works that are written by hand (semantics 1.4, 1.5; D23)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from controlplane.causes import duplicate, invalid, required, unsupported
+from controlplane.errors import Cause
+from controlplane.kinds import by_hand
+from controlplane.kinds.binding import Binding, GracefulEvictionTask
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER
+from controlplane.kinds.work import Work
+from controlplane.meta import Object
+from controlplane.names import (
+    CLUSTER_RESOURCE_BINDING_ID_LABEL,
+    DEPENDENCIES_ANNOTATION,
+    RESOURCE_BINDING_ID_LABEL,
+    WORK_ID_LABEL,
+)
+from controlplane.selectors import label_value_errors
+from controlplane.settings import Settings
+
+MAX_REASON, MAX_MESSAGE = 32, 1024
+
+T = TypeVar("T", bound=Object)
+
+
+def default_binding(new: Binding, old: Binding | None, settings: Settings) -> Binding:
+    """Return the binding with its permanent id, and with a mark where somebody placed it by hand (D23)."""
+    label = RESOURCE_BINDING_ID_LABEL if new.metadata.namespace else CLUSTER_RESOURCE_BINDING_ID_LABEL
+    return by_hand.marked(_identified(new, old, label), old)
+
+
+def default_work(new: Work, old: Work | None, settings: Settings) -> Work:
+    """Return the Work with its permanent id."""
+    return _identified(new, old, WORK_ID_LABEL)
+
+
+def _identified(new: T, old: T | None, label: str) -> T:
+    labels = new.metadata.labels
+    known = old.metadata.labels.get(label) if old is not None else None
+    if known is not None and labels.get(label) != known:
+        return new.with_meta(labels={**labels, label: known})
+    return new if label in labels else new.with_meta(labels={**labels, label: new.metadata.uid})
+
+
+def validate_binding(new: Binding, old: Binding | None, settings: Settings) -> list[Cause]:
+    """Return everything that is wrong with a binding."""
+    spec, causes = new.spec, list[Cause]()
+    for field, value in (
+        ("apiVersion", spec.resource.api_version),
+        ("kind", spec.resource.kind),
+        ("name", spec.resource.name),
+    ):
+        if not value:
+            causes.append(required(f"spec.resource.{field}"))
+    causes += _dependencies(new)
+    causes += _targets([one.name for one in spec.clusters], [one.replicas for one in spec.clusters])
+    causes += _tasks(spec.graceful_eviction_tasks)
+    if spec.replicas < 0:
+        causes.append(invalid("spec.replicas", spec.replicas, "must be greater than or equal to 0"))
+    return causes
+
+
+def _dependencies(binding: Binding) -> Iterator[Cause]:
+    """The annotation that lists what goes along with a namespaced binding."""
+    said = binding.metadata.annotations.get(DEPENDENCIES_ANNOTATION)
+    if said is None or not binding.metadata.namespace:
+        return
+    try:
+        listed = isinstance(msgspec.json.decode(said), list)
+    except msgspec.DecodeError:
+        listed = False
+    if not listed:
+        field = f"metadata.annotations[{DEPENDENCIES_ANNOTATION}]"
+        yield invalid(field, said, "annotation value must be a valid JSON list")
+
+
+def _targets(names: Sequence[str], replicas: Sequence[int]) -> Iterator[Cause]:
+    for index, name in enumerate(names):
+        path = f"spec.clusters[{index}]"
+        if not name:
+            yield required(f"{path}.name")
+        if name in names[:index]:
+            yield duplicate(f"{path}.name", name, "a cluster is a target once")
+        if replicas[index] < 0:
+            yield invalid(f"{path}.replicas", replicas[index], "must be greater than or equal to 0")
+
+
+def _tasks(tasks: Sequence[GracefulEvictionTask]) -> Iterator[Cause]:
+    leaving = [task.from_cluster for task in tasks]
+    for index, task in enumerate(tasks):
+        path = f"spec.gracefulEvictionTasks[{index}]"
+        if not task.from_cluster:
+            yield required(f"{path}.fromCluster")
+        if task.from_cluster in leaving[:index]:
+            yield duplicate(f"{path}.fromCluster", task.from_cluster, "a cluster is left once")
+        if task.purge_mode not in ("", DIRECTLY, GRACEFULLY, NEVER):
+            yield unsupported(f"{path}.purgeMode", task.purge_mode, (DIRECTLY, GRACEFULLY, NEVER))
+        if len(task.reason) > MAX_REASON:
+            yield invalid(f"{path}.reason", task.reason, f"must be no more than {MAX_REASON} characters")
+        if len(task.message) > MAX_MESSAGE:
+            yield invalid(f"{path}.message", task.message, f"must be no more than {MAX_MESSAGE} characters")
+        for value in task.preserved_label_state.values():
+            for rule in label_value_errors(value):
+                yield invalid(f"{path}.preservedLabelState", value, rule)
+
+
+def validate_work(new: Work, old: Work | None, settings: Settings) -> list[Cause]:
+    """Return everything that is wrong with a Work."""
+    causes = []
+    for index, manifest in enumerate(new.spec.workload.manifests):
+        path = f"spec.workload.manifests[{index}]"
+        for field, value in (
+            ("apiVersion", manifest.get("apiVersion")),
+            ("kind", manifest.get("kind")),
+            ("metadata.name", (manifest.get("metadata") or {}).get("name")),
+        ):
+            if not value:
+                causes.append(required(f"{path}.{field}"))
+    return causes

@@ -1,0 +1,108 @@
+"""What may be asked of a member cluster and what it answers: the outside world as data.
+
+A controller that deals with members returns a question per snapshot; whoever holds the connections (the `members`
+process over HTTP, the simulator in memory) answers it; `decide` then sees the answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+FIELD_MANAGER = "lifeboat"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """How a member is reached. The token is a secret: it has no place in text of any kind."""
+
+    cluster: str
+    endpoint: str
+    token: str = ""
+    ca: str = ""  # PEM
+    insecure: bool = False
+    proxy: str = ""
+
+    def __repr__(self) -> str:
+        return f"Target({self.cluster} at {self.endpoint})"
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """Is the member ready? GET /readyz, on 404 /healthz (semantics 2.1); no answer within `seconds` is one too."""
+
+    target: Target
+    seconds: float = 10.0
+
+
+class Collect(msgspec.Struct, frozen=True):
+    """Read version, APIs, nodes and pods."""
+
+    target: Target
+    resources: bool  # False: nodes and pods are not read at all (D16)
+
+
+class Ensure(msgspec.Struct, frozen=True):
+    """Bring an object to the member by server-side apply. `overwrite`: also over one that is not ours."""
+
+    target: Target
+    manifest: dict[str, Any]
+    overwrite: bool
+
+
+class Discard(msgspec.Struct, frozen=True):
+    """Delete an object of ours from the member; `release` only strips our marks and leaves it there."""
+
+    target: Target
+    manifest: dict[str, Any]
+    release: bool = False
+
+
+class Observe(msgspec.Struct, frozen=True):
+    """What does the member hold of this manifest now? Answered from the watch cache."""
+
+    cluster: str
+    manifest: dict[str, Any]
+
+
+Question = Probe | Collect | Ensure | Discard | Observe
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A member's answer.
+
+    `code`: HTTP status, 0 when there was none (refused, timed out, TLS). `problem` says what went wrong, for people and
+    never with a secret. `access`: the member is there but does not let us in (401, 403, TLS, our own fault; D22).
+    """
+
+    code: int
+    body: Any = None
+    problem: str = ""
+    access: bool = False
+    at: datetime | None = None
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.code < 300
+
+
+def endpoint_of(cluster: Any, secret: Any) -> Target:
+    """Return how a Cluster is reached, with the credentials of its Secret (None: it has none)."""
+    data = {} if secret is None else secret.content.get("data", {})
+    return Target(
+        cluster=cluster.metadata.name,
+        endpoint=cluster.spec.api_endpoint,
+        token=_plain(data.get("token", "")),
+        ca=_plain(data.get("caBundle", "")),
+        insecure=cluster.spec.insecure_skip_tls_verification,
+        proxy=cluster.spec.proxy_url,
+    )
+
+
+def _plain(encoded: str) -> str:
+    try:
+        return base64.b64decode(encoded, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

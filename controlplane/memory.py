@@ -1,0 +1,393 @@
+"""MemoryStore: the Store protocol in plain dictionaries, for tests and the simulator; same rules, same contract."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from controlplane.controllers.controller import Controller
+from controlplane.decision import Decision, Delete, Drop, Event, Put, Save
+from controlplane.events import counted
+from controlplane.kind import encode
+from controlplane.kinds import KINDS, WORK
+from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
+from controlplane.meta import Object, Ref
+from controlplane.routing import Router
+from controlplane.settle import Lost, Remove, Same, Write, check_generation, settle
+from controlplane.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome
+
+
+class _Due(NamedTuple):
+    due_at: datetime
+    seq: int
+    lease_until: datetime | None = None
+    cursor: str = ""
+
+
+class _Lease(NamedTuple):
+    holder: str
+    epoch: int
+    until: datetime
+
+
+def shard_of(ref: Ref, shards: int) -> int:
+    """Return the shard of a reference: CRC-32 of its text, the same in every process and in the database store."""
+    return zlib.crc32(str(ref).encode()) % shards
+
+
+class MemoryStore:
+    """A Store. Not safe for threads: interleaving is the caller's, step by step."""
+
+    def __init__(self, *, controllers: Iterable[Controller] = (), clock: Callable[[], datetime] | None = None) -> None:
+        self.router = Router(controllers)
+        self.clock = clock or (lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        self.version = 0
+        self.objects: dict[Ref, Object] = {}
+        self.log: list[Change] = []
+        self.due: dict[tuple[str, Ref], _Due] = {}
+        self._index: dict[tuple[str, str, str], set[Ref]] = {}
+        self._rows: dict[type, dict[str, Row]] = {}
+        self._leases: dict[tuple[str, int], _Lease] = {}
+        self._seq = 0
+
+    # Reading
+
+    def now(self) -> datetime:
+        return self.clock()
+
+    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
+        return {ref: self.objects[ref] for ref in refs if ref in self.objects}
+
+    def list(
+        self, kind: str, *, namespace: str = "", after: tuple[str, str] = ("", ""), limit: int = 0
+    ) -> Sequence[Any]:
+        refs = sorted(
+            ref
+            for ref in self.objects
+            if ref.kind == kind and (not namespace or ref.namespace == namespace) and (ref.namespace, ref.name) > after
+        )
+        return [self.objects[ref] for ref in (refs[:limit] if limit else refs)]
+
+    def by_index(self, kind: str, index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
+        return {
+            value: [self.objects[ref] for ref in sorted(self._index.get((kind, index, value), ()))]
+            for value in values
+            if self._index.get((kind, index, value))
+        }
+
+    def refs_by_index(
+        self,
+        kind: str,
+        index: str,
+        value: str | Collection[str],
+        *,
+        after: tuple[str, str] = ("", ""),
+        limit: int = 1000,
+    ) -> Sequence[Ref]:
+        values = (value,) if isinstance(value, str) else value
+        found = sorted({ref for one in values for ref in self._index.get((kind, index, one), ())})
+        return [ref for ref in found if (ref.namespace, ref.name) > after][:limit]
+
+    def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
+        assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"
+        found: dict[str, Any] = {}
+        wanted = set(values)
+        for key in sorted(self._rows.get(type_, {})):
+            row = self._rows[type_][key]
+            if getattr(row, index) in wanted:
+                found.setdefault(getattr(row, index), []).append(row)
+        return found
+
+    def _queue(self) -> Sequence[Eviction]:
+        rows = self._rows.get(Eviction, {}).values()
+        return [row for row in rows if isinstance(row, Eviction) and row.due_at is not None and row.state == QUEUED]
+
+    def queue_heads(self, *, due_by: datetime, limit: int) -> Sequence[Any]:
+        heads: dict[int, list[Eviction]] = {}
+        for row in self._queue():
+            if row.due_at is not None and row.due_at <= due_by:
+                heads.setdefault(row.priority, []).append(row)
+        return [
+            row
+            for priority in sorted(heads, reverse=True)
+            for row in sorted(heads[priority], key=lambda one: (one.due_at, one.key))[:limit]
+        ]
+
+    def next_eviction(self) -> datetime | None:
+        return min((row.due_at for row in self._queue() if row.due_at is not None), default=None)
+
+    def evictions_by_cluster(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for row in self._rows.get(Eviction, {}).values():
+            if isinstance(row, Eviction) and row.due_at is not None:
+                counts[row.cluster] = counts.get(row.cluster, 0) + 1
+        return counts
+
+    def promised(self, *, within: timedelta) -> Sequence[tuple[str, str, int]]:
+        since = self.now() - within
+        counts: dict[tuple[str, str], int] = {}
+        for row in self._rows.get(Promise, {}).values():
+            if isinstance(row, Promise) and row.made_at is not None and row.made_at > since:
+                counts[row.cluster, row.request] = counts.get((row.cluster, row.request), 0) + row.replicas
+        return [(*key, count) for key, count in sorted(counts.items())]
+
+    def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
+        found = set()
+        for work in self.list(WORK):
+            for cluster in KINDS[WORK].values(work, "cluster"):
+                found.add((cluster, work.manifest.get("apiVersion", ""), work.manifest.get("kind", "")))
+        return found
+
+    def changes(self, since: int, *, limit: int = 1000) -> Sequence[Change]:
+        """Return log lines after a version, in order."""
+        return [change for change in self.log if change.version > since][:limit]
+
+    # Writing
+
+    def apply(
+        self,
+        decisions: Sequence[tuple[Claim | None, Decision]],
+        *,
+        by: Actor,
+        fence: Fence | None = None,
+        dry_run: bool = False,
+    ) -> Sequence[Outcome]:
+        self._check_fence(fence)
+        return [self._apply_one(claim, decision, by, dry_run=dry_run) for claim, decision in decisions]
+
+    def _check_fence(self, fence: Fence | None) -> None:
+        if fence is None:
+            return
+        lease = self._leases.get((fence.name, fence.shard))
+        if lease is None or lease.epoch != fence.epoch or lease.until <= self.now():
+            raise Fenced(f"lease {fence.name}/{fence.shard} epoch {fence.epoch} has passed")
+
+    def _apply_one(self, claim: Claim | None, decision: Decision, by: Actor, *, dry_run: bool) -> Outcome:
+        if by.controller:
+            for change in decision.changes:
+                self.router.check(by.name, change)
+        for change in decision.changes:
+            if isinstance(change, Put):
+                check_generation(change)
+        for guard in decision.guards:
+            found = self.objects.get(guard.ref)
+            if (None if found is None else found.metadata.generation) != guard.generation:
+                return self._lost(claim, f"guard {guard.ref}", dry_run=dry_run)
+        staged: dict[Ref, Object | None] = {}
+        settled: list[tuple[Put | Delete, Write | Remove | Same]] = []
+        for change in decision.changes:
+            if isinstance(change, Save | Drop):
+                continue
+            ref = (change.new if isinstance(change, Put) else change.old).ref
+            result = settle(change, staged[ref] if ref in staged else self.objects.get(ref))
+            if isinstance(result, Lost):
+                return self._lost(claim, f"{result.why} {ref}", dry_run=dry_run)
+            settled.append((change, result))
+            staged[ref] = result.new if isinstance(result, Write) else None
+            if isinstance(result, Same):
+                staged[ref] = result.current
+        return self._commit(claim, decision, settled, by, dry_run=dry_run)
+
+    def _lost(self, claim: Claim | None, why: str, *, dry_run: bool) -> Outcome:
+        if claim is not None and not dry_run:
+            self.release([claim])
+        return Outcome(lost=why)
+
+    def _commit(
+        self,
+        claim: Claim | None,
+        decision: Decision,
+        settled: Sequence[tuple[Put | Delete, Write | Remove | Same]],
+        by: Actor,
+        *,
+        dry_run: bool,
+    ) -> Outcome:
+        if dry_run:
+            shown = [result.new if isinstance(result, Write) else None for _, result in settled]
+            return Outcome("", tuple(0 for _ in decision.changes), tuple(shown))
+        results = iter([self._write(result, decision, by, claim) for _, result in settled])
+        versions: Any = []
+        objects: Any = []
+        for change in decision.changes:
+            if isinstance(change, Save | Drop):
+                self._keep(change, by, None if claim is None else claim.ref)
+                versions.append(0)
+                objects.append(None)
+                continue
+            version, stored = next(results)
+            versions.append(version)
+            objects.append(stored)
+        for event in decision.events:
+            self._tell(event, by)
+        if claim is not None:
+            self._finish(claim, decision.wake_at)
+        return Outcome("", tuple(versions), tuple(objects))
+
+    def _keep(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
+        rows = self._rows.setdefault(type(change.row), {})
+        if isinstance(change, Save):
+            rows[change.row.key] = change.row
+        else:
+            rows.pop(change.row.key, None)
+        for name, ref in self.router.row_marks(change, by=by, own=own):
+            self._mark(name, ref, None)
+
+    def _write(
+        self, result: Write | Remove | Same, decision: Decision, by: Actor, claim: Claim | None
+    ) -> tuple[int, Object | None]:
+        if isinstance(result, Same):
+            return 0, result.current
+        subject = result.new if isinstance(result, Write) else result.old
+        old = self.objects.get(subject.ref)
+        self.version += 1
+        stored = subject.with_meta(resource_version=str(self.version))
+        self._unindex(old)
+        if isinstance(result, Write):
+            self.objects[stored.ref] = stored
+            self._enter(stored)
+        else:
+            self.objects.pop(stored.ref, None)
+        self._note(old, stored, removed=isinstance(result, Remove), decision=decision, by=by)
+        new = stored if isinstance(result, Write) else None
+        merged = isinstance(result, Write) and result.merged
+        for name, ref in self.router.marks(old, new, by=by, own=None if claim is None else claim.ref, merged=merged):
+            self._mark(name, ref, None)
+        return self.version, new
+
+    def _note(self, old: Object | None, stored: Object, *, removed: bool, decision: Decision, by: Actor) -> None:
+        type_ = "DELETED" if removed else "ADDED" if old is None else "MODIFIED"
+        before = None if old is None else encode(old).at(int(old.metadata.resource_version))
+        self.log.append(
+            Change(
+                self.version,
+                type_,
+                stored.ref,
+                encode(stored).at(self.version),
+                before,
+                by.name,
+                decision.reason,
+                decision.cause,
+                self.now(),
+            )
+        )
+
+    def _tell(self, event: Event, by: Actor) -> None:
+        found = counted(event, by=by.name, now=self.now(), old=lambda ref: self.objects.get(ref))
+        self._write(Write(found, False), Decision(reason=event.reason), by, None)
+
+    def _enter(self, obj: Object) -> None:
+        kind = KINDS.get(obj.ref.kind)
+        for index in kind.indexes if kind is not None else ():
+            for value in index.keys(obj):
+                self._index.setdefault((obj.ref.kind, index.name, value), set()).add(obj.ref)
+
+    def _unindex(self, obj: Object | None) -> None:
+        if obj is None:
+            return
+        kind = KINDS.get(obj.ref.kind)
+        for index in kind.indexes if kind is not None else ():
+            for value in index.keys(obj):
+                self._index.get((obj.ref.kind, index.name, value), set()).discard(obj.ref)
+
+    # Due rows
+
+    def _mark(self, controller: str, ref: Ref, due_at: datetime | None) -> None:
+        moment = due_at or self.now()
+        old = self.due.get((controller, ref))
+        self._seq += 1
+        if old is None:
+            self.due[controller, ref] = _Due(moment, self._seq)
+        else:
+            self.due[controller, ref] = old._replace(due_at=min(old.due_at, moment), seq=self._seq)
+
+    def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
+        for ref in refs:
+            self._mark(controller, ref, due_at)
+
+    def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
+        now = self.now()
+        found = sorted(
+            (due.due_at, due.seq, ref)
+            for (name, ref), due in self.due.items()
+            if name == controller
+            and due.due_at <= now
+            and (due.lease_until is None or due.lease_until <= now)
+            and shard_of(ref, shards) == shard
+        )[:limit]
+        until = now + timedelta(seconds=lease_seconds)
+        claims = []
+        for _, seq, ref in found:
+            due = self.due[controller, ref]
+            self.due[controller, ref] = due._replace(lease_until=until)
+            claims.append(Claim(controller, ref, seq, due.cursor))
+        return Claims(now, tuple(claims))
+
+    def _finish(self, claim: Claim, wake_at: datetime | None) -> None:
+        due = self.due.get((claim.controller, claim.ref))
+        if due is None:
+            return
+        if due.seq != claim.seq:
+            self.due[claim.controller, claim.ref] = due._replace(lease_until=None)
+        elif wake_at is None:
+            del self.due[claim.controller, claim.ref]
+        else:
+            self.due[claim.controller, claim.ref] = _Due(wake_at, due.seq)
+
+    def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
+        for claim in claims:
+            due = self.due.get((claim.controller, claim.ref))
+            if due is not None:
+                self.due[claim.controller, claim.ref] = due._replace(lease_until=None, due_at=due_at or self.now())
+
+    def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
+        self.mark(claim.controller, refs)
+        due = self.due.get((claim.controller, claim.ref))
+        if due is None:
+            return
+        if cursor is not None:
+            self.due[claim.controller, claim.ref] = due._replace(lease_until=None, cursor=cursor)
+        elif due.seq == claim.seq:
+            del self.due[claim.controller, claim.ref]
+        else:
+            self.due[claim.controller, claim.ref] = due._replace(lease_until=None, cursor="")
+
+    def next_due(self, controllers: Collection[str]) -> datetime | None:
+        now = self.now()
+        return min(
+            (
+                due.due_at if due.lease_until is None or due.lease_until <= now else max(due.lease_until, due.due_at)
+                for (name, _), due in self.due.items()
+                if name in controllers
+            ),
+            default=None,
+        )
+
+    # Leases
+
+    def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
+        now = self.now()
+        lease = self._leases.get((name, shard))
+        if lease is not None and lease.holder != holder and lease.until > now:
+            return None
+        same = lease is not None and lease.holder == holder and lease.until > now
+        epoch = 1 if lease is None else lease.epoch if same else lease.epoch + 1
+        self._leases[name, shard] = _Lease(holder, epoch, now + timedelta(seconds=seconds))
+        return Fence(name, shard, epoch)
+
+    def drop_lease(self, fence: Fence, *, holder: str) -> None:
+        lease = self._leases.get((fence.name, fence.shard))
+        if lease is not None and lease.holder == holder and lease.epoch == fence.epoch:
+            self._leases[fence.name, fence.shard] = lease._replace(until=self.now())
+
+    # For tests
+
+    def create(self, *objects: Object) -> None:
+        """Store objects as a user would; raises AssertionError where one exists."""
+        outcomes = self.apply([(None, Decision(changes=(Put(obj, None),))) for obj in objects], by=Actor("test"))
+        assert not any(one.lost for one in outcomes), [one.lost for one in outcomes]
+
+    def put(self, new: Object, old: Object) -> Outcome:
+        """Store a change as a user would."""
+        return self.apply([(None, Decision(changes=(Put(new, old),)))], by=Actor("test"))[0]

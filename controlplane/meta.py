@@ -1,0 +1,135 @@
+"""The words every object is said in: references, metadata, conditions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any, NamedTuple, Self
+
+import msgspec
+from msgspec.structs import replace
+
+
+class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A frozen value whose fields are spelled the Kubernetes way on the wire; absent means the default.
+
+    Fields keep their order on the wire, a base class's first: required ones stand before those with defaults.
+    """
+
+
+class Ref(NamedTuple):
+    """Name of one object: its kind's key ("apps/Deployment", "Secret"), namespace ("": cluster-scoped), name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind}:{place}"
+
+    @classmethod
+    def parse(cls, text: str) -> Ref:
+        """Return the reference that `str()` wrote. Raises ValueError where the text has no kind."""
+        kind, colon, place = text.partition(":")
+        if not colon:
+            raise ValueError(f'"{text}" is not a reference; write Kind:name or group/Kind:namespace/name')
+        namespace, slash, name = place.partition("/")
+        return cls(kind, namespace, name) if slash else cls(kind, "", place)
+
+
+@lru_cache(maxsize=4096)  # every look at an object's ref asks; there are few kinds
+def kind_key(api_version: str, kind: str) -> str:
+    """Return the key of a kind whatever its version: ("apps/v1", "Deployment") -> "apps/Deployment"."""
+    group, slash, _version = api_version.partition("/")
+    return f"{group}/{kind}" if slash else kind
+
+
+def to_seconds(moment: datetime) -> datetime:
+    """Return the moment as Kubernetes keeps times: UTC, whole seconds."""
+    return moment.astimezone(UTC).replace(microsecond=0)
+
+
+class OwnerReference(Struct, frozen=True):
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Struct, frozen=True):
+    """metadata of an object. `resource_version` stays first: stores splice it into encoded text (see `kind.encode`)."""
+
+    resource_version: str = ""
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None  # None: not being deleted
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+    managed_fields: tuple[dict[str, Any], ...] = ()
+
+
+class Condition(Struct, frozen=True):
+    """A condition of a status, as metav1.Condition; `last_transition_time` moves only when `status` does."""
+
+    type: str
+    status: str  # True, False, Unknown
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    observed_generation: int | None = None
+
+
+def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
+    """Return the condition of that type; None where nobody reported it yet."""
+    return next((one for one in conditions if one.type == type_), None)
+
+
+def with_condition(conditions: tuple[Condition, ...], new: Condition, *, now: datetime) -> tuple[Condition, ...]:
+    """Return the conditions with `new` in place; its transition time is `now` only where the status changed."""
+    old = condition(conditions, new.type)
+    since = old.last_transition_time if old is not None and old.status == new.status else to_seconds(now)
+    stamped = replace(new, last_transition_time=since)
+    if old is None:
+        return (*conditions, stamped)
+    return tuple(stamped if one.type == new.type else one for one in conditions)
+
+
+class Object(Struct, frozen=True):
+    """What every stored object has. Subclasses add `spec` and `status`, or `content` (`kinds.template.Template`)."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(kind_key(self.api_version, self.kind), self.metadata.namespace, self.metadata.name)
+
+    def with_meta(self, **changes: Any) -> Self:
+        """Return the object with metadata fields changed; the same object where nothing changes."""
+        metadata = replace(self.metadata, **changes)
+        return self if metadata == self.metadata else replace(self, metadata=metadata)
+
+    def with_spec(self, **changes: Any) -> Self:
+        """Return the object with spec fields changed and its generation raised; itself where nothing changes."""
+        old: msgspec.Struct = self.spec  # type: ignore[attr-defined]  # every subclass that is edited this way has a spec
+        spec = replace(old, **changes)
+        if spec == old:
+            return self
+        return replace(self, spec=spec, metadata=replace(self.metadata, generation=self.metadata.generation + 1))
+
+    def with_status(self, **changes: Any) -> Self:
+        """Return the object with status fields changed; the same object where nothing changes."""
+        old: msgspec.Struct = self.status  # type: ignore[attr-defined]  # as in with_spec
+        status = replace(old, **changes)
+        return self if status == old else replace(self, status=status)

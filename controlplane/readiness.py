@@ -1,0 +1,331 @@
+"""Will it fail over? What would happen to a binding if one of its clusters went down now, and what stands in the way.
+
+Everything that is asked when it happens is asked here beforehand: gate, controllers, detection, taint policies,
+tolerations, refuge by a dry run of the real scheduler, state extraction, Directly, holds. Each obstacle names its
+remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from controlplane import affinity, health, taint_policies
+from controlplane.eviction.directly import patience
+from controlplane.eviction.holds import Holds
+from controlplane.eviction.judge import waits
+from controlplane.eviction.preserve import preserved
+from controlplane.eviction.purge import purge_mode
+from controlplane.eviction.refuge import DryRun, refuge
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, NOT_READY_KEY, UNREACHABLE_KEY, Cluster, Taint
+from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.rows import Eviction, FleetState, Promise
+from controlplane.kinds.taint_policy import ClusterTaintPolicy
+from controlplane.meta import Condition, Struct, with_condition
+from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
+from controlplane.scheduling import record
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.ledger import Ledger, live
+from controlplane.scheduling.schedule import Placed, schedule
+from controlplane.settings import Settings
+
+EXAMPLES = 5  # bindings named per obstacle in a summary
+BLOCKS, WARNS = "Blocks", "Warns"
+NEEDED = (
+    *("probes", "cluster_status", "cluster_taints", "eviction_queue", "evictions"),
+    *("scheduler", "works", "execution", "graceful_eviction"),
+)
+
+
+class Obstacle(Struct, frozen=True):
+    """Something in the way. `severity` Blocks: it would not move; Warns: it would, with that. `cluster` "" is all."""
+
+    what: str
+    severity: str
+    message: str
+    remedy: str
+    cluster: str = ""
+
+
+class Prospect(Struct, frozen=True):
+    """What would happen if one cluster of a binding went down now."""
+
+    cluster: str
+    moves: bool
+    after_seconds: float | None = None  # between the taint and the eviction
+    refuge: str = ""  # where it would go, or why nowhere
+
+
+class Readiness(Struct, frozen=True):
+    """The answer. `ready`: it would leave any of its clusters."""
+
+    binding: str
+    ready: bool
+    obstacles: tuple[Obstacle, ...] = ()
+    prospects: tuple[Prospect, ...] = ()
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """What is true now, of the fleet and of nobody's binding in particular."""
+
+    clusters: Sequence[Cluster]
+    policies: Sequence[ClusterTaintPolicy] = ()
+    fleet: FleetState = FleetState("default")
+    holds: Holds = Holds()
+    promises: Sequence[Promise] = ()
+
+
+class Rehearsal:
+    """Dry runs of the scheduler against one situation; what is read of the fleet is read once."""
+
+    def __init__(self, situation: Situation, settings: Settings, *, now: datetime) -> None:
+        self._settings = settings
+        self._fleet = Fleet.of(situation.clusters, settings=settings)
+        promises = live(situation.promises, collected_at={}, now=now)
+        self._ledger = Ledger.of(self._fleet, ((one.cluster, one.replicas, record.asked_by(one)) for one in promises))
+        self._without: dict[str, Fleet] = {}
+
+    def without(self, binding: Binding, cluster: str) -> DryRun:
+        """Return what the scheduler would do with a binding if a cluster were lost."""
+        if binding.spec.placement is None:
+            return DryRun(refused="the binding has no placement: nothing says where else it may run")
+        if cluster not in self._without:
+            self._without[cluster] = self._fleet.without({cluster})
+        fleet = self._without[cluster]
+        outcome = schedule(binding.spec, binding.status, fleet, settings=self._settings, promised=self._ledger).outcome
+        if isinstance(outcome, Placed):
+            return DryRun(outcome.clusters)
+        return DryRun(refused=outcome.message, part=outcome.part or ())
+
+
+def summary(found: Iterable[Readiness]) -> FleetReadinessStatus:
+    """Return what single answers say together: obstacles that concern most bindings first."""
+    total = ready = 0
+    known: dict[str, tuple[Obstacle, list[str]]] = {}
+    for one in found:
+        total, ready = total + 1, ready + one.ready
+        for obstacle in {each.what: each for each in one.obstacles}.values():
+            known.setdefault(obstacle.what, (obstacle, []))[1].append(one.binding)
+    lines = [
+        ObstacleCount(what, obstacle.severity, len(names), obstacle.remedy, tuple(names[:EXAMPLES]))
+        for what, (obstacle, names) in known.items()
+    ]
+    return FleetReadinessStatus(total, ready, tuple(sorted(lines, key=lambda line: (-line.bindings, line.what))))
+
+
+def readiness(
+    binding: Binding,
+    situation: Situation,
+    settings: Settings,
+    *,
+    rows: Iterable[Eviction] = (),
+    rehearsal: Rehearsal | None = None,
+    now: datetime,
+) -> Readiness:
+    """Return whether a binding would leave its clusters if they went down. `rows`: its evictions in the queue."""
+    rehearsal = rehearsal or Rehearsal(situation, settings, now=now)
+    known = {cluster.metadata.name: cluster for cluster in situation.clusters}
+    general = [*_switches(settings), *_own(binding, settings), *_tier(situation, settings, now=now)]
+    obstacles, prospects = list(general), []
+    for target in binding.spec.clusters:
+        cluster = known.get(target.name)
+        if cluster is None:
+            continue
+        taints = arising(cluster, situation.policies, settings, now=now)
+        found = [*_detection(cluster, settings), *_taints(binding, cluster, taints)]
+        answer = rehearsal.without(binding, target.name)
+        place = refuge(binding, {target.name}, answer, settings, source_ready=False)
+        if not place.found:
+            found.append(_no_refuge(target.name, place.why))
+        found += [*_state(binding, target.name, settings), *_held(binding, cluster, situation, now=now)]
+        obstacles += found
+        stays = any(one.severity == BLOCKS for one in (*general, *found))
+        prospects.append(Prospect(target.name, not stays, _after(binding, taints), place.why))
+    if not binding.spec.clusters:
+        obstacles.append(_nowhere(binding))
+    obstacles += [_queued(row) for row in rows if row.reason and row.due_at is not None]
+    ready = not any(one.severity == BLOCKS for one in obstacles)
+    return Readiness(str(binding.ref), ready, tuple(obstacles), tuple(prospects))
+
+
+def arising(
+    cluster: Cluster, policies: Iterable[ClusterTaintPolicy], settings: Settings, *, now: datetime
+) -> tuple[Taint, ...]:
+    """Return the taints that move workloads and would come if the cluster stopped being Ready, or are there already."""
+    found = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
+    if settings.compat.auto_no_execute_taints:
+        key = NOT_READY_KEY if cluster.spec.sync_mode == "Push" else UNREACHABLE_KEY
+        found.append(Taint(key, NO_EXECUTE, time_added=now))
+    for status in ("False", "Unknown") if cluster.spec.sync_mode != "Push" else ("False",):
+        conditions = with_condition(cluster.status.conditions, Condition("Ready", status), now=now)
+        for policy in policies:
+            spec = policy.spec
+            if policy.metadata.deletion_timestamp is not None:
+                continue
+            if not affinity.matches(cluster, taint_policies.target(spec)):
+                continue
+            asked = spec.match_conditions if policy.windowed else spec.add_on_conditions
+            if not taint_policies.match(asked, conditions, empty=policy.windowed):
+                continue
+            added = spec.taints_to_add if policy.windowed else spec.taints
+            found += [Taint(one.key, one.effect, one.value, now) for one in added if one.effect in EVICTING_EFFECTS]
+    return tuple(dict.fromkeys(found))
+
+
+def _after(binding: Binding, taints: Sequence[Taint]) -> float | None:
+    moments = (waits(binding.spec, taint, taints) for taint in taints)
+    return min((one for one in moments if one is not None), default=None)
+
+
+def _switches(settings: Settings) -> Iterator[Obstacle]:
+    if not settings.gate("Failover"):
+        yield Obstacle(
+            "GateOff",
+            BLOCKS,
+            "the feature gate Failover is off: nothing is evicted by taints (D17)",
+            "set featureGates.Failover to true in FailoverConfiguration/default",
+        )
+    for name in NEEDED:
+        if not settings.runs(name):
+            yield Obstacle(
+                "ControllerDisabled",
+                BLOCKS,
+                f"controller {name} is switched off",
+                f"take -{name} out of LIFEBOAT_CONTROLLERS, or add {name}, and restart",
+            )
+
+
+def _own(binding: Binding, settings: Settings) -> Iterator[Obstacle]:
+    """Yield what the binding itself says against moving."""
+    spec = binding.spec
+    if spec.suspension is not None and (spec.suspension.scheduling or spec.suspension.dispatching):
+        what = "scheduling" if spec.suspension.scheduling else "dispatching"
+        yield Obstacle(
+            "Suspended", BLOCKS, f"{what} is suspended: no new copy would start", f"set spec.suspension.{what} to false"
+        )
+    behaviour = None if spec.failover is None else spec.failover.cluster
+    rules = behaviour is not None and behaviour.state_preservation is not None
+    directly = purge_mode(binding, settings) == DIRECTLY
+    if rules and not settings.gate("StatefulFailoverInjection"):
+        yield Obstacle(
+            "StateIgnored",
+            WARNS,
+            "statePreservation has no effect while the feature gate StatefulFailoverInjection is off (D15)",
+            "set featureGates.StatefulFailoverInjection to true",
+        )
+    elif rules and not directly:
+        yield Obstacle(
+            "StateIgnored",
+            WARNS,
+            "statePreservation has no effect with purgeMode Gracefully (D15)",
+            "set spec.failover.cluster.purgeMode to Directly in the policy",
+        )
+    elif rules and len(spec.clusters) > 1:
+        yield Obstacle(
+            "StateIgnored",
+            WARNS,
+            "state is carried from one cluster to one cluster only, and this runs on more (D15)",
+            "set a spread constraint of maxGroups 1 in the policy",
+        )
+    said = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
+    if directly and settings.directly_unreachable == "Wait" and patience(said) is None:
+        yield Obstacle(
+            "DirectlyUnreachable",
+            WARNS,
+            "purgeMode is Directly: new copies wait for ever for a cluster that cannot be reached (D14)",
+            f"fence the cluster when it happens, or annotate the policy with {DIRECTLY_UNREACHABLE_ANNOTATION}: "
+            "After=<seconds>",
+        )
+
+
+def _tier(situation: Situation, settings: Settings, *, now: datetime) -> Iterator[Obstacle]:
+    maintained = situation.holds.maintained(now=now)
+    seen = health.fleet_health(situation.clusters, maintained=maintained)
+    tier = health.in_force(seen, situation.fleet, settings)
+    if tier.rate <= 0:
+        remedy = "mend clusters, or raise unhealthyClusterThreshold or the eviction rates"
+        yield Obstacle("RateStopped", BLOCKS, f"nothing is evicted at present: {tier.why}", remedy)
+
+
+def _detection(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
+    name = cluster.metadata.name
+    if not cluster.ready:
+        how = "spec.apiEndpoint and spec.secretRef" if cluster.spec.sync_mode == "Push" else "its agent's heartbeat"
+        message = f"nobody has ever reported whether cluster {name} is Ready: its failure would go unnoticed"
+        yield Obstacle("NotDetected", BLOCKS, message, f"check {how}", name)
+    elif any(one.type == "AccessLost" and one.status == "True" for one in cluster.status.conditions):
+        message = f"access to cluster {name} is lost, so nobody sees whether it is down (D22)"
+        yield Obstacle("AccessLost", BLOCKS, message, "renew the credentials in its Secret", name)
+
+
+def _taints(binding: Binding, cluster: Cluster, taints: Sequence[Taint]) -> Iterator[Obstacle]:
+    name = cluster.metadata.name
+    if not taints:
+        yield Obstacle(
+            "NoTaintPolicy",
+            BLOCKS,
+            f"no ClusterTaintPolicy adds a taint that moves workloads when cluster {name} is not Ready",
+            "create a ClusterTaintPolicy with effect NoExecute or PreferNoExecute on Ready False and Unknown",
+            name,
+        )
+        return
+    if _after(binding, taints) is not None:
+        return
+    if any(one.effect == NO_EXECUTE for one in taints):
+        named = ", ".join(dict.fromkeys(one.key for one in taints if one.effect == NO_EXECUTE))
+        yield Obstacle(
+            "Tolerated",
+            BLOCKS,
+            f"the placement tolerates for ever what cluster {name} would be tainted with: {named}",
+            "give the clusterToleration in the policy tolerationSeconds, or remove it",
+            name,
+        )
+    else:
+        yield Obstacle(
+            "StaysByDefault",
+            BLOCKS,
+            f"cluster {name} would only get PreferNoExecute, and the policy has no spec.failover.cluster (D4)",
+            "set spec.failover.cluster in the policy, or use effect NoExecute",
+            name,
+        )
+
+
+def _no_refuge(cluster: str, why: str) -> Obstacle:
+    remedy = "widen the placement's affinity or spread, free capacity, or join another cluster"
+    return Obstacle("NoRefuge", BLOCKS, f"there is nowhere to go from cluster {cluster}: {why}", remedy, cluster)
+
+
+def _state(binding: Binding, cluster: str, settings: Settings) -> Iterator[Obstacle]:
+    problem = preserved(binding, cluster, settings).problem
+    if problem:
+        held = settings.state_preservation_on_missing == "Hold"
+        yield Obstacle(
+            "StateMissing",
+            BLOCKS if held else WARNS,
+            f"the state to preserve cannot be read from the copy on {cluster}: {problem}",
+            "correct the jsonPath in the policy, or let the workload report it; statePreservationOnMissing: Proceed "
+            "goes on without it",
+            cluster,
+        )
+
+
+def _held(binding: Binding, cluster: Cluster, situation: Situation, *, now: datetime) -> Iterator[Obstacle]:
+    row = Eviction("", str(binding.ref), cluster.metadata.name)
+    reason, message = situation.holds.why(row, binding, cluster, now=now)
+    if reason:
+        remedy = "release the hold, or wait until it expires"
+        yield Obstacle(reason, BLOCKS, message, remedy, cluster.metadata.name)
+
+
+def _queued(row: Eviction) -> Obstacle:
+    message = f"it is to leave cluster {row.cluster} now and waits: {row.message or row.reason}"
+    return Obstacle("Waiting", WARNS, message, "see the item in the eviction queue", row.cluster)
+
+
+def _nowhere(binding: Binding) -> Obstacle:
+    message = "it is placed on no cluster, so there is nothing to move"
+    return Obstacle("NotPlaced", BLOCKS, message, f"see why with {binding.metadata.name}/explain")

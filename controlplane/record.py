@@ -1,0 +1,253 @@
+"""The record of a failover: seen, decided, waited for, moved, by which rule, with seconds. Read from changes alone.
+
+A failover begins with the change of a binding that turns targets into eviction tasks, and ends with the change that
+clears the last of them. What the clusters and Works say in between belongs to it. Events play no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from controlplane.eviction.directly import DIRECTLY_WAITING
+from controlplane.kind import KINDS, decode
+from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds import failover_record as kind
+from controlplane.kinds.binding import HEALTHY, Binding, GracefulEvictionTask, TargetCluster
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
+from controlplane.kinds.failover_record import Durations, FailoverRecord, FailoverRecordStatus, Step
+from controlplane.meta import ObjectMeta, Ref, condition, to_seconds
+from controlplane.names import execution_namespace, work_name
+from controlplane.state import Change
+
+EVICTION_STUCK = "EvictionStuck"
+EVENTS_NAMESPACE = "default"  # where records of cluster-scoped bindings are, as Kubernetes keeps their Events
+
+
+class Versions(NamedTuple):
+    """A change with its objects decoded."""
+
+    change: Change
+    old: Any
+    new: Any
+
+
+class _Failover(NamedTuple):
+    """A failover by the changes of its binding: `first` begins it, `until` is the last that belongs to it."""
+
+    first: Versions
+    since: tuple[Versions, ...]
+    tasks: tuple[GracefulEvictionTask, ...]
+    finished: bool
+
+
+def concerned(changes: Iterable[Change]) -> set[Ref]:
+    """Return the clusters and Works whose changes tell more about the failovers of a binding, given its changes."""
+    refs = set()
+    for one in _failovers(changes):
+        old: Binding = one.first.old
+        for name in {task.from_cluster for task in one.tasks} | {target.name for target in _after(one)}:
+            refs |= {Ref(CLUSTER, "", name), _work(old, name)}
+    return refs
+
+
+def records(changes: Iterable[Change], others: Iterable[Change] = ()) -> tuple[FailoverRecord, ...]:
+    """Return the failovers of a binding, oldest first, from its changes and those of what is `concerned`."""
+    around = [_versions(one) for one in sorted(others, key=lambda one: one.version) if one.ref.kind in (CLUSTER, WORK)]
+    return tuple(_record(one, around) for one in _failovers(changes))
+
+
+def before(changes: Iterable[Change]) -> Binding | None:
+    """Return a binding as it was before its latest failover; None where it never had one."""
+    found = _failovers(changes)
+    return found[-1].first.old if found else None
+
+
+def record_name(binding: Ref, version: int) -> str:
+    """Return the name of the record of a failover that began with a version."""
+    return f"{binding.name}.{version}"
+
+
+def _versions(change: Change) -> Versions:
+    known = KINDS[change.ref.kind]
+    old = None if change.old_document is None else decode(known, change.old_document)
+    return Versions(change, old, None if change.type == "DELETED" else decode(known, change.document))
+
+
+def _failovers(changes: Iterable[Change]) -> list[_Failover]:
+    found: list[_Failover] = []
+    for change in sorted(changes, key=lambda one: one.version):
+        one = _versions(change)
+        started = _started(one)
+        if started:
+            found.append(_Failover(one, (), started, finished=False))
+        elif found and not found[-1].finished:
+            last = found[-1]
+            found[-1] = last._replace(since=(*last.since, one), finished=_cleared_all(one, last.tasks))
+    return found
+
+
+def _started(one: Versions) -> tuple[GracefulEvictionTask, ...]:
+    """Return the tasks a change of a binding made out of its targets."""
+    if one.old is None or one.new is None:
+        return ()
+    return tuple(
+        task
+        for task in one.new.spec.graceful_eviction_tasks
+        if one.old.spec.task(task.from_cluster) is None and one.old.spec.target(task.from_cluster) is not None
+    )
+
+
+def _cleared_all(one: Versions, tasks: Sequence[GracefulEvictionTask]) -> bool:
+    return one.new is None or all(one.new.spec.task(task.from_cluster) is None for task in tasks)
+
+
+def _after(one: _Failover) -> tuple[TargetCluster, ...]:
+    last = next((found.new for found in reversed(one.since) if found.new is not None), one.first.new)
+    targets: tuple[TargetCluster, ...] = last.spec.clusters
+    return targets
+
+
+def _work(binding: Binding, cluster: str) -> Ref:
+    about = binding.spec.resource
+    return Ref(WORK, execution_namespace(cluster), work_name(about.kind, about.name, about.namespace))
+
+
+def _record(one: _Failover, around: Sequence[Versions]) -> FailoverRecord:
+    change, old = one.first.change, one.first.old
+    steps = sorted(_steps(one, around), key=lambda step: (step.version, step.what != kind.DECIDED, step.cluster))
+    start = steps[0].at
+    timed = tuple(_since(step, start) for step in steps)
+    task = one.tasks[0]
+    return FailoverRecord(
+        api_version=kind.RESOURCE.api_version,
+        kind=kind.RESOURCE.kind,
+        metadata=ObjectMeta(
+            name=record_name(change.ref, change.version),
+            namespace=change.ref.namespace or EVENTS_NAMESPACE,
+            uid=f"{old.metadata.uid}.{change.version}",
+            resource_version=str(one.since[-1].change.version if one.since else change.version),
+            creation_timestamp=to_seconds(change.at),
+        ),
+        status=FailoverRecordStatus(
+            binding=str(change.ref),
+            resource=old.spec.resource,
+            state=kind.FINISHED if one.finished else kind.RUNNING,
+            reason=task.reason,
+            purge_mode=task.purge_mode,
+            left=tuple(target for left in one.tasks if (target := old.spec.target(left.from_cluster)) is not None),
+            before=old.spec.clusters,
+            after=_after(one),
+            preserved={key: value for left in one.tasks for key, value in left.preserved_label_state.items()},
+            durations=_durations(timed, finished=one.finished),
+            steps=timed,
+        ),
+    )
+
+
+def _since(step: Step, start: datetime) -> Step:
+    seconds = round((step.at - start).total_seconds(), 3)
+    return Step(step.at, seconds, step.what, step.cluster, step.message, step.by, step.rule, step.version, step.cause)
+
+
+def _step(change: Change, what: str, cluster: str, message: str) -> Step:
+    return Step(change.at, 0, what, cluster, message, change.actor, change.reason, change.version, change.cause)
+
+
+def _steps(one: _Failover, around: Sequence[Versions]) -> Iterator[Step]:
+    for task in one.tasks:
+        yield from _signs(task, one, around)
+        yield _step(one.first.change, kind.DECIDED, task.from_cluster, task.message or task.reason)
+    yield from _course(one)
+    last = one.since[-1].change.version if one.since and one.finished else None
+    yield from _copies(one, around, last=last)
+
+
+def _signs(task: GracefulEvictionTask, one: _Failover, around: Sequence[Versions]) -> Iterator[Step]:
+    """Yield the last time a cluster stopped being Ready, and got a taint that moves workloads, before the eviction."""
+    seen: dict[str, Step] = {}
+    for found in around:
+        if found.change.version >= one.first.change.version:
+            break
+        if found.change.ref != Ref(CLUSTER, "", task.from_cluster) or found.new is None:
+            continue
+        old, new = found.old or Cluster("", ""), found.new
+        if old.ready == "True" and new.ready != "True":
+            ready = condition(new.status.conditions, "Ready")
+            why = "" if ready is None else f"{ready.reason}: {ready.message}"
+            seen[kind.SEEN] = _step(found.change, kind.SEEN, task.from_cluster, f"Ready is {new.ready} ({why})")
+            seen.pop(kind.TAINTED, None)
+        added = [
+            taint for taint in new.spec.taints if taint.effect in EVICTING_EFFECTS and taint not in old.spec.taints
+        ]
+        if added:
+            named = ", ".join(f"{taint.key}:{taint.effect}" for taint in added)
+            seen[kind.TAINTED] = _step(found.change, kind.TAINTED, task.from_cluster, named)
+        if not new.has_taint(*EVICTING_EFFECTS) and new.ready == "True":
+            seen.clear()
+    yield from seen.values()
+
+
+def _course(one: _Failover) -> Iterator[Step]:
+    """Yield what the changes of the binding say after the eviction."""
+    healthy = {item.cluster_name for item in one.first.new.status.aggregated_status if item.health == HEALTHY}
+    for found in one.since:
+        old, new = found.old, found.new
+        if old is None or new is None:
+            continue
+        if new.spec.clusters != old.spec.clusters:
+            placed = ", ".join(f"{target.name}:{target.replicas}" for target in new.spec.clusters)
+            yield _step(found.change, kind.SCHEDULED, "", placed or "nowhere")
+        yield from _waits(found)
+        now_healthy = {item.cluster_name for item in new.status.aggregated_status if item.health == HEALTHY}
+        targets = {target.name for target in new.spec.clusters}
+        for name in sorted((now_healthy & targets) - healthy):
+            yield _step(found.change, kind.HEALTHY, name, "the copy is healthy")
+        healthy = now_healthy
+        for task in one.tasks:
+            if old.spec.task(task.from_cluster) is not None and new.spec.task(task.from_cluster) is None:
+                yield _step(found.change, kind.CLEARED, task.from_cluster, "the old copy may go")
+
+
+def _waits(found: Versions) -> Iterator[Step]:
+    for type_ in (DIRECTLY_WAITING, EVICTION_STUCK):
+        said, before = (condition(one.status.conditions, type_) for one in (found.new, found.old))
+        if said is not None and (before is None or (said.status, said.reason) != (before.status, before.reason)):
+            yield _step(found.change, kind.WAITED_FOR, "", f"{said.reason}: {said.message}")
+
+
+def _copies(one: _Failover, around: Sequence[Versions], *, last: int | None) -> Iterator[Step]:
+    """Yield when Works of new copies were stored and those of old ones went. `last`: the end of the failover."""
+    old: Binding = one.first.old
+    left = {_work(old, task.from_cluster): task.from_cluster for task in one.tasks}
+    new = {_work(old, target.name): target.name for target in _after(one) if old.spec.target(target.name) is None}
+    for found in around:
+        change = found.change
+        if change.version <= one.first.change.version:
+            continue
+        if change.ref in new and change.type == "ADDED" and (last is None or change.version <= last):
+            yield _step(change, kind.STARTED, new[change.ref], "the copy was sent to the cluster")
+        elif change.ref in left and change.type == "DELETED":
+            yield _step(change, kind.REMOVED, left.pop(change.ref), "the old copy is gone")
+
+
+def _durations(steps: Sequence[Step], *, finished: bool) -> Durations:
+    """Return what each part took."""
+
+    def at(what: str, *, last: bool = False) -> float | None:
+        moments = [step.seconds for step in steps if step.what == what]
+        return None if not moments else max(moments) if last else min(moments)
+
+    decided, placed, ended = at(kind.DECIDED), at(kind.SCHEDULED), at(kind.CLEARED, last=True)
+    return Durations(
+        detected=_between(at(kind.SEEN), at(kind.TAINTED)),
+        waited=_between(at(kind.TAINTED), decided),
+        scheduled=_between(decided, placed),
+        started=_between(placed, at(kind.HEALTHY, last=True)),
+        total=ended if finished else None,
+    )
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None or end < start else round(end - start, 3)

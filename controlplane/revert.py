@@ -1,0 +1,55 @@
+"""Revert: a binding back where it was before its latest failover, by somebody's word (D23).
+
+New copies are not taken away: they leave as copies leave in a failover, once those they go back to are healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from controlplane.eviction.purge import leaving, purge_mode
+from controlplane.kinds import by_hand
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster
+from controlplane.settings import Settings
+from controlplane.tolerations import spelled, untolerated
+
+REVERTED = "Reverted"
+
+
+def obstacles(before: Binding, clusters: Mapping[str, Cluster]) -> Iterator[str]:
+    """Yield why a binding cannot go back: the clusters it was on are gone, not Ready, or would drive it away again."""
+    tolerations = () if before.spec.placement is None else before.spec.placement.cluster_tolerations
+    for target in before.spec.clusters:
+        cluster = clusters.get(target.name)
+        if cluster is None or cluster.terminating:
+            yield f"cluster {target.name} is gone"
+            continue
+        if cluster.ready != "True":
+            yield f"cluster {target.name} is not Ready"
+        hard = untolerated(cluster.spec.taints, tolerations, (NO_EXECUTE,))
+        soft = () if _stays(before) else [one for one in cluster.spec.taints if one.effect == EVICTING_EFFECTS[1]]
+        for taint in (*hard, *soft):
+            yield f"cluster {target.name} has the taint {spelled(taint)}, which would drive it away again"
+
+
+def _stays(binding: Binding) -> bool:
+    """PreferNoExecute moves only what has a failover.cluster (D4)."""
+    return binding.spec.failover is None or binding.spec.failover.cluster is None
+
+
+def reverted(binding: Binding, before: Binding, settings: Settings, *, by: str, now: datetime) -> Binding:
+    """Return the binding with the placement and the tasks it had before; `before` is what it was then."""
+    home = {target.name for target in before.spec.clusters}
+    new, message = binding, f"{by} reverted the failover"
+    for target in binding.spec.clusters:
+        if target.name not in home:
+            mode = purge_mode(binding, settings)
+            new = leaving(new, target.name, mode=mode, reason=REVERTED, producer=by, message=message, now=now)
+    known = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - home
+    kept = tuple(
+        task for task in new.spec.graceful_eviction_tasks if task.reason == REVERTED or task.from_cluster in known
+    )
+    placed = binding.with_spec(clusters=before.spec.clusters, graceful_eviction_tasks=kept)
+    return by_hand.marked(placed, binding)

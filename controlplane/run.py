@@ -1,0 +1,181 @@
+"""The run loop: claim, load, decide, apply. The same code under Celery, in the simulator and in tests."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from controlplane.controllers.controller import Controller
+from controlplane.decision import NOTHING, Decision, Event
+from controlplane.meta import Ref
+from controlplane.settings import Settings
+from controlplane.state import Actor, Claim, Fence, Fenced, Outcome, Store
+
+CLAIM_SECONDS = 30.0
+FAN_OUT_CHUNK = 2000
+# A defect does not mend itself: its object is looked at this much later, or as soon as something about it changes.
+FAILED_AGAIN = timedelta(seconds=10)
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """One object a controller could not decide: enough to run that decision again (`make replay`)."""
+
+    controller: str
+    ref: Ref
+    snapshot: Any
+    error: str
+    trace: str
+    now: datetime
+    settings: Settings | None = None
+    answer: Any = None
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What one batch did."""
+
+    controller: str
+    claimed: int = 0
+    expanded: int = 0
+    stored: int = 0
+    lost: int = 0
+    failures: tuple[Failure, ...] = ()
+
+
+class World(msgspec.Struct, frozen=True):
+    """What comes from outside besides state: answers to a controller's question (tokens of the eviction bucket)."""
+
+    answer: Callable[[Any], Any] = lambda question: None
+    report: Callable[[Failure], None] = lambda failure: None
+
+
+def begin(controllers: Sequence[Controller], store: Store) -> None:
+    """Make due what a process looks at when it begins: its settings may be others than before (`Controller.starts`)."""
+    for controller in controllers:
+        store.mark(controller.name, controller.starts)
+
+
+def run_batch(
+    controller: Controller,
+    store: Store,
+    settings: Settings,
+    *,
+    world: World,
+    shard: int = 0,
+    fence: Fence | None = None,
+    limit: int = 0,
+) -> Report:
+    """Work off one batch of due objects. `claimed` 0: nothing is due."""
+    claimed = store.claim(
+        controller.name,
+        shard=shard,
+        shards=controller.shards,
+        limit=limit or controller.batch,
+        lease_seconds=CLAIM_SECONDS,
+    )
+    if not claimed.claims:
+        return Report(controller.name)
+    origins = [claim for claim in claimed.claims if claim.ref.kind not in controller.keys]
+    keyed = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
+    for claim in origins:
+        refs, cursor = controller.expand(store, claim.ref, after=claim.cursor, limit=FAN_OUT_CHUNK)
+        if controller.at_once:
+            refs = _at_once(controller, store, settings, refs, now=claimed.now, fence=fence)
+        store.advance(claim, refs, cursor=cursor)
+    try:
+        failures, outcomes = _decide(controller, store, settings, keyed, now=claimed.now, world=world, fence=fence)
+    except Fenced:
+        store.release(keyed)  # whoever has the lease now need not wait for our claims to run out
+        raise
+    lost = sum(1 for outcome in outcomes if outcome.lost)
+    return Report(controller.name, len(claimed.claims), len(origins), len(outcomes) - lost, lost, tuple(failures))
+
+
+def _at_once(
+    controller: Controller, store: Store, settings: Settings, refs: Sequence[Ref], *, now: datetime, fence: Fence | None
+) -> list[Ref]:
+    """Decide one chunk of a fan-out without making its objects due first; return those that have to be all the same:
+    what failed, lost, or wants to be looked at again."""
+    loaded = [(ref, one) for ref, one in zip(refs, controller.load(store, refs), strict=True) if one is not None]
+    decided = controller.decide_all([one for _, one in loaded], settings, now=now)
+    rest: list[Ref] = []
+    batch: list[tuple[Ref, Decision]] = []
+    for (ref, _), decision in zip(loaded, decided, strict=True):
+        if isinstance(decision, Exception) or decision.wake_at is not None:
+            rest.append(ref)
+        elif decision.changes or decision.events:
+            batch.append((ref, decision))
+    by = Actor(controller.name, controller=True)
+    outcomes = store.apply([(None, decision) for _, decision in batch], by=by, fence=fence)
+    return rest + [ref for (ref, _), outcome in zip(batch, outcomes, strict=True) if outcome.lost]
+
+
+def _decide(
+    controller: Controller,
+    store: Store,
+    settings: Settings,
+    claims: Sequence[Claim],
+    *,
+    now: datetime,
+    world: World,
+    fence: Fence | None,
+) -> tuple[list[Failure], Sequence[Outcome]]:
+    if not claims:
+        return [], []
+    snapshots = controller.load(store, [claim.ref for claim in claims])
+    present = [(claim, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True) if snapshot is not None]
+    empty: list[tuple[Claim | None, Decision]] = [
+        (claim, NOTHING) for claim, snapshot in zip(claims, snapshots, strict=True) if snapshot is None
+    ]
+    loaded = [snapshot for _, snapshot in present]
+    answer = world.answer(question) if (question := controller.ask(loaded, settings, now=now)) is not None else None
+    decided = controller.decide_all(loaded, settings, now=now, answer=answer)
+    failures: list[Failure] = []
+    batch = empty
+    for (claim, snapshot), decision in zip(present, decided, strict=True):
+        if isinstance(decision, Exception):
+            failure = _failure(controller.name, claim.ref, snapshot, decision, settings, now=now, answer=answer)
+            failures.append(failure)
+            world.report(failure)
+            batch.append((claim, Decision(wake_at=now + FAILED_AGAIN, events=_told(snapshot, failure))))
+        else:
+            batch.append((claim, decision))
+            batch.extend((None, rider) for rider in decision.riders)
+    return failures, store.apply(batch, by=Actor(controller.name, controller=True), fence=fence)
+
+
+def _failure(
+    controller: str, ref: Ref, snapshot: Any, error: Exception, settings: Settings, *, now: datetime, answer: Any
+) -> Failure:
+    trace = "".join(traceback.format_exception(error))
+    return Failure(controller, ref, snapshot, f"{type(error).__name__}: {error}", trace, now, settings, answer)
+
+
+def _told(snapshot: Any, failure: Failure) -> tuple[Event, ...]:
+    about = getattr(snapshot, "subject", None)
+    if about is None:
+        return ()
+    message = f"{failure.controller} could not decide about {failure.ref}: {failure.error}"
+    return (Event(about, "ControllerFailed", message, warning=True),)
+
+
+def work_off(
+    controllers: Sequence[Controller], store: Store, settings: Settings, *, world: World, rounds: int = 10_000
+) -> int:
+    """Run controllers in order until nothing is due now. Returns the number of objects looked at.
+
+    Raises RuntimeError after `rounds` rounds: two controllers undo each other's work.
+    """
+    total = 0
+    for _ in range(rounds):
+        seen = 0
+        for controller in controllers:
+            for shard in range(controller.shards):
+                seen += run_batch(controller, store, settings, world=world, shard=shard).claimed
+        total += seen
+        if not seen:
+            return total
+    raise RuntimeError(f"still work after {rounds} rounds: controllers undo each other's changes")

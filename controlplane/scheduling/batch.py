@@ -1,0 +1,109 @@
+"""Many bindings at once: equal questions are answered once where room plays no part, and every answer takes its room
+before the next is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.plan import DUPLICATED, STATIC, division_of, ignores_spread
+from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
+from controlplane.scheduling.schedule import Placed, Verdict, answer
+from controlplane.settings import Settings
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One binding to be placed. `uncounted`: replicas per cluster it was promised and that no report counts yet."""
+
+    spec: ResourceBindingSpec
+    status: ResourceBindingStatus
+    neighbours: Neighbours = ALONE
+    uncounted: dict[str, int] = {}
+    hint: tuple[TargetCluster, ...] | None = None
+
+
+def schedule_all(
+    items: Sequence[Item], fleet: Fleet, ledger: Ledger, *, settings: Settings
+) -> list[Verdict | ValueError]:
+    """Return a verdict per item, in order; what is placed is promised in `ledger`. An item that cannot be asked about
+    (no placement, no quantity) gives its ValueError and touches no other."""
+    batch = Batch(fleet, ledger, settings)
+    verdicts: list[Verdict | ValueError] = []
+    for item in items:
+        try:
+            verdicts.append(batch.place(item)[1])
+        except ValueError as error:
+            verdicts.append(error)
+    return verdicts
+
+
+class Batch:
+    """Places bindings one after the other on one fleet, against one ledger."""
+
+    __slots__ = ("_fleet", "_known", "_ledger", "_settings")
+
+    def __init__(self, fleet: Fleet, ledger: Ledger, settings: Settings) -> None:
+        self._fleet = fleet
+        self._ledger = ledger
+        self._settings = settings
+        self._known: dict[Question, Verdict] = {}
+
+    def place(self, item: Item) -> tuple[Question, Verdict]:
+        """Return one binding's question and the verdict on it, and promise what it takes. Raises ValueError as
+        `question_of` does."""
+        settings = self._settings
+        question = question_of(item.spec, item.status, settings=settings, neighbours=item.neighbours)
+        verdict = self._known.get(question) if item.hint is None else None
+        if verdict is None:
+            verdict = answer(question, self._fleet, self._ledger, settings=settings, hint=item.hint)
+            if needs_no_room(question):
+                self._known[question] = verdict
+        if isinstance(verdict.outcome, Placed) and question.workload and verdict.outcome.clusters:
+            if question.targets or item.uncounted:
+                self._take_difference(question, verdict.outcome.clusters, item.uncounted)
+            else:
+                self._take_all(question, verdict)
+        return question, verdict
+
+    def _take_all(self, question: Question, verdict: Verdict) -> None:
+        """Promise everything a first result places."""
+        attempt = verdict.explanation.attempts[-1]
+        assert attempt.chosen is not None, "what is placed was chosen"
+        if attempt.shares is None:
+            self._ledger.promise(attempt.chosen, np.ones(len(attempt.chosen), dtype=np.int64), question.asked)
+        else:
+            self._ledger.promise(attempt.chosen, attempt.shares, question.asked)
+
+    def _take_difference(
+        self, question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]
+    ) -> None:
+        """Promise the replicas no report counts. What was promised before stays promised."""
+        wanted = growth(question, clusters, uncounted)
+        more = {name: count - uncounted.get(name, 0) for name, count in wanted.items()}
+        taken = {name: count for name, count in more.items() if count > 0}
+        if taken:
+            counts = np.fromiter(taken.values(), dtype=np.int64, count=len(taken))
+            self._ledger.promise(self._fleet.places(taken), counts, question.asked)
+
+
+def needs_no_room(question: Question) -> bool:
+    """Test whether free room plays no part in the answer, so that equal questions have equal answers."""
+    placement = question.placement
+    if placement.spread_constraints and not ignores_spread(placement):
+        return False
+    return not question.workload or (not question.bundled and division_of(placement) in (DUPLICATED, STATIC))
+
+
+def growth(question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]) -> dict[str, int]:
+    """Return how many replicas (or sets) of a result no report of the clusters counts: what is new, and what was
+    promised before and is not counted yet."""
+    if question.bundled:
+        before = {name for name, _ in question.targets}
+        return {one.name: uncounted.get(one.name, 0) if one.name in before else 1 for one in clusters}
+    held = dict(question.targets)
+    return {one.name: max(0, one.replicas - held.get(one.name, 0) + uncounted.get(one.name, 0)) for one in clusters}

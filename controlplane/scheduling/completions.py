@@ -1,0 +1,24 @@
+"""Dividing the completions of a Job among its clusters (semantics 2.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.template import Template
+from controlplane.scheduling.webster import dispense
+
+
+def split(binding: Binding, template: Template, targets: Iterable[TargetCluster]) -> dict[str, int]:
+    """Return each cluster's share of a Job's completions; {} where nothing is divided.
+
+    Shares follow the replicas of the clusters, so that all finish at about the same time.
+    """
+    spec = binding.spec
+    if template.kind != "Job" or spec.replicas <= 0 or spec.placement is None or not spec.placement.divided:
+        return {}
+    completions = template.spec.get("completions")
+    if completions is None:
+        return {}
+    weights = {one.name: one.replicas for one in targets}
+    return dispense(int(completions), weights, uid=spec.resource.uid)

@@ -1,0 +1,128 @@
+"""Capacity that was promised and that no report of a cluster counts yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controlplane.estimate.request import Bundle, Request
+from controlplane.kinds.rows import Promise
+from controlplane.scheduling.fleet import Counts, Fleet, Places
+
+PROMISE_ENDS_AFTER: Final = timedelta(seconds=300)
+"""A promise nobody saw kept is not believed for longer: the Work may never have been applied."""
+
+Asked = Request | Bundle
+
+
+def live(promises: Iterable[Promise], *, collected_at: Mapping[str, datetime], now: datetime) -> list[Promise]:
+    """Return the promises that still hold: younger than 300 s, and not in what their cluster reported since their Work
+    was seen applied. `collected_at`: by cluster, when its nodes and pods were last read.
+    """
+    return [
+        one
+        for one in promises
+        if one.made_at is not None
+        and now - one.made_at < PROMISE_ENDS_AFTER
+        and not _counted(one, collected_at.get(one.cluster))
+    ]
+
+
+def _counted(promise: Promise, collected: datetime | None) -> bool:
+    return promise.applied_at is not None and collected is not None and collected > promise.applied_at
+
+
+class Ledger:
+    """What is promised on the clusters of a fleet, while a batch of bindings is placed. The one mutable value here."""
+
+    __slots__ = ("_amounts", "_fleet", "_free", "_log", "_pods")
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._pods: Counts = np.zeros(fleet.size, dtype=np.int64)
+        self._amounts: dict[str, Counts] = {}
+        self._log: list[Places] = []
+        self._free: dict[Asked, tuple[int, Counts]] = {}
+
+    @classmethod
+    def of(cls, fleet: Fleet, promises: Iterable[tuple[str, int, Asked]]) -> Ledger:
+        """Return the ledger of promises (cluster, replicas or sets, what one asks); unknown clusters are left out."""
+        by_request: dict[Asked, tuple[list[int], list[int]]] = {}
+        for cluster, replicas, asked in promises:
+            place = fleet.index.get(cluster)
+            if place is not None and replicas > 0:
+                places, counts = by_request.setdefault(asked, ([], []))
+                places.append(place)
+                counts.append(replicas)
+        ledger = cls(fleet)
+        for asked, (places, counts) in by_request.items():
+            total: Counts = np.zeros(fleet.size, dtype=np.int64)
+            np.add.at(total, places, counts)
+            taken = np.flatnonzero(total)
+            ledger.promise(taken, total[taken], asked)
+        return ledger
+
+    def promise(self, places: Places, replicas: Counts, asked: Asked) -> None:
+        """Take room on clusters. Each place may stand in `places` once."""
+        if isinstance(asked, Bundle):
+            pods, amounts = asked.pods, asked.total.amounts
+        else:
+            pods, amounts = 1, asked.amounts
+        self._pods[places] += pods * replicas
+        for name, amount in amounts:
+            taken = self._amounts.get(name)
+            if taken is None:
+                taken = self._amounts[name] = np.zeros(self._fleet.size, dtype=np.int64)
+            taken[places] += amount * replicas
+        self._log.append(places)
+
+    def promised_pods(self) -> Counts:
+        """Return how many pods are promised on each cluster."""
+        return self._pods.copy()
+
+    def free(self, asked: Asked) -> Counts:
+        """Return how many more replicas (or sets) each cluster has room for, promises taken off.
+
+        What is handed out keeps its values: later promises make a new array.
+        """
+        known = self._free.get(asked)
+        moment = len(self._log)
+        if known is not None and known[0] == moment:
+            return known[1]
+        if known is None:
+            found = self._all(asked)
+        else:
+            changed = self._log[known[0] :]
+            if sum(map(len, changed)) * 4 > self._fleet.size:
+                found = self._all(asked)
+            else:
+                places = np.concatenate(changed)
+                found = known[1].copy()
+                found[places] = self._left(asked, places)
+        self._free[asked] = (moment, found)
+        return found
+
+    def _all(self, asked: Asked) -> Counts:
+        if not self._log:
+            return self._reported(asked)
+        return self._left(asked, np.arange(self._fleet.size))
+
+    def _reported(self, asked: Asked) -> Counts:
+        return self._fleet.bundles(asked) if isinstance(asked, Bundle) else self._fleet.replicas(asked)
+
+    def _left(self, asked: Asked, places: NDArray[np.intp]) -> Counts:
+        """Return the room on some clusters: what was reported less the replicas that promises displace, by the resource
+        that is hit hardest."""
+        reported = self._reported(asked)[places]
+        pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
+        left = np.minimum(reported, (self._fleet.capacity.pods[places] - self._pods[places]) // max(pods, 1))
+        for name, amount in amounts:
+            taken = self._amounts.get(name)
+            if taken is not None:
+                left = np.minimum(left, reported + (-taken[places] // amount))
+        found: Counts = np.maximum(left, 0)
+        return found

@@ -1,0 +1,281 @@
+"""What a decision keeps of its reasons: per cluster the first filter that said no, what was seen, how it was divided.
+
+Compact and cheap: clusters are places in the list of the fleet's names, which is kept once; what equal questions share
+is encoded once. `account` makes words of it when somebody asks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.cluster import PREFER_NO_EXECUTE
+from controlplane.kinds.rows import FleetNames, PlacementNote
+from controlplane.meta import Struct, to_seconds
+from controlplane.scheduling.explain import Attempt
+from controlplane.scheduling.fleet import Fleet, Mask, Places
+from controlplane.scheduling.plan import REFUSING, STATIC, Plan
+from controlplane.scheduling.question import ALONE, Question
+from controlplane.scheduling.schedule import Placed, Verdict
+from controlplane.tolerations import spelled
+
+ROOMS_KEPT: Final = 128
+"""Clusters whose free room a note keeps: the chosen ones, then those with the most."""
+TARGETS_KEPT: Final = 100
+"""Clusters the short form of a decision names; the binding itself names all."""
+MESSAGE_KEPT: Final = 1024
+
+
+class Summary(Struct, frozen=True):
+    """A decision in short; what the next one keeps of it."""
+
+    at: datetime | None = None
+    trigger: str = ""  # why it was made
+    outcome: str = ""  # Placed, NoClusterFit, Unschedulable, SchedulerError
+    message: str = ""
+    affinity_name: str = ""
+    clusters: tuple[TargetCluster, ...] = ()
+    more_clusters: int = 0  # beyond those named
+
+
+class Term(Struct, frozen=True):
+    """What was seen under one affinity term. Masks are bits over the fleet's names, base64; "" nothing."""
+
+    affinity_name: str = ""
+    failure: str = ""  # "": it gave the result
+    refused: tuple[tuple[str, str, str], ...] = ()  # filter, value, mask; the first filter that refuses a cluster
+    chosen: str = ""
+    shares: tuple[int, ...] = ()  # of the chosen in order; one number where all have the same
+    weights: tuple[int, ...] = ()  # of the chosen in order, for static division
+    seen: tuple[int, ...] = ()  # places whose room is kept
+    room: tuple[int, ...] = ()
+
+
+class Detail(Struct, frozen=True):
+    """Why, in full."""
+
+    replicas: int = 0
+    workload: bool = False
+    division: str = ""
+    fresh: bool = False
+    held: tuple[tuple[str, int], ...] = ()  # targets before
+    terms: tuple[Term, ...] = ()
+
+
+PLACED: Final = "Placed"
+
+
+def summary_of(verdict: Verdict, *, trigger: str, now: datetime) -> Summary:
+    """Return a verdict in short."""
+    outcome = verdict.outcome
+    if isinstance(outcome, Placed):
+        clusters = outcome.clusters
+        return Summary(
+            at=to_seconds(now),
+            trigger=trigger,
+            outcome=PLACED,
+            affinity_name=outcome.affinity_name,
+            clusters=clusters[:TARGETS_KEPT],
+            more_clusters=max(0, len(clusters) - TARGETS_KEPT),
+        )
+    return Summary(at=to_seconds(now), trigger=trigger, outcome=outcome.reason, message=outcome.message[:MESSAGE_KEPT])
+
+
+def detail_of(verdict: Verdict) -> Detail:
+    """Return why a verdict is what it is."""
+    explanation = verdict.explanation
+    question = explanation.question
+    return Detail(
+        replicas=question.replicas,
+        workload=question.workload,
+        division=explanation.attempts[-1].plan.division if question.workload else "",
+        fresh=question.fresh,
+        held=question.targets,
+        terms=tuple(_term(attempt, question) for attempt in explanation.attempts),
+    )
+
+
+class Notes:
+    """Makes the notes of one batch of decisions on one fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self._details: dict[int, tuple[Verdict, str]] = {}
+
+    @cached_property
+    def names(self) -> FleetNames:
+        """Return the names that places in these notes stand for."""
+        return names_of(self.fleet)
+
+    def note(
+        self, binding: Binding, verdict: Verdict, *, trigger: str, before: PlacementNote | None, now: datetime
+    ) -> PlacementNote:
+        """Return the note of a decision about a binding. `before`: the note of the one before it."""
+        return PlacementNote(
+            key=str(binding.ref),
+            decision=_text(summary_of(verdict, trigger=trigger, now=now)),
+            detail=self._detail(verdict),
+            previous="" if before is None else before.decision,
+            fleet=self.names.key,
+        )
+
+    def _detail(self, verdict: Verdict) -> str:
+        known = self._details.get(id(verdict))
+        if known is None:  # equal questions share their verdict where room plays no part
+            known = self._details[id(verdict)] = (verdict, _text(detail_of(verdict)))
+        return known[1]
+
+
+def names_of(fleet: Fleet) -> FleetNames:
+    """Return a fleet's names as they are kept: under the digest of all of them."""
+    text = _text(fleet.names)
+    return FleetNames(key=hashlib.sha256(text.encode()).hexdigest()[:32], names=text)
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def _text(value: Any) -> str:
+    return _encoder.encode(value).decode()
+
+
+def _term(attempt: Attempt, question: Question) -> Term:
+    chosen = attempt.chosen if not attempt.failure else None
+    seen = _seen(attempt, question)
+    assert attempt.room is not None or not len(seen), "only room that was asked for is kept"
+    return Term(
+        affinity_name=attempt.affinity_name,
+        failure=attempt.failure,
+        refused=_refused(attempt, question),
+        chosen="" if chosen is None else _bits(_mask(attempt.plan.fleet, chosen)),
+        shares=_shares(attempt) if chosen is not None else (),
+        weights=_weights(attempt.plan, chosen) if chosen is not None and question.workload else (),
+        seen=tuple(seen.tolist()),
+        room=() if attempt.room is None else tuple(attempt.room[seen].tolist()),
+    )
+
+
+def _shares(attempt: Attempt) -> tuple[int, ...]:
+    if attempt.shares is None:
+        return ()
+    first = attempt.shares[:1]
+    return tuple((first if bool((attempt.shares == first).all()) else attempt.shares).tolist())
+
+
+def _weights(plan: Plan, chosen: Places) -> tuple[int, ...]:
+    if plan.division != STATIC or len(chosen) > ROOMS_KEPT:
+        return ()
+    return tuple(plan.static_weights()[chosen].tolist())
+
+
+def _seen(attempt: Attempt, question: Question) -> Places:
+    """Return the places whose room is kept: all that are feasible, or the chosen and the roomiest of them."""
+    feasible, room = attempt.feasible, attempt.room
+    if feasible is None or room is None or not question.workload:
+        return np.empty(0, dtype=np.intp)
+    if len(feasible) <= ROOMS_KEPT:
+        return feasible
+    chosen = attempt.chosen[:ROOMS_KEPT] if attempt.chosen is not None else feasible[:0]
+    roomiest = feasible[np.argpartition(room[feasible], -ROOMS_KEPT)[-ROOMS_KEPT:]]
+    others = roomiest[~np.isin(roomiest, chosen)][: ROOMS_KEPT - len(chosen)]
+    return np.sort(np.concatenate((chosen, others)))
+
+
+def _mask(fleet: Fleet, places: Places) -> Mask:
+    mask: Mask = np.zeros(fleet.size, dtype=np.bool_)
+    mask[places] = True
+    return mask
+
+
+def _bits(mask: Mask) -> str:
+    return b64encode(np.packbits(mask).tobytes()).decode()
+
+
+# Refusals
+
+Grounds = tuple[tuple[str, str, str], ...]
+
+
+def _refused(attempt: Attempt, question: Question) -> Grounds:
+    """Return which clusters each filter refused first, on which value: `explain.refusal` for all clusters at once.
+
+    What bindings without targets, tasks and groups share is worked out once per plan.
+    """
+    if question.targets or question.leaving or question.neighbours is not ALONE:
+        return _Sieve(attempt, question).grounds()
+    plan, fleet = attempt.plan, attempt.plan.fleet
+    key = ("grounds", id(plan), question.api_version, question.kind, question.fails_over)
+    known: tuple[Plan, Grounds] | None = fleet.known(key)
+    if known is None or known[0] is not plan:
+        known = (plan, _Sieve(attempt, question).grounds())
+        fleet.keep(key, known)
+    return known[1]
+
+
+class _Sieve:
+    """Passes all clusters through the filters in their order; who is refused does not meet the next one."""
+
+    def __init__(self, attempt: Attempt, question: Question) -> None:
+        self.attempt = attempt
+        self.question = question
+        self.plan = attempt.plan
+        self.fleet = attempt.plan.fleet
+        self.left: Mask = np.ones(self.fleet.size, dtype=np.bool_)
+        self.found: list[tuple[str, str, str]] = []
+
+    def grounds(self) -> Grounds:
+        self._clusters()
+        # Whoever is a target already is not asked what only newcomers are (semantics 3.2).
+        self.left[self.fleet.places(name for name, _ in self.question.targets)] = False
+        self._newcomers()
+        return tuple(self.found)
+
+    def _refuse(self, filter_: str, value: str, mask: Mask) -> None:
+        refused = mask & self.left
+        if refused.any():
+            self.found.append((filter_, value, _bits(refused)))
+            self.left &= ~refused
+
+    def _clusters(self) -> None:
+        fleet, plan, question = self.fleet, self.plan, self.question
+        self._refuse("Leaving", "it is being left", fleet.absent)
+        self._refuse("Terminating", "it is being deleted", ~fleet.present)
+        affinity = f"clusterAffinity {self.attempt.affinity_name}".rstrip()
+        self._refuse("ClusterAffinity", f"{affinity} does not choose it", ~plan.affinity)
+        for field in plan.spread_fields():
+            self._refuse("SpreadConstraint", f"it does not say its {field}", fleet.lacking(field))
+        if question.leaving:
+            leaving = _mask(fleet, fleet.places(question.leaving))
+            self._refuse("ClusterEviction", "an eviction task leaves it", leaving)
+
+    def _newcomers(self) -> None:
+        fleet, question = self.fleet, self.question
+        self._taints()
+        unserved = f"it does not serve {question.kind} of {question.api_version}"
+        self._refuse("APIEnablement", unserved, ~fleet.enables(question.api_version, question.kind))
+        if question.fails_over:
+            self._refuse("Failover", f"a {PREFER_NO_EXECUTE} taint would drive it away again", fleet.leaving_soon())
+        near = question.neighbours
+        if near.together is not None:
+            elsewhere = ~_mask(fleet, fleet.places(near.together))
+            self._refuse("WorkloadAffinity", f"its affinity group is on {', '.join(sorted(near.together))}", elsewhere)
+        if near.apart is not None:
+            occupied = _mask(fleet, fleet.places(near.apart))
+            self._refuse("WorkloadAntiAffinity", "its anti-affinity group is there", occupied)
+
+    def _taints(self) -> None:
+        tolerations = self.plan.placement.cluster_tolerations
+        by_taint: dict[str, list[int]] = {}
+        for place in np.flatnonzero(self.fleet.refusing(tolerations, REFUSING) & self.left).tolist():
+            taint = self.fleet.refused_by(place, tolerations, REFUSING)
+            assert taint is not None, "a cluster that refuses has a taint it refuses with"
+            by_taint.setdefault(spelled(taint), []).append(place)
+        for text, places in by_taint.items():
+            self._refuse("TaintToleration", f"taint {text} is not tolerated", _mask(self.fleet, np.array(places)))

@@ -1,0 +1,94 @@
+"""What a verdict leaves on the binding: targets, the applied placement, the Scheduled condition, promised room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from controlplane.decision import Drop, Save
+from controlplane.estimate.request import Bundle, Request
+from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster
+from controlplane.kinds.rows import Promise, eviction_key
+from controlplane.meta import Condition, to_seconds, with_condition
+from controlplane.scheduling.ledger import Asked
+from controlplane.scheduling.schedule import Placed, Refused
+from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
+
+MESSAGE_LIMIT: Final = 1024
+SUCCESS: Final = "Success"
+
+
+def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetime) -> Binding:
+    """Return the binding with its result; the same binding where it says all of that already.
+
+    `asked_again`: a reschedule was asked for, which the new lastScheduledTime answers even where nothing moves.
+    """
+    assert binding.spec.placement is not None, "only a binding with a placement is placed"
+    moved = binding.with_spec(clusters=outcome.clusters)
+    noted = moved.with_meta(
+        annotations={**moved.metadata.annotations, APPLIED_PLACEMENT: applied_text(binding.spec.placement)}
+    )
+    said = Condition(SCHEDULED, "True", SUCCESS, "Binding has been scheduled successfully.")
+    told = noted.with_status(
+        conditions=with_condition(noted.status.conditions, said, now=now),
+        scheduler_observed_generation=noted.metadata.generation,
+        scheduler_observed_affinity_name=outcome.affinity_name,
+    )
+    first = binding.status.last_scheduled_time is None
+    if told is noted is moved is binding and not asked_again and not first:
+        return binding
+    return told.with_status(last_scheduled_time=to_seconds(now))
+
+
+def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ...] | None, now: datetime) -> Binding:
+    """Return the binding with why it has no result. Its targets stay (D18), but for a `part` that fits (D10)."""
+    kept = binding if part is None else binding.with_spec(clusters=part)
+    said = Condition(SCHEDULED, "False", outcome.reason, outcome.message[:MESSAGE_LIMIT])
+    return kept.with_status(conditions=with_condition(kept.status.conditions, said, now=now))
+
+
+def caught_up(binding: Binding) -> Binding:
+    """Return the binding whose result stands: only the generation it was looked at moves."""
+    return binding.with_status(scheduler_observed_generation=binding.metadata.generation)
+
+
+def promises(
+    binding: Binding, wanted: Mapping[str, int], known: Mapping[str, Promise], *, asked: Asked, now: datetime
+) -> Iterator[Save | Drop]:
+    """Yield what changes in the promises of a binding: `wanted` replicas by cluster that no report counts."""
+    request = _encoder.encode(asked).decode()
+    for cluster in sorted({*wanted, *known}):
+        row, replicas = known.get(cluster), wanted.get(cluster, 0)
+        if replicas <= 0:
+            if row is not None:
+                yield Drop(row)
+        elif row is None or row.replicas != replicas or row.request != request:
+            yield Save(
+                Promise(
+                    key=eviction_key(binding.ref, cluster),
+                    binding=str(binding.ref),
+                    cluster=cluster,
+                    replicas=replicas,
+                    request=request,
+                    made_at=now,
+                )
+            )
+
+
+def asked_by(promise: Promise) -> Asked:
+    """Return what one replica (or set) of a promise asks for."""
+    return decoded(promise.request)
+
+
+_encoder = msgspec.json.Encoder()
+
+
+@lru_cache(maxsize=4096)
+def decoded(text: str) -> Asked:
+    """Return what the request of a promise says."""
+    found = msgspec.json.decode(text)
+    return msgspec.convert(found, Bundle) if "parts" in found else msgspec.convert(found, Request)

@@ -1,0 +1,175 @@
+"""Spreading over regions: which regions, then which clusters in them (semantics 3.4)."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from controlplane.kinds.policy import SpreadConstraint
+from controlplane.scheduling.candidates import Candidates, Unselectable
+from controlplane.scheduling.fleet import Places
+from controlplane.scheduling.plan import DUPLICATED, Plan
+
+_UNIT = 1000
+"""One replica (or one able cluster) more weighs more than any average score of at most 100."""
+
+_HEAD = 32
+"""Clusters of a region that are added up one by one: mostly the first few suffice."""
+
+_PATIENCE = 20_000
+
+_NO_CONSTRAINT = SpreadConstraint(spread_by_field="cluster", min_groups=0, max_groups=0)
+
+
+class Region(msgspec.Struct, frozen=True, eq=False):
+    """A region with the positions of its candidates, in their order."""
+
+    name: str
+    members: NDArray[np.intp]
+    score: int
+
+    @property
+    def clusters(self) -> int:
+        return len(self.members)
+
+
+def select(
+    plan: Plan,
+    candidates: Candidates,
+    by_region: SpreadConstraint,
+    by_cluster: SpreadConstraint | None,
+    *,
+    replicas: int,
+) -> Places:
+    """Return the clusters chosen: the best of each chosen region, then the best of the rest up to maxGroups.
+
+    Raises Unselectable where regions or clusters are too few.
+    """
+    clusters = by_cluster or _NO_CONSTRAINT
+    found = _group(plan, candidates, by_region, clusters, replicas=replicas)
+    if len(found) < by_region.min_groups:
+        raise Unselectable(
+            f"{len(found)} regions have feasible clusters, spreadConstraints ask for at least {by_region.min_groups}"
+        )
+    chosen = best_path(found, least=by_region.min_groups, most=by_region.max_groups, clusters=clusters.min_groups)
+    if not chosen:
+        raise Unselectable(
+            f"no {by_region.min_groups} to {by_region.max_groups} regions together have the {clusters.min_groups} "
+            "feasible clusters that spreadConstraints ask for"
+        )
+    first = [int(region.members[0]) for region in chosen]
+    rest = np.sort(np.concatenate([region.members[1:] for region in chosen]))
+    more = min(len(first) + len(rest), clusters.max_groups) - len(first)
+    picked = np.array(first, dtype=np.intp)
+    return candidates.places[np.concatenate((picked, rest[:more])) if more > 0 else picked]
+
+
+def _group(
+    plan: Plan, candidates: Candidates, by_region: SpreadConstraint, by_cluster: SpreadConstraint, *, replicas: int
+) -> list[Region]:
+    numbers, names = plan.fleet.regions()
+    of_each = numbers[candidates.places]
+    least = max(by_region.min_groups, by_cluster.min_groups)
+    goal = -(-replicas // max(by_region.min_groups, 1))
+    order = np.argsort(of_each, kind="stable")
+    bounds = np.searchsorted(of_each[order], np.arange(len(names) + 1))
+    found = []
+    for number, name in enumerate(names):
+        members = order[bounds[number] : bounds[number + 1]]
+        if not len(members):
+            continue
+        room, scores = candidates.room[members], candidates.scores[members]
+        if plan.division == DUPLICATED:
+            score = _able(room, scores, replicas)
+        else:
+            score = _reach(room, scores, least=least, goal=goal)
+        found.append(Region(name, members, score))
+    return found
+
+
+def _able(room: NDArray[np.int64], scores: NDArray[np.int64], replicas: int) -> int:
+    """Score a region for copies: how many clusters hold a whole copy."""
+    able = room >= replicas
+    count = int(able.sum())
+    return count * _UNIT + int(scores[able].sum()) // count if count else 0
+
+
+def _reach(room: NDArray[np.int64], scores: NDArray[np.int64], *, least: int, goal: int) -> int:
+    """Score a region for shares: whether its first clusters hold the region's share, else how much they hold."""
+    used, sum_ = 0, 0
+    for some in room[:_HEAD].tolist():
+        used, sum_ = used + 1, sum_ + some
+        if used >= least and sum_ >= goal:
+            return goal * _UNIT + int(scores[:used].sum()) // used
+    sums = np.cumsum(room)
+    used = max(int(np.searchsorted(sums, goal)) + 1, least)
+    if used > len(room):
+        return min(int(sums[-1]), goal) * _UNIT + int(scores.sum()) // len(room)
+    return goal * _UNIT + int(scores[:used].sum()) // used
+
+
+def best_path(regions: list[Region], *, least: int, most: int, clusters: int) -> list[Region]:
+    """Return the regions to use: between `least` and `most` of them with enough clusters, of the highest total score,
+    then of the most clusters, then found first; of these as few as suffice, best first. Empty where none suffices.
+
+    Regions are tried from few clusters to many; a set that suffices is not extended. Where dozens of regions would make
+    that last for ever, the best of the first twenty thousand tries is taken, or the regions with most clusters.
+    """
+    ordered = sorted(regions, key=lambda one: (one.clusters, -one.score, one.name))
+    deepest = min(most, len(ordered))
+    hopes = _hopes([one.score for one in ordered], deepest)
+    largest = [sum(one.clusters for one in ordered[len(ordered) - picks :]) for picks in range(deepest + 1)]
+    best: tuple[int, int] | None = None
+    found: list[Region] = []
+    path: list[Region] = []
+    visits = 0
+
+    def visit(begin: int, total: int, score: int) -> None:
+        nonlocal best, found, visits
+        visits += 1
+        length = len(path)
+        if total >= clusters and least <= length <= most:
+            if best is None or (score, total) > best:
+                best, found = (score, total), list(path)
+            return
+        left = deepest - length
+        if left <= 0 or total + largest[left] < clusters or visits > _PATIENCE:
+            return
+        for place in range(begin, len(ordered)):
+            if best is not None and (score + hopes[left][place], total + largest[left]) <= best:
+                return
+            region = ordered[place]
+            path.append(region)
+            visit(place + 1, total + region.clusters, score + region.score)
+            path.pop()
+
+    visit(0, 0, 0)
+    if not found and visits > _PATIENCE and largest[deepest] >= clusters and least <= deepest:
+        found = ordered[len(ordered) - deepest :]
+    by_score = sorted(found, key=lambda one: (-one.score, one.name))
+    for length in range(max(least, 1), len(found)):
+        head = [one for one in found if one in by_score[:length]]
+        if _suffices(head, least, clusters) and not any(
+            _suffices(head[:shorter], least, clusters) for shorter in range(length)
+        ):
+            return by_score[:length]
+    return by_score
+
+
+def _hopes(scores: list[int], most: int) -> list[list[int]]:
+    """Return for each number of regions still to be picked, and each place, the most that the scores from there on can
+    add: what cannot beat the best is not visited."""
+    hopes = []
+    for picks in range(most + 1):
+        top: list[int] = []
+        row = [0] * len(scores)
+        for place in reversed(range(len(scores))):
+            top = sorted((*top, scores[place]), reverse=True)[:picks]
+            row[place] = sum(top)
+        hopes.append(row)
+    return hopes
+
+
+def _suffices(path: list[Region], least: int, clusters: int) -> bool:
+    return len(path) >= least and sum(one.clusters for one in path) >= clusters

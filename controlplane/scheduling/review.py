@@ -1,0 +1,73 @@
+"""Dry runs: what the scheduler would decide about a binding on the fleet as it is, or as it might be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.placement_review import PlacementReviewStatus
+from controlplane.kinds.rows import Promise
+from controlplane.meta import ObjectMeta
+from controlplane.scheduling import account, record
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.ledger import Ledger, live
+from controlplane.scheduling.note import detail_of, summary_of
+from controlplane.scheduling.schedule import Placed, schedule
+from controlplane.scheduling.trigger import needs_scheduling
+from controlplane.settings import Settings
+
+RESULT_STANDS: Final = "ResultStands"
+
+
+def review(
+    binding: Binding,
+    clusters: Iterable[Cluster],
+    *,
+    promises: Iterable[Promise] = (),
+    lost: Collection[str] = (),
+    reported_at: Mapping[str, datetime] = {},
+    settings: Settings,
+    now: datetime,
+) -> PlacementReviewStatus:
+    """Return what would become of a binding. Clusters that are `lost` take nothing, and what was on them is gone.
+
+    Raises ValueError where the binding has no placement or asks for something that is no quantity.
+    """
+    fleet = Fleet.of(clusters, settings=settings).without(lost)
+    binding = _after_loss(binding, lost)
+    trigger = needs_scheduling(binding, fleet)
+    if trigger is None:
+        message = "placement, replicas and targets are as they were scheduled: nothing would be decided"
+        return PlacementReviewStatus(RESULT_STANDS, message, clusters=binding.spec.clusters)
+    held = live(promises, collected_at={}, now=now)
+    ledger = Ledger.of(fleet, ((one.cluster, one.replicas, record.asked_by(one)) for one in held))
+    verdict = schedule(binding.spec, binding.status, fleet, settings=settings, promised=ledger)
+    part = account.Part(summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names)
+    explanation = account.document(
+        part,
+        metadata=ObjectMeta(name=binding.metadata.name, namespace=binding.metadata.namespace),
+        reported_at=reported_at,
+    )
+    outcome = verdict.outcome
+    shown = msgspec.to_builtins(explanation)
+    if isinstance(outcome, Placed):
+        return PlacementReviewStatus(
+            part.decision.outcome,
+            affinity_name=outcome.affinity_name,
+            clusters=outcome.clusters,
+            explanation=shown,
+        )
+    message = account.message(outcome.message, explanation.clusters)
+    return PlacementReviewStatus(outcome.reason, message, clusters=binding.spec.clusters, explanation=shown)
+
+
+def _after_loss(binding: Binding, lost: Collection[str]) -> Binding:
+    """Return the binding as evictions would leave it: not on the clusters that are lost."""
+    left = tuple(one for one in binding.spec.clusters if one.name not in lost)
+    return replace(binding, spec=replace(binding.spec, clusters=left))

@@ -1,0 +1,296 @@
+"""Where a binding goes: filter, score, select, divide (semantics 3). Used by the live controller, the refuge check of
+evictions, dry runs and tests alike."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import numpy as np
+
+from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster, TargetComponent
+from controlplane.meta import Struct
+from controlplane.scheduling import divide
+from controlplane.scheduling.candidates import TARGET_SCORE, Candidates, Unselectable, rank
+from controlplane.scheduling.explain import Attempt, Explanation, sentence
+from controlplane.scheduling.fleet import Counts, Fleet, Mask, Places
+from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.plan import AGGREGATED, DUPLICATED, STATIC, Plan, plan_of
+from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
+from controlplane.scheduling.select import select
+from controlplane.settings import Settings
+
+NO_CLUSTER_FIT, UNSCHEDULABLE, SCHEDULER_ERROR = "NoClusterFit", "Unschedulable", "SchedulerError"
+
+_UNBOUNDED: Final = 2**31 - 1
+"""Room for something without replicas."""
+_LAST_TIER: Final = 10**6
+"""Below every overflow tier: clusters that are only taken when nothing else is left (D4, D21)."""
+
+
+class Placed(Struct, frozen=True):
+    """A complete result. `clusters` in the order of their names; `affinity_name` of the term that gave it."""
+
+    clusters: tuple[TargetCluster, ...]
+    affinity_name: str = ""
+
+
+class Refused(Struct, frozen=True):
+    """No result; the copies there are stay (D18). `part`: what does fit, where only room was missing (D10)."""
+
+    reason: str  # NoClusterFit, Unschedulable, SchedulerError
+    message: str
+    retry: bool
+    part: tuple[TargetCluster, ...] | None = None
+
+
+class Verdict(Struct, frozen=True):
+    outcome: Placed | Refused
+    explanation: Explanation
+
+
+class _Failed(Exception):
+    def __init__(self, reason: str, message: str, part: tuple[TargetCluster, ...] | None = None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.part = part
+
+
+def schedule(
+    spec: ResourceBindingSpec,
+    status: ResourceBindingStatus,
+    fleet: Fleet,
+    *,
+    settings: Settings,
+    promised: Ledger | None = None,
+    neighbours: Neighbours = ALONE,
+    leaving: Collection[str] = (),
+    hint: tuple[TargetCluster, ...] | None = None,
+) -> Verdict:
+    """Return where a binding goes, or why nowhere.
+
+    `promised`: capacity that reports do not count yet; it is read, not changed. `leaving`: clusters that shall be
+    counted as gone (D10). `hint`: a result worked out before; taken where it still holds, else worked out anew.
+    Raises ValueError where the binding has no placement or asks for something that is no quantity.
+    """
+    question = question_of(spec, status, settings=settings, neighbours=neighbours)
+    seen = fleet.without(leaving) if leaving else fleet
+    return answer(question, seen, promised if promised is not None else Ledger(fleet), settings=settings, hint=hint)
+
+
+def answer(
+    question: Question,
+    fleet: Fleet,
+    ledger: Ledger,
+    *,
+    settings: Settings,
+    hint: tuple[TargetCluster, ...] | None = None,
+) -> Verdict:
+    """Return the verdict on a question: the first affinity term that gives a result; the first failure where none
+    does (semantics 3.6)."""
+    terms = question.placement.cluster_affinities
+    attempts: list[Attempt] = []
+    first: _Failed | None = None
+    for place in range(question.first_term, max(1, len(terms))):
+        plan = plan_of(fleet, question.placement, place, workload=question.workload)
+        name = terms[place].affinity_name if terms else ""
+        trial = _Trial(question, plan, ledger, settings)
+        try:
+            clusters = trial.checked(hint) or trial.run()
+        except _Failed as failure:
+            attempts.append(trial.attempt(name, str(failure)))
+            first = first or failure
+            continue
+        attempts.append(trial.attempt(name, ""))
+        return Verdict(Placed(clusters, name), Explanation(question, tuple(attempts)))
+    assert first is not None, "a placement has at least one affinity term to try"
+    explanation = Explanation(question, tuple(attempts))
+    message = sentence(explanation) if first.reason == NO_CLUSTER_FIT else str(first)
+    return Verdict(Refused(first.reason, message, first.reason != NO_CLUSTER_FIT, first.part), explanation)
+
+
+class _Trial:
+    """One question under one affinity term; keeps what it saw for the explanation."""
+
+    __slots__ = ("chosen", "feasible", "held", "ledger", "plan", "question", "room", "settings", "shares")
+
+    def __init__(self, question: Question, plan: Plan, ledger: Ledger, settings: Settings) -> None:
+        self.question = question
+        self.plan = plan
+        self.ledger = ledger
+        self.settings = settings
+        self.feasible: Places | None = None
+        self.chosen: Places | None = None
+        self.room: Counts | None = None
+        self.shares: Counts | None = None
+        self.held = _held(question, plan.fleet)
+
+    def attempt(self, name: str, failure: str) -> Attempt:
+        return Attempt(self.plan, name, self.feasible, self.chosen, self.room, self.shares, failure)
+
+    def run(self) -> tuple[TargetCluster, ...]:
+        """Filter, score, select, divide. Raises _Failed."""
+        feasible = self.feasible = self._filter()
+        if not len(feasible):
+            raise _Failed(NO_CLUSTER_FIT, "no cluster is feasible")
+        try:
+            chosen = np.sort(self._select(feasible)) if self.plan.selects else feasible
+        except Unselectable as failure:
+            raise _Failed(SCHEDULER_ERROR, str(failure)) from None
+        if not len(chosen):
+            raise _Failed(SCHEDULER_ERROR, "spreadConstraints: maxGroups 0 chooses no cluster; set it or leave it out")
+        self.chosen = chosen
+        return self._assign(chosen)
+
+    # Filter
+
+    def _filter(self) -> Places:
+        question, plan = self.question, self.plan
+        mask, places = plan.feasible(question.api_version, question.kind)
+        near = question.neighbours
+        special = question.targets or question.leaving or question.evicted or question.fails_over
+        if not special and near is ALONE:
+            return places
+        mask = mask.copy()
+        if question.fails_over:
+            mask &= ~plan.fleet.leaving_soon()
+        if question.evicted:
+            mask &= ~(self._named(question.evicted) & plan.fleet.moving())
+        if near.together is not None:
+            mask &= self._named(near.together)
+        if near.apart is not None:
+            mask &= ~self._named(near.apart)
+        there = plan.fleet.places(name for name, _ in question.targets)
+        mask[there] = plan.keeps[there]
+        if question.leaving:
+            mask[plan.fleet.places(question.leaving)] = False
+        return mask.nonzero()[0]
+
+    def _named(self, names: Iterable[str]) -> Mask:
+        mask: Mask = np.zeros(self.plan.fleet.size, dtype=np.bool_)
+        mask[self.plan.fleet.places(names)] = True
+        return mask
+
+    # Score and select
+
+    def _free(self) -> Counts:
+        """Return how many more replicas (or sets) each cluster of the fleet has room for."""
+        if self.room is None:
+            if self.question.replicas > 0 or self.question.bundled:
+                self.room = self.ledger.free(self.question.asked)
+            else:
+                self.room = np.full(self.plan.fleet.size, _UNBOUNDED, dtype=np.int64)
+        return self.room
+
+    def _tiers(self, places: Places) -> Counts | None:
+        """Return the tier of each place; None where all are alike."""
+        plan = self.plan
+        reluctant = plan.reluctant[places]
+        if plan.tiers is None and not reluctant.any():
+            return None
+        tiers = np.zeros(len(places), dtype=np.int64) if plan.tiers is None else plan.tiers[places].copy()
+        newcomer = np.ones(len(places), dtype=np.bool_)
+        for name, _ in self.question.targets:
+            place = plan.fleet.index.get(name, -1)
+            newcomer[places == place] = False
+        tiers[reluctant & newcomer] += _LAST_TIER
+        return tiers
+
+    def _rank(self, places: Places) -> Candidates:
+        there = plan_places = self.plan.fleet.places(name for name, _ in self.question.targets)
+        scores = np.zeros(self.plan.fleet.size, dtype=np.int64)
+        scores[there] = TARGET_SCORE
+        room = self._free()
+        if len(plan_places):
+            room = room + self.held
+        tiers = self._tiers(places)
+        return rank(places, scores[places], room[places], np.zeros_like(places) if tiers is None else tiers)
+
+    def _select(self, places: Places) -> Places:
+        question = self.question
+        return select(self.plan, self._rank(places), replicas=question.replicas, needed=question.needed)
+
+    # Divide
+
+    def _assign(self, chosen: Places) -> tuple[TargetCluster, ...]:
+        question = self.question
+        names = self.plan.fleet.names
+        if question.bundled:
+            parts = tuple(TargetComponent(name, replicas) for name, replicas in question.components)
+            return tuple(TargetCluster(names[place], components=parts) for place in chosen.tolist())
+        if not question.workload:
+            return tuple(TargetCluster(names[place]) for place in chosen.tolist())
+        shares = self.shares = self._shares(chosen)
+        return self._targets(chosen, shares)
+
+    def _targets(self, chosen: Places, shares: Counts) -> tuple[TargetCluster, ...]:
+        names = self.plan.fleet.names
+        if self.settings.enable_empty_workload_propagation:
+            pairs = zip(chosen.tolist(), shares.tolist(), strict=True)
+        else:
+            filled = shares.nonzero()[0]
+            pairs = zip(chosen[filled].tolist(), shares[filled].tolist(), strict=True)
+        return tuple([TargetCluster(names[place], count) for place, count in pairs])
+
+    def _shares(self, chosen: Places) -> Counts:
+        question, plan = self.question, self.plan
+        if plan.division == DUPLICATED:
+            return np.full(len(chosen), question.replicas, dtype=np.int64)
+        if plan.division == STATIC:
+            weights = plan.static_weights()[chosen]
+            return divide.by_static_weight(question.replicas, weights, turned=question.turned)
+        order = self._order(chosen) if plan.division == AGGREGATED else np.arange(len(chosen))
+        try:
+            shares = divide.Shares(
+                plan.division, self._free()[chosen], self.held[chosen], order, question.fresh, question.turned
+            )
+            return divide.by_room(question.replicas, shares, self._tiers(chosen))
+        except divide.NoRoom as failure:
+            part = self._targets(chosen, failure.part)
+            raise _Failed(UNSCHEDULABLE, str(failure), part) from None
+
+    def _order(self, chosen: Places) -> Places:
+        """Return the positions of the selected clusters as they are preferred; for shrinking, as the binding lists
+        them, so that the result does not hang on reports of free room."""
+        question = self.question
+        if question.fresh or not question.targets:
+            return np.searchsorted(chosen, self._rank(chosen).places)
+        if int(self.held[chosen].sum()) <= question.replicas:
+            return np.searchsorted(chosen, self._rank(chosen).places)
+        listed = [place for place in self.plan.fleet.places(name for name, _ in question.targets) if place in chosen]
+        first = np.searchsorted(chosen, np.array(listed, dtype=np.intp))
+        return np.concatenate((first, np.setdiff1d(np.arange(len(chosen)), first)))
+
+    # Hints
+
+    def checked(self, hint: tuple[TargetCluster, ...] | None) -> tuple[TargetCluster, ...] | None:
+        """Return the hint where it is still a result this question may have: feasible, complete, with room for what is
+        new, and keeping what is there."""
+        question, plan = self.question, self.plan
+        if not hint or question.bundled or plan.selects or question.fresh or not question.workload:
+            return None
+        if plan.division in (DUPLICATED, STATIC) or sum(one.replicas for one in hint) != question.replicas:
+            return None
+        feasible = set(self._filter().tolist())
+        wanted = {plan.fleet.index.get(one.name, -1): one.replicas for one in hint}
+        if not set(wanted) <= feasible:
+            return None
+        held, free = self.held, self._free()
+        kept = all(wanted.get(place, 0) >= held[place] for place in held.nonzero()[0].tolist() if place in feasible)
+        fits = all(count - int(held[place]) <= int(free[place]) for place, count in wanted.items())
+        if not (kept and fits):
+            return None
+        self.feasible = np.array(sorted(feasible), dtype=np.intp)
+        self.chosen = np.array(sorted(wanted), dtype=np.intp)
+        self.shares = np.array([wanted[place] for place in sorted(wanted)], dtype=np.int64)
+        return self._targets(self.chosen, self.shares)
+
+
+def _held(question: Question, fleet: Fleet) -> Counts:
+    """Return the replicas the binding has on each cluster of the fleet."""
+    held: Counts = np.zeros(fleet.size, dtype=np.int64)
+    for name, replicas in question.targets:
+        place = fleet.index.get(name)
+        if place is not None:
+            held[place] = replicas
+    return held

@@ -1,0 +1,55 @@
+"""Choosing among the feasible clusters what spread constraints ask for (semantics 3.4)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controlplane.kinds.policy import SpreadConstraint
+from controlplane.scheduling import regions
+from controlplane.scheduling.candidates import Candidates, Unselectable
+from controlplane.scheduling.fleet import Counts, Places
+from controlplane.scheduling.plan import DUPLICATED, Plan, constraint
+
+
+def select(plan: Plan, candidates: Candidates, *, replicas: int, needed: int) -> Places:
+    """Return the clusters chosen, with room for `needed` replicas or sets. Raises Unselectable where the constraints
+    cannot be met."""
+    placement = plan.placement
+    by_cluster = constraint(placement, "cluster")
+    by_region = constraint(placement, "region")
+    if by_region is not None:
+        return regions.select(plan, candidates, by_region, by_cluster, replicas=replicas)
+    if by_cluster is None:
+        raise Unselectable("spreadConstraints: only spreadByField cluster and region select clusters; add one")
+    return _by_cluster(candidates, by_cluster, needed=None if plan.division == DUPLICATED else needed)
+
+
+def _by_cluster(candidates: Candidates, bounds: SpreadConstraint, *, needed: int | None) -> Places:
+    there = len(candidates.places)
+    if there < bounds.min_groups:
+        raise Unselectable(f"{there} clusters are feasible, spreadConstraints ask for at least {bounds.min_groups}")
+    count = min(there, bounds.max_groups)
+    if needed is None:
+        return candidates.places[:count]
+    chosen = _with_room(candidates.room, count, needed)
+    if chosen is None:
+        raise Unselectable(f"no {count} of the {there} feasible clusters together have room for {needed} replicas")
+    return candidates.places[chosen]
+
+
+def _with_room(room: Counts, count: int, needed: int) -> NDArray[np.intp] | None:
+    """Return `count` positions with room for all: the first ones, of which from the last upwards each is exchanged for
+    the roomiest cluster outside, while they do not suffice. None where that does not help or nothing is chosen."""
+    order = np.arange(len(room))
+    chosen, rest = order[:count].copy(), order[count:].copy()
+    total = int(room[chosen].sum())
+    for slot in reversed(range(count)):
+        if total >= needed or not len(rest):
+            break
+        best = int(np.argmax(room[rest]))
+        gain = int(room[rest[best]] - room[chosen[slot]])
+        if gain > 0:
+            chosen[slot], rest[best] = rest[best], chosen[slot]
+            total += gain
+    return chosen if count and total >= needed else None

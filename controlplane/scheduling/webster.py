@@ -1,0 +1,82 @@
+"""Dividing replicas in proportion to weights: the Webster / Sainte-Laguë method (semantics 3.5).
+
+One replica at a time goes to the target with the largest quotient weight / (2 · seats + 1), in 64-bit floating point;
+at a tie to the one with fewer seats, then by name. Only the start is taken in one step, see `_head_start`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heapreplace
+from typing import Final
+
+from controlplane.names import fnv1a32
+
+_HEAD_START_FROM: Final = 4
+"""Replicas for each target from which computing a head start is cheaper than handing them out singly."""
+
+
+def dispense(
+    replicas: int,
+    weights: Mapping[str, int],
+    *,
+    initial: Mapping[str, int] | None = None,
+    uid: str = "",
+) -> dict[str, int]:
+    """Return the seats of every target after ``replicas`` more were handed out on top of ``initial``.
+
+    Targets without weight stay as they are; with no weight at all nothing is handed out. ``uid`` is the template's: an
+    odd hash turns the order of names round, so that the last replica does not always land on the first cluster.
+    """
+    held = dict(initial or {})
+    total_weight = sum(weights.values())
+    if held and (replicas == 0 or total_weight == 0):
+        return held
+    seats = {**dict.fromkeys(weights, 0), **held}
+    if replicas <= 0 or total_weight == 0:
+        return seats
+    weighted = {name: weight for name, weight in weights.items() if weight > 0}
+    left = replicas
+    if replicas > _HEAD_START_FROM * len(weighted):
+        left -= _head_start(replicas, weighted, seats)
+    _hand_out(left, weighted, seats, descending=fnv1a32(uid) & 1 == 1 and uid != "")
+    return seats
+
+
+def _hand_out(replicas: int, weights: Mapping[str, int], seats: dict[str, int], *, descending: bool) -> None:
+    """Add ``replicas`` to ``seats`` one by one."""
+    names = sorted(weights, reverse=descending)
+    votes = [float(weights[name]) for name in names]
+    queue = [(-votes[rank] / (2 * seats[name] + 1), seats[name], rank) for rank, name in enumerate(names)]
+    heapify(queue)
+    for _ in range(replicas):
+        _, taken, rank = queue[0]
+        taken += 1
+        seats[names[rank]] = taken
+        heapreplace(queue, (-votes[rank] / (2 * taken + 1), taken, rank))
+
+
+def _head_start(replicas: int, weights: Mapping[str, int], seats: dict[str, int]) -> int:
+    """Raise ``seats`` to a level every target is sure to reach; return how many replicas that took.
+
+    With W the weights of those still in the race, k their number and N all seats they end with, a target has at most
+    w·(2N-k)/2W + 1/2 quotients above the level W/(2N-k), and these bounds add up to N. So whatever stands clearly above
+    that level is among the first N of the one-by-one order. A target that already holds more than its bound leaves the
+    race, which only raises the level for the rest.
+    """
+    racing = list(weights)
+    while True:
+        total_weight = sum(weights[name] for name in racing)
+        doubled = 2 * (replicas + sum(seats[name] for name in racing)) - len(racing)
+        # seats < w·doubled/2W + 1/2, in integers
+        still = [name for name in racing if (2 * seats[name] - 1) * total_weight < weights[name] * doubled]
+        if len(still) == len(racing):
+            break
+        racing = still
+    given = 0
+    for name in racing:
+        sure = (weights[name] * doubled - total_weight) // (2 * total_weight)
+        if sure > seats[name]:
+            given += sure - seats[name]
+            seats[name] = sure
+    return given

@@ -1,0 +1,170 @@
+"""Every switch with its unit and default, and where it comes from. Settings reach decisions as arguments, typed.
+
+The environment gives defaults and secrets; the object FailoverConfiguration/default overrides what is marked R in
+docs/settings.md at run time (`with_overrides`). `make check` compares that list with these fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from controlplane.meta import Struct
+
+Seconds = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
+
+GATES: Mapping[str, bool] = {
+    "Failover": False,
+    "StatefulFailoverInjection": False,
+    "CustomizedClusterResourceModeling": True,
+    "PropagateDeps": True,
+    "PropagationPolicyPreemption": False,
+    "WorkloadAffinity": False,
+    "MultiplePodTemplatesScheduling": False,
+}
+# Accepted where older manuals name them, without effect, and answered with what replaces them (D17).
+RETIRED_GATES: Mapping[str, str] = {
+    "GracefulEviction": "graceful eviction is chosen per policy with spec.failover.cluster.purgeMode",
+}
+
+
+class SettingError(ValueError):
+    """A setting that cannot be: the message names setting, value, rule and an example."""
+
+
+class Compat(Struct, frozen=True):
+    """Behaviour of earlier generations, off by default (D1, D2, D12, D20)."""
+
+    auto_no_execute_taints: bool = False
+    default_not_ready_toleration_seconds: int | None = None  # None: nothing is injected
+    default_unreachable_toleration_seconds: int | None = None
+    terminating_taint: bool = False
+    cluster_eviction_filter: bool = False
+
+
+class EvictionSettings(Struct, frozen=True):
+    """How the eviction queue behaves (D6, D7, D10)."""
+
+    bucket_scope: Literal["Fleet", "Cluster"] = "Fleet"
+    ageing_seconds: Positive = 300
+    reevaluate_policies: bool = False
+    require_full_replacement: bool = False
+    partial_refuge: bool = True
+
+
+class EstimatorSettings(Struct, frozen=True):
+    """How free replicas are computed from resource models (D16)."""
+
+    model_formula: Literal["Optimistic", "Strict", "Simulate"] = "Optimistic"
+
+
+class Settings(Struct, frozen=True):
+    """All settings. Times are seconds, rates are resources per second."""
+
+    feature_gates: dict[str, bool] = msgspec.field(default_factory=lambda: dict(GATES))
+    controllers: tuple[str, ...] = ("*",)
+    cluster_status_update_frequency: Positive = 10
+    cluster_success_threshold: Seconds = 30
+    cluster_failure_threshold: Seconds = 30
+    cluster_monitor_period: Positive = 5
+    cluster_monitor_grace_period: Positive = 40
+    cluster_startup_grace_period: Positive = 60
+    cluster_lease_duration: Positive = 40
+    cluster_lease_renew_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.25
+    auto_no_schedule_taints: bool = True
+    failover_eviction_timeout: Seconds = 300
+    resource_eviction_rate: Seconds = 0.5
+    secondary_resource_eviction_rate: Seconds = 0.1
+    unhealthy_cluster_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.55
+    large_cluster_num_threshold: Annotated[int, Meta(ge=0)] = 10
+    no_execute_taint_eviction_purge_mode: Literal["Gracefully", "Directly"] = "Gracefully"
+    graceful_eviction_timeout: Seconds = 600
+    on_graceful_timeout: Literal["Hold", "Purge"] = "Hold"
+    evict_plugins: tuple[Literal["ResourceHealth", "ScheduledBack"], ...] = ("ResourceHealth", "ScheduledBack")
+    directly_unreachable: Literal["Wait", "Proceed"] = "Wait"
+    state_preservation_on_missing: Literal["Hold", "Proceed"] = "Hold"
+    enable_cluster_resource_modeling: bool = True
+    enable_empty_workload_propagation: bool = False
+    skipped_propagating_namespaces: tuple[str, ...] = ("kube-.*",)
+    compat: Compat = Compat()
+    eviction: EvictionSettings = EvictionSettings()
+    estimator: EstimatorSettings = EstimatorSettings()
+
+    def gate(self, name: str) -> bool:
+        """Return whether a feature gate is on. Raises KeyError for a gate that does not exist."""
+        return self.feature_gates[name] if name in self.feature_gates else GATES[name]
+
+    def runs(self, controller: str) -> bool:
+        """Return whether a controller is enabled: `*` all, `-name` all but that one, as the seeds' --controllers."""
+        if f"-{controller}" in self.controllers:
+            return False
+        return controller in self.controllers or "*" in self.controllers
+
+
+# Read at start only; everything else may be overridden at run time.
+FIXED = frozenset({"controllers", "cluster_lease_duration", "cluster_lease_renew_fraction"})
+
+
+def parse_gates(text: str) -> tuple[dict[str, bool], list[str]]:
+    """Return the gates of "Failover=true,…" and warnings about retired ones. Raises SettingError for unknown gates."""
+    gates, warnings = dict(GATES), []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, equals, value = part.partition("=")
+        if not equals or value.lower() not in ("true", "false"):
+            raise SettingError(f'feature_gates: "{part}" is not name=true or name=false; write e.g. Failover=true')
+        if name in RETIRED_GATES:
+            warnings.append(f"feature gate {name} has no effect: {RETIRED_GATES[name]}")
+        elif name not in GATES:
+            raise SettingError(f'feature_gates: unknown gate "{name}"; known are {", ".join(sorted(GATES))}')
+        else:
+            gates[name] = value.lower() == "true"
+    return gates, warnings
+
+
+def with_overrides(base: Settings, overrides: Mapping[str, Any]) -> Settings:
+    """Return the settings with a FailoverConfiguration's spec (camelCase, partial) laid over them.
+
+    Raises SettingError where a value cannot be, naming field, value and rule.
+    """
+    return checked(_merged(msgspec.to_builtins(base), overrides, ""))
+
+
+def _merged(base: dict[str, Any], over: Mapping[str, Any], path: str) -> dict[str, Any]:
+    known = {field.encode_name for field in msgspec.structs.fields(Settings)} if not path else None
+    out = dict(base)
+    for name, value in over.items():
+        if known is not None and name not in known:
+            raise SettingError(f"spec.{name}: unknown setting; known are {', '.join(sorted(known))}")
+        if known is not None and _snake(name) in FIXED:
+            raise SettingError(f"spec.{name}: is read at start only; set it in the environment and restart")
+        nested = isinstance(value, Mapping)
+        out[name] = _merged(base.get(name, {}), value, f"{path}{name}.") if nested else value
+    return out
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)([A-Z])", lambda match: f"_{match[1].lower()}", name)
+
+
+def checked(values: Mapping[str, Any]) -> Settings:
+    """Return typed settings. Raises SettingError where types, ranges or the rules between settings do not hold."""
+    try:
+        settings = msgspec.convert(values, Settings)
+    except msgspec.ValidationError as error:
+        raise SettingError(f"settings: {error}") from None
+    unknown = sorted(set(settings.feature_gates) - set(GATES) - set(RETIRED_GATES))
+    if unknown:
+        raise SettingError(f'featureGates: unknown gate "{unknown[0]}"; known are {", ".join(sorted(GATES))}')
+    if settings.secondary_resource_eviction_rate > settings.resource_eviction_rate:
+        raise SettingError(
+            f"secondaryResourceEvictionRate: {settings.secondary_resource_eviction_rate} must not exceed "
+            f"resourceEvictionRate ({settings.resource_eviction_rate}): it is the slower tier (D8)"
+        )
+    if not settings.evict_plugins:
+        raise SettingError("evictPlugins: must name at least one of ResourceHealth, ScheduledBack (D12)")
+    return settings

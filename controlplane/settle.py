@@ -1,0 +1,138 @@
+"""Compare-and-swap, as a pure function: what becomes of one change, given what is stored now. Both stores use it.
+
+An object is a set of parts: labels, annotations, finalizers, owners, deletion, spec (or content), status. A writer
+changes some parts relative to what it read; it wins when those very parts are still what it read, and the other parts
+are kept as stored. So a status report and a spec edit of the same object never cost each other a retry.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from controlplane.decision import Delete, Put
+from controlplane.kind import KINDS
+from controlplane.meta import Object, ObjectMeta
+
+_META_PARTS = (
+    "labels",
+    "annotations",
+    "finalizers",
+    "owner_references",
+    "deletion_timestamp",
+    "deletion_grace_period_seconds",
+    "managed_fields",
+)
+
+
+class Write(NamedTuple):
+    """The object to store. `merged` tells that somebody else had written meanwhile."""
+
+    new: Object
+    merged: bool
+
+
+class Remove(NamedTuple):
+    """The object goes."""
+
+    old: Object
+
+
+class Same(NamedTuple):
+    """Nothing changes; the version stays."""
+
+    current: Object | None
+
+
+class Lost(NamedTuple):
+    """The change lost; `why` is one of exists, gone, conflict, uid."""
+
+    why: str
+
+
+def settle(change: Put | Delete, current: Object | None) -> Write | Remove | Same | Lost:
+    """Return what a change does to what is stored now."""
+    if isinstance(change, Delete):
+        return _settle_delete(change, current)
+    if change.old is None:
+        return Lost("exists") if current is not None else Write(change.new, False)
+    if current is None:
+        return Lost("gone")
+    if current.metadata.uid != change.old.metadata.uid:
+        return Lost("uid")
+    if current.metadata.resource_version == change.old.metadata.resource_version:
+        return Same(current) if change.new == change.old else _finished(change.new, False)
+    return Lost("conflict") if change.exact else _merge(change.new, change.old, current)
+
+
+def _settle_delete(change: Delete, current: Object | None) -> Write | Remove | Same | Lost:
+    if current is None:
+        return Same(None)
+    if current.metadata.uid != change.old.metadata.uid:
+        return Lost("uid")
+    if change.exact and current.metadata.resource_version != change.old.metadata.resource_version:
+        return Lost("conflict")
+    if not current.metadata.finalizers:
+        return Remove(current)
+    if current.metadata.deletion_timestamp is not None:
+        return Same(current)
+    wanted = change.old.metadata.deletion_timestamp
+    assert wanted is not None, f"Delete of {current.ref} has finalizers and no deletion time; use decision.deleting()"
+    seconds = change.old.metadata.deletion_grace_period_seconds
+    marked = current.with_meta(deletion_timestamp=wanted, deletion_grace_period_seconds=seconds or 0)
+    return Write(_raised(marked), False)
+
+
+def _raised(obj: Object) -> Object:
+    """Kubernetes raises the generation when deletion begins."""
+    if not obj.metadata.generation:
+        return obj
+    return obj.with_meta(generation=obj.metadata.generation + 1)
+
+
+def _finished(new: Object, merged: bool) -> Write | Remove:
+    """Return the write, or the removal when the last finalizer of an object being deleted went."""
+    metadata = new.metadata
+    if metadata.deletion_timestamp is not None and not metadata.finalizers:
+        return Remove(new)
+    return Write(new, merged)
+
+
+def _merge(new: Object, old: Object, current: Object) -> Write | Remove | Same | Lost:
+    """Three-way merge by parts."""
+    changes: dict[str, Any] = {}
+    for part in _META_PARTS:
+        ours, base, theirs = (getattr(one.metadata, part) for one in (new, old, current))
+        if ours == base:
+            continue
+        if theirs not in (base, ours) and part != "managed_fields":
+            return Lost("conflict")
+        changes[part] = ours
+    parts: dict[str, Any] = {}
+    for part in ("spec", "content", "status"):
+        ours, base, theirs = (getattr(one, part, None) for one in (new, old, current))
+        if ours == base:
+            continue
+        if theirs != base:
+            return Lost("conflict")
+        parts[part] = ours
+    if "spec" in parts or "content" in parts:
+        changes["generation"] = current.metadata.generation + (new.metadata.generation - old.metadata.generation)
+    metadata: ObjectMeta = replace(current.metadata, **changes)
+    merged = replace(current, metadata=metadata, **parts)
+    return Same(current) if merged == current else _finished(merged, True)
+
+
+def check_generation(change: Put) -> None:
+    """Raise AssertionError where a spec changed and its generation did not rise: `with_spec` was not used."""
+    old, new = change.old, change.new
+    if old is None:
+        return
+    before, after = getattr(old, "spec", None), getattr(new, "spec", None)
+    if before is after or before == after or new.metadata.generation > old.metadata.generation:
+        return
+    known = KINDS.get(new.ref.kind)
+    assert known is None or not known.has_generation, (
+        f"{new.ref}: spec changed and generation stayed {new.metadata.generation}; change it with with_spec()"
+    )

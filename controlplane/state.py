@@ -1,0 +1,166 @@
+"""How state is read and written: the protocols that MemoryStore and the database store fulfil."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+import msgspec
+
+from controlplane.decision import Decision
+from controlplane.kinds.rows import Row
+from controlplane.meta import Object, Ref
+
+
+class Fenced(Exception):
+    """The lease a batch was to be written under has passed to somebody else; nothing of it was written."""
+
+
+class State(Protocol):
+    """Reading. Every call costs a constant number of queries, however many refs or values it is given."""
+
+    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
+        """Return the objects that exist among `refs`."""
+
+    def list(
+        self, kind: str, *, namespace: str = "", after: tuple[str, str] = ("", ""), limit: int = 0
+    ) -> Sequence[Any]:
+        """Return objects in (namespace, name) order beyond `after`; namespace "" means all, limit 0 no limit."""
+
+    def by_index(self, kind: str, index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
+        """Return the objects found under each of the values of a declared index, in (namespace, name) order."""
+
+    def refs_by_index(
+        self,
+        kind: str,
+        index: str,
+        value: str | Collection[str],
+        *,
+        after: tuple[str, str] = ("", ""),
+        limit: int = 1000,
+    ) -> Sequence[Ref]:
+        """Return one page of the references under an index value, or under any of several, in (namespace, name) order:
+        for fan-out."""
+
+    def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
+        """Return row-native values by one of their declared indexes (`kinds.rows`)."""
+
+    def queue_heads(self, *, due_by: datetime, limit: int) -> Sequence[Any]:
+        """Return evictions due by then and not held: per priority the first `limit` in (due_at, key) order (D7)."""
+
+    def next_eviction(self) -> datetime | None:
+        """Return the earliest due time in the eviction queue; None where nothing waits."""
+
+    def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
+        """Return every (cluster, apiVersion, kind) some Work's manifest is of: what the members process watches."""
+
+    def evictions_by_cluster(self) -> dict[str, int]:
+        """Return how many evictions wait per cluster."""
+
+    def promised(self, *, within: timedelta) -> Sequence[tuple[str, str, int]]:
+        """Return (cluster, request, replicas): what was promised within so long before now, added up per request."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """One object a controller has been asked to look at. `cursor`: how far a fan-out has come."""
+
+    controller: str
+    ref: Ref
+    seq: int
+    cursor: str = ""
+
+
+class Claims(msgspec.Struct, frozen=True):
+    """A batch of claims and the moment of this tick, by the database's clock."""
+
+    now: datetime
+    claims: tuple[Claim, ...]
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """The lease a batch is written under; apply refuses when its epoch has passed."""
+
+    name: str
+    shard: int
+    epoch: int
+
+
+class Actor(msgspec.Struct, frozen=True):
+    """Who writes: a controller's name or a user's. Kept in the change log."""
+
+    name: str
+    controller: bool = False
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one decision. `lost`: "" when stored, else why it was dropped (conflict, guard, exists, gone)."""
+
+    lost: str = ""
+    versions: tuple[int, ...] = ()  # resourceVersion per change, 0 where nothing was written
+    objects: tuple[Object | None, ...] = ()  # as stored, per change; None for rows and removed objects
+
+
+class Store(State, Protocol):
+    """State plus writing. `apply` is the only writer there is."""
+
+    def now(self) -> datetime:
+        """Return the store's clock: aware UTC."""
+
+    def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
+        """Return due claims, oldest first, and hide them from others for `lease_seconds`."""
+
+    def apply(
+        self,
+        decisions: Sequence[tuple[Claim | None, Decision]],
+        *,
+        by: Actor,
+        fence: Fence | None = None,
+        dry_run: bool = False,
+    ) -> Sequence[Outcome]:
+        """Write the decisions, each whole or not at all, and finish their claims (remove or set to wake_at where no new
+        mark came in between). Raises `Fenced` when the lease is lost; nothing is written then."""
+
+    def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
+        """Give claims back unfinished, due at once or at `due_at` (back-off)."""
+
+    def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
+        """Make objects due for a controller; an earlier due time wins."""
+
+    def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
+        """Work off one chunk of a fan-out: mark `refs` due and keep the cursor; None ends it. One transaction."""
+
+    def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
+        """Return a fence when the lease is free, expired or ours (then renewed); None while another holds it."""
+
+    def drop_lease(self, fence: Fence, *, holder: str) -> None:
+        """End a lease of ours at once."""
+
+    def next_due(self, controllers: Collection[str]) -> datetime | None:
+        """Return when the earliest unclaimed due row of these controllers falls due; None where there is none."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One line of the change log."""
+
+    version: int
+    type: str  # ADDED, MODIFIED, DELETED
+    ref: Ref
+    document: bytes
+    old_document: bytes | None
+    actor: str
+    reason: str
+    cause: int
+    at: datetime
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """Which changes make which objects due. `to(old, new)` gives the refs; either side is None on create and delete.
+
+    `fan_out`: the refs are not objects of this controller but the origin of many of them; the run loop expands them
+    chunk by chunk through `Controller.expand`.
+    """
+
+    kind: str  # a kind's key; "*" every template; "row/Observation" rows (old None: kept, new None: dropped)
+    to: Callable[[Any, Any], Iterable[Ref]]
+    fan_out: bool = False

@@ -1,0 +1,176 @@
+"""Taints: which ones the system itself wants on a cluster, who owns which, and how wants become taints (D1, D3, D22).
+
+Ownership is kept on the cluster in the annotation `failover.lifeboat.io/taint-owners`, compact JSON, so that taint and
+owner are written together and everybody can read it: {"key:effect": {"by": {"Ready": ""}, "ending": true}}. A taint
+without an entry belongs to a person or another program; no controller of ours touches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.kinds.cluster import (
+    ACCESS_LOST,
+    ACCESS_LOST_KEY,
+    EVICTING_EFFECTS,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NOT_READY_KEY,
+    READY,
+    UNREACHABLE_KEY,
+    Cluster,
+    Taint,
+)
+from controlplane.meta import condition, to_seconds
+from controlplane.names import TERMINATING_TAINT
+from controlplane.settings import Settings
+
+OWNERS_ANNOTATION = "failover.lifeboat.io/taint-owners"
+
+Identity = tuple[str, str]  # key, effect
+
+
+class Want(msgspec.Struct, frozen=True):
+    """A taint somebody wants on a cluster now. `owner`: "Ready", "policy/name"…; `rule`: the owner's digest.
+
+    `ending`: the reason for it has passed and only a removal window keeps it (D12: evictions wait meanwhile).
+    """
+
+    key: str
+    effect: str
+    value: str
+    owner: str
+    rule: str = ""
+    ending: bool = False
+
+    @property
+    def identity(self) -> Identity:
+        return self.key, self.effect
+
+
+class Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who put a taint on: owner -> rule. `waived`: a person took it off; it stays off while wanted."""
+
+    by: dict[str, str] = {}
+    ending: bool = False
+    waived: bool = False
+
+
+Owners = Mapping[Identity, Ownership]
+
+
+def owners(cluster: Cluster) -> dict[Identity, Ownership]:
+    """Return who owns which taints of a cluster; what cannot be read owns nothing."""
+    text = cluster.metadata.annotations.get(OWNERS_ANNOTATION, "")
+    if not text:
+        return {}
+    try:
+        stored = msgspec.json.decode(text, type=dict[str, Ownership])
+    except msgspec.DecodeError:
+        return {}
+    return {_split(name): ownership for name, ownership in stored.items()}
+
+
+def _split(name: str) -> Identity:
+    key, _, effect = name.rpartition(":")
+    return key, effect
+
+
+def written(known: Owners) -> str:
+    """Return the annotation's text, "" where nothing is owned; equal owners give equal text."""
+    named = {f"{key}:{effect}": one for (key, effect), one in sorted(known.items())}
+    return msgspec.json.encode(named, order="sorted").decode() if named else ""
+
+
+def ending(cluster: Cluster) -> frozenset[Identity]:
+    """Return the taints whose match no longer holds and whose removal window still runs."""
+    return frozenset(identity for identity, one in owners(cluster).items() if one.ending)
+
+
+def settled(
+    taints: Iterable[Taint], known: Owners, wants: Iterable[Want], *, now: datetime
+) -> tuple[tuple[Taint, ...], dict[Identity, Ownership]]:
+    """Return the taints and owners after all wants are heard.
+
+    A taint stays as it is, value and time, while one owner wants it; one that nobody owns is a person's and stays. An
+    owned taint that is gone was taken off by a person: it stays off until nobody wants it any more (S001 "manual
+    intervention"). New taints carry `now`; taints that move workloads get a missing timeAdded.
+    """
+    moment = to_seconds(now)
+    wanted: dict[Identity, list[Want]] = {}
+    for want in wants:
+        wanted.setdefault(want.identity, []).append(want)
+    kept: list[Taint] = []
+    after: dict[Identity, Ownership] = {}
+    present = {(taint.key, taint.effect) for taint in taints}
+    for taint in taints:
+        identity = (taint.key, taint.effect)
+        if identity in known:
+            if identity not in wanted:
+                continue
+            after[identity] = _owned_by(wanted[identity])
+        timeless = taint.time_added is None and taint.effect in EVICTING_EFFECTS
+        kept.append(replace(taint, time_added=moment) if timeless else taint)
+    for identity, asking in wanted.items():
+        if identity in present:
+            continue
+        if identity in known:
+            after[identity] = replace(_owned_by(asking), waived=True)
+            continue
+        first = asking[0]
+        kept.append(Taint(first.key, first.effect, first.value, moment))
+        after[identity] = _owned_by(asking)
+    return tuple(kept), after
+
+
+def _owned_by(asking: list[Want]) -> Ownership:
+    return Ownership({one.owner: one.rule for one in asking}, ending=all(one.ending for one in asking))
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What somebody wants, and when the clock alone may change it."""
+
+    wants: tuple[Want, ...] = ()
+    wake_at: datetime | None = None
+
+
+BY_READY, BY_ACCESS, BY_DELETION = "Ready", "AccessLost", "Deletion"
+
+
+def automatic(cluster: Cluster, settings: Settings, *, moving_since: datetime | None, now: datetime) -> Wanted:
+    """Return the taints the system wants by itself (D1, D20, D22).
+
+    `moving_since`: from when clocks of taints that move workloads count; None while there must be none (gate off,
+    blind; D9, D17).
+    """
+    wants: list[Want] = []
+    lost = condition(cluster.status.conditions, ACCESS_LOST)
+    if lost is not None and lost.status == "True":
+        wants.append(Want(ACCESS_LOST_KEY, NO_SCHEDULE, "", BY_ACCESS))
+    ready = condition(cluster.status.conditions, READY)
+    status = "" if ready is None else ready.status
+    key = UNREACHABLE_KEY if status == "Unknown" else NOT_READY_KEY
+    if status != "True" and settings.auto_no_schedule_taints:
+        wants.append(Want(key, NO_SCHEDULE, "", BY_READY))
+    wake_at = None
+    if moving_since is not None:
+        if cluster.terminating and settings.compat.terminating_taint:
+            wants.append(Want(TERMINATING_TAINT, NO_EXECUTE, "", BY_DELETION))
+        if status in ("False", "Unknown") and settings.compat.auto_no_execute_taints:
+            since = max(ready.last_transition_time or now, moving_since) if ready is not None else now
+            due = since + timedelta(seconds=settings.failover_eviction_timeout)
+            if now >= due or _evicting(cluster):
+                wants.append(Want(key, NO_EXECUTE, "", BY_READY))
+            else:
+                wake_at = due
+    return Wanted(tuple(wants), wake_at)
+
+
+def _evicting(cluster: Cluster) -> bool:
+    """Test whether Ready's NoExecute taint is on already: when the status changes its key is swapped at once (D1)."""
+    known = owners(cluster)
+    return any((key, NO_EXECUTE) in known for key in (NOT_READY_KEY, UNREACHABLE_KEY))

@@ -1,0 +1,152 @@
+"""Sets of field paths, in the form that managedFields stores them (FieldsV1).
+
+A set is a tree of dicts whose keys are path elements: `f:name` a field, `k:{"name":"x"}` an item of a list of type
+map, `v:"x"` an item of a list of type set. A node belongs to the set itself when it is empty or holds `.`.
+Structured merge's rules: https://github.com/kubernetes-sigs/structured-merge-diff, KEP-555.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from controlplane.wire.schema import Schema
+
+Fields = dict[str, Any]
+
+SELF = "."
+
+
+def is_member(node: Fields) -> bool:
+    """Test whether the node's own path belongs to the set, not only paths below it."""
+    return not node or SELF in node
+
+
+def fields_of(value: dict[str, Any], schema: Schema) -> Fields:
+    """Return the paths of everything an object says: its leaves, and the items and map entries on the way."""
+    fields: Fields = {}
+    properties = schema.properties
+    for key, item in value.items():
+        inner = properties.get(key)
+        if inner is not None:
+            node = node_of(item, inner)
+        else:
+            node = node_of(item, schema.property(key) or Schema.OPEN)
+            if node:
+                node[SELF] = {}
+        fields["f:" + key] = node
+    return fields
+
+
+def node_of(value: Any, schema: Schema) -> Fields:
+    """Return the node for one value: a leaf, unless it is a map or list that merges and holds something."""
+    if isinstance(value, dict):
+        return {} if schema.map_type == "atomic" else fields_of(value, schema)
+    if isinstance(value, list) and schema.list_type != "atomic":
+        items = schema.items or Schema.OPEN
+        fields: Fields = {}
+        for item in value:
+            node = fields_of(item, items) if isinstance(item, dict) and schema.list_type == "map" else {}
+            if node:
+                node[SELF] = {}
+            fields[element_of(item, schema)] = node
+        return fields
+    return {}
+
+
+def element_of(item: Any, schema: Schema) -> str:
+    """Return the path element of an item in a list of type map or set."""
+    if schema.list_type == "map" and isinstance(item, dict):
+        keys = schema.list_map_keys
+        if len(keys) == 1:
+            return f'k:{{"{keys[0]}":{orjson.dumps(_key_value(item, keys[0], schema)).decode()}}}'
+        named = {key: _key_value(item, key, schema) for key in keys}
+        return (
+            "k:" + orjson.dumps({k: v for k, v in named.items() if v is not None}, option=orjson.OPT_SORT_KEYS).decode()
+        )
+    return "v:" + orjson.dumps(item, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _key_value(item: dict[str, Any], key: str, schema: Schema) -> Any:
+    if key in item:
+        return item[key]
+    declared = (schema.items or Schema.OPEN).properties.get(key)
+    return declared.default if declared is not None else None
+
+
+def union(one: Fields, other: Fields) -> Fields:
+    """Return the paths in either set. Results of these functions may share nodes with what they were given."""
+    if not one or not other:
+        return one or other
+    result = dict(one)
+    for element, node in other.items():
+        mine = result.get(element)
+        if mine is None:
+            result[element] = node
+        elif mine is not node and mine != node:
+            result[element] = _node(union(_below(mine), _below(node)), is_member(mine) or is_member(node))
+    return result
+
+
+def intersection(one: Fields, other: Fields) -> Fields:
+    """Return the paths in both sets."""
+    result: Fields = {}
+    for element, node in one.items():
+        theirs = other.get(element)
+        if theirs is None or element == SELF:
+            continue
+        both = is_member(node) and is_member(theirs)
+        below = intersection(node, theirs) if node and theirs else {}
+        if both or below:
+            result[element] = _node(below, both)
+    return result
+
+
+def difference(one: Fields, other: Fields, *, with_subtrees: bool = False) -> Fields:
+    """Return the paths in `one` that are not in `other`; `with_subtrees` takes away what lies below them as well."""
+    if not other:
+        return one
+    result: Fields = {}
+    for element, node in one.items():
+        theirs = other.get(element)
+        if theirs is None:
+            result[element] = node
+            continue
+        if element == SELF or (with_subtrees and is_member(theirs)):
+            continue
+        stays = is_member(node) and not is_member(theirs)
+        below = difference(_below(node), _below(theirs), with_subtrees=with_subtrees) if node else {}
+        if stays or below:
+            result[element] = _node(below, stays)
+    return result
+
+
+def _below(node: Fields) -> Fields:
+    return {element: inner for element, inner in node.items() if element != SELF} if SELF in node else node
+
+
+def _node(below: Fields, member: bool) -> Fields:
+    return {SELF: {}, **below} if member and below else below
+
+
+def paths_in(fields: Fields, prefix: str = "") -> Iterator[str]:
+    """Yield the members as people read them: .spec.template.spec.containers[name="web"].image."""
+    for element, node in fields.items():
+        if element == SELF:
+            continue
+        path = prefix + _shown(element)
+        if is_member(node):
+            yield path
+        yield from paths_in(node, path)
+
+
+def _shown(element: str) -> str:
+    kind, _, rest = element.partition(":")
+    if kind == "f":
+        return f".{rest}"
+    if kind == "k":
+        keys = orjson.loads(rest)
+        return "[" + ",".join(f"{key}={orjson.dumps(value).decode()}" for key, value in keys.items()) + "]"
+    return f"[={rest}]"

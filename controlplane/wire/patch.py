@@ -1,0 +1,212 @@
+"""The three patch formats of the API that need no field ownership: JSON Patch, merge patch, strategic merge patch.
+
+None of them changes the document given; all raise StatusErrors that name the path. Server-side apply is in `apply`.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import orjson
+
+from controlplane.errors import BadRequest, Invalid, TooLarge, UnsupportedMediaType
+from controlplane.wire.body import MAX_BYTES, MAX_DEPTH, check_depth, decode_value
+from controlplane.wire.negotiate import media_type_of
+from controlplane.wire.schema import Schema
+from controlplane.wire.strategic import strategic_merge_patch
+
+Document = dict[str, Any]
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+MAX_OPERATIONS = 10_000
+
+
+def apply_patch(
+    content_type: str,
+    doc: Document,
+    body: bytes,
+    schema: Schema | None,
+    *,
+    max_bytes: int = MAX_BYTES,
+    max_depth: int = MAX_DEPTH,
+) -> Document:
+    """Return the document after the patch in a request body.
+
+    `schema` carries the merge keys; None means the kind is not a built-in one and takes no strategic merge patch,
+    which is answered with UnsupportedMediaType in the words kubectl looks for. Also raises BadRequest (unreadable),
+    Invalid (does not fit the document) and TooLarge.
+    """
+    media_type = media_type_of(content_type)
+    known = (JSON_PATCH, MERGE_PATCH) if schema is None else (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+    if media_type not in known:
+        accepted = ", ".join((*known, APPLY_PATCH))
+        raise UnsupportedMediaType(
+            f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+        )
+    patch = decode_value(media_type, body, max_bytes=max_bytes, max_depth=max_depth)
+    if media_type == JSON_PATCH:
+        result = json_patch(doc, patch)
+    elif not isinstance(patch, dict):
+        raise BadRequest("a merge patch has to be an object")
+    elif media_type == MERGE_PATCH:
+        result = merge_patch(doc, patch)
+    else:
+        assert schema is not None
+        result = strategic_merge_patch(doc, patch, schema)
+    if not isinstance(result, dict):
+        raise Invalid("the patch replaces the whole object by something that is not an object")
+    check_depth(result, max_depth)
+    return result
+
+
+def merge_patch(doc: Any, patch: Any) -> Any:
+    """Return the document after a JSON merge patch: null removes, objects merge, all else replaces (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(doc) if isinstance(doc, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            merged[key] = merge_patch(merged.get(key), value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def merge_diff(old: Document, new: Document) -> Document:
+    """Return the smallest merge patch that turns `old` into `new`, which holds no nulls: a patch cannot say them."""
+    patch: Document = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        if key not in old:
+            patch[key] = value
+        elif isinstance(value, dict) and isinstance(old[key], dict):
+            inner = merge_diff(old[key], value)
+            if inner:
+                patch[key] = inner
+        elif value != old[key] or type(value) is not type(old[key]):
+            patch[key] = value
+    return patch
+
+
+def json_patch(doc: Document, patch: Any) -> Any:
+    """Return the document after a JSON Patch (RFC 6902); all operations take effect or none.
+
+    Raises BadRequest for what is no patch, Invalid for an operation that does not fit, TooLarge for too many
+    operations or for copies that add up to more than a request may bring.
+    """
+    if not isinstance(patch, list):
+        raise BadRequest("a JSON Patch has to be a list of operations")
+    if len(patch) > MAX_OPERATIONS:
+        raise TooLarge(f"the patch has {len(patch)} operations, the limit is {MAX_OPERATIONS}")
+    result: Any = deepcopy(doc)
+    copied = 0
+    for index, operation in enumerate(patch):
+        if not isinstance(operation, dict):
+            raise BadRequest(f"operation {index} of the JSON Patch is not an object")
+        if operation.get("op") == "copy":
+            copied += len(orjson.dumps(_get(result, _pointer(operation, "from", index))))
+            if copied > MAX_BYTES:
+                raise TooLarge(f"the patch copies more than {MAX_BYTES} bytes")
+        result = _operate(result, operation, index)
+    return result
+
+
+def _operate(doc: Any, operation: Document, index: int) -> Any:
+    path = _pointer(operation, "path", index)
+    op = operation.get("op")
+    if op in ("add", "replace", "test") and "value" not in operation:
+        raise BadRequest(f"operation {index} ({op}) of the JSON Patch has no value")
+    if op == "add":
+        return _add(doc, path, deepcopy(operation["value"]))
+    if op == "remove":
+        return _remove(doc, path)
+    if op == "replace":
+        _get(doc, path)
+        if not path:
+            return deepcopy(operation["value"])
+        parent, token = _get(doc, path[:-1]), path[-1]
+        parent[int(token) if isinstance(parent, list) else token] = deepcopy(operation["value"])
+        return doc
+    if op == "move":
+        source = _pointer(operation, "from", index)
+        if path[: len(source)] == source and path != source:
+            raise Invalid(f"operation {index} of the JSON Patch moves {_text(source)} into itself")
+        value = _get(doc, source)
+        return _add(_remove(doc, source), path, value)
+    if op == "copy":
+        return _add(doc, path, deepcopy(_get(doc, _pointer(operation, "from", index))))
+    if op == "test":
+        if not same(_get(doc, path), operation["value"]):
+            raise Invalid(f"testing value {_text(path)} failed: it is not what operation {index} of the patch expects")
+        return doc
+    raise BadRequest(f"operation {index} of the JSON Patch: {op!r} is not add, remove, replace, move, copy or test")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Test whether two JSON values are equal; unlike Python's ==, true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def _pointer(operation: Document, member: str, index: int) -> list[str]:
+    """Return the reference tokens of a JSON Pointer (RFC 6901)."""
+    text = operation.get(member)
+    if not isinstance(text, str) or (text and not text.startswith("/")):
+        raise BadRequest(
+            f"operation {index} of the JSON Patch: {member} {text!r} is not a JSON pointer like /spec/replicas"
+        )
+    return [token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:]]
+
+
+def _text(path: list[str]) -> str:
+    return "/" + "/".join(token.replace("~", "~0").replace("/", "~1") for token in path)
+
+
+def _get(doc: Any, path: list[str]) -> Any:
+    for depth, token in enumerate(path):
+        if isinstance(doc, dict) and token in doc:
+            doc = doc[token]
+        elif isinstance(doc, list) and _position(token) < len(doc):
+            doc = doc[int(token)]
+        else:
+            raise Invalid(f"the JSON Patch names {_text(path)}, but there is no {_text(path[: depth + 1])}")
+    return doc
+
+
+def _position(token: str) -> int:
+    """Return a list index; anything but plain digits without leading zeros lies behind every list."""
+    plain = token.isascii() and token.isdigit() and (token == "0" or token[0] != "0")
+    return int(token) if plain and len(token) < 10 else 1 << 62
+
+
+def _add(doc: Any, path: list[str], value: Any) -> Any:
+    if not path:
+        return value
+    parent, token = _get(doc, path[:-1]), path[-1]
+    if isinstance(parent, dict):
+        parent[token] = value
+    elif isinstance(parent, list) and (token == "-" or _position(token) <= len(parent)):
+        parent.insert(len(parent) if token == "-" else int(token), value)
+    else:
+        raise Invalid(f"the JSON Patch cannot add {_text(path)}: {_text(path[:-1])} has no such place")
+    return doc
+
+
+def _remove(doc: Any, path: list[str]) -> Any:
+    _get(doc, path)
+    if not path:
+        return None
+    parent, token = _get(doc, path[:-1]), path[-1]
+    del parent[int(token) if isinstance(parent, list) else token]
+    return doc

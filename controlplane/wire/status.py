@@ -1,0 +1,38 @@
+"""The Status document: how the API says that something went wrong, or that a delete went well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controlplane.errors import StatusError
+
+Document = dict[str, Any]
+
+
+def status_of(error: StatusError) -> Document:
+    """Return the Status document of an error; empty details are left out."""
+    status: Document = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": error.message,
+        "reason": error.reason,
+    }
+    details = msgspec.to_builtins(error.details)
+    if details:
+        status["details"] = details
+    status["code"] = error.code
+    return status
+
+
+def success(*, kind: str, name: str, group: str = "", uid: str = "") -> Document:
+    """Return the Status that answers a delete whose object is gone at once."""
+    details = {"name": name, "kind": kind}
+    if group:
+        details["group"] = group
+    if uid:
+        details["uid"] = uid
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

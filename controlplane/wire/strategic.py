@@ -1,0 +1,171 @@
+"""Strategic merge patch: a merge patch that knows from the schema which lists merge, and by which key.
+
+Rules: https://github.com/kubernetes/community/blob/main/contributors/devel/sig-api-machinery/strategic-merge-patch.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from controlplane.errors import BadRequest
+from controlplane.wire.schema import Schema
+
+Document = dict[str, Any]
+
+DIRECTIVE = "$patch"
+RETAIN_KEYS = "$retainKeys"
+ORDER = "$setElementOrder/"
+DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
+
+
+def strategic_merge_patch(doc: Document, patch: Document, schema: Schema) -> Document:
+    """Return the document after a strategic merge patch; parts that do not change are shared with `doc`.
+
+    Raises BadRequest where a directive is unknown or an item of a merged list lacks its key.
+    """
+    return _merge_map(doc, patch, schema, "")
+
+
+def _merge_map(doc: Document, patch: Document, schema: Schema, path: str) -> Document:
+    directive = patch.get(DIRECTIVE)
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != DIRECTIVE}
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise BadRequest(f'{path or "patch"}: $patch: {directive!r} is not one of "replace", "delete", "merge"')
+    merged = _retain(doc, patch, path)
+    for key, value in patch.items():
+        if key.startswith("$"):
+            continue
+        if value is None:
+            merged.pop(key, None)
+            continue
+        inner = schema.property(key) or Schema.OPEN
+        where = f"{path}.{key}" if path else key
+        if isinstance(value, dict):
+            old = merged.get(key)
+            if value.get(DIRECTIVE) == "delete" and DIRECTIVE in value:
+                merged.pop(key, None)
+                continue
+            merged[key] = _merge_map(old if isinstance(old, dict) else {}, value, inner, where)
+        elif isinstance(value, list):
+            merged[key] = _merge_list(merged.get(key), value, patch, key, inner, where)
+        else:
+            merged[key] = value
+    _apply_parallel_lists(merged, patch, schema, path)
+    return merged
+
+
+def _retain(doc: Document, patch: Document, path: str) -> Document:
+    """Return the document with only the keys that $retainKeys lists, where the patch has it."""
+    retained = patch.get(RETAIN_KEYS)
+    if retained is None:
+        return dict(doc)
+    if not isinstance(retained, list):
+        raise BadRequest(f"{path or 'patch'}: $retainKeys has to be a list of keys")
+    extra = [key for key, value in patch.items() if value is not None and key[:1] != "$" and key not in retained]
+    if extra:
+        raise BadRequest(f"{path or 'patch'}: {extra[0]!r} is set by the patch but missing in its $retainKeys")
+    return {key: value for key, value in doc.items() if key in retained}
+
+
+def _apply_parallel_lists(merged: Document, patch: Document, schema: Schema, path: str) -> None:
+    """Delete from and reorder lists that the patch names only in directives beside them."""
+    for directive, value in patch.items():
+        if directive.startswith(DELETE_PRIMITIVES):
+            key = directive[len(DELETE_PRIMITIVES) :]
+            if not isinstance(value, list):
+                raise BadRequest(f"{path or 'patch'}: {directive} has to be a list")
+            old = merged.get(key)
+            if isinstance(old, list):
+                merged[key] = [item for item in old if item not in value] + _listed(patch.get(key), value)
+        elif directive.startswith(ORDER) and directive[len(ORDER) :] not in patch:
+            key = directive[len(ORDER) :]
+            old = merged.get(key)
+            if isinstance(old, list) and isinstance(value, list):
+                merge_key = (schema.property(key) or Schema.OPEN).patch_merge_key
+                merged[key] = _ordered(old, value, old, _identity(merge_key, f"{path}.{key}"))
+
+
+def _listed(patched: Any, deleted: list[Any]) -> list[Any]:
+    """Return the items a patch both deletes and adds: they stay, at the end."""
+    return [item for item in patched if item in deleted] if isinstance(patched, list) else []
+
+
+def _merge_list(old: Any, patch: list[Any], around: Document, key: str, schema: Schema, path: str) -> list[Any]:
+    if not isinstance(old, list):
+        old = []
+    order = around.get(ORDER + key)
+    maps = any(isinstance(item, dict) for item in patch)
+    if "merge" not in schema.patch_strategy or (maps and not schema.patch_merge_key):
+        return [item for item in patch if not (isinstance(item, dict) and DIRECTIVE in item)]
+    if not maps:
+        merged = old + [item for item in dict.fromkeys(patch) if item not in old]
+        return _ordered(merged, order or patch, old, lambda item: item)
+    identity = _identity(schema.patch_merge_key, path)
+    if any(isinstance(item, dict) and item.get(DIRECTIVE) == "replace" for item in patch):
+        return [item for item in patch if DIRECTIVE not in item]
+    merged = _merge_items(old, patch, schema, identity, path)
+    plain = [item for item in patch if item.get(DIRECTIVE) != "delete"]
+    return _ordered(merged, order or plain, old, identity)
+
+
+def _merge_items(
+    old: list[Any], patch: list[Any], schema: Schema, identity: Callable[[Any], Any], path: str
+) -> list[Any]:
+    items = schema.items or Schema.OPEN
+    merged = {identity(item): item for item in old}
+    if len(merged) != len(old):
+        merged = {(identity(item), index): item for index, item in enumerate(old)}  # twins stay; each is patched
+    for item in patch:
+        name = identity(item)
+        found = [key for key in merged if key == name or (isinstance(key, tuple) and key[0] == name)]
+        if item.get(DIRECTIVE) == "delete":
+            for key in found:
+                del merged[key]
+        elif found:
+            for key in found:
+                merged[key] = _merge_map(merged[key], item, items, f"{path}[{name}]")
+        else:
+            merged[name] = _merge_map({}, item, items, f"{path}[{name}]")
+    return list(merged.values())
+
+
+def _identity(merge_key: str, path: str) -> Callable[[Any], Any]:
+    """Return the function that tells list items apart: by the merge key, or by value for primitives."""
+
+    def identity(item: Any) -> Any:
+        if not isinstance(item, dict):
+            return item
+        if merge_key not in item:
+            raise BadRequest(
+                f"{path}: an item of this list has no {merge_key or 'merge key'}, by which items are merged"
+            )
+        return item[merge_key]
+
+    return identity
+
+
+def _ordered(merged: list[Any], order: list[Any], old: list[Any], identity: Callable[[Any], Any]) -> list[Any]:
+    """Return the items in the patch's order; items only the server knows keep their place among the old ones."""
+    rank = {identity(item): place for place, item in enumerate(order)}
+    old_place = {identity(item): place for place, item in enumerate(old)}
+    patched = sorted((item for item in merged if identity(item) in rank), key=lambda item: rank[identity(item)])
+    others = [item for item in merged if identity(item) not in rank]
+    result: list[Any] = []
+    waiting = iter(others)
+    other = next(waiting, None) if others else None
+    remaining = len(others)
+    for item in patched:
+        place = old_place.get(identity(item), -1)
+        while remaining and old_place.get(identity(other), len(old)) < place:
+            result.append(other)
+            remaining -= 1
+            other = next(waiting, None)
+        result.append(item)
+    if remaining:
+        result.append(other)
+        result.extend(waiting)
+    return result

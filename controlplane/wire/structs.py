@@ -1,0 +1,168 @@
+"""The schemas of our own kinds, had from the msgspec types they are declared by.
+
+Texts for `kubectl explain` come from `Annotated[..., msgspec.Meta(description=...)]` and from the docstrings of the
+types, `x-kubernetes-*` keys from `Meta(extra_json_schema=...)`.
+"""
+
+from collections import ChainMap
+from collections.abc import Mapping
+from functools import cache
+from inspect import cleandoc
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from controlplane.meta import ObjectMeta
+from controlplane.wire import builtin
+from controlplane.wire.resource import Resource
+from controlplane.wire.schema import REF_PREFIX, Components, Schema
+
+Node = dict[str, Any]
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_INT_OR_STRING = {"x-kubernetes-int-or-string": True}
+_OPEN = {"x-kubernetes-preserve-unknown-fields": True}
+# Limits msgspec knows by its names, and what OpenAPI calls them.
+_LIMITS = {
+    "ge": "minimum",
+    "le": "maximum",
+    "multiple_of": "multipleOf",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "pattern": "pattern",
+}
+_LIST_LIMITS = {"min_length": "minItems", "max_length": "maxItems"}
+_SCALARS = str | int | float | bool
+
+
+@cache
+def schema_of(struct_type: type[msgspec.Struct], resource: Resource | None = None) -> Schema:
+    """Return the Schema of a msgspec Struct type; one Schema a type, however often it is asked for.
+
+    Metadata is Kubernetes' ObjectMeta, with its own rules for merging. Fields typed Any and dict[str, Any] are open.
+    `resource`, if given, is the kind it is the schema of. Raises TypeError where a type has no form in OpenAPI.
+    """
+    own: dict[str, Node] = {}
+    components = Components(ChainMap(own, builtin.components().schemas))  # type: ignore[arg-type]  # one is read only
+    info = inspect.type_info(struct_type)
+    assert isinstance(info, inspect.StructType), f"{struct_type} is no Struct"
+    node = _Translation(own).reference(info)
+    if resource is None:
+        return components.schema(_name(node["$ref"]))
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    return Schema({**own[_name(node["$ref"])], "x-kubernetes-group-version-kind": [kind]}, components)
+
+
+class _Translation:
+    """Translate types to nodes, collecting every Struct met on the way as a component."""
+
+    def __init__(self, components: dict[str, Node]) -> None:
+        self.components = components
+
+    def node(self, info: inspect.Type) -> Node:
+        """Return the schema node of a type."""
+        match info:
+            case inspect.Metadata():
+                return _with(self.node(info.type), info.extra_json_schema)
+            case inspect.StructType():
+                return self.reference(info)
+            case inspect.UnionType():
+                return self._union(info)
+            case inspect.DictType():
+                return self._map(info)
+            case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
+                return {"type": "array", "items": self.node(info.item_type), **_limits(info, _LIST_LIMITS)}
+            case inspect.AnyType() | inspect.RawType():
+                return dict(_OPEN)
+            case _:
+                return _scalar(info)
+
+    def reference(self, info: inspect.StructType) -> Node:
+        """Return a reference to the component of a Struct, making the component if this is the first time."""
+        if info.cls is ObjectMeta:
+            return {"$ref": f"{REF_PREFIX}{_META}ObjectMeta"}
+        name = component_name(info.cls)
+        if name not in self.components:
+            component: Node = {"type": "object"}
+            self.components[name] = component  # before its fields: a type may contain itself
+            text = _text(info.cls)
+            if text:
+                component["description"] = text
+            component["properties"] = {field.encode_name: self._field(field) for field in info.fields}
+            required = [field.encode_name for field in info.fields if field.required]
+            if required:
+                component["required"] = required
+        return {"$ref": REF_PREFIX + name}
+
+    def _field(self, field: inspect.Field) -> Node:
+        node = self.node(field.type)
+        # Defaults that are themselves empty say nothing; others show in explain and take part in list keys.
+        if isinstance(field.default, _SCALARS) and field.default and "$ref" not in node:
+            node["default"] = field.default
+        return node
+
+    def _union(self, info: inspect.UnionType) -> Node:
+        """Return the node of alternatives. None is no value of its own: in Kubernetes null says a field is not set."""
+        choices = [choice for choice in info.types if not isinstance(choice, inspect.NoneType)]
+        if len(choices) == 1:
+            return self.node(choices[0])
+        if {type(choice) for choice in choices} == {inspect.IntType, inspect.StrType}:
+            return dict(_INT_OR_STRING)
+        return {"oneOf": [self.node(choice) for choice in choices]}
+
+    def _map(self, info: inspect.DictType) -> Node:
+        if isinstance(info.value_type, inspect.AnyType):
+            return {"type": "object", **_OPEN}
+        return {"type": "object", "additionalProperties": self.node(info.value_type)}
+
+
+def component_name(struct_type: type) -> str:
+    """Return what the component of a type is called: kubectl shows the part after the last dot."""
+    return f"{struct_type.__module__.removeprefix('controlplane.')}.{struct_type.__qualname__}".replace(".<locals>", "")
+
+
+def _scalar(info: inspect.Type) -> Node:
+    match info:
+        case inspect.StrType():
+            return {"type": "string", **_limits(info, _LIMITS)}
+        case inspect.BoolType():
+            return {"type": "boolean"}
+        case inspect.IntType():
+            return {"type": "integer", "format": "int64", **_limits(info, _LIMITS)}
+        case inspect.FloatType():
+            return {"type": "number", "format": "double", **_limits(info, _LIMITS)}
+        case inspect.DateTimeType():
+            return {"type": "string", "format": "date-time"}
+        case inspect.BytesType():
+            return {"type": "string", "format": "byte"}
+        case inspect.LiteralType():
+            return _enum(list(info.values))
+        case inspect.EnumType():
+            return _enum([member.value for member in info.cls])
+        case _:
+            raise TypeError(f"{info} has no form in OpenAPI; use a Struct, a list, a map or a plain value")
+
+
+def _enum(values: list[Any]) -> Node:
+    kind = "string" if all(isinstance(value, str) for value in values) else "integer"
+    return {"type": kind, "enum": values}
+
+
+def _limits(info: Any, names: Mapping[str, str]) -> Node:
+    stated = {openapi: getattr(info, name, None) for name, openapi in names.items()}
+    return {name: value for name, value in stated.items() if value is not None}
+
+
+def _with(node: Node, extra: dict[str, Any] | None) -> Node:
+    """Return the node with what Meta adds; beside a reference it stands as it is, `openapi` puts that into allOf."""
+    return {**node, **(extra or {})}
+
+
+def _text(struct_type: type) -> str:
+    """Return the first paragraph of a type's own docstring: the rest is for who reads the code."""
+    return cleandoc(struct_type.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+
+
+def _name(reference: str) -> str:
+    return reference.removeprefix(REF_PREFIX)

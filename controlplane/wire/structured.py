@@ -1,0 +1,222 @@
+"""Merging, comparing and pruning documents by their schema: granular maps, lists by key or by value, the rest whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.errors import BadRequest
+from controlplane.wire.fieldset import SELF, Fields, element_of, fields_of, is_member, node_of, paths_in
+from controlplane.wire.schema import Schema
+
+Document = dict[str, Any]
+
+# How the lists and maps of ObjectMeta merge (the same for every kind).
+METADATA = Schema(
+    {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+        "properties": {
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "annotations": {"type": "object", "additionalProperties": {"type": "string"}},
+            "finalizers": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+            "ownerReferences": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "x-kubernetes-map-type": "atomic",
+                    "x-kubernetes-preserve-unknown-fields": True,
+                },
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["uid"],
+            },
+        },
+    }
+)
+
+
+def without_nulls(value: Any, schema: Schema | None) -> Any:
+    """Return the value without fields that say null, except where null is a value of its own."""
+    schema = schema or Schema.OPEN
+    if isinstance(value, dict):
+        return {
+            key: without_nulls(item, schema.property(key))
+            for key, item in value.items()
+            if item is not None or ((inner := schema.property(key)) is not None and inner.nullable)
+        }
+    if isinstance(value, list):
+        return [without_nulls(item, schema.items) for item in value]
+    return value
+
+
+def merge(live: Any, applied: Any, schema: Schema) -> Any:
+    """Return the live value with what is applied laid over it."""
+    if isinstance(applied, dict) and isinstance(live, dict) and schema.map_type != "atomic":
+        result = None
+        for key, value in applied.items():
+            old = live.get(key)
+            new = value if key not in live else merge(old, value, schema.property(key) or Schema.OPEN)
+            if new is not old or key not in live:
+                if result is None:
+                    result = dict(live)
+                result[key] = new
+        return live if result is None else result
+    if isinstance(applied, list) and schema.list_type != "atomic":
+        return _merge_list(live if isinstance(live, list) else [], applied, schema)
+    return live if _equal(live, applied) else applied
+
+
+def _equal(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+def _merge_list(live: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
+    """Return the items of both: applied ones in their order, those only the live list has where they stood."""
+    items = schema.items or Schema.OPEN
+    wanted = {element_of(item, schema): item for item in applied}
+    here = {element_of(item, schema): item for item in live}
+    shared = iter([element for element in wanted if element in here])
+    upcoming = next(shared, None)
+    waiting = iter(wanted.items())
+    result = []
+
+    def take(last: str | None) -> None:
+        for element, item in waiting:
+            result.append(merge(here[element], item, items) if element in here else item)
+            if element == last:
+                break
+
+    for item in live:
+        element = element_of(item, schema)
+        if element not in wanted:
+            result.append(item)
+        elif element == upcoming:
+            take(element)
+            upcoming = next(shared, None)
+    take(None)
+    return live if len(result) == len(live) and all(map(_is, result, live)) else result
+
+
+def refuse_twins(value: Any, schema: Schema) -> None:
+    """Raise BadRequest where a list that merges by key or by value names an item twice."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if isinstance(item, dict | list):
+                refuse_twins(item, schema.property(key) or Schema.OPEN)
+    elif isinstance(value, list) and schema.list_type != "atomic":
+        seen = set()
+        for item in value:
+            element = element_of(item, schema)
+            if element in seen:
+                shown = next(paths_in({element: {}}))
+                raise BadRequest(f"duplicate entries for key {shown}: an applied list names each item once")
+            seen.add(element)
+            if isinstance(item, dict):
+                refuse_twins(item, schema.items or Schema.OPEN)
+
+
+def compare(old: Document, new: Document, schema: Schema) -> tuple[Fields, Fields]:
+    """Return the paths that `new` adds or changes, and those it lacks."""
+    changed: Fields = {}
+    removed: Fields = {}
+    if old is new:
+        return changed, removed
+    for key, value in new.items():
+        inner = schema.property(key) or Schema.OPEN
+        if key not in old:
+            changed.update(fields_of({key: value}, schema))
+        elif old[key] is not value and old[key] != value:
+            _compare_value(old[key], value, inner, "f:" + key, changed, removed)
+    for key, value in old.items():
+        if key not in new:
+            removed["f:" + key] = _with_self(node_of(value, schema.property(key) or Schema.OPEN))
+    return changed, removed
+
+
+def _compare_value(old: Any, new: Any, schema: Schema, element: str, changed: Fields, removed: Fields) -> None:
+    if isinstance(old, dict) and isinstance(new, dict) and schema.map_type != "atomic":
+        inner_changed, inner_removed = compare(old, new, schema)
+        if not new or not old:
+            inner_changed = _with_self(inner_changed)
+    elif isinstance(old, list) and isinstance(new, list) and schema.list_type != "atomic":
+        inner_changed, inner_removed = _compare_list(old, new, schema)
+    else:
+        changed[element] = node_of(new, schema)
+        was = node_of(old, schema)
+        if was and type(old) is not type(new):
+            removed[element] = was
+        return
+    if inner_changed or (isinstance(new, dict) and not new):
+        changed[element] = inner_changed
+    if inner_removed:
+        removed[element] = inner_removed
+
+
+def _compare_list(old: list[Any], new: list[Any], schema: Schema) -> tuple[Fields, Fields]:
+    changed: Fields = {}
+    removed: Fields = {}
+    items = schema.items or Schema.OPEN
+    before = {element_of(item, schema): item for item in old}
+    after = {element_of(item, schema): item for item in new}
+    for element, item in after.items():
+        if element not in before:
+            changed[element] = _with_self(fields_of(item, items) if isinstance(item, dict) else {})
+        elif before[element] != item:
+            _compare_value(before[element], item, items, element, changed, removed)
+    for element, item in before.items():
+        if element not in after:
+            removed[element] = _with_self(node_of(item, items))
+    return changed, removed
+
+
+def _with_self(node: Fields) -> Fields:
+    return {SELF: {}, **node} if node else {}
+
+
+def prune(value: Any, lost: Fields, kept: list[Fields], schema: Schema) -> Any:
+    """Return the value without the paths an applier no longer claims, except those in `kept`, what anyone still owns.
+
+    A map or list that loses its last entry goes as well, unless somebody owns it as such.
+    """
+    if isinstance(value, dict):
+        result = None
+        for element, node in lost.items():
+            key = element[2:]
+            if element[:2] != "f:" or key not in value:
+                continue
+            new = _pruned(value[key], node, element, kept, schema.property(key) or Schema.OPEN)
+            if new is value[key]:
+                continue
+            if result is None:
+                result = dict(value)
+            if new is None:
+                del result[key]
+            else:
+                result[key] = new
+        return value if result is None else result
+    if isinstance(value, list) and schema.list_type != "atomic":
+        items = schema.items or Schema.OPEN
+        pruned = []
+        for item in value:
+            element = element_of(item, schema)
+            node = lost.get(element)
+            new = item if node is None else _pruned(item, node, element, kept, items)
+            if new is not None:
+                pruned.append(new)
+        return value if len(pruned) == len(value) and all(map(_is, pruned, value)) else pruned
+    return value
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def _pruned(value: Any, node: Fields, element: str, kept: list[Fields], schema: Schema) -> Any:
+    """Return the pruned value at one path, None where it has to go."""
+    owners = [fields[element] for fields in kept if element in fields]
+    if is_member(node) and not owners:
+        return None
+    if not node:
+        return value
+    new = prune(value, node, owners, schema)
+    emptied = isinstance(new, dict | list) and not new and bool(value)
+    return None if emptied and not any(map(is_member, owners)) else new

@@ -1,0 +1,117 @@
+"""What `kubectl get` prints: documents as rows of a meta.k8s.io/v1 Table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Literal
+
+from controlplane.errors import BadRequest
+from controlplane.wire.resource import AGE, Column, Resource
+
+Document = dict[str, Any]
+IncludeObject = Literal["Metadata", "None", "Object"]
+
+_NAME = Column(
+    "Name",
+    lambda document, now: document.get("metadata", {}).get("name", ""),
+    format="name",
+    description="Name of the object, unique in its namespace.",
+)
+_MISSHAPEN = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+_STAND_FOR_AGE = frozenset(("Age", "Last Seen", "Created At"))
+
+
+def columns_of(resource: Resource) -> tuple[Column, ...]:
+    """Return all columns of a resource: Name first and Age behind the plain ones, unless it has columns of its own."""
+    names = {column.name for column in resource.columns}
+    first = () if "Name" in names else (_NAME,)
+    if names & _STAND_FOR_AGE:
+        return (*first, *resource.columns)
+    wide = tuple(column for column in resource.columns if column.priority > 0)
+    plain = tuple(column for column in resource.columns if column.priority == 0)
+    return (*first, *plain, AGE, *wide)
+
+
+def table(
+    resource: Resource,
+    documents: Iterable[Document],
+    *,
+    now: datetime,
+    include_object: IncludeObject = "Metadata",
+    list_meta: Document | None = None,
+    definitions: bool = True,
+) -> Document:
+    """Return the Table of some documents: of a list, of one object, or of one watch event.
+
+    `list_meta` is the metadata of the list (resourceVersion, continue). `definitions` is False for every watch event
+    but the first of a stream, because clients remember the columns.
+    """
+    columns = columns_of(resource)
+    rows = [_row(document, columns, now, include_object) for document in documents]
+    shown: Document = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta or {}}
+    shown["columnDefinitions"] = [_definition(column) for column in columns] if definitions else []
+    shown["rows"] = rows
+    return shown
+
+
+def include_object_of(text: str | None) -> IncludeObject:
+    """Return the query parameter includeObject. Raises BadRequest where it is none of the three words."""
+    if text == "None":
+        return "None"
+    if text == "Object":
+        return "Object"
+    if text in (None, "", "Metadata"):
+        return "Metadata"
+    raise BadRequest(f"query parameter includeObject={text!r} is not one of None, Metadata, Object")
+
+
+def partial_object_metadata(document: Document) -> Document:
+    """Return the document reduced to its metadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": document.get("metadata", {})}
+
+
+def partial_object_metadata_list(documents: Iterable[Document], list_meta: Document) -> Document:
+    """Return a list reduced to the metadata of its items."""
+    items = [partial_object_metadata(document) for document in documents]
+    return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta, "items": items}
+
+
+def _row(document: Document, columns: tuple[Column, ...], now: datetime, include_object: IncludeObject) -> Document:
+    cells = _cells(document, columns, now)
+    if include_object == "None":
+        return {"cells": cells}
+    return {"cells": cells, "object": document if include_object == "Object" else _row_metadata(document)}
+
+
+def _cells(document: Document, columns: tuple[Column, ...], now: datetime) -> list[Any]:
+    """Return the cells of a row. A document of unexpected shape spoils its own cells, not the list it stands in."""
+    try:
+        return [column.cell(document, now) for column in columns]
+    except _MISSHAPEN:
+        return [_cell(document, column, now) for column in columns]
+
+
+def _cell(document: Document, column: Column, now: datetime) -> Any:
+    try:
+        return column.cell(document, now)
+    except _MISSHAPEN:
+        return "<invalid>"
+
+
+def _row_metadata(document: Document) -> Document:
+    """Return the metadata of a row without managedFields: half the bytes of a list, and no printer reads them."""
+    partial = partial_object_metadata(document)
+    if "managedFields" in partial["metadata"]:
+        partial["metadata"] = {key: value for key, value in partial["metadata"].items() if key != "managedFields"}
+    return partial
+
+
+def _definition(column: Column) -> Document:
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": column.description,
+        "priority": column.priority,
+    }

@@ -1,0 +1,144 @@
+"""Whatever is wrong is a Status, never HTML, and says what to do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.api.builders import config_map, config_maps
+from tests.api.server import SECONDS, Client, Server
+from tests.processes import until
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code", "reason"),
+    [
+        ("GET", "/api/v1/namespaces/default/nothings", 404, "NotFound"),
+        ("GET", "/apis/nowhere.example.org/v1/things", 404, "NotFound"),
+        ("GET", "/apis/apps/v2", 404, "NotFound"),
+        ("GET", "/apis/nowhere.example.org", 404, "NotFound"),
+        ("GET", "/api/v1/nodes/one/more/than/there/is", 404, "NotFound"),
+        ("GET", "/api/v1/configmaps/one", 404, "NotFound"),
+        ("GET", "/no/such/page", 404, "NotFound"),
+        ("GET", "/api/v1/namespaces/default/configmaps/%00", 400, "BadRequest"),
+        ("GET", "/api/v1/configmaps?fieldSelector=metadata.name%3D%00", 400, "BadRequest"),
+        ("GET", "/openapi/v3/apis/nowhere/v1", 404, "NotFound"),
+        ("GET", "/openapi/v2", 406, "NotAcceptable"),
+        ("POST", "/api/v1/namespaces/default/configmaps/one", 405, "MethodNotAllowed"),
+        ("PUT", "/api/v1/namespaces/default/configmaps", 405, "MethodNotAllowed"),
+        ("PATCH", "/api/v1/namespaces/default/configmaps", 405, "MethodNotAllowed"),
+        ("DELETE", "/apis/apps/v1/namespaces/default/deployments/web/status", 405, "MethodNotAllowed"),
+        ("POST", "/version", 405, "MethodNotAllowed"),
+        ("TRACE", "/api/v1/namespaces/default/configmaps", 405, "MethodNotAllowed"),
+    ],
+)
+def test_wrong_places_and_methods(api: Client, method: str, path: str, code: int, reason: str) -> None:
+    answer = api.ask(method, path)
+
+    assert (answer.status, answer.document["reason"], answer.type) == (code, reason, "application/json")
+    assert answer.document["kind"] == "Status"
+    assert answer.document["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("body", "type", "code"),
+    [
+        (b"{", "application/json", 400),
+        (b"[1]", "application/json", 400),
+        (b"", "application/json", 400),
+        (b"a: [", "application/yaml", 400),
+        (b"- 1", "application/yaml", 400),
+        (b"x=1", "application/x-www-form-urlencoded", 415),
+        (b"x", "text/plain", 415),
+        (b"k8s\x00junk", "application/vnd.kubernetes.protobuf", 400),
+        (b'{"metadata": 7}', "application/json", 400),
+        (b'{"kind": "Secret"}', "application/json", 400),
+        (b'{"a":' * 200 + b"1" + b"}" * 200, "application/json", 400),
+        (b'{"metadata":{"name":"UPPER"}}', "application/json", 422),
+        (b'{"metadata":{"name":"a","labels":{"a":1}}}', "application/json", 422),
+        (b'{"metadata":{"name":"a"},"data":[]}', "application/json", 422),
+    ],
+)
+def test_wrong_bodies(api: Client, namespace: str, body: bytes, type: str, code: int) -> None:
+    answer = api.post(config_maps(namespace), body, type=type)
+
+    assert (answer.status, answer.document["kind"]) == (code, "Status"), answer.body
+
+
+def test_a_body_as_large_as_allowed_goes_in_and_a_larger_one_does_not(server: Server, namespace: str) -> None:
+    fits = json.dumps(config_map("one", a="x" * (MIB - 1000))).encode()
+
+    assert server.client().post(config_maps(namespace), fits).status == 201
+    answer = server.client().post(config_maps(namespace), b" " * (3 * MIB + 1))
+
+    assert (answer.status, answer.document["reason"]) == (413, "RequestEntityTooLarge")
+
+
+def test_what_nobody_can_answer_in_is_not_acceptable(api: Client) -> None:
+    answer = api.get("/api/v1/namespaces/default", accept="image/png")
+
+    assert (answer.status, answer.document["reason"]) == (406, "NotAcceptable")
+    assert answer.type == "application/json"
+
+
+@pytest.mark.parametrize(
+    "accept", ["*/*", "application/vnd.kubernetes.protobuf,application/json", "application/cbor,*/*"]
+)
+def test_json_is_what_everybody_understands(api: Client, accept: str) -> None:
+    answer = api.get("/api/v1/namespaces/default", accept=accept)
+
+    assert (answer.status, answer.type) == (200, "application/json")
+
+
+def test_a_strange_host_is_refused_in_json(server: Server) -> None:
+    answer = server.client().send("GET", "/api", None, {"Host": "evil.example.org"})
+
+    assert (answer.status, answer.document["kind"]) == (400, "Status")
+
+
+def test_a_forged_form_is_refused_in_json(server: Server) -> None:
+    """A browser with a session and without a CSRF token writes nothing."""
+    session = server.manage("shell", "-c", _LOGIN).splitlines()[-1]
+    headers = {"Cookie": f"sessionid={session}", "Content-Type": "application/json"}
+
+    answer = server.client("").send("POST", config_maps("default"), b'{"metadata":{"name":"a"}}', headers)
+    read = server.client("").send("GET", "/api/v1/namespaces/default", None, headers)
+
+    assert (answer.status, answer.document["kind"]) == (403, "Status")
+    assert read.status == 200
+
+
+_LOGIN = """
+from django.contrib.auth import get_user_model
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+user = get_user_model().objects.get(username="admin")
+session = SessionStore()
+session[SESSION_KEY] = str(user.pk)
+session[BACKEND_SESSION_KEY] = "django.contrib.auth.backends.ModelBackend"
+session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+session.save()
+print(session.session_key)
+"""
+
+
+def test_a_database_that_is_away_is_a_503_and_comes_back(server: Server, api: Client) -> None:
+    server._sql(
+        f'ALTER DATABASE "{server.database}" ALLOW_CONNECTIONS false',
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{server.database}'",
+    )
+    try:
+        answer = api.get("/api/v1/namespaces/default")
+        ready = api.get("/readyz")
+        alive = api.get("/livez")
+    finally:
+        server._sql(f'ALTER DATABASE "{server.database}" ALLOW_CONNECTIONS true')
+
+    assert (answer.status, answer.document["reason"], answer.type) == (503, "ServiceUnavailable", "application/json")
+    assert answer.headers["retry-after"] == "1"
+    assert ready.status == 503
+    assert alive.status == 200
+    until(lambda: api.get("/api/v1/namespaces/default").status == 200, within=SECONDS * 2)

@@ -1,0 +1,132 @@
+"""The eviction queue over HTTP: read like any kind, steered by four verbs, measured at /metrics."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from tests.api.builders import TABLE
+from tests.api.server import Client, Server
+
+GROUP = "/apis/failover.lifeboat.io/v1alpha1"
+TAINT = ("gone", "NoExecute", "2026-01-01T00:00:00Z")
+
+
+def queue(server: Server, namespace: str, name: str, *, state: str = "Queued", reason: str = "") -> str:
+    """Put a binding's copy on member1 into the queue; return the path of the eviction."""
+    binding = {
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ResourceBinding",
+        "metadata": {"name": name},
+        "spec": {
+            "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "namespace": namespace},
+            "clusters": [{"name": "member1", "replicas": 1}],
+        },
+    }
+    made = server.client().post(f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings", binding)
+    assert made.status == 201, made.body
+    ref = f"work.karmada.io/ResourceBinding:{namespace}/{name}"
+    judged = orjson.dumps([dict(zip(("key", "effect", "timeAdded"), TAINT, strict=True)) | {"waitSeconds": 0}]).decode()
+    server.sql(
+        "INSERT INTO failover_eviction (key, binding, cluster, resource_kind, priority, due_at, queued_at, state,"
+        " reason, message, generation, judged) VALUES ("
+        f"'{ref}|member1', '{ref}', 'member1', 'apps/v1/Deployment', 0, now() - interval '1 s', now(), '{state}',"
+        f" '{reason}', '', 1, '{judged}') RETURNING 1"
+    )
+    return f"{GROUP}/namespaces/{namespace}/evictions/{name}.member1"
+
+
+def test_an_eviction_tells_state_position_and_estimate(api: Client, server: Server, namespace: str) -> None:
+    path = queue(server, namespace, "web")
+
+    found = api.get(path).document
+
+    assert found["kind"] == "Eviction"
+    assert found["spec"]["cluster"] == "member1"
+    assert found["status"]["state"] == "Queued"
+    assert found["status"]["position"] >= 1
+    assert "estimatedAt" in found["status"] or found["status"]["estimate"] == "stopped"
+    assert api.get(path, rate="0").document["status"]["estimate"] == "stopped"
+    assert "estimatedAt" in api.get(path, rate="5").document["status"]
+    assert api.get(path, rate="fast").status == 400
+
+
+def test_a_list_of_evictions_is_a_table_in_pages(api: Client, server: Server, namespace: str) -> None:
+    for name in ("a", "b", "c"):
+        queue(server, namespace, name)
+    path = f"{GROUP}/namespaces/{namespace}/evictions"
+
+    first = api.get(path, limit="2").document
+    rest = api.get(path, limit="2", **{"continue": first["metadata"]["continue"]}).document
+    table = api.get(path, accept=TABLE).document
+
+    names = [one["metadata"]["name"] for one in first["items"] + rest["items"]]
+    assert sorted(names) == ["a.member1", "b.member1", "c.member1"]
+    columns = [column["name"] for column in table["columnDefinitions"]]
+    assert columns[:7] == ["Name", "Cluster", "State", "Reason", "Position", "Due", "ETA"]
+    everywhere = api.get(f"{GROUP}/evictions").document["items"]
+    assert {one["metadata"]["namespace"] for one in everywhere} >= {namespace}
+
+
+@pytest.mark.parametrize("verb", ["hold", "skip", "expedite", "release"])
+def test_an_order_is_kept_on_the_binding_and_in_the_change_log(
+    api: Client, server: Server, namespace: str, verb: str
+) -> None:
+    path = queue(server, namespace, "web")
+
+    done = api.post(f"{path}/{verb}", {"reason": "we are on it"})
+
+    assert done.status == 201, done.body
+    binding = api.get(f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings/web").document
+    orders = orjson.loads(binding["metadata"].get("annotations", {}).get("failover.lifeboat.io/eviction-orders", "{}"))
+    if verb == "release":
+        assert orders == {}
+        return
+    assert orders["member1"]["verb"] == verb.capitalize()
+    assert orders["member1"]["reason"] == "we are on it"
+    assert orders["member1"]["taints"][0][:2] == ["gone", "NoExecute"]
+    query = f"SELECT actor, reason FROM objects_changelog WHERE namespace = '{namespace}' AND name = 'web'"
+    logged = server.sql(f"{query} ORDER BY version DESC LIMIT 1")
+    assert logged[0][1] == f"Eviction{verb.capitalize()}: we are on it"
+    assert logged[0][0] == orders["member1"]["by"]
+
+
+def test_an_order_says_why_and_names_what_there_is(api: Client, server: Server, namespace: str) -> None:
+    path = queue(server, namespace, "web")
+
+    assert api.post(f"{path}/hold", {}).status == 422
+    assert api.post(f"{path}/hold", ["no"]).status == 400
+    assert api.post(f"{GROUP}/namespaces/{namespace}/evictions/nothing.member1/hold", {"reason": "x"}).status == 404
+    assert api.get(path, watch="true").status == 405
+    assert api.post(f"{GROUP}/namespaces/{namespace}/evictions", {"reason": "x"}).status == 405
+    assert api.delete(path).status == 405
+
+
+def test_metrics_have_the_names_and_labels_of_s001(api: Client, server: Server, namespace: str) -> None:
+    queue(server, namespace, "web", state="Held", reason="NoRefuge")
+
+    text = api.get("/metrics").body.decode()
+
+    for name in (
+        'evict_total{cluster_name="member1"}',
+        'evict_kind_total{cluster_name="member1",resource_kind="apps/v1/Deployment"}',
+        'evict_processing_latency_seconds_bucket{cluster_name="member1",le="+Inf"}',
+        'evict_rate{cluster_name="member1"}',
+        "cluster_fault_num ",
+        "cluster_fault_rate ",
+        'lifeboat_evictions_held{reason="NoRefuge"}',
+        "lifeboat_eviction_tier_rate{",
+    ):
+        assert f"\n{name}" in text, name
+
+
+def test_holds_and_windows_are_admitted_with_a_reason(api: Client) -> None:
+    hold = {"apiVersion": "failover.lifeboat.io/v1alpha1", "kind": "EvictionHold", "metadata": {"name": "no-reason"}}
+    window = {**hold, "kind": "MaintenanceWindow", "spec": {"clusters": ["member1"], "reason": "kernel"}}
+
+    refused = api.post(f"{GROUP}/evictionholds", {**hold, "spec": {}})
+    unended = api.post(f"{GROUP}/maintenancewindows", window)
+
+    assert (refused.status, unended.status) == (422, 422)
+    assert refused.document["details"]["causes"][0]["field"] == "spec.reason"
+    assert unended.document["details"]["causes"][0]["field"] == "spec.until"

@@ -1,0 +1,111 @@
+"""How many statements a request costs, counted on the wire to PostgreSQL; the number of objects does not matter."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test import Client
+from psycopg.pq import Trace
+
+from apps.api import tokens
+from apps.objects.configuration import configuration
+from apps.objects.namespaces import make_namespaces
+from apps.objects.store import store
+from tests.api.builders import TABLE, config_map, config_maps
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+MAPS = config_maps("default")
+TOKEN = 1  # the token with its user
+
+
+@contextmanager
+def counted() -> Iterator[list[str]]:
+    """Collect the statements that go out on this thread's connection."""
+    connection.ensure_connection()
+    raw: Any = connection.connection
+    found: list[str] = []
+    with tempfile.TemporaryFile("w+") as file:
+        raw.pgconn.trace(file.fileno())
+        raw.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS)
+        yield found
+        raw.pgconn.untrace()
+        file.seek(0)
+        found += [
+            line for line in file if line.split("\t")[:1] == ["F"] and line.split("\t")[2] in ("Query", "Execute")
+        ]
+
+
+@pytest.fixture
+def ask(transactional_db: None) -> Callable[..., int]:
+    """Send a request and return what it cost."""
+    user = get_user_model().objects.create_superuser("counter")
+    make_namespaces(store())
+    headers = {"authorization": f"Bearer {tokens.create(user, 'count')}"}
+    client = Client(headers=headers)
+    client.get("/version")  # notes the token's use, once a minute
+    configuration().settings()
+
+    def send(method: str, path: str, body: Any = None, *, code: int = 200, **more: str) -> int:
+        raw = b"" if body is None else json.dumps(body).encode()
+        with counted() as statements:
+            response = client.generic(method, path, raw, content_type="application/json", headers=more or None)
+        assert response.status_code == code, response.content
+        return len(statements)
+
+    return send
+
+
+@pytest.mark.parametrize("number", [1, 60])
+def test_reading_costs_the_token_and_one_statement(ask: Callable[..., int], number: int) -> None:
+    for index in range(number):
+        ask("POST", MAPS, config_map(f"m{index:03}"), code=201)
+
+    assert ask("GET", "/api") == TOKEN
+    assert ask("GET", f"{MAPS}/m000") == TOKEN + 1
+    assert ask("GET", MAPS) == TOKEN + 1
+    assert ask("GET", f"{MAPS}?limit=500&labelSelector=a=b") == TOKEN + 1
+    assert ask("GET", MAPS, accept=TABLE) == TOKEN + 1
+
+
+def test_a_further_page_costs_three_statements(ask: Callable[..., int]) -> None:
+    """Whether the version is one of ours, the page, and whether the log reaches back so far."""
+    from apps.api.query import Continue
+
+    for index in range(3):
+        ask("POST", MAPS, config_map(f"m{index}"), code=201)
+    token = Continue(store().current_version(), "default", "m0").token()
+
+    assert ask("GET", f"{MAPS}?limit=1&continue={token}") == TOKEN + 3
+
+
+def test_writing_costs_a_constant_number(ask: Callable[..., int]) -> None:
+    ask("POST", MAPS, config_map("warm"), code=201)
+
+    create = ask("POST", MAPS, config_map("one"), code=201)
+    patch = ask("PATCH", f"{MAPS}/one", {"data": {"a": "1"}}, code=415)
+    update = ask("PUT", f"{MAPS}/one", config_map("one", a="1"))
+    delete = ask("DELETE", f"{MAPS}/one")
+
+    assert patch == TOKEN + 1  # the object
+    # token, settings at most, namespace or object, time; then apply: begin, plans, lock, moved, write, notify, commit
+    assert create <= TOKEN + 11
+    assert update <= TOKEN + 11
+    assert delete <= TOKEN + 11
+
+
+def test_a_collection_goes_in_one_transaction(ask: Callable[..., int]) -> None:
+    costs = []
+    for number in (2, 50):
+        for index in range(number):
+            ask("POST", MAPS, config_map(f"m{index}"), code=201)
+        costs.append(ask("DELETE", MAPS))
+
+    assert abs(costs[0] - costs[1]) <= 4  # the settings are read again every half second, however slow the machine

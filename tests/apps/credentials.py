@@ -1,0 +1,3 @@
+"""With what tests log in."""
+
+PASSWORD = "correct-horse-battery"

@@ -1,0 +1,134 @@
+"""Objects for pages to show, stored through the product's own writer; and how to look a page up."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+
+from django.test import Client
+from django.urls import reverse
+
+from apps.objects.store import store
+from apps.objects.tables import object_table
+from controlplane.decision import Decision, Event, Put, Save
+from controlplane.kind import KINDS
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.rows import (
+    Collected,
+    Eviction,
+    FleetState,
+    MatchWindow,
+    Observation,
+    Promise,
+    eviction_key,
+)
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work, Workload, WorkSpec
+from controlplane.meta import Object, Ref
+from controlplane.state import Actor
+from tests.stores.grounds import CREATED, binding, cluster, create, meta
+
+WEB = {"spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {}, "spec": {}}}}
+
+
+def stored(*objects: Object) -> list[Any]:
+    """Store objects as jane and return them as stored."""
+    return create(store(), *objects)
+
+
+def namespace(name: str) -> Template:
+    return Template("v1", "Namespace", meta(name, ""))
+
+
+def secret(name: str, **values: str) -> Template:
+    return Template("v1", "Secret", meta(name), content={"type": "Opaque", "data": values})
+
+
+def work(name: str, cluster_name: str, *, of: Object | None = None, manifest: dict[str, Any] | None = None) -> Work:
+    manifest = manifest or {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
+    notes = {} if of is None else {"work.lifeboat.io/binding": str(of.ref)}
+    metadata = meta(name, f"karmada-es-{cluster_name}", annotations=notes)
+    return Work("work.karmada.io/v1alpha1", "Work", metadata, WorkSpec(Workload((manifest,))))
+
+
+def of_kind(key: str, name: str) -> Object:
+    """Return the smallest object of a kind that a store takes."""
+    kind = KINDS[key]
+    place = "shop" if kind.resource.namespaced else ""
+    typed: dict[str, Any] = {"binding": binding, "work": work}
+    if kind.table == "resources.Binding":
+        made = typed["binding"](name, "member1")
+        return type(made)(kind.resource.api_version, kind.resource.kind, meta(name, place), made.spec)
+    if kind.table == "resources.Work":
+        return work(name, "member1")
+    return kind.type(kind.resource.api_version, kind.resource.kind, meta(name, place))
+
+
+def eviction(name: str, cluster_name: str) -> Eviction:
+    """Return the queue item of the binding of that name."""
+    ref = Ref(RESOURCE_BINDING, "shop", name)
+    return Eviction(eviction_key(ref, cluster_name), str(ref), cluster_name, due_at=CREATED, queued_at=CREATED)
+
+
+def one_row_of_each() -> None:
+    """Store one row-native value of every type, an Event, and what is due for them."""
+    some = stored(cluster("member1", "NoExecute"))[0]
+    queued = eviction("web", "member1")
+    rows = (
+        Observation("member1", status="True"),
+        Collected("member1", kubernetes_version="v1.31.0"),
+        MatchWindow("policy|member1", policy="policy", cluster="member1", since=CREATED),
+        queued,
+        FleetState("default"),
+        Promise(queued.key, queued.binding, queued.cluster, replicas=2),
+    )
+    told = Event(some, "ClusterNotReady", "probes fail", warning=True)
+    decision = Decision(changes=tuple(Save(row) for row in rows), events=(told,))
+    store().apply([(None, decision)], by=Actor("jane"))
+
+
+def change(old: Object, new: Object, *, by: str = "somebody") -> Any:
+    """Store a change as somebody else and return the object."""
+    outcome = store().apply([(None, Decision(changes=(Put(new, old),), reason="Test"))], by=Actor(by))[0]
+    assert not outcome.lost, outcome.lost
+    return outcome.objects[0]
+
+
+def found(ref: Ref) -> Any:
+    """Return what is stored under a reference, None where nothing is."""
+    return store().get([ref]).get(ref)
+
+
+def page_of(obj: Object, page: str = "change") -> str:
+    """Return the URL of an object's page."""
+    model = object_table(obj.ref.kind).model
+    row = model._default_manager.get(kind=obj.ref.kind, namespace=obj.metadata.namespace, name=obj.metadata.name)
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=[row.pk])
+
+
+def list_of(key: str) -> str:
+    """Return the URL of a kind's list."""
+    model = object_table(key).model
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+
+
+def text_in(client: Client, url: str) -> str:
+    """Return the manifest a page offers for editing."""
+    said = client.get(url).content.decode()
+    held = re.search(r"<textarea[^>]*>\r?\n?(.*?)</textarea>", said, re.DOTALL)
+    assert held is not None, "the page has no manifest to edit"
+    return unescape(held.group(1))
+
+
+def basis_in(client: Client, url: str) -> str:
+    """Return the version the form of a page rests on."""
+    held = re.search(r'name="basis" value="(\d+)"', client.get(url).content.decode())
+    assert held is not None, "the form rests on no version"
+    return held.group(1)
+
+
+def save(client: Client, url: str, text: str, *, basis: str | None = None) -> Any:
+    """Send a manifest as the form of a page does."""
+    basis = basis_in(client, url) if basis is None else basis
+    return client.post(url, {"document": text, "basis": basis, "_continue": "1"}, follow=True)

@@ -1,0 +1,334 @@
+"""The admin shows everything and writes the way kubectl does."""
+
+from __future__ import annotations
+
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin.utils import quote
+from django.test import Client
+from django.urls import reverse
+
+from apps.objects.edits import MANAGER
+from apps.objects.models import ChangeLog
+from apps.objects.store import store
+from controlplane.controllers.scheduler import Scheduler
+from controlplane.kind import KINDS
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
+from controlplane.kinds.policy import ClusterAffinity, Placement
+from controlplane.meta import Ref
+from controlplane.run import World, run_batch
+from controlplane.settings import Settings
+from tests.apps.pages import (
+    change,
+    eviction,
+    found,
+    list_of,
+    namespace,
+    of_kind,
+    one_row_of_each,
+    page_of,
+    save,
+    stored,
+    text_in,
+    work,
+)
+from tests.stores.grounds import binding, cluster, template
+
+
+def test_every_kind_is_listed_and_shown(root: Client) -> None:
+    made = {kind.key: stored(of_kind(kind.key, "one"))[0] for kind in KINDS}
+
+    listed = {key: root.get(list_of(key), {"kind": key}).content.decode() for key in made}
+    shown = {key: text_in(root, page_of(one)) for key, one in made.items()}
+
+    assert [key for key, one in made.items() if page_of(one) not in listed[key]] == []
+    assert [key for key in made if "name: one" not in shown[key]] == []
+
+
+def test_every_table_has_a_page_for_the_staff(clerk: Client) -> None:
+    one_row_of_each()
+    ours = [model for model in admin.site._registry if model.__module__.startswith("apps.")]
+    pages = [f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist" for model in ours]
+
+    answers = {page: clerk.get(reverse(page)) for page in pages}
+
+    assert {page: answer.status_code for page, answer in answers.items()} == dict.fromkeys(pages, 200)
+    assert len(ours) >= 18
+
+
+def test_no_table_is_forgotten(root: Client) -> None:
+    ours = [model for model in apps.get_models() if model.__module__.startswith("apps.")]
+
+    forgotten = [model.__name__ for model in ours if model not in admin.site._registry]
+
+    assert set(forgotten) <= {"Counter", "Token"}, "the counter is one row; tokens are handed out by manage.py"
+
+
+def test_row_native_values_are_shown_and_never_edited(root: Client) -> None:
+    one_row_of_each()
+    shown = root.get(reverse("admin:failover_eviction_change", args=[quote(eviction("web", "member1").key)]))
+
+    assert shown.status_code == 200
+    assert 'name="_save"' not in shown.content.decode()
+    assert root.get(reverse("admin:failover_eviction_add")).status_code == 403
+
+
+def test_objects_are_found_by_name_namespace_and_label(root: Client) -> None:
+    stored(template("web-1"), template("web-2"), template("db", labels={"app": "db"}))
+    expected = {
+        "web": {"web-1", "web-2"},
+        "shop/web-1": {"web-1"},
+        "app=db": {"db"},
+        "app=db web": set(),
+        "other": set(),
+    }
+
+    pages = {asked: root.get(list_of("ConfigMap"), {"q": asked}).content.decode() for asked in expected}
+
+    names = ("web-1", "web-2", "db")
+    assert {asked: {one for one in names if f">{one}</a>" in said} for asked, said in pages.items()} == expected
+
+
+def test_lists_are_filtered_by_what_the_kinds_declare(root: Client) -> None:
+    stored(cluster("healthy"), cluster("failed", "NoExecute"), binding("web", "failed"), work("w", "failed"))
+
+    tainted = root.get(list_of(CLUSTER), {"taint": "NoExecute"}).content.decode()
+    placed = root.get(list_of(RESOURCE_BINDING), {"cluster": "healthy"}).content.decode()
+    works = root.get(list_of(WORK), {"cluster": "failed"}).content.decode()
+
+    assert ">failed</a>" in tainted
+    assert ">healthy</a>" not in tainted
+    assert ">web</a>" not in placed
+    assert ">w</a>" in works
+
+
+def test_the_lists_of_clusters_and_bindings_say_what_matters(root: Client) -> None:
+    stored(cluster("failed", "NoExecute"), binding("web", "failed", "other"))
+
+    assert "failed:NoExecute" in root.get(list_of(CLUSTER)).content.decode()
+    assert "failed:2, other:2" in root.get(list_of(RESOURCE_BINDING)).content.decode()
+
+
+def test_a_wrong_taint_effect_is_refused_in_kubectls_words_at_the_field(root: Client) -> None:
+    url = page_of(stored(cluster("member1", "NoExecute"))[0])
+    text = text_in(root, url).replace("effect: NoExecute", "effect: NoExec")
+
+    answer = save(root, url, text)
+
+    said = answer.content.decode()
+    assert "spec.taints[0].effect: " in said
+    assert "NoExec&quot;" in said
+    assert "NoSchedule" in said
+    assert "(line " in said
+    assert "effect: NoExec\n" in said.replace("\r", ""), "the text stays as it was typed"
+    assert found(Ref(CLUSTER, "", "member1")).spec.taints[0].effect == "NoExecute"
+
+
+def test_an_edit_is_written_like_kubectls_under_the_users_name(root: Client) -> None:
+    url = page_of(stored(cluster("member1", "NoExecute"))[0])
+
+    save(root, url, text_in(root, url).replace("effect: NoExecute", "effect: NoSchedule"))
+
+    now = found(Ref(CLUSTER, "", "member1"))
+    assert now.spec.taints[0].effect == "NoSchedule"
+    assert now.metadata.generation == 2
+    assert MANAGER in [entry["manager"] for entry in now.metadata.managed_fields]
+    line = ChangeLog.objects.get(version=int(now.metadata.resource_version))
+    assert (line.actor, line.reason, line.type) == ("root", "Admin", "MODIFIED")
+
+
+def test_saving_what_was_not_changed_keeps_the_version(root: Client) -> None:
+    made = stored(template("settings"))[0]
+
+    save(root, page_of(made), text_in(root, page_of(made)))
+    again = found(made.ref).metadata.resource_version
+    save(root, page_of(made), text_in(root, page_of(made)))
+
+    assert found(made.ref).metadata.resource_version == again
+
+
+def test_a_conflict_says_so_and_keeps_the_text(root: Client) -> None:
+    made = stored(template("settings", {"data": {"key": "old"}}))[0]
+    url = page_of(made)
+    text = text_in(root, url).replace("old", "mine")
+    change(made, made.with_content({"data": {"key": "theirs"}}))
+
+    answer = save(root, url, text, basis=made.metadata.resource_version)
+
+    said = answer.content.decode()
+    assert "the object has been modified" in said
+    assert "key: mine" in said
+    assert "key: theirs" in said
+    assert found(made.ref).content["data"] == {"key": "theirs"}
+
+
+def test_after_a_conflict_saving_again_is_deliberate_and_works(root: Client) -> None:
+    made = stored(template("settings", {"data": {"key": "old"}}))[0]
+    text = text_in(root, page_of(made)).replace("old", "mine")
+    change(made, made.with_content({"data": {"key": "theirs"}}))
+    refused = save(root, page_of(made), text, basis=made.metadata.resource_version)
+
+    save(root, page_of(made), text, basis=str(refused.context["form"]["basis"].value()))
+
+    assert found(made.ref).content["data"] == {"key": "mine"}
+
+
+def test_a_report_that_came_in_meanwhile_is_no_conflict(root: Client) -> None:
+    made = stored(cluster("member1", "NoExecute"))[0]
+    url = page_of(made)
+    text = text_in(root, url).replace("effect: NoExecute", "effect: NoSchedule")
+    change(made, made.with_status(kubernetes_version="v1.31.0"), by="cluster_status")
+
+    save(root, url, text, basis=made.metadata.resource_version)
+
+    now = found(made.ref)
+    assert now.spec.taints[0].effect == "NoSchedule"
+    assert now.status.kubernetes_version == "v1.31.0"
+
+
+def test_objects_are_added_as_text(root: Client) -> None:
+    stored(namespace("shop"))
+    url = reverse("admin:objects_object_add")
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: shop}\ndata: {key: value}\n"
+
+    answer = root.post(url, {"document": text, "_save": "1"}, follow=True)
+
+    assert "ConfigMap:shop/settings created" in answer.content.decode()
+    made = found(Ref("ConfigMap", "shop", "settings"))
+    assert made.content["data"] == {"key": "value"}
+    assert made.metadata.uid
+
+
+REFUSED = {
+    "a: [": "the body is not YAML",
+    "kind: Nothing\napiVersion: v1\nmetadata: {name: x}": "no kind &quot;Nothing&quot;",
+    "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x}": "metadata.namespace is missing",
+    "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x, namespace: none}": "namespaces &quot;none&quot; not found",
+    "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x, namespace: shop}\nspek: 1": "unknown field &quot;spek&quot;",
+    "kind: ConfigMap\napiVersion: v1\nmetadata: {name: UPPER, namespace: shop}": "metadata.name: ",
+    "kind: ConfigMap\napiVersion: v1\nmetadata: {name: taken, namespace: shop}": "already exists",
+    "kind: Work\napiVersion: work.karmada.io/v1alpha1\nmetadata: {name: x}": "is not added on this page",
+}
+
+
+def test_what_cannot_be_added_says_why(root: Client) -> None:
+    stored(namespace("shop"), template("taken"))
+    url = reverse("admin:objects_object_add")
+
+    answers = {text: root.post(url, {"document": text}).content.decode() for text in REFUSED}
+
+    assert {text: said for text, said in REFUSED.items() if said not in answers[text]} == {}
+
+
+def test_what_an_object_is_called_cannot_be_edited(root: Client) -> None:
+    url = page_of(stored(template("settings"))[0])
+
+    said = save(root, url, text_in(root, url).replace("name: settings", "name: other")).content.decode()
+
+    assert "metadata.name: " in said
+    assert "field is immutable" in said
+
+
+def test_deleting_goes_through_apply_and_honours_finalizers(root: Client) -> None:
+    held = stored(template("held", finalizers=("example.io/keep",)))[0]
+    free = stored(template("free"))[0]
+
+    asked = root.get(page_of(held, "delete")).content.decode()
+    waiting = root.post(page_of(held, "delete"), follow=True).content.decode()
+    root.post(page_of(free, "delete"))
+
+    assert "example.io/keep" in asked
+    assert "Marked for deletion: 1" in waiting
+    assert found(held.ref).metadata.deletion_timestamp is not None
+    assert found(free.ref) is None
+    assert ChangeLog.objects.filter(name="free", type="DELETED", actor="root").count() == 1
+
+
+def test_a_namespace_goes_after_what_is_in_it_and_ours_stays(root: Client) -> None:
+    shop, ours = stored(namespace("shop"), namespace("default"))
+
+    asked = root.post(page_of(shop, "delete"), follow=True).content.decode()
+    refused = root.post(page_of(ours, "delete"), follow=True).content.decode()
+
+    assert "Marked for deletion: 1" in asked
+    assert found(shop.ref).status["phase"] == "Terminating"
+    assert "may not be deleted" in refused
+    assert found(ours.ref).metadata.deletion_timestamp is None
+
+
+def test_many_are_deleted_at_once_after_asking(root: Client) -> None:
+    made = stored(*(template(f"settings-{number:03}") for number in range(120)))
+    chosen = [page_of(one).split("/")[-3] for one in made[:3]]
+    sent = {"action": "delete_selected", "_selected_action": chosen, "select_across": "1", "index": "0"}
+
+    asked = root.post(list_of("ConfigMap"), sent)
+    done = root.post(list_of("ConfigMap"), {**sent, "post": "yes"}, follow=True)
+
+    assert "settings-000" in asked.content.decode()
+    assert "and more" in asked.content.decode()
+    assert "Deleted: 120." in done.content.decode()
+    assert not any(found(one.ref) for one in made)
+
+
+def test_clusters_are_cordoned_and_uncordoned(root: Client) -> None:
+    made = stored(cluster("member1"))[0]
+
+    root.post(page_of(made, "cordon"))
+    taints = found(made.ref).spec.taints
+    root.post(list_of(CLUSTER), {"action": "uncordon", "_selected_action": page_of(made).split("/")[-3], "index": "0"})
+
+    assert [(one.key, one.effect) for one in taints] == [("cluster.karmada.io/unschedulable", "NoSchedule")]
+    assert found(made.ref).spec.taints == ()
+
+
+def test_the_page_of_a_binding_tells_its_story_with_its_works(root: Client) -> None:
+    made = stored(binding("web", "member1"))[0]
+    stored(work("web-1", "member1", of=made))
+    change(made, made.with_spec(replicas=5), by="scheduler")
+
+    said = root.get(page_of(made)).content.decode()
+
+    assert "scheduler" in said
+    assert "spec.replicas" in said
+    assert "work.karmada.io/Work:karmada-es-member1/web-1" in said
+
+
+def test_the_page_of_a_binding_says_why_it_is_there(root: Client) -> None:
+    waiting = binding("web")
+    placement = Placement(cluster_affinity=ClusterAffinity(cluster_names=("nowhere",)))
+    made = stored(cluster("member1"), waiting.with_spec(placement=placement))[1]
+    run_batch(Scheduler(), store(), Settings(), world=World())
+
+    said = root.get(page_of(made)).content.decode()
+
+    assert "Why it is there" in said
+    assert "shop/web: " in said
+    assert "ScheduleBindingFailed" in said
+
+
+def test_a_change_is_shown_as_what_it_changed(root: Client) -> None:
+    made = stored(template("settings", {"data": {"key": "old"}}))[0]
+    now = change(made, made.with_content({"data": {"key": "new"}}))
+
+    said = root.get(reverse("admin:objects_changelog_change", args=[now.metadata.resource_version])).content.decode()
+
+    assert "-   key: old" in said
+    assert "+   key: new" in said
+
+
+def test_the_staff_reads_and_does_not_write(clerk: Client) -> None:
+    made = stored(cluster("member1"))[0]
+
+    page = clerk.get(page_of(made))
+
+    assert page.status_code == 200
+    assert "<textarea" not in page.content.decode()
+    assert clerk.post(page_of(made), {"document": "x", "basis": "1"}).status_code == 403
+    assert clerk.post(page_of(made, "delete")).status_code == 403
+    assert clerk.post(page_of(made, "cordon")).status_code == 403
+    assert clerk.get(reverse("admin:objects_object_add")).status_code == 403
+    assert found(made.ref).spec.taints == ()
+
+
+def test_nobody_gets_in_without_logging_in(client: Client, transactional_db: None) -> None:
+    assert client.get(list_of(CLUSTER)).status_code == 302

@@ -1,0 +1,115 @@
+"""List pages cost the same however many rows there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from apps.objects import changelist
+from apps.objects.models import ChangeLog, Due, Event, Object
+from apps.objects.store import store
+from apps.objects.tables import object_table
+from controlplane.decision import Decision, Save
+from controlplane.decision import Event as Told
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
+from controlplane.kinds.rows import Observation
+from controlplane.state import Actor
+from tests.apps.pages import eviction, list_of, stored, work
+from tests.stores.grounds import binding, cluster, template
+
+FEW, MANY = 10, 500
+
+
+def _fill(start: int, stop: int) -> None:
+    """Store that many of everything: objects with child rows, Events, row-native values, due rows."""
+    numbers = range(start, stop)
+    made = stored(
+        *(cluster(f"member{n}", "NoExecute", "NoSchedule") for n in numbers),
+        *(binding(f"web{n}", "member1", "member2") for n in numbers),
+        *(work(f"web{n}", "member1") for n in numbers),
+        *(template(f"settings{n}", labels={"app": "web"}) for n in numbers),
+    )
+    told = [Decision(events=(Told(one, "Moved", "it moved"),)) for one in made[: len(numbers)]]
+    rows: list[Any] = [Observation(f"member{n}") for n in numbers]
+    rows += [eviction(f"web{n}", "member1") for n in numbers]
+    kept = [Decision(changes=tuple(Save(row) for row in rows))]
+    store().apply([(None, one) for one in (*told, *kept)], by=Actor("jane"))
+
+
+def _pages() -> list[str]:
+    models = [model for model in admin.site._registry if model.__module__.startswith("apps.")]
+    lists = [reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist") for model in models]
+    searched = [f"{list_of(key)}?q=web" for key in (CLUSTER, RESOURCE_BINDING, WORK, "ConfigMap")]
+    return [*lists, *searched, f"{list_of(RESOURCE_BINDING)}?cluster=member1", f"{list_of(CLUSTER)}?taint=NoExecute"]
+
+
+def _queries(browser: Client, url: str) -> list[str]:
+    with CaptureQueriesContext(connection) as asked:
+        assert browser.get(url).status_code == 200
+    return [query["sql"] for query in asked.captured_queries]
+
+
+def test_a_list_costs_as_many_queries_for_five_hundred_rows_as_for_ten(root: Client) -> None:
+    _fill(0, FEW)
+    few = {url: len(_queries(root, url)) for url in _pages()}
+    _fill(FEW, MANY)
+
+    many = {url: len(_queries(root, url)) for url in _pages()}
+
+    assert many == few
+    assert max(few.values()) <= 9
+    assert Due.objects.count() >= MANY
+    assert Event.objects.count() >= MANY
+
+
+def test_no_list_reads_the_documents_it_does_not_show(root: Client) -> None:
+    _fill(0, FEW)
+
+    for key in (CLUSTER, RESOURCE_BINDING, WORK, "ConfigMap"):
+        table = object_table(key).name
+        asked = [sql for sql in _queries(root, list_of(key)) if f'FROM "{table}"' in sql]
+        assert asked
+        assert not [sql for sql in asked if f'"{table}"."doc"' in sql]
+
+
+def test_lists_count_no_further_than_they_can_be_turned(root: Client, monkeypatch: Any) -> None:
+    _fill(0, FEW)
+    monkeypatch.setattr(changelist, "COUNTED", 7)
+
+    asked = _queries(root, list_of("ConfigMap"))
+
+    counted = [sql for sql in asked if "COUNT(*)" in sql]
+    assert counted
+    assert all("LIMIT 7" in sql for sql in counted)
+    assert "The first 7 are counted" in root.get(list_of("ConfigMap")).content.decode()
+
+
+def test_the_log_is_searched_for_one_object_through_its_index(root: Client) -> None:
+    made = stored(template("settings"), template("other"))
+    changes = ChangeLog.objects.filter(kind="ConfigMap", namespace="shop", name="settings")
+
+    said = root.get(reverse("admin:objects_changelog_changelist"), {"q": str(made[0].ref)}).content.decode()
+
+    assert ">settings<" in said
+    assert ">other<" not in said
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off")
+        plan = changes.order_by("-version").explain()
+        cursor.execute("RESET enable_seqscan")
+    assert "Seq Scan" not in plan
+
+
+def test_labels_are_searched_through_their_index(transactional_db: None) -> None:
+    _fill(0, FEW)
+
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off")
+        plan = changelist.search_objects(Object.objects.all(), "app=web").explain()
+        cursor.execute("RESET enable_seqscan")
+
+    assert "object_labels" in plan

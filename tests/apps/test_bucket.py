@@ -1,0 +1,63 @@
+"""The bucket in Redis does what the pure one does, step by step, and fails closed."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import redis
+
+from apps.failover.bucket import SCRIPT, RedisBucket
+from controlplane.eviction.rate import Bucket, TakeTokens, capacity, take
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lua_and_python_agree_on_every_step_of_a_random_sequence(redis_client: redis.Redis, seed: int) -> None:
+    script = redis_client.register_script(SCRIPT)
+    chance = random.Random(seed)
+    rates = (0.0, 0.1, 0.5, 1 / 3, 7.77, 50, 10_000)
+    bucket: Bucket | None = None
+    rate, micros = 0.5, 1_700_000_000_000_000
+    for _ in range(200):
+        if chance.random() < 0.2:
+            rate = chance.choice(rates)
+        micros += chance.choice((0, 1, 137_003, 2_000_000, 9_999_999, 3_600_000_000, -3_600_000_000))
+        wanted = chance.randrange(5)
+        clock = divmod(micros, 1_000_000)
+
+        said = script(keys=["bucket"], args=[wanted, f"{float(rate):.17g}", capacity(rate), *clock])
+
+        expected = take(bucket, wanted, rate=float(rate), at=clock[0] + clock[1] / 1_000_000)
+        assert (int(said[0]), float(said[1]), float(said[2])) == (
+            expected.granted,
+            expected.next_in,
+            expected.bucket.tokens,
+        )
+        bucket = expected.bucket
+
+
+def test_a_flushed_bucket_starts_empty(redis_client: redis.Redis) -> None:
+    bucket = RedisBucket(redis_client)
+    bucket.take(0, 1000.0)
+
+    redis_client.flushdb()
+
+    assert bucket.take(5, 1000.0)[0] == 0
+
+
+def test_tokens_come_with_time_and_not_before(redis_client: redis.Redis) -> None:
+    bucket = RedisBucket(redis_client)
+
+    granted, next_in = bucket.take(1, 0.5)
+
+    assert granted == 0
+    assert 1.9 < next_in <= 2.0
+
+
+def test_redis_away_grants_nothing_and_says_so() -> None:
+    client = redis.Redis(host="127.0.0.1", port=1, socket_connect_timeout=0.2)
+
+    answer = RedisBucket(client).answer(TakeTokens({"fleet": 3}, 0.5))
+
+    assert answer.granted == {}
+    assert "Redis cannot be asked" in answer.problem

@@ -1,0 +1,134 @@
+"""The members process against simulated members over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+
+from controlplane.meta import condition
+from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
+from tests.processes import until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+WEB = "/apis/apps/v1/namespaces/default/deployments/web"
+
+
+@pytest.fixture
+def two(tmp_path: Path, redis_url: str, redis_client: object) -> Iterator[Stack]:
+    """Two members, joined, and one workload policy for both."""
+    with stack(tmp_path, redis_url, "member1", "member2") as running:
+        running.up()
+        running.join("member1", "member2")
+        running.create(LEAVE_WHERE_NOT_READY)
+        running.create(policy("member1", "member2"))
+        yield running
+
+
+def test_a_workload_runs_on_every_member_and_its_health_comes_back(two: Stack) -> None:
+    two.create(deployment("web", replicas=2))
+
+    until(lambda: two.healthy("web") == {"member1", "member2"}, within=WITHIN)
+
+    held = two.member("member1", "GET", WEB)
+    assert held["status"]["readyReplicas"] == 2
+    assert held["metadata"]["labels"]["karmada.io/managed"] == "true"
+
+
+def test_an_object_deleted_on_the_member_comes_back(two: Stack) -> None:
+    two.create(deployment("web"))
+    until(lambda: two.healthy("web") == {"member1", "member2"}, within=WITHIN)
+    before = two.member("member1", "GET", WEB)["metadata"]["uid"]
+
+    two.member("member1", "DELETE", WEB)
+
+    after = until(lambda: (held := two.member("member1", "GET", WEB)) and held["metadata"]["uid"], within=WITHIN)
+    assert after != before or until(
+        lambda: (held := two.member("member1", "GET", WEB)) and held["metadata"]["uid"] != before, within=WITHIN
+    )
+    until(lambda: two.healthy("web") == {"member1", "member2"}, within=WITHIN)
+
+
+def test_an_object_somebody_else_made_is_reported_and_left_alone(two: Stack) -> None:
+    theirs = yaml.safe_load(deployment("web", replicas=7))
+    two.member("member1", "POST", "/apis/apps/v1/namespaces/default/deployments", theirs)
+
+    two.create(deployment("web"))
+
+    def refused() -> str:
+        works = [one for one in two.works() if one.metadata.namespace == "karmada-es-member1"]
+        said = condition(works[0].status.conditions, "Applied") if works else None
+        return said.message if said is not None and said.status == "False" else ""
+
+    assert "not managed by us" in until(refused, within=WITHIN)
+    held = two.member("member1", "GET", WEB)
+    assert held["spec"]["replicas"] == 7
+    assert "karmada.io/managed" not in held["metadata"].get("labels", {})
+
+
+def test_a_deleted_workload_is_gone_from_the_members(two: Stack) -> None:
+    from controlplane.decision import Decision, deleting
+    from controlplane.meta import Ref
+    from controlplane.state import Actor
+
+    two.create(deployment("web"))
+    until(lambda: two.healthy("web") == {"member1", "member2"}, within=WITHIN)
+
+    template = two.get(Ref("apps/Deployment", "default", "web"))
+    two.store.apply([(None, Decision(changes=(deleting(template, now=two.store.now()),)))], by=Actor("test"))
+
+    until(lambda: two.member("member1", "GET", WEB) is None, within=WITHIN)
+    until(lambda: two.member("member2", "GET", WEB) is None and not two.works(), within=WITHIN)
+
+
+def test_a_member_that_refuses_us_is_not_a_lost_cluster(two: Stack) -> None:
+    assert two.fleet is not None
+    two.create(deployment("web"))
+    until(lambda: two.healthy("web") == {"member1", "member2"}, within=WITHIN)
+    since = two.store.current_version()
+
+    two.fleet.suffer("member1", "unauthorized")
+
+    def lost() -> bool:
+        said = condition(two.cluster("member1").status.conditions, "AccessLost")
+        return said is not None and said.status == "True"
+
+    until(lost, within=WITHIN)
+    asked = len(_probes(two, "member1"))
+    until(lambda: len(_probes(two, "member1")) > asked + 8, within=WITHIN)  # four seconds, threshold and window twice
+
+    cluster = two.cluster("member1")
+    assert cluster.ready == "True"
+    assert not cluster.has_taint("NoExecute")
+    assert set(two.placed("web")) == {"member1", "member2"}
+    assert not [one for one in two.changes(since) if b'"gracefulEvictionTasks":[{' in one.document]
+
+
+def test_a_silent_member_delays_nobody(two: Stack) -> None:
+    assert two.fleet is not None
+    two.create("\n---\n".join(deployment(f"web-{number}") for number in range(20)))
+    until(lambda: all("member2" in two.healthy(f"web-{number}") for number in range(20)), within=WITHIN)
+
+    two.fleet.suffer("member1", "blackhole")
+    before = len(_probes(two, "member2"))
+    until(lambda: two.cluster("member1").ready != "True", within=WITHIN)
+    two.create(deployment("late"))
+    until(lambda: "member2" in two.healthy("late"), within=WITHIN)
+    until(lambda: len(_probes(two, "member2")) > before + 8, within=WITHIN)
+
+    gaps = [(later - sooner).total_seconds() for sooner, later in pairwise(_probes(two, "member2")[before:])]
+    frequency = 0.5
+    assert sorted(gaps)[len(gaps) // 2] < 2 * frequency, gaps
+    assert max(gaps) < 4 * frequency, gaps  # one of them may meet a busy machine
+
+
+def _probes(running: Stack, member: str) -> list[datetime]:
+    """Return when a member was asked whether it is ready."""
+    assert running.fleet is not None
+    found = [one["at"] for one in running.fleet.requests(member) if one["path"].startswith("/readyz")]
+    return [datetime.fromisoformat(at) for at in found]

@@ -1,0 +1,91 @@
+"""Decisions that failed are kept without secrets and decided again."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from apps.runtime.kept import keep, load, without_secrets
+from controlplane.controllers.cluster_status import ClusterStatusSnapshot
+from controlplane.controllers.execution import Dispatch
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
+from controlplane.members import Ensure, Target
+from controlplane.meta import ObjectMeta, Ref
+from controlplane.run import Failure
+from controlplane.settings import Settings
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+SECRET = "c2VjcmV0"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, settings: Any) -> Path:
+    settings.LIFEBOAT_HOME = tmp_path
+    return tmp_path / "replay"
+
+
+def failed(controller: str, snapshot: Any) -> Failure:
+    return Failure(controller, Ref("x", "", "member1"), snapshot, "KeyError: 'x'", "trace", NOW, Settings())
+
+
+def cluster() -> Cluster:
+    return Cluster("cluster.karmada.io/v1alpha1", "Cluster", ObjectMeta(name="member1"))
+
+
+def secret() -> Template:
+    return Template("v1", "Secret", ObjectMeta(name="member1"), {"data": {"token": SECRET}})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        secret(),
+        Dispatch(Work("", "", ObjectMeta()), cluster(), secret()),
+        Ensure(Target("member1", "https://there", token=SECRET), {"kind": "Secret", "data": {"a": SECRET}}, True),
+        {"items": [{"kind": "Secret", "stringData": {"a": SECRET}}]},
+        failed("execution", (secret(), [secret()])),
+    ],
+    ids=["object", "snapshot", "question", "list", "failure"],
+)
+def test_no_secret_is_ever_kept(value: Any) -> None:
+    assert SECRET in _text(value)
+    assert SECRET not in _text(without_secrets(value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Ensure):
+        return f"{value.target.token} {value.manifest}"
+    return repr(value)
+
+
+def test_what_is_kept_is_for_its_owner_only_and_decided_again(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    keep(failed("cluster_status", ClusterStatusSnapshot(cluster(), None, None)))
+
+    (file,) = folder.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert load(file).controller == "cluster_status"
+    call_command("replay", str(file))
+
+    assert "it is decided now" in capsys.readouterr().out
+
+
+def test_what_still_fails_says_so(folder: Path) -> None:
+    keep(failed("cluster_status", None))
+    (file,) = folder.iterdir()
+
+    with pytest.raises(CommandError, match="it fails again: AttributeError"):
+        call_command("replay", str(file))
+
+
+def test_values_without_secrets_stay_as_they_are() -> None:
+    kept: Sequence[Any] = [cluster(), (1, 2), Ref("x", "", "y"), {"kind": "ConfigMap", "data": {"a": "b"}}]
+
+    assert [without_secrets(one) for one in kept] == kept

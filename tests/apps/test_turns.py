@@ -1,0 +1,124 @@
+"""Turns: one process at a time works on a shard of a group, and one that lost its lease writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from apps.objects.configuration import configuration
+from apps.objects.store import DjangoStore
+from apps.runtime.joining import create_missing
+from apps.runtime.turn import Turn
+from controlplane import kinds
+from controlplane.controllers import CONTROLLERS
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.meta import Ref
+from controlplane.run import World
+from controlplane.settings import Settings
+from controlplane.state import State
+from tests.apps.stack import deployment, policy
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+BINDING = Ref(kinds.RESOURCE_BINDING, "default", "web-deployment")
+
+
+@pytest.fixture
+def store() -> DjangoStore:
+    return DjangoStore(controllers=CONTROLLERS)
+
+
+def turn(store: DjangoStore) -> Turn:
+    """A turn of the group that makes bindings of templates, as another process would have it."""
+    return Turn("propagation", 0, store=store, world=World(), configuration=configuration())
+
+
+def give_work(store: DjangoStore) -> None:
+    create_missing(store, policy("member1"), Settings())
+    create_missing(store, deployment("web"), Settings())
+
+
+def pass_lease_time() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE objects_lease SET until = clock_timestamp() - interval '1 second'")
+
+
+def test_a_turn_works_off_what_is_due(store: DjangoStore) -> None:
+    give_work(store)
+
+    assert turn(store).once() > 0
+
+    assert BINDING in store.get([BINDING])
+    assert turn(store).once() == 0
+
+
+def test_while_one_has_the_lease_another_does_nothing(store: DjangoStore) -> None:
+    first = turn(store)
+    assert first._renew()
+    give_work(store)
+
+    assert turn(store).once() == 0
+    assert store.get([BINDING]) == {}
+
+    first._leave()
+    assert turn(store).once() > 0
+    assert BINDING in store.get([BINDING])
+
+
+def test_a_turn_whose_lease_has_passed_writes_nothing_and_loses_nothing(store: DjangoStore) -> None:
+    paused = turn(store)
+    assert paused._renew()
+    give_work(store)
+    pass_lease_time()
+    second = turn(store)
+    assert second._renew()
+    before = store.current_version()
+
+    paused.run(0.5)
+
+    assert store.current_version() == before
+    assert second.work() > 0
+    assert BINDING in store.get([BINDING])
+
+
+def test_what_a_dead_process_had_claimed_is_worked_off_at_once(store: DjangoStore) -> None:
+    give_work(store)
+    claimed = store.claim("policies", shard=0, shards=1, limit=500, lease_seconds=3600)
+    assert claimed.claims
+
+    turn(store).once()
+
+    assert BINDING in store.get([BINDING])
+
+
+class Broken(Controller):
+    """Cannot even load."""
+
+    name = "policies"
+    group = "propagation"
+    keys = ("apps/Deployment",)
+    watches = ()
+    owns = Ownership({})
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
+        raise RuntimeError("no such column")
+
+
+def test_a_controller_that_fails_as_a_whole_does_not_stop_its_group(store: DjangoStore) -> None:
+    give_work(store)
+    one = turn(store)
+    healthy = [controller for controller in one.controllers if controller.name != "policies"]
+    one.controllers = (Broken(), *healthy)
+    namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}"
+    create_missing(store, namespace, Settings())
+
+    one.once()
+
+    assert store.claim("namespaces", shard=0, shards=1, limit=10, lease_seconds=0).claims == ()
+    assert store.get([BINDING]) == {}
+    pass_lease_time()
+    assert turn(store).once() > 0
+    assert BINDING in store.get([BINDING])

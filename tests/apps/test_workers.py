@@ -1,0 +1,210 @@
+"""Real Celery workers: ticks, leases, a broker that goes away, and death at any moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from apps.runtime.supervise.ports import free_port
+from apps.runtime.supervise.redis import find_binary
+from controlplane import kinds
+from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
+from tests.processes import until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+KILLS = 20
+BINDINGS = 20
+
+
+@pytest.fixture
+def alone(tmp_path: Path, redis_url: str, redis_client: object) -> Iterator[Stack]:
+    """No members: bindings are as far as it goes."""
+    with stack(tmp_path, redis_url) as running:
+        running.create(policy("member1"))
+        yield running
+
+
+def bindings(running: Stack) -> set[str]:
+    return {one.metadata.name for one in running.store.list(kinds.RESOURCE_BINDING)}
+
+
+def workloads(running: Stack, *names: str) -> set[str]:
+    """Create Deployments; return the names of the bindings they shall get."""
+    running.create("\n---\n".join(deployment(name) for name in names))
+    return {f"{name}-deployment" for name in names}
+
+
+def test_beat_and_a_worker_turn_templates_into_bindings(alone: Stack) -> None:
+    alone.processes.worker()
+    alone.processes.beat()
+
+    wanted = workloads(alone, "web", "shop")
+
+    until(lambda: bindings(alone) == wanted, within=WITHIN)
+
+
+def test_of_two_workers_one_has_the_lease_and_everything_is_done_once(alone: Stack) -> None:
+    alone.processes.worker("first")
+    alone.processes.worker("second")
+    wanted = workloads(alone, *(f"web-{number}" for number in range(200)))
+
+    alone.ring()
+    alone.ring()
+
+    until(lambda: bindings(alone) == wanted, within=WITHIN)
+    made = Counter(one.ref for one in alone.changes() if one.type == "ADDED" and one.ref.kind == kinds.RESOURCE_BINDING)
+    assert set(made.values()) == {1}
+    assert len(made) == len(wanted)
+
+
+def test_when_the_holder_dies_another_takes_over(alone: Stack) -> None:
+    first = alone.processes.worker("first")
+    alone.ring("propagation/0")
+    until(lambda: "propagation" in alone.holders(), within=WITHIN)
+    os.killpg(first.pid, signal.SIGKILL)
+    wanted = workloads(alone, "web")
+    alone.processes.worker("second")
+
+    alone.ring("propagation/0")
+
+    until(lambda: bindings(alone) == wanted, within=WITHIN)
+
+
+def test_a_holder_that_slept_past_its_lease_writes_nothing_when_it_wakes(alone: Stack) -> None:
+    sleeper = alone.processes.worker("sleeper")
+    wanted = workloads(alone, *(f"web-{number}" for number in range(1500)))
+    alone.ring("propagation/0")
+    until(lambda: bindings(alone), within=WITHIN, every=0.01)
+    os.killpg(sleeper.pid, signal.SIGSTOP)
+    asleep = alone.holders().get("propagation", "")
+    alone.processes.worker("second")
+    beat = alone.processes.beat()
+    until(lambda: alone.holders().get("propagation", asleep) != asleep, within=WITHIN)
+    until(lambda: bindings(alone) == wanted, within=WITHIN)
+    alone.processes.end(beat)
+    before = alone.store.current_version()
+
+    os.killpg(sleeper.pid, signal.SIGCONT)
+    sleeper.send_signal(signal.SIGTERM)
+    sleeper.wait(WITHIN)  # it has finished its turn by then
+
+    written = [one for one in alone.changes(before) if one.ref.kind in (kinds.RESOURCE_BINDING, "apps/Deployment")]
+    assert written == []
+    made = Counter(one.ref for one in alone.changes() if one.type == "ADDED" and one.ref.kind == kinds.RESOURCE_BINDING)
+    assert set(made.values()) == {1}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Any]:
+    """A Redis of the test's own, to be stopped and started."""
+    port = free_port(17_000)
+
+    def start() -> subprocess.Popen[bytes]:
+        options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        process = subprocess.Popen([str(find_binary()[0]), *options, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+        with redis.Redis(port=port) as client:
+            until(lambda: _answers(client), within=WITHIN)
+        return process
+
+    found = {"url": f"redis://127.0.0.1:{port}/0", "start": start, "process": start()}
+    yield found
+    found["process"].kill()
+    found["process"].wait()
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.RedisError:
+        return False
+
+
+def test_without_its_broker_a_worker_goes_on_and_nothing_is_lost(tmp_path: Path, broker: dict[str, Any]) -> None:
+    with stack(tmp_path, broker["url"]) as running:
+        running.create(policy("member1"))
+        running.processes.worker()
+        running.ring("propagation/0")
+        until(lambda: "propagation" in running.holders(), within=WITHIN)
+        holder = running.holders()["propagation"]
+        broker["process"].kill()
+        broker["process"].wait()
+        went = time.monotonic()
+
+        wanted = workloads(running, "soon")
+        until(lambda: bindings(running) == wanted, within=WITHIN)
+        until(lambda: time.monotonic() - went > 7, within=WITHIN)  # longer than a turn: nobody can ring again
+        wanted |= workloads(running, "later")
+        until(lambda: bindings(running) == wanted, within=WITHIN)
+        assert running.holders()["propagation"] == holder
+
+        broker["process"] = broker["start"]()
+        until(lambda: running.holders().get("propagation") != holder, within=WITHIN)
+        running.ring("propagation/0")
+        wanted |= workloads(running, "back")
+        until(lambda: bindings(running) == wanted, within=WITHIN)
+
+
+def test_a_worker_killed_at_20_moments_evicts_every_binding_once(
+    tmp_path: Path, redis_url: str, redis_client: object
+) -> None:
+    chance = random.Random(4711)
+    names = [f"web-{number}" for number in range(BINDINGS)]
+    with stack(tmp_path, redis_url, "member1", "member2", "member3", resource_eviction_rate="4") as running:
+        assert running.fleet is not None
+        worker = running.up()
+        running.join("member1", "member2")
+        running.create(LEAVE_WHERE_NOT_READY)
+        running.create(policy("member1", "member2", "member3", groups=2))
+        workloads(running, *names)
+        until(lambda: all(running.healthy(name) == {"member1", "member2"} for name in names), within=WITHIN)
+        running.join("member3")
+        since = running.store.current_version()
+
+        running.fleet.suffer("member1", "down")
+        for _ in range(KILLS):
+            _until_working(running, chance.uniform(0.0, 0.4))
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+            worker = running.processes.worker()
+
+        there = {"member2", "member3"}  # what member1 still holds is let go when it is back
+        until(lambda: all(running.healthy(name) >= there for name in names), within=3 * WITHIN)
+        until(lambda: not any(_leaving(running, name) for name in names), within=WITHIN)
+        evicted = Counter(one.ref for one in running.changes(since) if _begins_to_leave(one))
+        assert len(evicted) == BINDINGS
+        assert set(evicted.values()) == {1}
+        assert {tuple(sorted(running.placed(name))) for name in names} == {("member2", "member3")}
+
+
+def _until_working(running: Stack, seconds: float) -> None:
+    """Wait until some worker holds a lease again, and this long beyond."""
+    until(running.holders, within=WITHIN, every=0.02)
+    ends = time.monotonic() + seconds
+    until(lambda: time.monotonic() >= ends, within=WITHIN, every=0.01)
+
+
+def _leaving(running: Stack, name: str) -> bool:
+    return bool(running.binding(name).spec.graceful_eviction_tasks)
+
+
+def _begins_to_leave(change: Any) -> bool:
+    if change.ref.kind != kinds.RESOURCE_BINDING or change.type == "DELETED":
+        return False
+    return bool(_tasks(change.document) - _tasks(change.old_document))
+
+
+def _tasks(document: bytes | None) -> set[str]:
+    doc = json.loads(document or b"{}")
+    return {one["fromCluster"] for one in doc.get("spec", {}).get("gracefulEvictionTasks", ())}

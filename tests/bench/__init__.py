@@ -1,0 +1,1 @@
+"""Figures: how fast it is, measured the same way every time. `python -m tests.bench [apply|…]`."""

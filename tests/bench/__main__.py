@@ -1,0 +1,68 @@
+"""`python -m tests.bench [name …]`: run benches, print their figures, append them to the file BENCH_OUT.
+
+Servers of our own are started where DATABASE_URL is not set; a database of its own is made and dropped either way.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import tests.bench
+from tests.bench import figure
+from tests.services import VARIABLES, OwnServices
+
+_NOT_BENCHES = {"__main__", "figure", "observed", "served"}
+
+
+def names() -> list[str]:
+    """Return every bench there is."""
+    found = (module.name for module in pkgutil.iter_modules(tests.bench.__path__))
+    return sorted(name for name in found if name not in _NOT_BENCHES)
+
+
+def main(asked: list[str]) -> int:
+    if unknown := set(asked) - set(names()):
+        print(f"no bench named {', '.join(sorted(unknown))}; there are: {', '.join(names())}", file=sys.stderr)
+        return 2
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    os.environ.setdefault("LIFEBOAT_SECRET_KEY", "only-for-benches")
+    os.environ.setdefault("LIFEBOAT_ENCRYPTION_KEYS", "b25seS1mb3ItdGVzdHMtLW9ubHktZm9yLXRlc3RzLS0")
+    own = None if all(os.environ.get(name) for name in VARIABLES) else OwnServices(throwaway=False)
+    try:
+        figures = _run(asked or names())
+    finally:
+        if own is not None:
+            own.stop()
+    on = figure.machine()
+    print(f"{on}\n{figure.table(figures)}")
+    if out := os.environ.get("BENCH_OUT"):
+        with Path(out).open("a") as file:
+            file.write(figure.lines(figures, on=on))
+    return 0
+
+
+def _run(asked: list[str]) -> list[figure.Figure]:
+    import django  # here: the settings read the servers' addresses from the environment
+
+    django.setup()
+    from django.db import connection
+
+    creation: Any = connection.creation
+    before = connection.settings_dict["NAME"]
+    creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+    try:
+        figures: list[figure.Figure] = []
+        for name in asked:
+            figures += importlib.import_module(f"tests.bench.{name}").run()
+        return figures
+    finally:
+        creation.destroy_test_db(before, verbosity=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

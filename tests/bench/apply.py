@@ -1,0 +1,144 @@
+"""apply: objects written per second with log, events and due rows, and how long the write lock is held."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from time import perf_counter
+
+from apps.objects.apply import Timing
+from apps.objects.store import DjangoStore
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.decision import Decision, Event, Put
+from controlplane.kind import encode
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.binding import (
+    AggregatedStatusItem,
+    Binding,
+    ObjectReference,
+    ReplicaRequirements,
+    ResourceBindingSpec,
+    ResourceBindingStatus,
+    TargetCluster,
+)
+from controlplane.kinds.policy import ClusterAffinity, Placement, ReplicaSchedulingStrategy, Toleration
+from controlplane.meta import Condition, ObjectMeta
+from controlplane.names import PROPAGATION_POLICY_ID_LABEL
+from controlplane.state import Actor, Watch
+from tests.bench.figure import Figure, percentile
+
+OBJECTS = 12_000
+WARM_UP = 3_000
+BATCH = 600
+EVENTS_EVERY = 10
+_AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Works(Controller):
+    """Stands for what watches bindings in the product: every change makes one object due."""
+
+    name = "works"
+    group = "bench"
+    keys = (RESOURCE_BINDING,)
+    watches = (Watch(RESOURCE_BINDING, lambda old, new: [(new or old).ref]),)
+    owns = Ownership({})
+
+
+def binding(number: int) -> Binding:
+    """Return a binding of about 1.5 KB, as a policy with two clusters makes them."""
+    name = f"web-{number:06}-deployment"
+    clusters = (TargetCluster(f"member{number % 50}", 2), TargetCluster(f"member{(number + 7) % 50}", 3))
+    placement = Placement(
+        cluster_affinity=ClusterAffinity(cluster_names=("member1", "member2", "member3")),
+        cluster_tolerations=(Toleration("cluster.karmada.io/not-ready", "Exists", "", "NoExecute", 300),),
+        replica_scheduling=ReplicaSchedulingStrategy("Divided", "Aggregated"),
+    )
+    metadata = ObjectMeta(
+        name=name,
+        namespace=f"team-{number % 20}",
+        uid=f"{number:08}-5dd7-4c5e-9a54-6f6bd1f1b1e5",
+        generation=1,
+        creation_timestamp=_AT,
+        labels={PROPAGATION_POLICY_ID_LABEL: f"policy-{number % 100}", "app": f"web-{number % 500}"},
+        annotations={"policy.karmada.io/applied-placement": "x" * 200},
+        finalizers=("karmada.io/binding-controller",),
+    )
+    spec = ResourceBindingSpec(
+        resource=ObjectReference("apps/v1", "Deployment", name, metadata.namespace, metadata.uid),
+        replicas=5,
+        clusters=clusters,
+        placement=placement,
+        replica_requirements=ReplicaRequirements(resource_request={"cpu": "250m", "memory": "512Mi"}),
+    )
+    return Binding("work.karmada.io/v1alpha2", "ResourceBinding", metadata, spec, _status(clusters, 1))
+
+
+def _status(clusters: tuple[TargetCluster, ...], generation: int) -> ResourceBindingStatus:
+    return ResourceBindingStatus(
+        scheduler_observed_generation=generation,
+        last_scheduled_time=_AT,
+        conditions=(Condition("Scheduled", "True", "Success", "scheduled to 2 clusters", _AT),),
+        aggregated_status=tuple(
+            AggregatedStatusItem(
+                one.name, {"replicas": one.replicas, "readyReplicas": one.replicas}, True, "", "Healthy"
+            )
+            for one in clusters
+        ),
+    )
+
+
+def _changed(old: Binding, number: int) -> Binding:
+    """Return the binding after one of two kinds of change: rescheduled, or a report of its status."""
+    if number % 2:
+        return old.with_status(conditions=(Condition("FullyApplied", "True", "Done", f"seen {number}", _AT),))
+    return old.with_spec(clusters=(TargetCluster(f"member{number % 50}", 5),))
+
+
+def run() -> list[Figure]:
+    """Create bindings and change them, in turn, batch by batch."""
+    timings: list[Timing] = []
+    store = DjangoStore(controllers=[Works()], observe=timings.append)
+    made = [binding(number) for number in range(WARM_UP + OBJECTS // 2)]
+    size = len(encode(made[0]).at(1))
+    by = Actor("bench")
+    known = _write(store, by, [(new, None) for new in made[:WARM_UP]])
+    timings.clear()
+    seconds = 0.0
+    written = 0
+    for start in range(WARM_UP, len(made), BATCH // 2):
+        fresh = made[start : start + BATCH // 2]
+        changes = [(new, None) for new in fresh]
+        changes += [
+            (_changed(known[number % len(known)], number), known[number % len(known)]) for number in _slots(start)
+        ]
+        began = perf_counter()
+        stored = _write(store, by, changes)
+        seconds += perf_counter() - began
+        written += len(changes)
+        for number, obj in zip(_slots(start), stored[len(fresh) :], strict=True):
+            known[number % len(known)] = obj
+        known += stored[: len(fresh)]
+    held = [one.locked_seconds * 1000 for one in timings]
+    conditions = f"{size} B bindings, half created and half changed, log, events on 10 %, due rows, 1 process"
+    return [
+        Figure("apply.objects", written / seconds, "objects/s", written, conditions),
+        Figure("apply.lock_p50", percentile(held, 0.5), "ms", len(held), conditions),
+        Figure("apply.lock_p99", percentile(held, 0.99), "ms", len(held), conditions),
+    ]
+
+
+def _slots(start: int) -> range:
+    return range(start, start + BATCH // 2)
+
+
+def _write(store: DjangoStore, by: Actor, changes: list[tuple[Binding, Binding | None]]) -> list[Binding]:
+    decisions = [
+        Decision(
+            changes=(Put(new, old),),
+            events=(Event(new, "Scheduled", "placed on two clusters"),) if number % EVENTS_EVERY == 0 else (),
+            reason="bench",
+        )
+        for number, (new, old) in enumerate(changes)
+    ]
+    outcomes = store.apply([(None, one) for one in decisions], by=by)
+    assert not any(one.lost for one in outcomes), [one.lost for one in outcomes if one.lost][:3]
+    return [one.objects[0] for one in outcomes]

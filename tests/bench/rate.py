@@ -1,0 +1,89 @@
+"""rate: what the bucket in Redis lets through, with 1, 2 and 8 worker processes that all want more."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from itertools import pairwise
+
+from apps.failover.bucket import PREFIX
+from controlplane.eviction.rate import capacity
+from tests.bench.figure import Figure
+
+WORKERS = (1, 2, 8)
+SLOW, SLOW_SECONDS = 0.5, 60.0
+FAST = (50.0, 500.0)
+FAST_SECONDS = 10.0
+NOTED_LATE = 0.05  # seconds between a token and the note of its moment, on a busy machine
+SPARE_SECONDS = 5.0  # for processes to start in
+
+_WORKER = """
+import sys, time
+import redis
+from apps.failover.bucket import RedisBucket
+url, prefix, rate, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+client = redis.Redis.from_url(url)
+bucket = RedisBucket(client, prefix=prefix)
+ends = time.monotonic() + seconds
+while time.monotonic() < ends:
+    granted, next_in = bucket.take(200, rate)
+    if granted:
+        now = client.time()
+        print(f"{now[0] + now[1] / 1e6:.6f} {granted}", flush=True)
+    time.sleep(min(max(next_in, 0.001), 0.5))
+"""
+
+
+def run() -> list[Figure]:
+    """Run the slow rate with every number of workers at once, then the fast ones one after the other."""
+    figures: list[Figure] = []
+    for workers, started in [(workers, _start(workers, SLOW, SLOW_SECONDS + 2 + SPARE_SECONDS)) for workers in WORKERS]:
+        taken = _collect(started)
+        _check_windows(taken, SLOW)
+        first = taken[0]
+        count = sum(1 for one in taken if one < first + SLOW_SECONDS)
+        gaps = [after - before for before, after in pairwise(taken)]
+        on = f"{workers} workers, {SLOW:g}/s"
+        figures.append(Figure(f"rate.{SLOW:g}.tokens_in_60s", count, "tokens", len(taken), on))
+        figures.append(Figure(f"rate.{SLOW:g}.gap_min", min(gaps) * 1000, "ms", len(gaps), on))
+        figures.append(Figure(f"rate.{SLOW:g}.gap_max", max(gaps) * 1000, "ms", len(gaps), on))
+        assert 29 <= count <= 31, f"{count} tokens in 60 s with {on}"
+        assert all(1.9 <= gap <= 2.1 for gap in gaps), f"gaps {min(gaps):.3f} to {max(gaps):.3f} s with {on}"
+    return figures + [_fast(rate, workers) for rate in FAST for workers in WORKERS]
+
+
+def _fast(rate: float, workers: int) -> Figure:
+    taken = _collect(_start(workers, rate, FAST_SECONDS + SPARE_SECONDS))
+    _check_windows(taken, rate)
+    begins = taken[0] + 1  # all workers are there
+    within = sum(1 for one in taken if begins <= one < begins + FAST_SECONDS)
+    measured = within / FAST_SECONDS
+    assert abs(measured - rate) <= 0.02 * rate, f"{measured:.1f}/s instead of {rate:g}/s with {workers} workers"
+    return Figure(f"rate.{rate:g}", measured, "tokens/s", within, f"{workers} workers, {rate:g}/s")
+
+
+def _start(workers: int, rate: float, seconds: float) -> list[subprocess.Popen[str]]:
+    prefix = f"{PREFIX}bench:{uuid.uuid4().hex}:"
+    command = [sys.executable, "-c", _WORKER, os.environ["REDIS_URL"], prefix, str(rate), str(seconds)]
+    return [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(workers)]
+
+
+def _collect(started: list[subprocess.Popen[str]]) -> list[float]:
+    """Return the moment of every token, by the clock of Redis."""
+    taken: list[float] = []
+    for process in started:
+        output, _ = process.communicate()
+        assert process.returncode == 0, "a worker failed"
+        lines = map(str.split, output.splitlines())
+        taken.extend(float(moment) for moment, granted in lines for _ in range(int(granted)))
+    return sorted(taken)
+
+
+def _check_windows(taken: list[float], rate: float) -> None:
+    """No window exceeds capacity plus rate times its length (I2); moments are noted just after the token is taken."""
+    for begin in range(0, len(taken), max(1, len(taken) // 200)):
+        for end in range(begin, len(taken), max(1, len(taken) // 200)):
+            allowed = capacity(rate) + rate * (taken[end] - taken[begin] + NOTED_LATE)
+            assert end - begin + 1 <= allowed + 1, f"{end - begin + 1} tokens within {taken[end] - taken[begin]:.3f} s"

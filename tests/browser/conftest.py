@@ -1,0 +1,111 @@
+"""A real server process on the test database, and a real Chromium to look at it with."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+from urllib.error import URLError
+from urllib.parse import urlsplit, urlunsplit
+from urllib.request import urlopen
+
+import pytest
+from playwright.sync_api import BrowserContext, sync_playwright
+
+from apps.runtime.supervise.ports import LOOPBACK
+from tests.apps.credentials import PASSWORD
+
+PROJECT = Path(__file__).parents[2]
+
+# What this closed network needs: nothing is fetched in the background, and root has no sandbox.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+START_SECONDS = 40.0
+
+
+class Server(NamedTuple):
+    """Where the product is served, and with what kubectl reaches it as root."""
+
+    url: str
+    kubeconfig: Path
+
+
+@pytest.fixture
+def server(transactional_db: None, tmp_path: Path) -> Iterator[Server]:
+    """The product's own server process on this test's database."""
+    from django.db import connection  # here, and below: settings are read by then
+
+    parts = urlsplit(os.environ["DATABASE_URL"])
+    database = urlunsplit(parts._replace(path=f"/{connection.settings_dict['NAME']}"))
+    port, tls_port = _free_port(), _free_port()
+    command = [sys.executable, "manage.py", "serve", "--port", str(port), "--tls-port", str(tls_port)]
+    own = {**os.environ, "DATABASE_URL": database, "LIFEBOAT_HOME": str(tmp_path)}
+    process = subprocess.Popen(command, cwd=PROJECT, env=own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        _await(process, f"http://{LOOPBACK}:{port}/livez")
+        yield Server(f"http://{LOOPBACK}:{port}", _kubeconfig(tmp_path, tls_port))
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def _kubeconfig(folder: Path, port: int) -> Path:
+    from django.contrib.auth import get_user_model
+
+    from apps.api import tokens
+    from apps.api.kubeconfig import kubeconfig
+
+    user = get_user_model().objects.create_superuser("root", password=PASSWORD)
+    authority = (folder / "tls" / "ca.crt").read_bytes()
+    token = tokens.create(user, "browser tests")
+    text = kubeconfig(server=f"https://{LOOPBACK}:{port}", user="root", token=token, authority=authority)
+    (folder / "kubeconfig").write_text(text)
+    return folder / "kubeconfig"
+
+
+def _await(process: subprocess.Popen[bytes], url: str) -> None:
+    end = time.monotonic() + START_SECONDS
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise AssertionError(f"the server ended: {process.communicate()[0].decode()}")
+        try:
+            with urlopen(url, timeout=5) as answer:
+                assert answer.status == 200
+                return
+        except URLError:
+            time.sleep(0.1)  # nothing says when a port will be listened on
+    raise AssertionError(f"{url} does not answer within {START_SECONDS} s")
+
+
+@pytest.fixture
+def browser(chromium: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrowserContext]:
+    """A Chromium with JavaScript off and a profile of its own: every page has to work without."""
+    from django.db import connections
+
+    # playwright's loop runs in this thread, beside the database calls of the test.
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+    with sync_playwright() as playwright:
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path / "profile", executable_path=chromium, headless=True, args=list(FLAGS), java_script_enabled=False
+        )
+        yield context
+        context.close()
+        connections.close_all()  # those of this loop, which nothing else would end

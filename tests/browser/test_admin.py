@@ -1,0 +1,162 @@
+"""A person with a browser: log in, look at everything, search, edit; kubectl sees it at once."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from queue import Queue
+from threading import Thread
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from controlplane.kind import KINDS
+from controlplane.kinds import CLUSTER
+from controlplane.meta import Ref
+from tests.apps.credentials import PASSWORD
+from tests.browser.conftest import Server
+from tests.stores.grounds import cluster
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def _log_in(browser: BrowserContext, server: Server) -> Page:
+    page = browser.new_page()
+    page.goto(f"{server.url}/admin/")
+    page.get_by_label("Username").fill("root")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    return page
+
+
+def _open_cluster(page: Page, server: Server, name: str) -> None:
+    page.goto(f"{server.url}/admin/clusters/cluster/")
+    page.get_by_role("link", name=name, exact=True).click()
+
+
+def _edit(page: Page, old: str, new: str) -> None:
+    manifest = page.get_by_label("Manifest")
+    manifest.fill(manifest.input_value().replace(old, new))
+    page.get_by_role("button", name="Save and continue editing").click()
+
+
+def test_the_front_page_leads_everywhere_and_every_kind_is_found(server: Server, browser: BrowserContext) -> None:
+    from tests.apps.pages import list_of, of_kind, stored  # here: needs Django set up
+
+    for kind in KINDS:
+        stored(of_kind(kind.key, "one"))
+    page = _log_in(browser, server)
+    links = page.locator("#content-main th a").evaluate_all("found => found.map(one => one.href)")
+
+    answers = {link: page.goto(link).status for link in links}  # type: ignore[union-attr]  # pages always answer
+    assert set(answers.values()) == {200}
+    assert len(answers) >= 18
+    for kind in KINDS:
+        page.goto(f"{server.url}{list_of(kind.key)}?kind={kind.key}&q=one")
+        expect(page.locator("#result_list tbody tr")).to_have_count(1)
+
+
+def test_a_wrong_effect_is_explained_and_a_right_one_reaches_kubectl(
+    server: Server, browser: BrowserContext, kubectl: Path
+) -> None:
+    from tests.apps.pages import found, stored
+
+    stored(cluster("member1", "NoExecute"), cluster("member2"))
+    page = _log_in(browser, server)
+    with _Watch(kubectl, server) as seen:
+        assert "member1" in seen.next()
+        assert "member2" in seen.next()
+        _open_cluster(page, server, "member1")
+
+        _edit(page, "effect: NoExecute", "effect: NoExec")
+
+        refusal = page.locator(".errorlist")
+        expect(refusal).to_contain_text("spec.taints[0].effect")
+        expect(refusal).to_contain_text(_said_by_kubectl(kubectl, server))
+        expect(page.get_by_label("Manifest")).to_have_value(_containing("effect: NoExec\n"))
+
+        _edit(page, "effect: NoExec\n", "effect: NoSchedule\n")
+
+        expect(page.locator(".messagelist")).to_contain_text("saved at resourceVersion")
+        assert "failed:NoSchedule" in seen.next()
+    expect(page.get_by_role("table", name="Timeline").get_by_role("row").nth(1)).to_contain_text("root")
+    assert found(Ref(CLUSTER, "", "member1")).spec.taints[0].effect == "NoSchedule"
+
+
+def test_two_people_edit_one_object(server: Server, browser: BrowserContext) -> None:
+    from tests.apps.pages import change, found, stored
+
+    made = stored(cluster("member1"))[0]
+    page = _log_in(browser, server)
+    _open_cluster(page, server, "member1")
+    change(made, made.with_spec(region="theirs"))
+
+    _edit(page, "region: eu", "region: mine")
+
+    expect(page.locator(".errornote")).to_contain_text("Nothing was written")
+    expect(page.get_by_label("Manifest")).to_have_value(_containing("region: mine"))
+    expect(page.get_by_role("region", name="Stored now")).to_contain_text("region: theirs")
+    assert found(made.ref).spec.region == "theirs"
+
+
+def test_a_cluster_is_cordoned_with_one_click_and_shown_by_the_api(server: Server, browser: BrowserContext) -> None:
+    from tests.apps.pages import found, stored
+
+    made = stored(cluster("member1"))[0]
+    page = _log_in(browser, server)
+    _open_cluster(page, server, "member1")
+
+    page.get_by_role("button", name="Cordon", exact=True).click()
+
+    expect(page.locator(".messagelist")).to_contain_text("member1 is cordoned")
+    assert [taint.effect for taint in found(made.ref).spec.taints] == ["NoSchedule"]
+    page.get_by_role("link", name="API", exact=True).click()
+    expect(page.locator("body")).to_contain_text("cluster.karmada.io/unschedulable")
+
+
+class _Watch:
+    """`kubectl get clusters -w`, line by line."""
+
+    def __init__(self, kubectl: Path, server: Server) -> None:
+        self.command = [str(kubectl), "--kubeconfig", str(server.kubeconfig), "get", "clusters", "-w", "--no-headers"]
+        self.lines: Queue[str] = Queue()
+
+    def __enter__(self) -> _Watch:
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        Thread(target=self._read, daemon=True).start()
+        return self
+
+    def _read(self) -> None:
+        for line in self.process.stdout or ():
+            self.lines.put(line)
+
+    def next(self) -> str:
+        """Return the next line kubectl prints. Raises queue.Empty where none comes."""
+        return self.lines.get(timeout=20)
+
+    def __exit__(self, *caught: Any) -> None:
+        self.process.terminate()
+        self.process.wait(10)
+
+
+def _said_by_kubectl(kubectl: Path, server: Server) -> str:
+    """Return what kubectl is told of the same mistake, from the field's path on."""
+    patch = '[{"op": "replace", "path": "/spec/taints/0/effect", "value": "NoExec"}]'
+    command = [str(kubectl), "--kubeconfig", str(server.kubeconfig), "patch", "cluster", "member1", "--type=json"]
+    done = subprocess.run([*command, "-p", patch], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1, done.stdout
+    told = done.stderr.strip()
+    assert "spec.taints[0].effect: " in told, told
+    return told[told.index("spec.taints[0].effect: ") :]
+
+
+def _containing(text: str) -> re.Pattern[str]:
+    return re.compile(re.escape(text))
+
+
+@pytest.fixture(autouse=True)
+def _patient() -> None:
+    expect.set_options(timeout=20_000)

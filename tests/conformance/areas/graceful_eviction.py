@@ -1,0 +1,87 @@
+"""Which graceful eviction tasks are cleared, under the settings that restore the older behaviour (D11)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from controlplane.eviction.graceful import RESOURCE_HEALTH, Assessment, assess, deadline
+from controlplane.kinds.binding import (
+    AggregatedStatusItem,
+    Binding,
+    GracefulEvictionTask,
+    ObjectReference,
+    ResourceBindingSpec,
+    ResourceBindingStatus,
+    TargetCluster,
+)
+from controlplane.meta import ObjectMeta
+from controlplane.settings import Settings
+from tests.conformance.compare import equivalent, without_nulls
+
+Document = dict[str, Any]
+
+EMPTY_TARGETS = "D11: an empty schedule result never counts as healthy"
+LAST_COPY = "D11: a gracePeriodSeconds never removes the last healthy copy"
+
+
+def run(given: Document) -> Document:
+    binding, settings, now = _read(given)
+    found = assess(binding, settings, now=now)
+    return {
+        "keptTasks": msgspec.to_builtins(found.kept),
+        "evictedClusters": [one.task.from_cluster for one in found.cleared],
+        "nextRetrySeconds": _next_retry(found, settings, now=now),
+    }
+
+
+def _next_retry(found: Assessment, settings: Settings, *, now: datetime) -> float:
+    """Return the seconds to the earliest deadline of a kept task that has one."""
+    waits = [(deadline(task, settings) - now).total_seconds() for task in found.kept if task.suppress_deletion is None]
+    return min(waits, default=0)
+
+
+def agree(expect: Document, result: Document) -> bool:
+    wait, ours = expect["nextRetrySeconds"], result["nextRetrySeconds"]
+    retries = wait == ours or (wait <= 0 and ours <= 0)
+    return retries and all(equivalent(expect[part], result[part]) for part in ("keptTasks", "evictedClusters"))
+
+
+def differs(given: Document, expect: Document, result: Document) -> str | None:
+    """We keep what the original lets go: a task whose workload has no healthy copy anywhere else."""
+    gone = set(expect["evictedClusters"]) - set(result["evictedClusters"])
+    if not gone or set(result["evictedClusters"]) - set(expect["evictedClusters"]):
+        return None
+    if not given["clusters"] and given["generation"] == given["schedulerObservedGeneration"]:
+        return EMPTY_TARGETS
+    timed = {task["fromCluster"] for task in given["gracefulEvictionTasks"] or [] if "gracePeriodSeconds" in task}
+    return LAST_COPY if gone <= timed and not _any_healthy(given) else None
+
+
+def _any_healthy(given: Document) -> bool:
+    healthy = {one["clusterName"] for one in given["aggregatedStatus"] or [] if one.get("health") == "Healthy"}
+    return any(one["name"] in healthy for one in given["clusters"] or [])
+
+
+def _read(given: Document) -> tuple[Binding, Settings, datetime]:
+    given = without_nulls(given)
+    spec = ResourceBindingSpec(
+        resource=ObjectReference("apps/v1", "Deployment", "web"),
+        clusters=msgspec.convert(given.get("clusters", []), tuple[TargetCluster, ...]),
+        graceful_eviction_tasks=msgspec.convert(
+            given.get("gracefulEvictionTasks", []), tuple[GracefulEvictionTask, ...]
+        ),
+    )
+    status = ResourceBindingStatus(
+        scheduler_observed_generation=given["schedulerObservedGeneration"],
+        aggregated_status=msgspec.convert(given.get("aggregatedStatus", []), tuple[AggregatedStatusItem, ...]),
+    )
+    settings = Settings(
+        graceful_eviction_timeout=given["gracefulEvictionTimeoutSeconds"],
+        on_graceful_timeout="Purge",
+        evict_plugins=(RESOURCE_HEALTH,),
+    )
+    binding = Binding("", "", ObjectMeta(generation=given["generation"]), spec, status)
+    return binding, settings, msgspec.convert(given["now"], datetime)

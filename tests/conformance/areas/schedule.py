@@ -1,0 +1,161 @@
+"""Scheduling: the algorithm alone, and what becomes of the binding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster
+from controlplane.kinds.cluster import PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE, Cluster
+from controlplane.names import binding_name
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.question import Neighbours, neighbours_of
+from controlplane.scheduling.schedule import NO_CLUSTER_FIT, Placed, Refused, schedule
+from controlplane.settings import GATES, Compat, EstimatorSettings, Settings
+from tests.conformance.mixed_units import MIXED_UNITS, as_the_original_mixes_units
+
+Document = dict[str, Any]
+
+
+def settings_of(given: Document) -> Settings:
+    """Return settings under which we do what the original does, where a switch decides it (D12, D16)."""
+    gates = {name: on for name, on in given.get("featureGates", {}).items() if name in GATES}
+    return Settings(
+        feature_gates={**GATES, **gates},
+        compat=Compat(cluster_eviction_filter=True),
+        estimator=EstimatorSettings(model_formula="Simulate"),
+        enable_empty_workload_propagation=given.get("enableEmptyWorkloadPropagation", False),
+    )
+
+
+def run(given: Document) -> Document:
+    clusters = [msgspec.convert(one, Cluster) for one in given["clusters"]]
+    return _run(given, clusters)
+
+
+def _run(given: Document, clusters: list[Cluster]) -> Document:
+    settings = settings_of(given)
+    spec = msgspec.convert(given["bindingSpec"], ResourceBindingSpec)
+    status = msgspec.convert(given["bindingStatus"], ResourceBindingStatus)
+    near = _neighbours(given, spec)
+    fleet = Fleet.of(clusters, settings=settings)
+    whole = schedule(spec, status, fleet, settings=settings, neighbours=near).outcome
+    result: Document = {"binding": _binding(whole, spec, status), "algorithm": None}
+    assert spec.placement is not None
+    terms = spec.placement.cluster_affinities
+    observed = status.scheduler_observed_affinity_name
+    if not terms or observed:
+        # An observed name that no term has makes the bare algorithm, never the scheduler, look at all clusters.
+        chosen = tuple(term for term in terms if term.affinity_name == observed)
+        alone = replace(spec, placement=replace(spec.placement, cluster_affinities=chosen)) if terms else spec
+        result["algorithm"] = _algorithm(schedule(alone, status, fleet, settings=settings, neighbours=near).outcome)
+    return result
+
+
+def _neighbours(given: Document, spec: ResourceBindingSpec) -> Neighbours:
+    groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    for other in given.get("otherBindings") or ():
+        theirs = msgspec.convert(other["spec"], ResourceBindingSpec)
+        mine = theirs.workload_affinity_groups
+        if mine is None:
+            continue
+        namespace = other["metadata"].get("namespace", "")
+        for way, group in (("affinity", mine.affinity_group), ("antiAffinity", mine.anti_affinity_group)):
+            if group:
+                found = groups.setdefault((namespace, way, group), {})
+                found[other["metadata"]["name"]] = [one.name for one in theirs.clusters]
+    return neighbours_of(spec, groups, own=binding_name(spec.resource.kind, spec.resource.name))
+
+
+def _algorithm(outcome: Placed | Refused) -> Document:
+    if isinstance(outcome, Placed):
+        return {"clusters": _targets(outcome.clusters), "error": None}
+    kinds = {NO_CLUSTER_FIT: "FitError", "Unschedulable": "UnschedulableError"}
+    return {"clusters": {}, "error": kinds.get(outcome.reason, "Other"), "message": outcome.message}
+
+
+def _binding(outcome: Placed | Refused, spec: ResourceBindingSpec, status: ResourceBindingStatus) -> Document:
+    placed = isinstance(outcome, Placed)
+    return {
+        "clusters": _targets(outcome.clusters if isinstance(outcome, Placed) else spec.clusters),
+        "status": "True" if placed else "False",
+        "reason": "Success" if isinstance(outcome, Placed) else outcome.reason,
+        "affinity": outcome.affinity_name if isinstance(outcome, Placed) else status.scheduler_observed_affinity_name,
+        "retry": False if isinstance(outcome, Placed) else outcome.retry,
+    }
+
+
+def _targets(targets: tuple[TargetCluster, ...]) -> dict[str, Any]:
+    return {one.name: (one.replicas, tuple((c.name, c.replicas) for c in one.components)) for one in targets}
+
+
+def _expected(targets: list[Document] | None) -> dict[str, Any]:
+    return {
+        one["name"]: (
+            one.get("replicas", 0),
+            tuple((part["name"], part.get("replicas", 0)) for part in one.get("components") or ()),
+        )
+        for one in targets or ()
+    }
+
+
+def agree(expect: Document, result: Document) -> bool:
+    return _algorithm_agrees(expect["algorithm"], result["algorithm"]) and _binding_agrees(
+        expect["binding"], result["binding"]
+    )
+
+
+def _algorithm_agrees(expect: Document | None, result: Document | None) -> bool:
+    if expect is None or result is None:
+        return expect is result
+    error = None if expect["error"] is None else expect["error"]["type"]
+    return bool(error == result["error"] and _expected(expect["clusters"]) == result["clusters"])
+
+
+def _binding_agrees(expect: Document, result: Document) -> bool:
+    return bool(
+        _expected(expect["clusters"]) == result["clusters"]
+        and expect["scheduledConditionStatus"] == result["status"]
+        and expect["scheduledConditionReason"] == result["reason"]
+        and expect["schedulerObservedAffinityName"] == result["affinity"]
+        and expect["reconcileReturnsError"] == result["retry"]
+    )
+
+
+def differs(given: Document, expect: Document, result: Document) -> str | None:
+    """Return the decision that explains a difference: what we do without the thing it is about must agree."""
+    if _agrees_but_for_clearing(expect, result):
+        return "D18: copies stay where nothing fits any more"
+    clusters = [msgspec.convert(one, Cluster) for one in given["clusters"]]
+    mixed = _run(given, as_the_original_mixes_units(clusters, given["bindingSpec"].get("components")))
+    if agree(expect, mixed) or _agrees_but_for_clearing(expect, mixed):
+        return MIXED_UNITS
+    if _overflows(given, expect):
+        return "the original adds room beyond 32 bits for a workload of 0 replicas"
+    soft = (PREFER_NO_SCHEDULE, PREFER_NO_EXECUTE)
+    if any(one.has_taint(*soft) for one in clusters):
+        plain = _run(given, [_without(one, soft) for one in clusters])
+        if agree(expect, plain) or _agrees_but_for_clearing(expect, plain):
+            return "D21: PreferNoSchedule ranks last"
+    return None
+
+
+def _overflows(given: Document, expect: Document) -> bool:
+    error = (expect["algorithm"] or {}).get("error") or {}
+    return not given["bindingSpec"].get("replicas") and "available replicas -" in error.get("message", "")
+
+
+def _without(cluster: Cluster, effects: tuple[str, ...]) -> Cluster:
+    taints = tuple(taint for taint in cluster.spec.taints if taint.effect not in effects)
+    return replace(cluster, spec=replace(cluster.spec, taints=taints))
+
+
+def _agrees_but_for_clearing(expect: Document, result: Document) -> bool:
+    """Test whether the only difference is that the original clears the targets when no cluster fits."""
+    binding = expect["binding"]
+    if binding["scheduledConditionReason"] != NO_CLUSTER_FIT or binding["clusters"]:
+        return False
+    kept = {**result["binding"], "clusters": {}}
+    return _algorithm_agrees(expect["algorithm"], result["algorithm"]) and _binding_agrees(binding, kept)

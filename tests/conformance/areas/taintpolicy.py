@@ -1,0 +1,76 @@
+"""Which taints ClusterTaintPolicies without windows put on a cluster and take off.
+
+A taint that is there already counts as owned by the policies that list it and target the cluster (D3).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from controlplane import affinity
+from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.taint_policy import ClusterTaintPolicy
+from controlplane.taint_policies import Sight, digest, match, owner, target, wanted
+from controlplane.taints import Identity, Ownership, settled
+from tests.conformance.compare import equivalent, without_nulls
+
+Document = dict[str, Any]
+
+SHARED = "D3: a taint two policies list stays while one of them wants it"
+
+
+def run(given: Document) -> Document:
+    cluster, policies, now = _read(given)
+    owned: dict[Identity, Ownership] = {}
+    for taint in cluster.spec.taints:
+        by = {owner(one): digest(one.spec) for one in policies if _lists(one, taint) and _targets(one, cluster)}
+        if by:
+            owned[taint.key, taint.effect] = Ownership(by)
+    policies_want = wanted(
+        cluster, policies, owned, {}, sight=Sight(now), moving_since=now, counting_since=now, now=now
+    )
+    taints, _ = settled(cluster.spec.taints, owned, policies_want.wanted.wants, now=now)
+    return {"taints": msgspec.to_builtins(taints)}
+
+
+def agree(expect: Document, result: Document) -> bool:
+    return equivalent(expect, result)
+
+
+def differs(given: Document, expect: Document, result: Document) -> str | None:
+    """Policies that disagree about a taint: the original lets the youngest win, we keep what one of them wants."""
+    cluster, policies, _ = _read(given)
+    removing = {
+        identity
+        for one in policies
+        if _targets(one, cluster) and match(one.spec.remove_on_conditions, cluster.status.conditions, empty=False)
+        for identity in _identities(one)
+    }
+    lists = [identity for one in policies if _targets(one, cluster) for identity in _identities(one)]
+    contested = {identity for identity in removing if lists.count(identity) > 1}
+    return SHARED if contested and _without(expect, contested) == _without(result, contested) else None
+
+
+def _read(given: Document) -> tuple[Cluster, list[ClusterTaintPolicy], datetime]:
+    given = without_nulls(given)
+    policies = msgspec.convert(given["policies"], list[ClusterTaintPolicy])
+    return msgspec.convert(given["cluster"], Cluster), policies, msgspec.convert(given["now"], datetime)
+
+
+def _targets(policy: ClusterTaintPolicy, cluster: Cluster) -> bool:
+    return affinity.matches(cluster, target(policy.spec))
+
+
+def _identities(policy: ClusterTaintPolicy) -> list[Identity]:
+    return [(taint.key, taint.effect) for taint in policy.spec.taints]
+
+
+def _lists(policy: ClusterTaintPolicy, taint: Taint) -> bool:
+    return (taint.key, taint.effect) in _identities(policy)
+
+
+def _without(document: Document, identities: set[Identity]) -> list[Document]:
+    return [one for one in document["taints"] or [] if (one["key"], one["effect"]) not in identities]

@@ -1,0 +1,50 @@
+"""Fixtures all tests may ask for. The servers behind them are started by tests/services.py."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+# How long an example takes says something of the machine, not of the claim.
+hypothesis_settings.register_profile("claims", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("claims")
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    """The Redis of this run; every pytest-xdist worker has a database of its own."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    return f"{os.environ['REDIS_URL'].rsplit('/', 1)[0]}/{int(worker.removeprefix('gw')) % 16}"
+
+
+@pytest.fixture
+def redis_client(redis_url: str) -> Iterator[object]:
+    """A connection to an empty Redis database."""
+    import redis  # here: pure tests run without it
+
+    with redis.Redis.from_url(redis_url) as client:
+        client.flushdb()
+        yield client
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Path:
+    """The real kubectl."""
+    return _program("kubectl", "kubectl")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Path:
+    """A Chromium for playwright's `executable_path`."""
+    return _program("Chromium", "chromium", "chromium-browser", "google-chrome")
+
+
+def _program(what: str, *names: str) -> Path:
+    for name in names:
+        if found := shutil.which(name):
+            return Path(found)
+    pytest.skip(f"{what} is not installed ({' or '.join(names)} not in PATH)")

@@ -1,0 +1,283 @@
+"""A fleet in memory under a clock moved by hand: clusters, bindings, the failover controllers, a pure bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from controlplane import run
+from controlplane.controllers.application_failover import ApplicationFailover
+from controlplane.controllers.cluster_status import ClusterStatus as ClusterStatusController
+from controlplane.controllers.cluster_taints import ClusterTaints
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.eviction_pending import EvictionPending, EvictionRecords
+from controlplane.controllers.eviction_queue import EvictionQueue
+from controlplane.controllers.evictions import Evictions
+from controlplane.controllers.fleet import FleetWatch
+from controlplane.controllers.graceful_eviction import GracefulEviction
+from controlplane.controllers.promises import Promises
+from controlplane.controllers.scheduler import Scheduler
+from controlplane.decision import Decision, Put, Save
+from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take
+from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING
+from controlplane.kinds.binding import (
+    SCHEDULED,
+    AggregatedStatusItem,
+    Binding,
+    BindingPriority,
+    ObjectReference,
+    ReplicaRequirements,
+    ResourceBindingSpec,
+    TargetCluster,
+)
+from controlplane.kinds.cluster import (
+    APIEnablement,
+    APIResource,
+    Cluster,
+    ClusterSpec,
+    ClusterStatus,
+    ResourceSummary,
+    Taint,
+)
+from controlplane.kinds.policy import (
+    ClusterAffinity,
+    ClusterFailoverBehavior,
+    ClusterPreferences,
+    FailoverBehavior,
+    Placement,
+    ReplicaSchedulingStrategy,
+    SpreadConstraint,
+    StaticClusterWeight,
+    Toleration,
+)
+from controlplane.kinds.rows import Eviction, Row
+from controlplane.memory import MemoryStore
+from controlplane.meta import Condition, ObjectMeta, Ref, with_condition
+from controlplane.settings import GATES, Settings
+from controlplane.state import Actor, State, Watch
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+APPS = (APIEnablement("apps/v1", (APIResource("deployments", "Deployment"),)),)
+FAILOVER = Settings(feature_gates={**GATES, "Failover": True})
+
+
+def cluster(
+    name: str,
+    *,
+    ready: str = "True",
+    taints: Sequence[Taint] = (),
+    established: bool = True,
+    at: datetime = START,
+    slots: int = 1000,
+) -> Cluster:
+    """A cluster that joined at START; one that is not ready was Ready before, unless it was never established."""
+    conditions = (Condition("Ready", ready, last_transition_time=at),) if ready else ()
+    if established:
+        conditions += (Condition("Established", "True", last_transition_time=START),)
+    return Cluster(
+        api_version="cluster.karmada.io/v1alpha1",
+        kind="Cluster",
+        metadata=ObjectMeta(name=name, uid=f"uid-{name}", generation=1, creation_timestamp=START),
+        spec=ClusterSpec(taints=tuple(taints)),
+        status=ClusterStatus(
+            conditions=conditions,
+            api_enablements=APPS,
+            resource_summary=ResourceSummary(allocatable={"pods": str(slots)}),
+        ),
+    )
+
+
+def duplicated(*names: str, least: int = 0, most: int = 0, tolerations: Sequence[Toleration] = ()) -> Placement:
+    spread = (SpreadConstraint("cluster", min_groups=least, max_groups=most),) if most else ()
+    return Placement(
+        cluster_affinity=ClusterAffinity(cluster_names=names) if names else None,
+        spread_constraints=spread,
+        cluster_tolerations=tuple(tolerations),
+    )
+
+
+def by_weight(**weights: int) -> Placement:
+    rules = tuple(
+        StaticClusterWeight(ClusterAffinity(cluster_names=(name,)), weight) for name, weight in weights.items()
+    )
+    return Placement(
+        cluster_affinity=ClusterAffinity(cluster_names=tuple(weights)),
+        replica_scheduling=ReplicaSchedulingStrategy("Divided", "Weighted", ClusterPreferences(rules)),
+    )
+
+
+def by_room(*names: str) -> Placement:
+    return Placement(
+        cluster_affinity=ClusterAffinity(cluster_names=names),
+        replica_scheduling=ReplicaSchedulingStrategy(
+            "Divided", "Weighted", ClusterPreferences(dynamic_weight="AvailableReplicas")
+        ),
+    )
+
+
+def binding(
+    name: str,
+    placement: Placement,
+    *,
+    on: dict[str, int],
+    replicas: int = 2,
+    failover: ClusterFailoverBehavior | None = None,
+    priority: int = 0,
+) -> Binding:
+    """A scheduled Deployment; it is healthy wherever it is."""
+    made = Binding(
+        api_version="work.karmada.io/v1alpha2",
+        kind="ResourceBinding",
+        metadata=ObjectMeta(
+            name=f"{name}-deployment", namespace="default", uid=f"uid-{name}", generation=1, creation_timestamp=START
+        ),
+        spec=ResourceBindingSpec(
+            resource=ObjectReference("apps/v1", "Deployment", name, "default", uid=f"template-{name}"),
+            replicas=replicas,
+            replica_requirements=ReplicaRequirements(),
+            clusters=tuple(TargetCluster(*pair) for pair in on.items()),
+            placement=placement,
+            failover=None if failover is None else FailoverBehavior(cluster=failover),
+            schedule_priority=BindingPriority(priority) if priority else None,
+        ),
+    )
+    return made.with_status(
+        scheduler_observed_generation=1,
+        conditions=(Condition(SCHEDULED, "True", "Success", last_transition_time=START),),
+        aggregated_status=tuple(AggregatedStatusItem(one, applied=True, health="Healthy") for one in on),
+    )
+
+
+def no_execute(key: str = "gone", *, at: datetime = START) -> Taint:
+    return Taint(key, "NoExecute", time_added=at)
+
+
+class Members(Controller):
+    """Perfect members: what is placed on them is reported `health` at once; what was reported before stays."""
+
+    name = "test_members"
+    group = "members"
+    keys = BINDINGS
+    watches = tuple(Watch(kind, lambda old, new: [] if new is None else [new.ref]) for kind in BINDINGS)
+    owns = Ownership(dict.fromkeys(BINDINGS, ("status.aggregated_status",)))
+    healthy = True
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Binding | None]:
+        found = state.get(refs)
+        return [found.get(ref) for ref in refs]
+
+    def decide(self, snapshot: Binding, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        known = {item.cluster_name: item for item in snapshot.status.aggregated_status}
+        health = "Healthy" if self.healthy else "Unhealthy"
+        for target in snapshot.spec.clusters:
+            known.setdefault(target.name, AggregatedStatusItem(target.name, applied=True, health=health))
+        new = snapshot.with_status(aggregated_status=tuple(known.values()))
+        return Decision(changes=(Put(new, snapshot),) if new is not snapshot else ())
+
+
+class Story:
+    """A store, its controllers and a clock."""
+
+    def __init__(self, *objects: Any, settings: Settings = FAILOVER, start: datetime = START) -> None:
+        self.now = start
+        self.settings = settings
+        self.members = Members()
+        self.controllers: list[Controller] = [
+            ClusterStatusController(),
+            FleetWatch(),
+            ClusterTaints(),
+            EvictionQueue(),
+            Evictions(),
+            Scheduler(),
+            Promises(),
+            self.members,
+            GracefulEviction(),
+            ApplicationFailover(),
+            EvictionPending(),
+            EvictionRecords(),
+        ]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+        self.buckets: dict[str, Bucket] = {}
+        self.redis_away = False
+        self.failures: list[run.Failure] = []
+        self.world = run.World(answer=self._answer, report=self.failures.append)
+        self.store.create(*objects)
+        self.work()
+
+    def _answer(self, question: TakeTokens) -> Tokens:
+        if self.redis_away:
+            return Tokens({}, 1.0, problem="Redis is away")
+        granted, waits = {}, []
+        for name, wanted in question.wanted.items():
+            taken = take(self.buckets.get(name), wanted, rate=question.rate, at=self.now.timestamp())
+            self.buckets[name] = taken.bucket
+            granted[name] = taken.granted
+            waits.append(taken.next_in)
+        return Tokens(granted, min((one for one in waits if one >= 0), default=-1.0))
+
+    def work(self) -> None:
+        run.work_off(self.controllers, self.store, self.settings, world=self.world)
+        assert not self.failures, [failure.trace for failure in self.failures]
+
+    def pass_seconds(self, seconds: float) -> None:
+        """Let time pass, waking at every moment something is due."""
+        end = self.now + timedelta(seconds=seconds)
+        while True:
+            due = self.store.next_due([one.name for one in self.controllers])
+            if due is None or due > end:
+                break
+            self.now = max(self.now, due)
+            self.work()
+        self.now = end
+        self.work()
+
+    def cluster(self, name: str) -> Cluster:
+        ref = Ref(CLUSTER, "", name)
+        found: Cluster = self.store.get([ref])[ref]
+        return found
+
+    def binding(self, name: str) -> Binding:
+        ref = Ref(RESOURCE_BINDING, "default", f"{name}-deployment")
+        found: Binding = self.store.get([ref])[ref]
+        return found
+
+    def placed(self, name: str) -> dict[str, int]:
+        return {one.name: one.replicas for one in self.binding(name).spec.clusters}
+
+    def leaving(self, name: str) -> list[str]:
+        return [task.from_cluster for task in self.binding(name).spec.graceful_eviction_tasks]
+
+    def queue(self) -> dict[str, str]:
+        """Rows that wait, as "binding name|cluster": state."""
+        rows = self.store.rows(Eviction, "state", ["Queued", "Held", "Recovering"]).values()
+        return {
+            f"{row.binding.rpartition('/')[2].removesuffix('-deployment')}|{row.cluster}": row.state
+            for found in rows
+            for row in found
+            if row.due_at is not None
+        }
+
+    def taint(self, name: str, *taints: Taint) -> None:
+        old = self.cluster(name)
+        self.store.put(old.with_spec(taints=(*old.spec.taints, *taints)), old)
+        self.work()
+
+    def untaint(self, name: str) -> None:
+        old = self.cluster(name)
+        self.store.put(old.with_spec(taints=()), old)
+        self.work()
+
+    def ready(self, name: str, status: str) -> None:
+        old = self.cluster(name)
+        told = Condition("Ready", status)
+        self.store.put(old.with_status(conditions=with_condition(old.status.conditions, told, now=self.now)), old)
+        self.work()
+
+    def save(self, row: Row) -> None:
+        """Keep a row as an outsider does (probes)."""
+        self.store.apply([(None, Decision(changes=(Save(row),)))], by=Actor("test"))
+        self.work()
+
+    def events(self, reason: str) -> list[Any]:
+        return [one for ref, one in self.store.objects.items() if ref.kind == "Event" and one.reason == reason]

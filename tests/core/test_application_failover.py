@@ -1,0 +1,122 @@
+"""A copy that is unhealthy for too long leaves, whatever its cluster says; the gate has no say in it (D17)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.eviction.application import course
+from controlplane.kinds.binding import AggregatedStatusItem, Binding
+from controlplane.kinds.policy import (
+    DIRECTLY,
+    GRACEFULLY,
+    NEVER,
+    ApplicationFailoverBehavior,
+    DecisionConditions,
+    FailoverBehavior,
+    StatePreservation,
+    StatePreservationRule,
+)
+from controlplane.kinds.rows import AilingCopies
+from controlplane.settings import GATES, Settings
+from tests.core.fleet_story import START, Story, binding, cluster, duplicated
+
+MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
+GATE_OFF = Settings()
+STATE = StatePreservation((StatePreservationRule("example.io/job", "{.jobID}"),))
+
+
+def app(mode: str = GRACEFULLY, seconds: int = 60, state: StatePreservation | None = None) -> Binding:
+    """One copy on member1 that may go anywhere."""
+    behaviour = ApplicationFailoverBehavior(
+        DecisionConditions(seconds), mode, 120 if mode == GRACEFULLY else None, state
+    )
+    made = binding("web", duplicated(least=1, most=1), on={"member1": 2})
+    return made.with_spec(failover=FailoverBehavior(application=behaviour), propagate_deps=True)
+
+
+class Ailing(Story):
+    """A fleet in which copies fail although their clusters are well."""
+
+    def __init__(self, *objects: object, settings: Settings = GATE_OFF) -> None:
+        super().__init__(*MEMBERS, *objects, settings=settings)
+
+    def report(self, where: str, health: str, **status: str) -> None:
+        old = self.binding("web")
+        rest = tuple(one for one in old.status.aggregated_status if one.cluster_name != where)
+        item = AggregatedStatusItem(where, status=dict(status) or None, applied=True, health=health)
+        self.store.put(old.with_status(aggregated_status=(*rest, item)), old)
+        self.work()
+
+
+def test_it_leaves_once_it_has_been_unhealthy_for_longer_than_it_is_tolerated() -> None:
+    story = Ailing(app())
+    story.report("member1", "Unhealthy")
+
+    story.pass_seconds(60)
+    assert story.placed("web") == {"member1": 2}
+    story.pass_seconds(1)
+
+    assert "member1" not in story.placed("web")
+    assert story.placed("web")
+
+
+def test_a_copy_that_recovers_in_time_stays_and_counts_anew() -> None:
+    story = Ailing(app())
+    story.report("member1", "Unhealthy")
+    story.pass_seconds(50)
+
+    story.report("member1", "Healthy")
+    story.pass_seconds(5)
+    story.report("member1", "Unhealthy")
+    story.pass_seconds(50)
+
+    assert story.placed("web") == {"member1": 2}
+
+
+def test_the_time_is_kept_in_a_row_and_survives_a_restart() -> None:
+    story = Ailing(app())
+    story.report("member1", "Unhealthy")
+
+    key = str(story.binding("web").ref)
+    (row,) = story.store.rows(AilingCopies, "key", [key])[key]
+
+    assert row.since == {"member1": START}
+
+
+@pytest.mark.parametrize(
+    ("mode", "grace", "suppressed"), [(GRACEFULLY, 120, None), (NEVER, None, True), (DIRECTLY, None, None)]
+)
+def test_each_purge_mode_makes_its_task(mode: str, grace: int | None, suppressed: bool | None) -> None:
+    ill = app(mode, seconds=0).with_status(aggregated_status=(AggregatedStatusItem("member1", health="Unhealthy"),))
+
+    (task,) = course(ill, {"member1": START}, GATE_OFF, now=START.replace(hour=1)).binding.spec.graceful_eviction_tasks
+
+    assert (task.purge_mode, task.grace_period_seconds, task.suppress_deletion) == (mode, grace, suppressed)
+    assert task.reason == "ApplicationFailure"
+
+
+def test_state_goes_along_or_the_copy_stays_and_says_what_is_missing() -> None:
+    settings = replace(GATE_OFF, feature_gates={**GATES, "StatefulFailoverInjection": True})
+    ill = app(DIRECTLY, 0, STATE)
+    without = ill.with_status(aggregated_status=(AggregatedStatusItem("member1", status={}, health="Unhealthy"),))
+    item = AggregatedStatusItem("member1", status={"jobID": "a1"}, health="Unhealthy")
+    since, later = {"member1": START}, START.replace(hour=1)
+
+    kept = course(without, since, settings, now=later)
+    moved = course(ill.with_status(aggregated_status=(item,)), since, settings, now=later).binding
+
+    assert kept.binding is without
+    assert "example.io/job" in kept.missing["member1"]
+    (task,) = moved.spec.graceful_eviction_tasks
+    assert task.preserved_label_state == {"example.io/job": "a1"}
+    assert task.clusters_before_failover == ("member1",)
+
+
+def test_without_a_policy_for_it_nothing_leaves() -> None:
+    story = Ailing(binding("web", duplicated(least=1, most=1), on={"member1": 2}))
+    story.report("member1", "Unhealthy")
+
+    story.pass_seconds(3600)
+
+    assert story.placed("web") == {"member1": 2}

@@ -1,0 +1,102 @@
+"""Directly: the old copy is gone first, and what happens while nobody can see whether it is (D14)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane.eviction.directly import DIRECTLY_WAITING, patience
+from controlplane.fence import FenceRequest, fenced
+from controlplane.kinds.binding import GracefulEvictionTask
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.template import Template
+from controlplane.meta import condition
+from tests.core.propagation_story import START, Story, cluster, deployment, policy
+
+MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
+LEAVING = (GracefulEvictionTask("member1", DIRECTLY, creation_timestamp=START),)
+
+
+def unreachable(*, also_on: str = "") -> tuple[Story, Template]:
+    """A workload whose cluster member1 does not answer any more."""
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    on = {"member1": 1, also_on: 1} if also_on else {"member1": 3}
+    story.place(web, (), **on)
+    lost = member1(story)
+    story.edit(lost.with_status(conditions=cluster("member1", ready="False").status.conditions))
+    return story, web
+
+
+def member1(story: Story) -> Cluster:
+    found = story.store.objects[MEMBERS[0].ref]
+    assert isinstance(found, Cluster)
+    return found
+
+
+def confirm_down(story: Story, seconds: int) -> None:
+    story.edit(fenced(member1(story), FenceRequest("racks 3 and 4 have no power", seconds), by="ana", now=story.now))
+
+
+def waiting(story: Story, web: Template) -> tuple[str, str]:
+    binding = story.binding(web)
+    assert binding is not None
+    said = condition(binding.status.conditions, DIRECTLY_WAITING)
+    assert said is not None
+    return said.status, said.reason
+
+
+def test_the_binding_says_what_it_waits_for_until_the_source_is_fenced() -> None:
+    story, web = unreachable()
+    story.place(web, LEAVING, member2=3)
+    assert waiting(story, web) == ("True", "SourceUnreachable")
+
+    confirm_down(story, 600)
+
+    assert "member2" in story.works()
+    assert waiting(story, web) == ("False", "Proceeded")
+    assert "fenced by ana" in story.events("DirectlyProceeded")[0]
+
+
+def test_a_fence_that_has_expired_lets_nothing_go_on() -> None:
+    story, web = unreachable()
+    confirm_down(story, 60)
+    story.later(seconds=61)
+
+    story.place(web, LEAVING, member2=3)
+
+    assert "member2" not in story.works()
+
+
+def test_the_source_answering_again_ends_the_wait_once_its_copy_is_gone() -> None:
+    story, web = unreachable()
+    story.place(web, LEAVING, member2=3)
+
+    lost = member1(story)
+    story.edit(lost.with_status(conditions=cluster("member1").status.conditions))
+    assert "member2" not in story.works()
+    story.remove_from_member("member1")
+
+    assert "member2" in story.works()
+    assert waiting(story, web) == ("False", "SourceGone")
+
+
+def test_no_other_cluster_of_the_binding_is_frozen() -> None:
+    story, web = unreachable(also_on="member3")
+    story.place(web, LEAVING, member2=1, member3=1)
+
+    spec = {**web.spec, "paused": True}
+    story.edit(story.template(web).with_content({**web.content, "spec": spec}))
+
+    assert story.works()["member3"].manifest["spec"]["paused"] is True
+    assert "member2" not in story.works()
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [("After=300", 300), ("After=0", 0), ("After=", None), ("After=5m", None), ("300", None), ("", None)],
+)
+def test_only_after_and_seconds_let_a_policy_go_on(said: str, seconds: int | None) -> None:
+    found = patience(said)
+
+    assert (None if found is None else found.total_seconds()) == seconds

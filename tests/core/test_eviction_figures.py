@@ -1,0 +1,137 @@
+"""What the queue says of itself: estimates, S001's metrics, and the end of both with recovery."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from statistics import median
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane import health
+from controlplane.controllers.fleet import FLEET
+from controlplane.eviction.figures import Figures, cumulative, figures
+from controlplane.eviction.forecast import STOPPED, ends, forecast
+from controlplane.kinds.policy import Toleration
+from controlplane.kinds.rows import EVICTED, HELD, Eviction
+from tests.core.fleet_story import FAILOVER, START, Story, binding, cluster, duplicated, no_execute
+
+ONE = duplicated(least=1, most=1)
+HALF = replace(FAILOVER, resource_eviction_rate=0.5)
+NORMAL = health.Tier(health.NORMAL, 0.5)
+FLEET_OF_FIVE = health.FleetHealth(5, ("member1",))
+
+
+def row(number: int, **fields: object) -> Eviction:
+    given = {"due_at": START, "queued_at": START, "resource_kind": "apps/v1/Deployment", "cluster": "member1"}
+    return Eviction(f"B:ns/b{number:03}|member1", binding=f"B:ns/b{number:03}", **{**given, **fields})  # type: ignore[arg-type]
+
+
+def test_an_estimate_counts_a_token_for_each_before_it() -> None:
+    found = forecast([row(n) for n in range(3)], rate=0.5, ageing_seconds=300, now=START)
+
+    assert [one.position for one in found.values()] == [1, 2, 3]
+    assert [(one.at - START).total_seconds() for one in found.values() if one.at] == [2, 4, 6]
+    assert ends(found.values()) == START + timedelta(seconds=6)
+
+
+def test_an_estimate_at_another_rate_is_another_one() -> None:
+    found = forecast([row(n) for n in range(30)], rate=10, ageing_seconds=300, now=START)
+
+    assert (ends(found.values()) or START) - START == timedelta(seconds=3)
+
+
+def test_tier_zero_says_stopped() -> None:
+    found = forecast([row(1)], rate=0, ageing_seconds=300, now=START)
+
+    assert [(one.at, one.told) for one in found.values()] == [(None, STOPPED)]
+    assert ends(found.values()) is None
+
+
+def test_what_is_held_says_by_what_and_what_is_not_due_waits_for_its_time() -> None:
+    later = row(2, due_at=START + timedelta(seconds=100))
+    found = forecast([row(1, state=HELD, reason="NoRefuge"), later], rate=0.5, ageing_seconds=300, now=START)
+
+    assert found[row(1).key].told == "NoRefuge"
+    assert found[later.key].at == START + timedelta(seconds=100)
+
+
+def of(story: Story) -> Figures:
+    rows = [
+        one for name in ("member1", "member2") for one in story.store.rows(Eviction, "cluster", [name]).get(name, [])
+    ]
+    fleet = health.fleet_health(story.cluster(f"member{n}") for n in range(1, 6))
+    return figures(rows, fleet, health.tier(fleet, story.settings), now=story.now)
+
+
+def waiting_fleet(count: int, *, tolerates: int = 0) -> Story:
+    placement = ONE
+    if tolerates:
+        placement = duplicated(
+            least=1, most=1, tolerations=[Toleration("gone", "Exists", toleration_seconds=tolerates)]
+        )
+    names = [f"web{n:03}" for n in range(count)]
+    return Story(
+        *(cluster(f"member{n}") for n in range(1, 6)),
+        *(binding(name, placement, on={"member1": 2}) for name in names),
+        settings=HALF,
+    )
+
+
+@pytest.mark.parametrize("count", [10, 60])
+def test_estimates_come_true_while_tier_and_queue_stay(count: int) -> None:
+    story = waiting_fleet(count)
+    story.taint("member1", no_execute())
+    rows = story.store.rows(Eviction, "cluster", ["member1"])["member1"]
+    told = forecast(rows, rate=0.5, ageing_seconds=300, now=story.now)
+
+    story.pass_seconds(count * 2 + 10)
+
+    done = story.store.rows(Eviction, "cluster", ["member1"])["member1"]
+    errors = []
+    for one in done:
+        assert one.state == EVICTED
+        at, real = told[one.key].at, one.ended_at
+        assert at is not None
+        assert real is not None
+        errors.append(abs((at - real).total_seconds()) / max(2.0, (real - START).total_seconds()))
+    assert median(errors) <= 0.10
+    assert sorted(errors)[int(len(errors) * 0.95) - 1] <= 0.25
+
+
+def test_s001_metrics_of_an_outage_and_their_end_with_recovery() -> None:
+    story = waiting_fleet(10)
+    story.taint("member1", no_execute())
+    story.pass_seconds(10)
+
+    now = of(story)
+    mine = now.clusters["member1"]
+    assert (mine.waiting, mine.evicted, mine.failed) == (5, 5, 0)
+    assert mine.by_kind == {"apps/v1/Deployment": 5}
+    assert mine.success_rate == 1.0
+    assert mine.rate == 5 / 300
+    assert mine.latency_sum == pytest.approx(2 + 4 + 6 + 8 + 10, abs=0.1)
+    assert cumulative(mine.latency_counts)["5.0"] == 2
+    assert cumulative(mine.latency_counts)["+Inf"] == 5
+    assert (now.faulty, now.total, now.fault_rate) == (1, 5, 0.2)
+    assert (now.tier, now.tier_rate) == (health.NORMAL, 0.5)
+    assert now.eta_seconds == pytest.approx(10, abs=2.1)
+
+    story.untaint("member1")
+    story.pass_seconds(1)
+    assert of(story).clusters == {}
+    assert of(story).faulty == 0
+
+
+def test_a_first_hold_without_refuge_counts_once_as_failed() -> None:
+    nowhere = binding("stuck", duplicated("member1", least=1, most=1), on={"member1": 2})
+    story = Story(*(cluster(f"member{n}") for n in range(1, 6)), nowhere, binding("web", ONE, on={"member1": 1}))
+    story.taint("member1", no_execute())
+    story.pass_seconds(20)
+    story.store.mark("evictions", [FLEET])
+    story.pass_seconds(20)
+
+    mine = of(story).clusters["member1"]
+
+    assert (mine.evicted, mine.failed, mine.success_rate) == (1, 1, 0.5)
+    assert of(story).held == {"NoRefuge": 1}

@@ -1,0 +1,76 @@
+"""Tokens are never given back, so a conflict on one binding must not cost those of the others."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from controlplane import run
+from controlplane.controllers.evictions import Evictions
+from controlplane.controllers.fleet import FLEET
+from controlplane.controllers.scheduler import Scheduler
+from controlplane.decision import Decision, Save
+from controlplane.eviction.rate import Tokens
+from controlplane.kinds.rows import PlacementHint
+from controlplane.state import Actor
+from tests.core.fleet_story import FAILOVER, START, Story, binding, by_room, cluster, duplicated, no_execute
+
+FAST = replace(FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=100.0)
+
+
+def test_a_binding_that_was_edited_meanwhile_costs_its_own_token_only() -> None:
+    names = ("a", "b", "c")
+    bindings = [binding(name, duplicated(least=1, most=1), on={"member1": 1}) for name in names]
+    story = Story(cluster("member1"), cluster("member2"), cluster("member3"), *bindings, settings=FAST)
+    story.redis_away = True
+    story.taint("member1", no_execute())
+    controller = Evictions()
+    snapshot = controller.load(story.store, [FLEET])[0]
+    assert snapshot is not None
+    decision = controller.decide(snapshot, FAST, now=story.now, answer=Tokens({"fleet": 3}, 1.0))
+
+    edited = story.binding("b")
+    story.store.put(edited.with_spec(graceful_eviction_tasks=()).with_spec(replicas=7), edited)
+    changed = story.binding("b")
+    story.store.put(changed.with_spec(clusters=(replace(changed.spec.clusters[0], replicas=5),)), changed)
+    outcomes = story.store.apply([(None, one) for one in decision.riders], by=Actor("evictions", controller=True))
+
+    assert sorted(bool(one.lost) for one in outcomes) == [False, False, True]
+    assert story.leaving("a") == story.leaving("c") == ["member1"]
+    assert story.leaving("b") == []
+    assert "b|member1" in story.queue()
+
+
+def test_a_process_that_begins_looks_at_what_concerns_everything() -> None:
+    story = Story(cluster("member1"))
+    story.store.due.clear()
+
+    run.begin(story.controllers, story.store)
+
+    assert {name for (name, ref) in story.store.due if ref == FLEET} >= {
+        "fleet",
+        "evictions",
+        "cluster_taints",
+        "eviction_queue",
+    }
+
+
+def test_d10_the_scheduler_takes_what_the_dry_run_found_where_it_still_holds() -> None:
+    web = binding("web", by_room("member1", "member2", "member3"), on={"member1": 4}, replicas=4)
+    clusters = [cluster(name, slots=100) for name in ("member1", "member2", "member3")]
+    story = Story(*clusters, settings=FAST)
+    generation = web.with_spec(clusters=()).metadata.generation
+    found = PlacementHint(str(web.ref), generation, {"member2": 1, "member3": 3})
+    story.store.apply([(None, Decision(changes=(Save(found),)))], by=Actor("test"))
+    left = web.with_spec(clusters=())
+
+    story.store.create(left)
+    snapshot = Scheduler().load(story.store, [left.ref])[0]
+    assert snapshot is not None
+    assert snapshot.hint == found
+    decision = Scheduler().decide(snapshot, FAST, now=START + timedelta(seconds=1))
+    story.store.apply([(None, decision)], by=Actor("scheduler", controller=True))
+
+    assert story.placed("web") == {"member2": 1, "member3": 3}
+    assert story.store.rows(PlacementHint, "key", [str(web.ref)]) == {}

@@ -1,0 +1,323 @@
+"""People steer the queue: holds, maintenance windows, orders about single evictions; and bindings say how it stands."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane import health
+from controlplane.controllers.eviction_pending import EVICTION_PENDING
+from controlplane.decision import Decision as Decided
+from controlplane.decision import Delete
+from controlplane.eviction import orders
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
+from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
+from controlplane.kinds.policy import Toleration
+from controlplane.kinds.rows import Eviction, eviction_key
+from controlplane.kinds.template import Template
+from controlplane.meta import ObjectMeta, condition
+from controlplane.selectors import LabelSelector
+from controlplane.settings import EvictionSettings
+from controlplane.state import Actor
+from tests.core.fleet_story import FAILOVER, START, Story, binding, cluster, duplicated, no_execute
+
+FAST = replace(
+    FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=100.0, eviction=EvictionSettings()
+)
+SLOW = replace(FAILOVER, resource_eviction_rate=0.1, secondary_resource_eviction_rate=0.1)
+ONE = duplicated(least=1, most=1)
+LATER = duplicated(least=1, most=1, tolerations=[Toleration("gone", "Exists", toleration_seconds=100)])
+API = "failover.lifeboat.io/v1alpha1"
+
+
+def hold(name: str = "stop", **fields: Any) -> EvictionHold:
+    meta = ObjectMeta(name=name, uid=f"uid-{name}", generation=1)
+    return EvictionHold(API, "EvictionHold", meta, EvictionHoldSpec(**{"reason": "wait for us", **fields}))
+
+
+def window(*clusters: str, begins: float | None = None, until: float = 600) -> MaintenanceWindow:
+    spec = MaintenanceWindowSpec(
+        clusters,
+        None if begins is None else START + timedelta(seconds=begins),
+        START + timedelta(seconds=until),
+        "new kernel",
+    )
+    return MaintenanceWindow(API, "MaintenanceWindow", ObjectMeta(name="work", uid="uid-work", generation=1), spec)
+
+
+def fleet(*objects: Any, settings: Any = FAST, members: int = 5) -> Story:
+    return Story(*(cluster(f"member{n}") for n in range(1, members + 1)), *objects, settings=settings)
+
+
+def web(placement: Any = ONE, name: str = "web", **fields: Any) -> Binding:
+    return binding(name, placement, on={"member1": 2}, **fields)
+
+
+def told(story: Story, name: str = "web") -> tuple[str, str]:
+    found = condition(story.binding(name).status.conditions, EVICTION_PENDING)
+    return ("", "") if found is None else (found.status, found.reason)
+
+
+def row(story: Story, name: str = "web") -> Eviction | None:
+    key = eviction_key(story.binding(name).ref, "member1")
+    found = story.store.rows(Eviction, "key", [key]).get(key, ())
+    return next(iter(found), None)
+
+
+def remove(story: Story, obj: Any) -> None:
+    live = story.store.get([obj.ref])[obj.ref]
+    story.store.apply([(None, Decided(changes=(Delete(live),)))], by=Actor("test"))
+    story.work()
+
+
+def give(story: Story, verb: str, name: str = "web") -> None:
+    old, item = story.binding(name), row(story, name)
+    assert item is not None
+    new = orders.given(old, item, verb, reason="because", by="jane", now=story.now)
+    assert not story.store.put(new, old).lost
+    story.work()
+
+
+def gone(story: Story, name: str = "web") -> bool:
+    return "member1" not in story.placed(name)
+
+
+# What a binding says
+
+
+def test_a_binding_says_queued_then_evicted() -> None:
+    story = fleet(web(LATER))
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(4)
+    assert told(story) == ("True", "Queued")
+    assert {one.involved_object.kind for one in story.events("EvictionQueued")} == {"ResourceBinding", "Deployment"}
+    story.pass_seconds(102)
+
+    assert told(story) == ("False", "Evicted")
+    assert len(story.events("EvictWorkloadFromClusterSucceed")) == 2
+
+
+def test_a_binding_without_refuge_says_held_and_why() -> None:
+    story = fleet(web(duplicated("member1", least=1, most=1)))
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+
+    assert told(story) == ("True", "Held")
+    assert "NoRefuge" in condition(story.binding("web").status.conditions, EVICTION_PENDING).message  # type: ignore[union-attr]
+
+
+def test_a_cluster_that_recovers_leaves_abandoned_evictions_and_no_records() -> None:
+    story = fleet(web(LATER), web(ONE, "quick"))
+    story.taint("member1", no_execute())
+    story.pass_seconds(10)
+    assert told(story, "quick") == ("False", "Evicted")
+    assert row(story, "quick") is not None
+
+    story.untaint("member1")
+    story.pass_seconds(1)
+
+    assert told(story) == ("False", "Abandoned")
+    assert [one.reason for one in story.events("EvictionAbandoned")] == ["EvictionAbandoned"] * 2
+    assert row(story, "quick") is None
+
+
+def test_a_binding_nobody_wants_away_says_nothing() -> None:
+    story = fleet(web(duplicated(least=1, most=1, tolerations=[Toleration(operator="Exists")])))
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+
+    assert told(story) == ("", "")
+
+
+# Holds
+
+
+@pytest.mark.parametrize(
+    ("scope", "holds"),
+    [
+        ({}, True),
+        ({"clusters": ("member1",)}, True),
+        ({"clusters": ("member2",)}, False),
+        ({"namespaces": ("default",)}, True),
+        ({"namespaces": ("shop",)}, False),
+        ({"clusters": ("member1",), "namespaces": ("shop",)}, False),
+        ({"selector": LabelSelector(match_labels={"tier": "gold"})}, True),
+        ({"selector": LabelSelector(match_labels={"tier": "iron"})}, False),
+        ({"expires_at": START - timedelta(seconds=1)}, False),
+    ],
+)
+def test_an_open_hold_keeps_what_it_covers(scope: dict[str, Any], holds: bool) -> None:
+    labelled = Template(
+        "apps/v1", "Deployment", ObjectMeta(name="web", namespace="default", uid="t", labels={"tier": "gold"})
+    )
+    story = fleet(web(), labelled, hold(**scope))
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+
+    assert gone(story) is not holds
+    assert told(story) == (("True", "Held") if holds else ("False", "Evicted"))
+
+
+def test_what_was_held_leaves_when_the_last_hold_goes() -> None:
+    first, second = hold("first"), hold("second", clusters=("member1",))
+    story = fleet(web(), first, second)
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+
+    remove(story, first)
+    story.pass_seconds(5)
+    assert not gone(story)
+    remove(story, second)
+    story.pass_seconds(2)
+
+    assert gone(story)
+
+
+def test_a_hold_made_while_the_queue_runs_counts_at_once() -> None:
+    story = fleet(web(), web(name="api"), settings=SLOW)
+    story.taint("member1", no_execute())
+    story.pass_seconds(11)
+    assert [gone(story, "api"), gone(story, "web")] == [True, False]
+
+    story.store.create(hold())
+    story.pass_seconds(60)
+
+    assert not gone(story, "web")
+
+
+def test_a_hold_ends_by_itself() -> None:
+    story = fleet(web(), hold(expires_at=START + timedelta(seconds=30)))
+    story.taint("member1", no_execute())
+    story.pass_seconds(29)
+    assert not gone(story)
+
+    story.pass_seconds(3)
+
+    assert gone(story)
+
+
+# Maintenance
+
+
+def test_nothing_is_evicted_in_a_maintenance_window_and_everything_after_it() -> None:
+    story = fleet(web(), window("member1", until=60))
+    story.taint("member1", no_execute())
+    story.pass_seconds(59)
+    assert not gone(story)
+    assert row(story).reason == "Maintenance"  # type: ignore[union-attr]
+
+    story.pass_seconds(3)
+
+    assert gone(story)
+
+
+def test_a_window_that_begins_while_the_queue_runs_stops_it() -> None:
+    story = fleet(web(LATER), window("member1", begins=50, until=200))
+    story.taint("member1", no_execute())
+
+    story.pass_seconds(199)
+    assert not gone(story)
+    story.pass_seconds(3)
+
+    assert gone(story)
+
+
+def test_d8_a_cluster_in_maintenance_counts_in_neither_number() -> None:
+    clusters = [cluster("member1"), cluster("member2", ready="False"), cluster("member3", ready="False")]
+
+    counted = health.fleet_health(clusters, maintained={"member3"})
+
+    assert (counted.total, counted.faulty) == (2, ("member2",))
+
+
+def test_d8_the_tier_leaves_out_clusters_in_maintenance() -> None:
+    """2 of 3 faulty stops a small fleet; with one of the two in maintenance it is 1 of 2."""
+    placement = duplicated("member1", "member3", least=1, most=1)
+    story = fleet(binding("web", placement, on={"member1": 2}), members=3)
+    story.taint("member2", no_execute("other"))
+    story.taint("member1", no_execute())
+    story.pass_seconds(10)
+    assert not gone(story)
+
+    story.store.create(window("member2"))
+    story.pass_seconds(5)
+
+    assert gone(story)
+
+
+# Orders
+
+
+def test_an_item_held_by_hand_waits_until_it_is_released() -> None:
+    story = fleet(web(LATER))
+    story.taint("member1", no_execute())
+    give(story, orders.HOLD)
+    assert row(story).reason == "HeldByHand"  # type: ignore[union-attr]
+    story.pass_seconds(300)
+    assert not gone(story)
+
+    give(story, orders.RELEASE)
+    story.pass_seconds(2)
+
+    assert gone(story)
+
+
+def test_a_skipped_item_stays_until_that_taint_goes_and_a_later_taint_is_its_own_question() -> None:
+    story = fleet(web(LATER))
+    story.taint("member1", no_execute())
+    story.pass_seconds(4)
+    give(story, orders.SKIP)
+    story.pass_seconds(4)
+    assert told(story) == ("False", "Abandoned")
+    story.pass_seconds(300)
+    assert not gone(story)
+
+    story.taint("member1", no_execute("worse", at=story.now))
+    story.pass_seconds(2)
+
+    assert gone(story)
+
+
+def test_a_skip_ends_with_its_taint() -> None:
+    story = fleet(web(LATER))
+    story.taint("member1", no_execute())
+    give(story, orders.SKIP)
+    story.untaint("member1")
+    story.pass_seconds(10)
+
+    story.taint("member1", no_execute(at=story.now))
+    story.pass_seconds(103)
+
+    assert gone(story)
+
+
+def test_an_expedited_item_is_first_in_order_and_still_needs_its_token() -> None:
+    names = ["a", "b", "c"]
+    story = fleet(*(web(name=name, priority=10 if name == "a" else 0) for name in names), settings=SLOW)
+    story.taint("member1", no_execute())
+    give(story, orders.EXPEDITE, "c")
+    assert not gone(story, "c")
+
+    story.pass_seconds(11)
+
+    assert [gone(story, name) for name in names] == [False, False, True]
+
+
+def test_an_expedited_item_does_not_pass_a_hold_or_go_nowhere() -> None:
+    story = fleet(web(LATER), binding("stuck", duplicated("member1", least=1, most=1), on={"member1": 2}), hold())
+    story.taint("member1", no_execute())
+    give(story, orders.EXPEDITE)
+    give(story, orders.EXPEDITE, "stuck")
+
+    story.pass_seconds(200)
+
+    assert not gone(story)
+    assert not gone(story, "stuck")

@@ -1,0 +1,60 @@
+"""What is known of a FlinkDeployment: how many pods it runs, what each needs, when it is healthy (S002, D15)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controlplane import interpret
+
+FLINK = interpret.of("flink.apache.org/v1beta1", "FlinkDeployment")
+SLOTS = {"flinkConfiguration": {"taskmanager.numberOfTaskSlots": "2"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "healthy"),
+    [
+        (None, False),
+        ({}, False),
+        ({"jobStatus": {"state": "CREATED"}}, False),
+        ({"jobStatus": {"state": "RECONCILING"}}, False),
+        ({"jobStatus": {"state": "RECONCILING"}, "jobManagerDeploymentStatus": "ERROR"}, True),
+        ({"jobStatus": {"state": "RUNNING"}}, True),
+        ({"jobStatus": {"state": "FINISHED"}}, True),
+    ],
+)
+def test_it_is_healthy_once_its_job_has_left_its_first_states(status: Any, healthy: bool) -> None:
+    assert FLINK.healthy is not None
+    assert FLINK.healthy({"status": status}) is healthy
+
+
+@pytest.mark.parametrize(
+    ("spec", "replicas"),
+    [
+        ({"jobManager": {"replicas": 1}, "taskManager": {"replicas": 2}}, 3),
+        ({"taskManager": {"replicas": 2}}, 3),
+        ({**SLOTS, "job": {"parallelism": 10}}, 6),
+        ({**SLOTS, "job": {"parallelism": 3}}, 3),
+        ({"flinkConfiguration": {"taskmanager.numberOfTaskSlots": "0"}, "job": {"parallelism": 10}}, 2),
+        ({"flinkConfiguration": {}, "job": {}}, 2),
+    ],
+)
+def test_it_runs_job_managers_and_as_many_task_managers_as_its_parallelism_needs(spec: Any, replicas: int) -> None:
+    assert FLINK.replicas is not None
+    assert FLINK.replicas({"spec": spec}).replicas == replicas
+
+
+def test_each_pod_needs_what_the_larger_of_both_needs() -> None:
+    manager, worker = {"cpu": 3, "memory": "2048m"}, {"cpu": 1, "memory": "8192m"}
+    pods = {"nodeSelector": {"zone": "a"}, "priorityClassName": "high"}
+    spec = {"jobManager": {"resource": manager}, "taskManager": {"resource": worker}, "podTemplate": {"spec": pods}}
+
+    assert FLINK.replicas is not None
+    needs = FLINK.replicas({"spec": spec}).requirements
+
+    assert needs is not None
+    assert needs.resource_request == {"cpu": "3", "memory": "8192m"}
+    assert needs.priority_class_name == "high"
+    assert needs.node_claim is not None
+    assert needs.node_claim.node_selector == {"zone": "a"}

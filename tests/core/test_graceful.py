@@ -1,0 +1,278 @@
+"""When old copies may go, and what a recovery cancels."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.eviction.graceful import Place, assess, came_to_nothing, restored
+from controlplane.kinds.binding import (
+    APPLICATION_FAILURE,
+    SCHEDULED,
+    TAINT_UNTOLERATED,
+    AggregatedStatusItem,
+    Binding,
+    GracefulEvictionTask,
+)
+from controlplane.meta import Condition, condition
+from controlplane.settings import Settings
+from tests.core.fleet_story import FAILOVER, START, Story, binding, by_weight, cluster, duplicated, no_execute
+
+HOLD = Settings()
+PURGE = Settings(on_graceful_timeout="Purge")
+FAST = replace(FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=100.0)
+LATER = START + timedelta(seconds=10)
+LATE = START + timedelta(seconds=601)
+UP = Place(ready=True, moving=False, observed_at=LATER)
+PLACES = {"member1": Place(ready=False, moving=True), "member2": UP, "member3": UP}
+
+
+def task(cluster_name: str = "member1", **more: object) -> GracefulEvictionTask:
+    told = {"reason": TAINT_UNTOLERATED, "replicas": 2, "creation_timestamp": START} | more
+    return GracefulEvictionTask(cluster_name, **told)  # type: ignore[arg-type]
+
+
+def moving(*tasks: GracefulEvictionTask, on: dict[str, int], **health: AggregatedStatusItem | str) -> Binding:
+    one = binding("web", duplicated(), on=on).with_spec(graceful_eviction_tasks=tasks)
+    items = [
+        item if isinstance(item, AggregatedStatusItem) else AggregatedStatusItem(name, None, True, "", item)
+        for name, item in health.items()
+    ]
+    return one.with_status(aggregated_status=tuple(items), scheduler_observed_generation=one.metadata.generation)
+
+
+def cleared(one: Binding, settings: Settings = HOLD, *, at: object = LATER, places: object = PLACES) -> list[str]:
+    found = assess(one, settings, places=places, now=at)  # type: ignore[arg-type]
+    return [gone.task.from_cluster for gone in found.cleared]
+
+
+def test_all_targets_healthy_clears_the_task() -> None:
+    assert cleared(moving(task(), on={"member2": 2, "member3": 2}, member2="Healthy", member3="Healthy")) == ["member1"]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        pytest.param(moving(task(), on={}), id="an empty target set"),
+        pytest.param(moving(task(), on={"member2": 2}, member2="Unhealthy"), id="unhealthy"),
+        pytest.param(moving(task(), on={"member2": 2}, member2="Unknown"), id="unknown"),
+        pytest.param(moving(task(), on={"member2": 2}), id="not reported"),
+        pytest.param(moving(task(), on={"member2": 2, "member3": 2}, member2="Healthy"), id="one of two"),
+        pytest.param(
+            moving(
+                task(),
+                on={"member2": 3},
+                member2=AggregatedStatusItem("member2", {"readyReplicas": 2}, True, "", "Healthy"),
+            ),
+            id="fewer ready replicas than asked",
+        ),
+        pytest.param(
+            moving(task(), on={"member2": 2}, member2="Healthy").with_status(scheduler_observed_generation=1),
+            id="not scheduled yet",
+        ),
+        pytest.param(moving(task(), on={"member9": 2}, member9="Healthy"), id="a cluster that is gone"),
+        pytest.param(moving(task(), on={"member4": 2}, member4="Healthy"), id="the last word of a dead cluster"),
+        pytest.param(moving(task(), on={"member5": 2}, member5="Healthy"), id="observed before the eviction"),
+    ],
+)
+def test_d11_what_never_counts_as_healthy(one: Binding) -> None:
+    old = Place(ready=True, moving=False, observed_at=START - timedelta(seconds=1))
+    places = {**PLACES, "member4": Place(ready=False, moving=False), "member5": old}
+
+    assert cleared(one, places=places) == []
+
+
+def test_health_that_only_lacks_a_newer_look_is_looked_at_again_soon() -> None:
+    old = Place(ready=True, moving=False, observed_at=START - timedelta(seconds=1))
+    one = moving(task(), on={"member2": 2}, member2="Healthy")
+
+    found = assess(one, HOLD, places={**PLACES, "member2": old}, now=LATER)
+
+    assert found.wake_at == LATER + timedelta(seconds=HOLD.cluster_monitor_period)
+
+
+SICK = moving(task(), on={"member2": 2}, member2="Unhealthy")
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds", "gone"),
+    [(HOLD, 600, []), (HOLD, 100_000, []), (PURGE, 600, []), (PURGE, 600.001, ["member1"])],
+)
+def test_d11_past_the_timeout_hold_keeps_the_copy_and_purge_lets_it_go(
+    settings: Settings, seconds: float, gone: list[str]
+) -> None:
+    assert cleared(SICK, settings, at=START + timedelta(seconds=seconds)) == gone
+
+
+@pytest.mark.parametrize(("source_ready", "state"), [(True, "Stuck"), (False, "WaitingSource")])
+def test_d11_fault_26_a_task_past_its_time_says_what_it_waits_for(source_ready: bool, state: str) -> None:
+    places = {**PLACES, "member1": Place(ready=source_ready, moving=True)}
+
+    (found,) = assess(SICK, HOLD, places=places, now=LATE).overdue
+
+    assert found.state == state
+    assert "member2" in found.waits_for
+    assert "Unhealthy" in found.waits_for
+
+
+@pytest.mark.parametrize(
+    ("health", "gone"),
+    [
+        ({"member2": "Healthy", "member3": "Unhealthy"}, ["member1"]),
+        ({"member2": "Unhealthy", "member3": "Unhealthy"}, []),
+        ({"member1": "Unhealthy", "member2": "Unhealthy", "member3": "Unhealthy"}, ["member1"]),
+    ],
+)
+def test_d11_a_grace_period_wins_but_never_removes_the_last_healthy_copy(
+    health: dict[str, str], gone: list[str]
+) -> None:
+    one = moving(task(grace_period_seconds=30), on={"member2": 2, "member3": 2}, **health)
+
+    for settings in (HOLD, PURGE):
+        assert cleared(one, settings, at=START + timedelta(seconds=31)) == gone
+        assert cleared(one, settings, at=START + timedelta(seconds=30)) == []
+
+
+@pytest.mark.parametrize(("suppress", "gone"), [(True, []), (False, ["member1"])])
+def test_suppress_deletion_decides_alone(suppress: bool, gone: list[str]) -> None:
+    healthy = moving(task(suppress_deletion=suppress), on={"member2": 2}, member2="Healthy")
+    sick = moving(task(suppress_deletion=suppress), on={"member2": 2}, member2="Unhealthy")
+
+    assert cleared(healthy, PURGE, at=LATE) == cleared(sick, PURGE, at=LATE) == gone
+
+
+def test_a_task_without_a_time_is_stamped_and_kept() -> None:
+    one = moving(task(creation_timestamp=None), on={"member2": 2}, member2="Healthy")
+
+    found = assess(one, HOLD, places=PLACES, now=LATER)
+
+    assert found.kept == (task(creation_timestamp=LATER),)
+
+
+@pytest.mark.parametrize(("plugins", "gone"), [(("ScheduledBack",), ["member2"]), (("ResourceHealth",), [])])
+def test_d12_a_cluster_in_the_result_and_in_a_task_is_cleared_by_its_named_check(
+    plugins: tuple[str, ...], gone: list[str]
+) -> None:
+    one = moving(task("member2"), on={"member2": 2}, member2="Unhealthy")
+
+    assert cleared(one, replace(HOLD, evict_plugins=plugins)) == gone
+
+
+def test_fault_43_a_task_of_a_cluster_that_is_gone_ends() -> None:
+    assert cleared(moving(task("member9"), on={"member2": 2}, member2="Unhealthy")) == ["member9"]
+
+
+def scheduled(one: Binding, status: str, *, seen: bool) -> Binding:
+    conditions = (Condition(SCHEDULED, status, "Success" if status == "True" else "Unschedulable"),)
+    return one.with_status(conditions=conditions, scheduler_observed_generation=one.metadata.generation if seen else 1)
+
+
+# S001's six rows: scheduling result, health of the new instance, task still there -> does the copy go back?
+S001 = [
+    ("success, running", {"member2": 2}, "True", "Healthy", False),
+    ("success, running, task cleared", {"member2": 2}, "True", "Healthy", False),
+    ("success, not running", {"member2": 2}, "True", "Unhealthy", False),
+    ("success, not running, task cleared", {"member2": 2}, "True", "Unhealthy", False),
+    ("empty result", {}, "True", "", True),
+    ("scheduling failed", {}, "False", "", True),
+]
+
+
+@pytest.mark.parametrize(("row", "on", "status", "health", "back"), S001, ids=[row[0] for row in S001])
+def test_d12_fault_22_s001_six_rows_of_recovery(
+    row: str, on: dict[str, int], status: str, health: str, back: bool
+) -> None:
+    tasks = () if "task cleared" in row else (task(),)
+    one = scheduled(moving(*tasks, on=on, **dict.fromkeys(on, health)), status, seen=status == "True")
+
+    after, undone = restored(one, {**PLACES, "member1": UP})
+
+    assert bool(undone) == back
+    assert (after.spec.target("member1") is not None) == back
+    assert (after.spec.task("member1") is None) == (back or not tasks)
+
+
+def test_d12_a_cluster_with_another_evicting_taint_has_not_recovered() -> None:
+    one = scheduled(moving(task(), on={}), "False", seen=False)
+
+    assert restored(one, PLACES) == (one, ())
+
+
+def test_d12_tasks_of_application_failover_run_to_their_end() -> None:
+    one = scheduled(moving(task(reason=APPLICATION_FAILURE), on={}), "False", seen=False)
+
+    assert restored(one, {**PLACES, "member1": UP}) == (one, ())
+
+
+def test_d12_divided_gets_back_what_found_no_other_place() -> None:
+    placement = by_weight(member1=1, member2=1)
+    one = moving(task(replicas=4), on={"member2": 3}).with_spec(placement=placement, replicas=5)
+
+    after, _ = restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
+
+    assert {target.name: target.replicas for target in after.spec.clusters} == {"member1": 2, "member2": 3}
+
+
+def test_scheduling_still_to_come_is_neither_empty_nor_failed() -> None:
+    one = moving(task(), on={}).with_status(scheduler_observed_generation=1)
+
+    assert not came_to_nothing(one)
+
+
+# With the controllers
+
+
+def story(one: Binding, settings: Settings = FAST) -> Story:
+    return Story(*(cluster(f"member{n}") for n in (1, 2, 3, 4)), one, settings=settings)
+
+
+def test_i1_the_old_copy_stays_until_the_new_one_is_healthy() -> None:
+    told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
+    told.members.healthy = False
+    told.taint("member1", no_execute())
+    told.pass_seconds(500)
+    assert (told.placed("web"), told.leaving("web")) == ({"member2": 2}, ["member1"])
+
+    old = told.binding("web")
+    healthy = tuple(replace(item, health="Healthy") for item in old.status.aggregated_status)
+    told.store.put(old.with_status(aggregated_status=healthy), old)
+    told.work()
+
+    assert told.leaving("web") == []
+
+
+def test_d11_a_stuck_task_shows_as_condition_and_event_and_its_end_too() -> None:
+    told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
+    told.members.healthy = False
+    told.taint("member1", no_execute())
+    told.pass_seconds(602)
+
+    stuck = condition(told.binding("web").status.conditions, "EvictionStuck")
+    assert stuck is not None
+    assert (stuck.status, stuck.reason) == ("True", "Stuck")
+    assert len(told.events("EvictionStuck")) == 1
+
+    old = told.binding("web")
+    healthy = tuple(replace(item, health="Healthy") for item in old.status.aggregated_status)
+    told.store.put(old.with_status(aggregated_status=healthy), old)
+    told.work()
+    over = condition(told.binding("web").status.conditions, "EvictionStuck")
+    assert over is not None
+    assert over.status == "False"
+
+
+def test_d12_a_recovery_puts_the_copy_back_where_scheduling_failed_after_the_eviction() -> None:
+    told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
+    told.taint("member1", no_execute())
+    told.taint("member2", replace(no_execute("full"), effect="NoSchedule"))
+    old = told.binding("web")
+    told.store.put(old.with_spec(clusters=(), graceful_eviction_tasks=(task(replicas=2),)), old)
+    told.pass_seconds(5)
+    assert (told.placed("web"), told.leaving("web")) == ({}, ["member1"])
+
+    told.untaint("member1")
+    told.pass_seconds(1)
+
+    assert (told.placed("web"), told.leaving("web")) == ({"member1": 2}, [])

@@ -1,0 +1,214 @@
+"""Debounce, lost access, heartbeats, tiers and blindness."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.health import (
+    BLIND,
+    NORMAL,
+    SECONDARY,
+    STOPPED,
+    FleetHealth,
+    Seen,
+    fleet_health,
+    heartbeat,
+    observe,
+    seen,
+    settle,
+    tier,
+)
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import Observation
+from controlplane.meta import Condition, condition
+from controlplane.settings import Settings
+from tests.core.fleet_story import START, cluster, no_execute
+
+SETTINGS = Settings()
+UP, DOWN, UNKNOWN = Seen("True", "ClusterReady"), Seen("False", "ClusterNotReachable"), Seen("Unknown", "Lost")
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def probed(*probes: tuple[float, Seen]) -> Observation:
+    row = Observation("member1")
+    for seconds, what in probes:
+        row = observe(row, what, SETTINGS, now=at(seconds))
+    return row
+
+
+def published(member: Cluster, row: Observation | None, seconds: float) -> str:
+    ready = condition(settle(member, row, SETTINGS, now=at(seconds)).conditions, "Ready")
+    return ready.status if ready is not None else ""
+
+
+@pytest.mark.parametrize(
+    ("code", "access", "status"),
+    [(200, False, "True"), (0, False, "False"), (500, False, "False"), (404, False, "False"), (401, True, "")],
+)
+def test_what_a_probe_means(code: int, access: bool, status: str) -> None:
+    assert seen(code, access=access).status == status
+
+
+def test_the_first_observation_is_published_at_once() -> None:
+    assert published(cluster("member1", ready="", established=False), probed((0, DOWN)), 0) == "False"
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(29.999, "True"), (30, "False"), (31, "False")])
+def test_fault_2_a_failing_cluster_is_published_exactly_when_the_threshold_has_passed(
+    seconds: float, status: str
+) -> None:
+    row = probed((-10, UP), (0, DOWN), (10, DOWN), (20, DOWN))
+
+    assert published(cluster("member1"), row, seconds) == status
+    if seconds < 30:
+        assert settle(cluster("member1"), row, SETTINGS, now=at(seconds)).wake_at == at(30)
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(29.999, "False"), (30, "True")])
+def test_a_recovering_cluster_is_published_exactly_when_the_threshold_has_passed(seconds: float, status: str) -> None:
+    row = probed((-10, DOWN), (0, UP), (10, UP), (20, UP))
+
+    assert published(cluster("member1", ready="False"), row, seconds) == status
+
+
+def test_fault_1_one_failed_probe_changes_nothing() -> None:
+    row = probed((0, UP), (10, DOWN), (20, UP))
+
+    assert published(cluster("member1"), row, 60) == "True"
+
+
+def test_one_failed_probe_and_then_silence_changes_nothing() -> None:
+    assert published(cluster("member1"), probed((0, UP), (10, DOWN)), 3600) == "True"
+
+
+def test_fault_3_a_cluster_that_flaps_faster_than_the_threshold_is_never_published() -> None:
+    row, statuses = Observation("member1"), set()
+    for step in range(0, 3600, 10):
+        row = observe(row, DOWN if step // 20 % 2 else UP, SETTINGS, now=at(step))
+        statuses.add(published(cluster("member1"), row, step))
+
+    assert statuses == {"True"}
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(605, "True"), (609.999, "True"), (610, "False")])
+def test_fault_4_time_in_which_nobody_looked_counts_for_nothing(seconds: float, status: str) -> None:
+    """Down since 0 s, nobody looks from 5 s (which speaks until 25 s) to 605 s: 580 s are taken out."""
+    row = probed((-10, UP), (0, DOWN), (5, DOWN), (605, DOWN))
+
+    assert row.unobserved_seconds == 580
+    assert published(cluster("member1"), row, seconds) == status
+
+
+def test_false_and_unknown_change_places_at_once() -> None:
+    row = probed((0, DOWN), (10, UNKNOWN))
+
+    assert published(cluster("member1", ready="False"), row, 10) == "Unknown"
+
+
+def test_unknown_after_false_does_not_start_the_debounce_anew() -> None:
+    row = probed((-10, UP), (0, DOWN), (10, UNKNOWN), (20, DOWN))
+
+    assert published(cluster("member1"), row, 30) == "False"
+
+
+@pytest.mark.parametrize("ready", ["True", "False", "Unknown"])
+def test_d22_lost_access_keeps_the_last_published_status(ready: str) -> None:
+    row = replace(probed((0, UP)), access_lost="401 Unauthorized")
+
+    found = settle(cluster("member1", ready=ready), row, SETTINGS, now=at(600)).conditions
+
+    assert [(one.type, one.status) for one in found] == [("AccessLost", "True")]
+
+
+def test_d22_access_regained_says_so() -> None:
+    member = cluster("member1")
+    lost = replace(
+        member,
+        status=replace(member.status, conditions=(*member.status.conditions, Condition("AccessLost", "True"))),
+    )
+
+    found = settle(lost, probed((0, UP)), SETTINGS, now=at(0)).conditions
+
+    assert ("AccessLost", "False") in [(one.type, one.status) for one in found]
+
+
+def pull(ready: str = "True") -> Cluster:
+    member = cluster("member1", ready=ready)
+    return replace(member, spec=replace(member.spec, sync_mode="Pull"))
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(39.999, "True"), (40, "Unknown")])
+def test_a_pull_member_without_heartbeats_is_unknown_after_the_grace_period(seconds: float, status: str) -> None:
+    row = heartbeat(Observation("member1"), UP, SETTINGS, now=at(0))
+
+    assert published(pull(), row, seconds) == status
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(59, ""), (60, "Unknown")])
+def test_a_pull_member_that_never_reported_is_unknown_after_the_startup_grace_period(
+    seconds: float, status: str
+) -> None:
+    assert published(pull(ready=""), None, seconds) == status
+
+
+def test_heartbeats_after_a_silence_pass_the_success_threshold_first() -> None:
+    row = heartbeat(Observation("member1"), UP, SETTINGS, now=at(0))
+    for seconds in (100, 110, 120, 130):
+        row = heartbeat(row, UP, SETTINGS, now=at(seconds))
+
+    assert published(pull("Unknown"), row, 129) == "Unknown"
+    assert published(pull("Unknown"), row, 130) == "True"
+
+
+# D8: total, faulty -> tier
+@pytest.mark.parametrize(
+    ("total", "faulty", "name"),
+    [
+        (3, 0, NORMAL),
+        (3, 1, NORMAL),
+        (3, 2, STOPPED),
+        (9, 5, STOPPED),
+        (10, 6, STOPPED),
+        (11, 6, NORMAL),
+        (11, 7, SECONDARY),
+        (20, 11, NORMAL),
+        (20, 12, SECONDARY),
+        (3, 3, BLIND),
+        (50, 50, BLIND),
+        (0, 0, NORMAL),
+    ],
+)
+def test_d8_faults_11_and_12_tiers_by_whole_numbers(total: int, faulty: int, name: str) -> None:
+    found = tier(FleetHealth(total, tuple(f"member{n}" for n in range(faulty))), SETTINGS)
+
+    assert found.name == name
+    assert found.rate == {NORMAL: 0.5, SECONDARY: 0.1, STOPPED: 0, BLIND: 0}[name]
+
+
+def test_d8_who_counts_and_who_is_faulty() -> None:
+    deleted = cluster("deleted", ready="False").with_meta(deletion_timestamp=START)
+    fleet = fleet_health(
+        [
+            cluster("ready"),
+            cluster("tainted", taints=[no_execute()]),
+            cluster("down", ready="False"),
+            cluster("unknown", ready="Unknown"),
+            cluster("never", ready="False", established=False),
+            deleted,
+        ]
+    )
+
+    assert fleet == FleetHealth(4, ("tainted", "down", "unknown"))
+
+
+def test_d22_a_cluster_with_lost_access_is_not_faulty() -> None:
+    member = cluster("member1")
+    conditions = (*member.status.conditions, Condition("AccessLost", "True"))
+
+    assert fleet_health([replace(member, status=replace(member.status, conditions=conditions))]).faulty == ()

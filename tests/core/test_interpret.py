@@ -1,0 +1,146 @@
+"""What the kinds of Kubernetes itself mean (semantics 4); the golden vectors hold the breadth, these the reasons."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from controlplane import bindings, interpret, works
+from controlplane.interpret import requirements
+from controlplane.interpret.health import ready_replicas
+from controlplane.kinds.binding import AggregatedStatusItem, TargetCluster
+from controlplane.kinds.policy import DIVIDED, Placement, ReplicaSchedulingStrategy
+from controlplane.kinds.template import Template
+from controlplane.scheduling.completions import split
+from tests.core.propagation_story import START, deployment, policy
+
+Document = dict[str, Any]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def container(**resources: Document) -> Document:
+    return {"name": "c", "resources": resources}
+
+
+@pytest.mark.parametrize(
+    ("pod", "request_"),
+    [
+        ({"containers": [container(requests={"cpu": "1"}), container(requests={"cpu": "250m"})]}, {"cpu": "1250m"}),
+        ({"containers": [container(limits={"cpu": "2"})]}, {"cpu": "2"}),
+        ({"containers": [container(limits={"cpu": "2"}, requests={"cpu": "1"})]}, {"cpu": "1"}),
+        (
+            {
+                "containers": [container(requests={"cpu": "1", "memory": "1Gi"})],
+                "initContainers": [container(requests={"cpu": "3"}), container(requests={"memory": "2Gi"})],
+            },
+            {"cpu": "3", "memory": "2Gi"},
+        ),
+        (
+            {
+                "containers": [container(requests={"cpu": "1"})],
+                "initContainers": [{**container(requests={"cpu": "1"}), "restartPolicy": "Always"}],
+            },
+            {"cpu": "2"},
+        ),
+        ({"containers": [container(requests={"cpu": "1"})], "overhead": {"cpu": "100m"}}, {"cpu": "1100m"}),
+    ],
+    ids=["sum", "limit alone", "request first", "largest init container", "sidecars stay", "overhead"],
+)
+def test_a_replica_asks_for_what_its_pod_needs_at_its_peak(pod: Document, request_: dict[str, str]) -> None:
+    needs = requirements.of_pod(pod)
+
+    assert needs is not None
+    assert needs.resource_request == request_
+
+
+def test_a_pod_without_wishes_asks_for_nothing() -> None:
+    assert requirements.of_pod({"containers": [container()]}) is None
+
+
+def test_revising_replicas_shares_everything_else() -> None:
+    doc = deployment().document()
+    revise = interpret.of("apps/v1", "Deployment").revise
+    assert revise is not None
+
+    revised = revise(doc, 7)
+
+    assert revised["spec"]["replicas"] == 7
+    assert doc["spec"]["replicas"] == 3
+    assert revised["spec"]["template"] is doc["spec"]["template"]
+
+
+def test_zero_ready_replicas_are_carried_back_as_zero() -> None:
+    """D11: members leave zero out, and fewer ready replicas than asked must not look like health."""
+    reflect = interpret.of("apps/v1", "Deployment").reflect
+    assert reflect is not None
+
+    status = reflect({"metadata": {"generation": 2}, "status": {"observedGeneration": 2, "replicas": 3}})
+
+    assert status is not None
+    assert ready_replicas(status) == 0
+    assert status["readyReplicas"] == 0
+
+
+@pytest.mark.parametrize(("seen", "advances"), [(2, True), (1, False)])
+def test_a_templates_observed_generation_waits_for_every_member(seen: int, advances: bool) -> None:
+    aggregate = interpret.of("apps/v1", "Deployment").aggregate
+    assert aggregate is not None
+    caught_up = {"replicas": 1, "observedGeneration": 5, "generation": 5, "resourceTemplateGeneration": 2}
+    items = [
+        AggregatedStatusItem("member1", caught_up, True),
+        AggregatedStatusItem("member2", {**caught_up, "resourceTemplateGeneration": seen}, True),
+    ]
+
+    status = aggregate({"metadata": {"generation": 2}, "status": {"observedGeneration": 1}}, items, NOW)
+
+    assert (status["observedGeneration"] == 2) is advances
+    assert status["replicas"] == 2
+
+
+def test_a_finished_job_stays_finished() -> None:
+    aggregate = interpret.of("batch/v1", "Job").aggregate
+    assert aggregate is not None
+    done = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 3}
+
+    assert aggregate({"status": done}, [AggregatedStatusItem("member1", {"active": 1}, True)], NOW) == done
+
+
+def test_an_unknown_kind_has_no_rules() -> None:
+    knows = interpret.of("example.com/v1", "Widget")
+
+    assert knows.replicas is None
+    assert knows.healthy is None
+
+
+def job(completions: int) -> Template:
+    return Template.fold(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "sum", "namespace": "default", "uid": "uid-job"},
+            "spec": {"completions": completions, "parallelism": 6, "template": {"spec": {"containers": []}}},
+        }
+    )
+
+
+def test_a_divided_jobs_completions_follow_its_replicas() -> None:
+    divided = Placement(replica_scheduling=ReplicaSchedulingStrategy(replica_scheduling_type=DIVIDED))
+    template = job(9)
+    binding = bindings.create(template, policy(placement=divided), gates={}, now=START)
+    targets = [TargetCluster("member1", 4), TargetCluster("member2", 2)]
+
+    shares = split(binding, template, targets)
+    common = works.rendering(binding, template)
+    made = works.render(common, targets[0], completions=shares["member1"], now=START)
+
+    assert shares == {"member1": 6, "member2": 3}
+    assert (made.manifest["spec"]["completions"], made.manifest["spec"]["parallelism"]) == (6, 4)
+
+
+def test_duplicated_jobs_are_not_divided() -> None:
+    template = job(9)
+    binding = bindings.create(template, policy(), gates={}, now=START)
+
+    assert split(binding, template, [TargetCluster("member1", 6)]) == {}

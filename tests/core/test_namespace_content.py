@@ -1,0 +1,95 @@
+"""A deleted Namespace takes along what is in it, and waits for what others still hold."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from controlplane.controllers.namespace_content import NamespaceContent
+from controlplane.decision import Decision, Put
+from controlplane.kinds import NAMESPACE
+from controlplane.kinds.template import Template
+from controlplane.memory import MemoryStore
+from controlplane.meta import ObjectMeta, Ref
+from controlplane.names import NAMESPACE_CONTENT_FINALIZER
+from controlplane.run import World, work_off
+from controlplane.settings import Settings
+from controlplane.state import Actor
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Story:
+    """A store in which time passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.controllers = [NamespaceContent()]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+
+    def put(self, new: Template, old: Template | None = None) -> None:
+        outcome = self.store.apply([(None, Decision(changes=(Put(new, old),)))], by=Actor("jane"))[0]
+        assert not outcome.lost
+
+    def get(self, kind: str, namespace: str, name: str) -> Template | None:
+        ref = Ref(kind, namespace, name)
+        return self.store.get([ref]).get(ref)
+
+    def delete_namespace(self, name: str) -> None:
+        live = self.get(NAMESPACE, "", name)
+        assert live is not None
+        self.put(live.with_meta(deletion_timestamp=self.now, finalizers=(NAMESPACE_CONTENT_FINALIZER,)), live)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        work_off(self.controllers, self.store, Settings(), world=World())
+
+
+def a_namespace(name: str) -> Template:
+    return Template("v1", "Namespace", ObjectMeta(name=name, uid=f"uid-{name}"))
+
+
+def a_config_map(name: str, *, namespace: str, finalizers: tuple[str, ...] = ()) -> Template:
+    metadata = ObjectMeta(name=name, namespace=namespace, uid=f"uid-{namespace}-{name}", finalizers=finalizers)
+    return Template("v1", "ConfigMap", metadata)
+
+
+def test_everything_in_a_deleted_namespace_goes_and_then_the_namespace() -> None:
+    story = Story()
+    for name in ("doomed", "kept"):
+        story.put(a_namespace(name))
+        story.put(a_config_map("one", namespace=name))
+
+    story.delete_namespace("doomed")
+    story.pass_time(0)
+    story.pass_time(2)
+
+    assert story.get("ConfigMap", "doomed", "one") is None
+    assert story.get(NAMESPACE, "", "doomed") is None
+    assert story.get("ConfigMap", "kept", "one") is not None
+
+
+def test_a_namespace_waits_for_what_somebody_else_holds() -> None:
+    story = Story()
+    story.put(a_namespace("doomed"))
+    story.put(a_config_map("held", namespace="doomed", finalizers=("example.org/hold",)))
+
+    story.delete_namespace("doomed")
+    story.pass_time(2)
+    held = story.get("ConfigMap", "doomed", "held")
+    assert held is not None
+    assert held.metadata.deletion_timestamp is not None
+    assert story.get(NAMESPACE, "", "doomed") is not None
+
+    story.put(held.with_meta(finalizers=()), held)
+    story.pass_time(2)
+    assert story.get(NAMESPACE, "", "doomed") is None
+
+
+def test_a_namespace_nobody_deletes_keeps_what_it_holds() -> None:
+    story = Story()
+    story.put(a_namespace("kept"))
+    story.put(a_config_map("one", namespace="kept"))
+
+    story.pass_time(10)
+
+    assert story.get("ConfigMap", "kept", "one") is not None

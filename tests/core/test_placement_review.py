@@ -1,0 +1,175 @@
+"""Dry runs: what would be decided, on the fleet as it is or as it might be; documents that cannot be are refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from controlplane import placement_review
+from controlplane.errors import Invalid
+from controlplane.kinds.binding import Binding, ResourceBindingStatus
+from controlplane.kinds.placement_review import PlacementReviewStatus
+from controlplane.meta import ObjectMeta
+from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
+from controlplane.settings import Settings
+from tests.scheduling_builders import cluster, placement, spec, weights
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+BY_WEIGHT = weights(member1=1, member2=2)
+STATIC: dict[str, Any] = {"replicaScheduling": msgspec.to_builtins(BY_WEIGHT)}
+BY_ROOM: dict[str, Any] = {
+    "replicaScheduling": {
+        "replicaSchedulingType": "Divided",
+        "replicaDivisionPreference": "Weighted",
+        "weightPreference": {"dynamicWeight": "AvailableReplicas"},
+    }
+}
+FLEET = [cluster("member1", room=10), cluster("member2", room=20)]
+
+
+def deployment(replicas: int = 3, cpu: str = "1") -> dict[str, Any]:
+    container = {"name": "web", "image": "nginx", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def ask(binding: Binding | None = None, /, **asked: Any) -> PlacementReviewStatus:
+    review = placement_review.typed({"spec": asked}, settings=Settings(), now=NOW)
+    return placement_review.answer(review, FLEET, binding=binding, settings=Settings(), now=NOW)
+
+
+def placed(status: PlacementReviewStatus) -> dict[str, int]:
+    assert status.outcome in ("Placed", "ResultStands"), status.message
+    return {one.name: one.replicas for one in status.clusters}
+
+
+def told(status: PlacementReviewStatus) -> dict[str, str]:
+    assert status.explanation is not None
+    return {one["name"]: one["sentence"] for one in status.explanation["clusters"]}
+
+
+def bound() -> Binding:
+    """A binding that was scheduled by weight: 1 and 2."""
+    where = placement(how=BY_WEIGHT)
+    return Binding(
+        "work.karmada.io/v1alpha2",
+        "ResourceBinding",
+        ObjectMeta(name="web-deployment", namespace="default", annotations={APPLIED_PLACEMENT: applied_text(where)}),
+        spec(where, replicas=3, on={"member1": 1, "member2": 2}),
+        ResourceBindingStatus(last_scheduled_time=NOW),
+    )
+
+
+def test_a_manifest_is_placed_as_the_scheduler_would() -> None:
+    status = ask(manifest=deployment(), placement=STATIC)
+
+    assert placed(status) == {"member1": 1, "member2": 2}
+    assert told(status) == {
+        "member1": "chosen (weight 1), gets 1 of 3",
+        "member2": "chosen (weight 2), gets 2 of 3",
+    }
+
+
+def test_a_whole_policy_stands_for_its_placement() -> None:
+    policy = {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["member2"]}},
+        },
+    }
+
+    assert placed(ask(manifest=deployment(), policy=policy)) == {"member2": 3}
+
+
+def test_what_is_lost_added_and_changed_counts() -> None:
+    clusters = {
+        "lost": ["member2"],
+        "added": [
+            {
+                "metadata": {"name": "member9"},
+                "spec": {"syncMode": "Push", "apiEndpoint": "https://member9.example"},
+                "status": {
+                    "apiEnablements": [
+                        {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}
+                    ],
+                    "resourceSummary": {"allocatable": {"pods": "30", "cpu": "30"}},
+                },
+            }
+        ],
+        "changed": [
+            {
+                "metadata": {"name": "member1"},
+                "spec": {
+                    "syncMode": "Push",
+                    "apiEndpoint": "https://member1.example",
+                    "taints": [{"key": "maintenance", "effect": "NoSchedule"}],
+                },
+            }
+        ],
+    }
+
+    status = ask(manifest=deployment(), placement=BY_ROOM, clusters=clusters)
+
+    assert placed(status) == {"member9": 3}
+    assert told(status) == {
+        "member1": "TaintToleration refuses it: taint maintenance:NoSchedule is not tolerated",
+        "member2": "Leaving refuses it: it is being left",
+        "member9": "chosen (room for 30 more), gets 3 of 3",
+    }
+
+
+def test_what_finds_no_room_is_told_cluster_by_cluster() -> None:
+    status = ask(manifest=deployment(replicas=50), placement=BY_ROOM)
+
+    assert status.outcome == "Unschedulable"
+    assert "member1: room for 10 more; member2: room for 20 more" in status.message
+
+
+def test_a_binding_whose_result_stands_is_not_moved() -> None:
+    assert ask(bound(), binding="default/web-deployment").outcome == "ResultStands"
+
+
+def test_a_binding_moves_off_a_lost_cluster() -> None:
+    status = ask(bound(), binding="default/web-deployment", clusters={"lost": ["member1"]})
+
+    assert placed(status) == {"member2": 3}
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({}, "spec.manifest"),
+        ({"manifest": deployment()}, "spec.placement"),
+        ({"manifest": deployment(), "placement": {}, "policy": {}}, "spec.placement"),
+        ({"manifest": {"kind": "Deployment"}, "placement": {}}, "spec.manifest.apiVersion"),
+        ({"manifest": deployment(), "policy": {"kind": "Secret"}}, "spec.policy.kind"),
+        ({"manifest": deployment(), "placement": {}, "clusters": {"lost": ["member7"]}}, "spec.clusters.lost[0]"),
+        (
+            {"manifest": deployment(), "placement": {}, "clusters": {"changed": [{"metadata": {"name": "x"}}]}},
+            "spec.clusters.changed[0].metadata.name",
+        ),
+        (
+            {"manifest": deployment(), "placement": {"spreadConstraints": [{"minGroups": 2, "maxGroups": 1}]}},
+            "spec.placement.spreadConstraints[0]",
+        ),
+    ],
+)
+def test_a_review_that_cannot_be_is_refused_with_its_field(asked: dict[str, Any], field: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        ask(**asked)
+
+    assert any(cause.field.startswith(field) for cause in refused.value.details.causes), refused.value.details.causes

@@ -1,0 +1,81 @@
+"""A policy reaches every template it selects, once and in chunks of bounded size, however its selectors say them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.controllers.policies import Policies
+from controlplane.kinds.policy import ResourceSelector
+from controlplane.memory import MemoryStore
+from controlplane.meta import Ref
+from tests.core.propagation_story import START, deployment, policy
+
+NAMES = tuple(f"web-{number}" for number in range(5))
+KIND = ResourceSelector("apps/v1", "Deployment")
+
+
+class Counted(MemoryStore):
+    reads = 0
+
+    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
+        self.reads += 1
+        return super().get(refs)
+
+
+def stored(*selectors: ResourceSelector) -> tuple[Counted, Ref]:
+    """Return a store with five Deployments in each of two namespaces, and a policy for all namespaces."""
+    store = Counted(controllers=[], clock=lambda: START)
+    everywhere = policy("all", namespace="")
+    everywhere = replace(everywhere, spec=replace(everywhere.spec, resource_selectors=selectors))
+    store.create(everywhere, *(deployment(name, namespace=place) for place in ("blue", "green") for name in NAMES))
+    return store, everywhere.ref
+
+
+def chunks(store: MemoryStore, origin: Ref, *, limit: int) -> list[list[Ref]]:
+    found, cursor = [], ""
+    for _ in range(100):
+        refs, following = Policies().expand(store, origin, after=cursor, limit=limit)
+        found.append(refs)
+        if following is None:
+            return found
+        cursor = following
+    raise AssertionError(f"the fan-out of {origin} does not end")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
+@pytest.mark.parametrize(
+    ("selectors", "names"),
+    [
+        pytest.param([KIND], {*NAMES}, id="a kind"),
+        pytest.param([replace(KIND, namespace="green", name=name) for name in NAMES], {*NAMES}, id="names"),
+        pytest.param([replace(KIND, name="web-4")], {"web-4"}, id="a name in every namespace"),
+        pytest.param([replace(KIND, namespace="green", name="web-0"), KIND], {*NAMES}, id="a name, then the kind"),
+        pytest.param([replace(KIND, namespace="green", name="gone")], set(), id="nothing there"),
+    ],
+)
+def test_every_selected_template_is_reached_in_chunks_no_longer_than_the_limit(
+    selectors: list[ResourceSelector], names: set[str], limit: int
+) -> None:
+    store, origin = stored(*selectors)
+
+    found = chunks(store, origin, limit=limit)
+
+    assert max(map(len, found)) <= limit
+    reached = {ref for chunk in found for ref in chunk}
+    assert names <= {ref.name for ref in reached if ref.namespace == "green"}
+    if all(not one.namespace for one in selectors):
+        assert names <= {ref.name for ref in reached if ref.namespace == "blue"}
+
+
+def test_a_chunk_reads_as_often_for_five_names_as_for_one() -> None:
+    reads = []
+    for names in (NAMES[:1], NAMES):
+        store, origin = stored(*(replace(KIND, namespace="green", name=name) for name in names))
+        Policies().expand(store, origin, after="", limit=100)
+        reads.append(store.reads)
+
+    assert reads[0] == reads[1]

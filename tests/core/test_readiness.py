@@ -1,0 +1,131 @@
+"""Readiness says beforehand what would keep a workload from leaving, and what to do about it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.eviction.holds import Holds
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
+from controlplane.kinds.policy import (
+    DIRECTLY,
+    ClusterFailoverBehavior,
+    StatePreservation,
+    StatePreservationRule,
+    Suspension,
+    Toleration,
+)
+from controlplane.kinds.rows import FleetState
+from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
+from controlplane.meta import ObjectMeta
+from controlplane.readiness import BLOCKS, Readiness, Situation, readiness, summary
+from controlplane.settings import GATES, Settings
+from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated
+
+MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
+WATCHING = FleetState("default", failover_on_since=START)
+FOR_EVER = Toleration("down", "Exists", effect="NoExecute")
+STATE = StatePreservation((StatePreservationRule("example.io/job", "{.jobID}"),))
+
+
+def taint_policy(effect: str = "NoExecute", status: str = "False") -> ClusterTaintPolicy:
+    return ClusterTaintPolicy(
+        "policy.karmada.io/v1alpha1",
+        "ClusterTaintPolicy",
+        ObjectMeta(name="down", uid="uid-down", creation_timestamp=START),
+        ClusterTaintPolicySpec(
+            match_conditions=(MatchCondition("Ready", "In", (status,)),),
+            taints_to_add=(TaintToAdd("down", effect),),
+        ),
+    )
+
+
+def app(failover: ClusterFailoverBehavior | None = None, **placement: Any) -> Binding:
+    """A copy on member1 that may go anywhere."""
+    return binding("web", duplicated(least=1, most=1, **placement), on={"member1": 2}, failover=failover)
+
+
+def asked(
+    one: Binding | None = None,
+    settings: Settings = FAILOVER,
+    *,
+    clusters: tuple[Cluster, ...] = MEMBERS,
+    policies: tuple[ClusterTaintPolicy, ...] = (taint_policy(),),
+    **situation: Any,
+) -> Readiness:
+    now = Situation(clusters, policies, **{"fleet": WATCHING, **situation})
+    return readiness(one or app(), now, settings, now=START + timedelta(hours=1))
+
+
+def test_a_workload_that_would_move_says_so_and_where_to() -> None:
+    found = asked()
+
+    assert found.ready
+    assert found.obstacles == ()
+    (prospect,) = found.prospects
+    assert (prospect.cluster, prospect.moves, prospect.after_seconds) == ("member1", True, 0.0)
+    assert "member2" in prospect.refuge
+
+
+HOLD = EvictionHold(
+    "failover.lifeboat.io/v1alpha1", "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec(reason="fair")
+)
+STATEFUL = replace(FAILOVER, feature_gates={**GATES, "Failover": True, "StatefulFailoverInjection": True})
+DIRECT = ClusterFailoverBehavior(purge_mode=DIRECTLY)
+GONE = (MEMBERS[0], cluster("member2", ready="False"), cluster("member3", ready="False"))
+SUSPENDED = app().with_spec(suspension=Suspension(scheduling=True))
+
+MISCONFIGURED: dict[str, tuple[str, dict[str, Any]]] = {
+    "the gate is off": ("GateOff", {"settings": replace(FAILOVER, feature_gates=dict(GATES))}),
+    "a controller is off": ("ControllerDisabled", {"settings": replace(FAILOVER, controllers=("*", "-evictions"))}),
+    "nobody observes the cluster": ("NotDetected", {"clusters": (cluster("member1", ready=""), *MEMBERS[1:])}),
+    "no policy taints it": ("NoTaintPolicy", {"policies": ()}),
+    "the policy looks for something else": ("NoTaintPolicy", {"policies": (taint_policy(status="True"),)}),
+    "it is tolerated for ever": ("Tolerated", {"one": app(tolerations=[FOR_EVER])}),
+    "the taint only prefers": ("StaysByDefault", {"policies": (taint_policy("PreferNoExecute"),)}),
+    "there is no other cluster": ("NoRefuge", {"one": binding("web", duplicated("member1"), on={"member1": 2})}),
+    "the state is not there": ("StateMissing", {"one": app(replace(DIRECT, state_preservation=STATE))}),
+    "state rules are ignored": ("StateIgnored", {"one": app(ClusterFailoverBehavior(state_preservation=STATE))}),
+    "directly would wait": ("DirectlyUnreachable", {"one": app(DIRECT)}),
+    "somebody holds it": ("OnHold", {"holds": Holds((HOLD,))}),
+    "too many clusters are down": ("RateStopped", {"clusters": GONE}),
+    "it is suspended": ("Suspended", {"one": SUSPENDED}),
+}
+
+
+@pytest.mark.parametrize("name", MISCONFIGURED)
+def test_each_misconfiguration_is_named_with_its_remedy(name: str) -> None:
+    what, given = MISCONFIGURED[name]
+    settings = {"settings": STATEFUL} if what == "StateMissing" else {}
+
+    found = asked(**{**settings, **given})
+
+    named = {one.what: one for one in found.obstacles}
+    allowed = {what, "DirectlyUnreachable"} if what == "StateMissing" else {what}
+    assert what in named
+    assert set(named) <= allowed | ({"NoRefuge"} if what == "RateStopped" else set())
+    assert named[what].message
+    assert named[what].remedy
+
+
+def test_what_only_warns_does_not_keep_it_from_being_ready() -> None:
+    found = asked(app(DIRECT))
+
+    assert found.ready
+    assert [one.severity for one in found.obstacles] != [BLOCKS]
+
+
+def test_the_fleet_is_summed_up_by_obstacle() -> None:
+    found = summary([asked(), asked(app(DIRECT)), asked(policies=()), asked(policies=())])
+
+    assert (found.bindings, found.ready) == (4, 2)
+    assert [(line.what, line.bindings) for line in found.obstacles] == [
+        ("NoTaintPolicy", 2),
+        ("DirectlyUnreachable", 1),
+    ]
+    assert found.obstacles[0].remedy

@@ -1,0 +1,128 @@
+"""What people place by hand is honoured; a failover can be taken back (D23)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from controlplane import record, revert
+from controlplane.admission import admit_update
+from controlplane.kind import KINDS, to_wire
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.cluster import Taint
+from controlplane.kinds.policy import Placement
+from tests.core.fleet_story import START, Story, binding, by_weight, cluster, duplicated, no_execute
+
+MEMBERS = tuple(cluster(f"member{number}") for number in range(1, 6))
+
+
+def place_by_hand(story: Story, name: str, **replicas: int) -> None:
+    """Edit a binding as kubectl does: through admission."""
+    old = story.binding(name)
+    doc = msgspec.to_builtins(to_wire(old))
+    doc["spec"]["clusters"] = [{"name": one, "replicas": count} for one, count in replicas.items()]
+    new = admit_update(KINDS[RESOURCE_BINDING], doc, old, settings=story.settings, now=story.now).object
+    story.store.put(new, old)
+    story.work()
+
+
+@pytest.mark.parametrize(
+    ("placement", "on", "by_hand"),
+    [
+        (by_weight(member1=1, member2=1), {"member1": 1, "member2": 1}, {"member1": 2}),
+        (duplicated("member1", "member2", "member3"), {"member1": 2, "member2": 2, "member3": 2}, {"member2": 2}),
+    ],
+)
+def test_a_placement_written_by_hand_stays(placement: Placement, on: dict[str, int], by_hand: dict[str, int]) -> None:
+    story = Story(*MEMBERS, binding("web", placement, on=on))
+    story.pass_seconds(5)
+
+    place_by_hand(story, "web", **by_hand)
+    story.pass_seconds(60)
+    story.ready("member5", "False")
+    story.pass_seconds(60)
+
+    assert story.placed("web") == by_hand
+
+
+def test_it_stays_until_replicas_change() -> None:
+    story = Story(*MEMBERS, binding("web", duplicated("member1", "member2"), on={"member1": 2, "member2": 2}))
+    place_by_hand(story, "web", member2=2)
+    old = story.binding("web")
+
+    story.store.put(old.with_spec(replicas=3), old)
+    story.work()
+
+    assert story.placed("web") == {"member1": 3, "member2": 3}
+
+
+def test_a_copy_placed_by_hand_still_leaves_a_cluster_that_fails() -> None:
+    spread = duplicated("member1", "member2", "member3", least=1, most=1)
+    story = Story(*MEMBERS, binding("web", spread, on={"member1": 2}))
+    place_by_hand(story, "web", member3=2)
+
+    story.taint("member3", no_execute())
+    story.pass_seconds(10)
+
+    assert set(story.placed("web")) <= {"member1", "member2"}
+    assert story.placed("web")
+
+
+def failed_over() -> tuple[Story, Binding]:
+    """A workload that has left member1; return what it was before as well."""
+    story = Story(*MEMBERS, binding("web", by_weight(member1=1, member2=1), on={"member1": 1, "member2": 1}))
+    story.taint("member1", no_execute())
+    story.pass_seconds(30)
+    assert story.placed("web") == {"member2": 2}
+    before = record.before([one for one in story.store.log if one.ref == story.binding("web").ref])
+    assert before is not None
+    return story, before
+
+
+def test_a_failover_is_taken_back_once_its_cause_is_gone() -> None:
+    story, before = failed_over()
+    clusters = {one.metadata.name: story.cluster(one.metadata.name) for one in MEMBERS}
+    assert list(revert.obstacles(before, clusters)) == [
+        "cluster member1 has the taint gone:NoExecute, which would drive it away again"
+    ]
+
+    story.untaint("member1")
+    clusters["member1"] = story.cluster("member1")
+    assert list(revert.obstacles(before, clusters)) == []
+    old = story.binding("web")
+    story.store.put(revert.reverted(old, before, story.settings, by="ana", now=story.now), old)
+    story.work()
+    story.pass_seconds(60)
+
+    assert story.placed("web") == {"member1": 1, "member2": 1}
+
+
+def test_the_new_copies_leave_gracefully_when_a_failover_is_taken_back() -> None:
+    old = binding("web", duplicated("member1", "member2", least=1, most=1), on={"member2": 2})
+    before = old.with_spec(clusters=(TargetCluster("member1", 2),))
+
+    new = revert.reverted(old, before, Story().settings, by="ana", now=START + timedelta(hours=1))
+
+    (task,) = new.spec.graceful_eviction_tasks
+    assert (task.from_cluster, task.purge_mode, task.reason) == ("member2", "Gracefully", "Reverted")
+    assert [target.name for target in new.spec.clusters] == ["member1"]
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        (cluster("member1", ready="False"), "not Ready"),
+        (cluster("member1", taints=[Taint("a", "NoExecute", time_added=START)]), "taint a:NoExecute"),
+        (None, "is gone"),
+    ],
+)
+def test_nothing_goes_back_to_where_it_would_be_driven_away_again(now: object, why: str) -> None:
+    before = binding("web", duplicated("member1"), on={"member1": 2})
+    clusters = {} if now is None else {"member1": now}
+
+    (said,) = revert.obstacles(before, clusters)  # type: ignore[arg-type]
+
+    assert why in said

@@ -1,0 +1,331 @@
+"""Where bindings go, in tables: filters, selection, division, groups, refusals, hints."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from controlplane.kinds.binding import GracefulEvictionTask, ResourceBindingStatus, TargetCluster
+from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.policy import (
+    ClusterAffinityTerm,
+    OverflowAffinity,
+    Placement,
+    ReplicaSchedulingStrategy,
+    SpreadConstraint,
+    Toleration,
+)
+from controlplane.scheduling.explain import refusals, sentences
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.question import Neighbours
+from controlplane.settings import GATES, Compat, Settings
+from tests.scheduling_builders import (
+    AGGREGATED,
+    DYNAMIC,
+    EVENLY,
+    ask,
+    cluster,
+    placement,
+    refused,
+    shares,
+    spec,
+    weights,
+)
+
+HOUR = datetime(2026, 1, 1, 10, tzinfo=UTC)
+
+
+def three(**rooms: int) -> list[Cluster]:
+    return [cluster(name, room=rooms.get(name, 10)) for name in ("a", "b", "c")]
+
+
+@pytest.mark.parametrize(
+    ("how", "replicas", "expected"),
+    [
+        (None, 2, {"a": 2, "b": 2, "c": 2}),
+        (EVENLY, 6, {"a": 2, "b": 2, "c": 2}),
+        (weights(a=1, b=2), 3, {"a": 1, "b": 2}),
+        (weights(a=1, b=2), 9, {"a": 3, "b": 6}),
+        (weights(x=1), 3, {"a": 1, "b": 1, "c": 1}),
+        (DYNAMIC, 12, {"a": 2, "b": 4, "c": 6}),
+        (AGGREGATED, 10, {"c": 10}),
+        (AGGREGATED, 20, {"b": 8, "c": 12}),
+    ],
+)
+def test_replicas_are_divided_as_the_placement_says(
+    how: ReplicaSchedulingStrategy | None, replicas: int, expected: dict[str, int]
+) -> None:
+    clusters = three(a=6, b=12, c=18)
+
+    assert shares(ask(clusters, spec(placement(how=how), replicas=replicas))) == expected
+
+
+@pytest.mark.parametrize(
+    ("on", "replicas", "expected"),
+    [
+        ({"a": 5, "b": 1}, 6, {"a": 5, "b": 1}),  # nothing to do: stays as it is
+        ({"a": 5, "b": 1}, 3, {"a": 2, "b": 1}),  # shrinks in proportion
+        ({"a": 4}, 7, {"a": 5, "b": 1, "c": 1}),  # only the difference is spread
+    ],
+)
+def test_shares_that_are_placed_stay(on: dict[str, int], replicas: int, expected: dict[str, int]) -> None:
+    assert shares(ask(three(), spec(placement(how=DYNAMIC), replicas=replicas, on=on))) == expected
+
+
+def test_a_reschedule_divides_everything_anew() -> None:
+    wanted = spec(placement(how=DYNAMIC), replicas=6, on={"a": 6}, reschedule_triggered_at=HOUR)
+    status = ResourceBindingStatus(last_scheduled_time=HOUR.replace(hour=9))
+
+    assert shares(ask(three(a=4), wanted, status=status)) == {"a": 2, "b": 2, "c": 2}
+
+
+def test_more_than_there_is_room_for_is_refused_with_the_part_that_fits() -> None:
+    verdict = refused(ask(three(), spec(placement(how=DYNAMIC), replicas=40)))
+
+    assert (verdict.reason, verdict.retry) == ("Unschedulable", True)
+    assert verdict.part is not None
+    assert sum(one.replicas for one in verdict.part) == 30
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "taint", "fits"),
+    [
+        ((), Taint("down", "NoSchedule"), False),
+        ((), Taint("down", "NoExecute"), False),
+        ((Toleration("down", "Exists"),), Taint("down", "NoSchedule"), True),
+        ((Toleration("down", "Exists", effect="NoExecute"),), Taint("down", "NoSchedule"), False),
+        ((), Taint("down", "PreferNoSchedule"), True),
+        ((), Taint("down", "PreferNoExecute"), True),
+    ],
+)
+def test_taints_keep_new_workloads_away(tolerations: tuple[Toleration, ...], taint: Taint, fits: bool) -> None:
+    clusters = [cluster("a", taints=[taint]), cluster("b")]
+
+    got = shares(ask(clusters, spec(placement(tolerations=tolerations))))
+
+    assert ("a" in got) is fits
+
+
+def test_a_taint_does_not_drive_away_what_is_there() -> None:
+    clusters = [cluster("a", taints=[Taint("down", "NoSchedule")]), cluster("b")]
+
+    assert shares(ask(clusters, spec(placement(), on={"a": 1}))) == {"a": 1, "b": 1}
+
+
+def test_prefer_no_execute_keeps_away_only_what_it_would_drive_away() -> None:
+    clusters = [cluster("a", taints=[Taint("ill", "PreferNoExecute")]), cluster("b")]
+    one = placement(spread=[SpreadConstraint("cluster", min_groups=1, max_groups=1)])
+
+    assert shares(ask(clusters, spec(placement(), fails_over=True))) == {"b": 1}  # D4
+    assert shares(ask(clusters, spec(one))) == {"b": 1}  # D4: ranks last
+    assert shares(ask(clusters[:1], spec(one))) == {"a": 1}
+
+
+@pytest.mark.parametrize("effect", ["PreferNoSchedule", "PreferNoExecute"])
+def test_discouraged_clusters_get_shares_only_when_the_others_are_full(effect: str) -> None:
+    clusters = [cluster("a", room=10, taints=[Taint("ill", effect)]), cluster("b", room=10)]  # D4, D21
+    tolerated = placement(how=DYNAMIC, tolerations=[Toleration("ill", "Exists")])
+
+    assert shares(ask(clusters, spec(placement(how=DYNAMIC), replicas=8))) == {"b": 8}
+    assert shares(ask(clusters, spec(placement(how=DYNAMIC), replicas=12))) == {"a": 2, "b": 10}
+    expected = {"a": 4, "b": 4} if effect == "PreferNoSchedule" else {"b": 8}
+    assert shares(ask(clusters, spec(tolerated, replicas=8))) == expected
+
+
+def test_a_cluster_without_the_api_is_not_chosen() -> None:
+    assert shares(ask([cluster("a", apis=()), cluster("b")], spec(placement()))) == {"b": 1}
+
+
+@pytest.mark.parametrize(
+    ("reason", "compat", "blocks"),
+    [
+        ("TaintUntolerated", False, False),
+        ("TaintUntolerated", True, True),
+        ("ApplicationFailure", False, True),
+        ("", False, True),
+    ],
+)
+def test_a_task_keeps_a_cluster_from_being_chosen_unless_taints_made_it(
+    reason: str, compat: bool, blocks: bool
+) -> None:
+    wanted = spec(placement(), tasks=[GracefulEvictionTask("a", reason=reason)])
+    settings = Settings(compat=Compat(cluster_eviction_filter=compat))
+
+    got = shares(ask(three(), wanted, settings=settings))
+
+    assert ("a" not in got) is blocks  # D12
+
+
+def test_spread_fields_ask_clusters_to_say_them() -> None:
+    spread = [SpreadConstraint("zone", min_groups=1, max_groups=2), SpreadConstraint("cluster", "", 1, 2)]
+    clusters = [cluster("a", zones=["z"]), cluster("b")]
+
+    assert shares(ask(clusters, spec(placement(spread=spread)))) == {"a": 1}
+
+
+def test_the_roomiest_clusters_are_chosen_and_those_in_use_first() -> None:
+    spread = [SpreadConstraint("cluster", min_groups=2, max_groups=2)]
+    clusters = three(a=5, b=7, c=9)
+
+    assert shares(ask(clusters, spec(placement(spread=spread)))) == {"b": 1, "c": 1}
+    assert shares(ask(clusters, spec(placement(spread=spread), on={"a": 1}))) == {"a": 1, "c": 1}
+
+
+def test_the_lost_copy_of_two_is_replaced_by_one_of_the_candidates() -> None:
+    spread = [SpreadConstraint("cluster", min_groups=2, max_groups=2)]  # S000
+    where = placement("member1", "member2", "member3", "member5", spread=spread)
+    down = Taint("cluster.karmada.io/not-ready", "NoExecute")
+    clusters = [
+        cluster("member1"),
+        cluster("member2", taints=[down]),
+        *(cluster(f"member{number}") for number in (3, 4, 5)),
+    ]
+
+    got = shares(ask(clusters, spec(where, replicas=2, on={"member1": 2})))
+
+    assert got in ({"member1": 2, "member3": 2}, {"member1": 2, "member5": 2})
+
+
+def test_the_other_cluster_takes_the_lost_shares() -> None:
+    where = placement("member1", "member2", how=weights(member1=1, member2=2))  # S000
+    down = Taint("cluster.karmada.io/not-ready", "NoExecute")
+    before = shares(ask([cluster("member1"), cluster("member2")], spec(where, replicas=3)))
+    after = shares(ask([cluster("member1", taints=[down]), cluster("member2")], spec(where, replicas=3)))
+
+    assert before == {"member1": 1, "member2": 2}
+    assert after == {"member2": 3}
+
+
+@pytest.mark.parametrize(
+    ("spread", "said"),
+    [
+        ([SpreadConstraint("cluster", min_groups=4, max_groups=4)], "at least 4"),
+        ([SpreadConstraint("cluster", min_groups=1, max_groups=0)], "maxGroups 0"),
+        ([SpreadConstraint(spread_by_label="rack", min_groups=1, max_groups=2)], "only spreadByField"),
+        ([SpreadConstraint("region", min_groups=1, max_groups=1)], "0/3 clusters"),
+    ],
+)
+def test_constraints_that_cannot_be_met_say_so(spread: list[SpreadConstraint], said: str) -> None:
+    assert said in refused(ask(three(), spec(placement(spread=spread)))).message
+
+
+def test_clusters_of_the_best_regions_are_chosen() -> None:
+    clusters = [
+        *(cluster(f"n{number}", region="north", room=30) for number in range(3)),
+        *(cluster(f"s{number}", region="south", room=20) for number in range(3)),
+        *(cluster(f"w{number}", region="west", room=1) for number in range(3)),
+    ]
+    spread = [SpreadConstraint("region", "", 2, 2), SpreadConstraint("cluster", "", 2, 3)]
+
+    got = shares(ask(clusters, spec(placement(how=DYNAMIC, spread=spread), replicas=80)))
+
+    assert sum(got.values()) == 80
+    assert {name[0] for name in got} == {"n", "s"}
+    assert len(got) == 3
+
+
+def _group(name: str, *clusters: str, overflow: tuple[str, ...] = ()) -> ClusterAffinityTerm:
+    tiers = (OverflowAffinity(cluster_names=overflow, affinity_name="more"),) if overflow else ()
+    return ClusterAffinityTerm(cluster_names=clusters, affinity_name=name, overflow_affinities=tiers)
+
+
+def test_the_first_group_that_gives_a_result_is_used_and_named() -> None:
+    groups = [_group("first", "gone"), _group("second", "b")]
+
+    verdict = ask(three(), spec(placement(groups=groups)))
+
+    assert shares(verdict) == {"b": 1}
+    assert verdict.outcome.affinity_name == "second"  # type: ignore[union-attr]
+
+
+def test_groups_start_at_the_one_observed_and_after_a_reschedule_at_the_first() -> None:
+    where = placement(groups=[_group("first", "a"), _group("second", "b")])
+    observed = ResourceBindingStatus(scheduler_observed_affinity_name="second", last_scheduled_time=HOUR)
+    later = HOUR.replace(hour=11)
+
+    assert shares(ask(three(), spec(where), status=observed)) == {"b": 1}
+    assert shares(ask(three(), spec(where, reschedule_triggered_at=later), status=observed)) == {"a": 1}
+
+
+def test_of_several_failures_the_first_is_told() -> None:
+    where = placement(groups=[_group("first", "a"), _group("second", "gone")], how=DYNAMIC)
+
+    assert refused(ask(three(), spec(where, replicas=99))).reason == "Unschedulable"
+
+
+def test_overflow_is_used_only_for_what_does_not_fit() -> None:
+    where = placement(groups=[_group("own", "a", overflow=("b", "c"))], how=DYNAMIC)
+
+    assert shares(ask(three(), spec(where, replicas=8))) == {"a": 8}
+    assert shares(ask(three(), spec(where, replicas=14))) == {"a": 10, "b": 2, "c": 2}
+
+
+def test_zero_replicas_leave_unless_empty_workloads_are_propagated() -> None:
+    wanted = spec(placement(), replicas=0, on={"a": 2})
+
+    assert shares(ask(three(), wanted)) == {}
+    assert shares(ask(three(), wanted, settings=Settings(enable_empty_workload_propagation=True))) == {
+        "a": 0,
+        "b": 0,
+        "c": 0,
+    }
+
+
+def test_groups_of_workloads_keep_together_and_apart() -> None:
+    settings = Settings(feature_gates={**GATES, "WorkloadAffinity": True})
+    together = Neighbours(together=frozenset({"b"}))
+    apart = Neighbours(apart=frozenset({"b"}))
+
+    assert shares(ask(three(), spec(placement()), settings=settings, neighbours=together)) == {"b": 1}
+    assert shares(ask(three(), spec(placement()), settings=settings, neighbours=apart)) == {"a": 1, "c": 1}
+    assert shares(ask(three(), spec(placement()), neighbours=apart)) == {"a": 1, "b": 1, "c": 1}
+
+
+def test_clusters_that_are_being_left_are_counted_as_gone() -> None:
+    verdict = ask(three(), spec(placement(), on={"a": 1}), leaving=frozenset({"a"}))
+
+    assert shares(verdict) == {"b": 1, "c": 1}
+    assert refusals(verdict.explanation)["a"].filter == "Leaving"
+
+
+def test_a_hint_is_taken_while_it_holds() -> None:
+    wanted = spec(placement(how=DYNAMIC), replicas=4)
+    good, bad = (TargetCluster("c", 4),), (TargetCluster("c", 40),)
+
+    assert shares(ask(three(), wanted, hint=good)) == {"c": 4}
+    assert shares(ask(three(), wanted, hint=bad)) == {"a": 2, "b": 1, "c": 1}
+    assert shares(ask(three(c=3), wanted, hint=good)) != {"c": 4}
+
+
+def test_what_is_promised_is_not_promised_again() -> None:
+    clusters = three(a=2, b=2, c=2)
+    settings = Settings()
+    fleet = Fleet.of(clusters, settings=settings)
+    wanted = spec(placement(how=DYNAMIC), replicas=3)
+
+    first = ask(clusters, wanted, promised=Ledger(fleet))
+    promised = Ledger.of(fleet, [("a", 2, _request(first)), ("b", 1, _request(first))])
+
+    assert shares(ask(clusters, wanted, promised=promised)) == {"b": 1, "c": 2}
+
+
+def _request(verdict: object) -> object:
+    return verdict.explanation.question.asked  # type: ignore[attr-defined]
+
+
+def test_every_cluster_is_told_about_in_one_sentence() -> None:
+    clusters = [cluster("a", taints=[Taint("down", "NoSchedule", "yes")]), cluster("b"), cluster("c", apis=())]
+
+    told = sentences(ask(clusters, spec(placement(how=DYNAMIC), replicas=3)).explanation)
+
+    assert told == {
+        "a": "TaintToleration refuses it: taint down=yes:NoSchedule is not tolerated",
+        "b": "chosen, room for 100 more, gets 3 of 3 replicas",
+        "c": "APIEnablement refuses it: it does not serve Deployment of apps/v1",
+    }
+
+
+def test_no_cluster_at_all_is_said() -> None:
+    assert refused(ask([], spec(Placement()))).message == "0/0 clusters are available: no cluster exists"

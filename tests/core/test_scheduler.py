@@ -1,0 +1,306 @@
+"""The live scheduler in memory: what it writes, when it looks again, and whom a changed cluster concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from controlplane import run
+from controlplane.controllers.promises import Promises
+from controlplane.controllers.scheduler import Scheduler
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING
+from controlplane.kinds.binding import (
+    SCHEDULED,
+    Binding,
+    GracefulEvictionTask,
+    ObjectReference,
+    ReplicaRequirements,
+    ResourceBindingSpec,
+    TargetCluster,
+)
+from controlplane.kinds.cluster import (
+    APIEnablement,
+    APIResource,
+    Cluster,
+    ClusterSpec,
+    ClusterStatus,
+    ResourceSummary,
+    Taint,
+)
+from controlplane.kinds.policy import (
+    ClusterAffinity,
+    ClusterPreferences,
+    Placement,
+    ReplicaSchedulingStrategy,
+    SpreadConstraint,
+)
+from controlplane.kinds.rows import Promise
+from controlplane.memory import MemoryStore
+from controlplane.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.scheduling.trigger import APPLIED_PLACEMENT
+from controlplane.selectors import LabelSelector
+from controlplane.settings import Settings
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+APPS = (APIEnablement("apps/v1", (APIResource("deployments", "Deployment"),)),)
+BY_ROOM = ReplicaSchedulingStrategy("Divided", "Weighted", ClusterPreferences(dynamic_weight="AvailableReplicas"))
+
+
+def cluster(name: str, *, pods: int = 0, labels: Mapping[str, str] = {}, taints: tuple[Taint, ...] = ()) -> Cluster:
+    summary = ResourceSummary(allocatable={"pods": str(pods), "cpu": "1000"}) if pods else None
+    return Cluster(
+        "cluster.karmada.io/v1alpha1",
+        "Cluster",
+        ObjectMeta(name=name, uid=f"uid-{name}", generation=1, labels=dict(labels)),
+        ClusterSpec(taints=taints),
+        ClusterStatus(api_enablements=APPS, conditions=(Condition("Ready", "True"),), resource_summary=summary),
+    )
+
+
+def binding(name: str, placement: Placement | None, *, replicas: int = 1, on: Mapping[str, int] = {}) -> Binding:
+    return Binding(
+        "work.karmada.io/v1alpha2",
+        "ResourceBinding",
+        ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1),
+        ResourceBindingSpec(
+            ObjectReference("apps/v1", "Deployment", name, "default", uid=f"template-{name}"),
+            replicas=replicas,
+            replica_requirements=ReplicaRequirements(resource_request={"cpu": "1"}),
+            clusters=tuple(TargetCluster(*pair) for pair in on.items()),
+            placement=placement,
+        ),
+    )
+
+
+class Desk:
+    """A store with the scheduler and a clock moved by hand."""
+
+    def __init__(self, *objects: Any, settings: Settings | None = None) -> None:
+        self.now = START
+        self.settings = settings or Settings()
+        self.controllers = [Scheduler(), Promises()]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+        self.store.create(*objects)
+        self.settle()
+
+    def settle(self) -> None:
+        run.work_off(self.controllers, self.store, self.settings, world=run.World())
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.settle()
+
+    def binding(self, name: str) -> Binding:
+        found: Binding = self.store.get([Ref(RESOURCE_BINDING, "default", name)])[
+            Ref(RESOURCE_BINDING, "default", name)
+        ]
+        return found
+
+    def places(self, name: str) -> dict[str, int]:
+        return {one.name: one.replicas for one in self.binding(name).spec.clusters}
+
+    def said(self, name: str) -> tuple[str, str]:
+        found = condition(self.binding(name).status.conditions, SCHEDULED)
+        assert found is not None
+        return found.status, found.reason
+
+    def change(self, new: Any) -> None:
+        old = self.store.get([new.ref])[new.ref]
+        self.store.put(new.with_meta(resource_version=old.metadata.resource_version), old)
+        self.settle()
+
+    def cluster(self, name: str) -> Cluster:
+        found: Cluster = self.store.get([Ref(CLUSTER, "", name)])[Ref(CLUSTER, "", name)]
+        return found
+
+    def decided(self) -> list[str]:
+        """Names of the bindings that are due for the scheduler now, once fan-outs are worked off."""
+        scheduler = self.controllers[0]
+        while any(name == "scheduler" and ref.kind not in scheduler.keys for name, ref in self.store.due):
+            claims = self.store.claim("scheduler", shard=0, shards=1, limit=1000, lease_seconds=1)
+            for claim in claims.claims:
+                if claim.ref.kind in scheduler.keys:
+                    continue
+                refs, cursor = scheduler.expand(self.store, claim.ref, after=claim.cursor, limit=2)
+                self.store.advance(claim, refs, cursor=cursor)
+            self.store.release([one for one in claims.claims if one.ref.kind in scheduler.keys])
+        return sorted(ref.name for name, ref in self.store.due if name == "scheduler")
+
+
+def test_a_new_binding_is_placed_and_says_so() -> None:
+    desk = Desk(cluster("a"), cluster("b"), binding("web", Placement(), replicas=2))
+
+    done = desk.binding("web")
+
+    assert desk.places("web") == {"a": 2, "b": 2}
+    assert desk.said("web") == ("True", "Success")
+    assert done.status.scheduler_observed_generation == done.metadata.generation == 2
+    assert done.status.last_scheduled_time == START
+    assert msgspec.json.decode(done.metadata.annotations[APPLIED_PLACEMENT], type=Placement) == Placement()
+
+
+def test_what_is_placed_is_left_alone() -> None:
+    desk = Desk(cluster("a"), binding("web", Placement()))
+    version = desk.store.version
+
+    desk.store.mark("scheduler", [desk.binding("web").ref])
+    desk.settle()
+
+    assert desk.store.version == version
+
+
+def test_an_attached_binding_without_placement_is_none_of_its_business() -> None:
+    desk = Desk(cluster("a"), binding("config", None))
+
+    assert desk.binding("config").status.conditions == ()
+
+
+def test_copies_stay_where_a_new_placement_fits_nowhere() -> None:
+    desk = Desk(cluster("a"), binding("web", Placement()))
+
+    desk.change(desk.binding("web").with_spec(placement=Placement(ClusterAffinity(cluster_names=("gone",)))))
+
+    assert desk.places("web") == {"a": 1}  # D18
+    assert desk.said("web") == ("False", "NoClusterFit")
+    said = condition(desk.binding("web").status.conditions, SCHEDULED)
+    assert said is not None
+    assert "1 ClusterAffinity" in said.message
+
+
+def test_fifteen_workloads_share_ten_and_five_and_the_sixteenth_waits() -> None:
+    items = [binding(f"w{number:02d}", Placement(replica_scheduling=BY_ROOM)) for number in range(16)]
+    desk = Desk(cluster("b", pods=10), cluster("c", pods=5), *items)
+
+    taken = [name for number in range(16) for name in desk.places(f"w{number:02d}")]
+
+    assert (taken.count("b"), taken.count("c")) == (10, 5)
+    held = [f"w{number:02d}" for number in range(16) if not desk.places(f"w{number:02d}")]
+    assert len(held) == 1
+    assert desk.said(held[0]) == ("False", "Unschedulable")
+
+
+def test_promised_room_is_kept_over_batches_and_ends_after_300_seconds() -> None:
+    desk = Desk(cluster("b", pods=1), binding("one", Placement(replica_scheduling=BY_ROOM)))
+    desk.store.create(binding("two", Placement(replica_scheduling=BY_ROOM)))
+    desk.settle()
+    assert desk.said("two") == ("False", "Unschedulable")
+
+    desk.wait(301)  # nobody ever saw the first one run
+
+    assert desk.store.rows(Promise, "cluster", ["b"])["b"][0].binding.endswith("/two")
+    assert desk.places("two") == {"b": 1}
+
+
+def test_a_waiting_binding_is_placed_when_room_appears() -> None:
+    desk = Desk(cluster("b", pods=1), binding("two", Placement(replica_scheduling=BY_ROOM), replicas=2))
+    assert desk.said("two") == ("False", "Unschedulable")
+
+    grown = desk.cluster("b").with_status(resource_summary=ResourceSummary({"pods": "5", "cpu": "9"}))
+    desk.change(grown)
+
+    assert desk.places("two") == {"b": 2}
+
+
+def test_a_recovered_cluster_gets_its_copy_back_and_shares_stay_where_they_are() -> None:
+    away = Taint("cluster.karmada.io/not-ready", "NoExecute")
+    desk = Desk(
+        cluster("a", pods=9, taints=(away,)),
+        cluster("b", pods=9),
+        binding("copy", Placement()),
+        binding("share", Placement(replica_scheduling=BY_ROOM), replicas=3),
+    )
+    assert desk.places("copy") == {"b": 1}
+
+    desk.change(desk.cluster("a").with_spec(taints=()))
+
+    assert desk.places("copy") == {"a": 1, "b": 1}  # D19
+    assert desk.places("share") == {"b": 3}
+
+
+def test_a_lost_share_is_placed_again_elsewhere() -> None:
+    desk = Desk(
+        cluster("a", pods=9), cluster("b", pods=9), binding("share", Placement(replica_scheduling=BY_ROOM), replicas=4)
+    )
+    assert desk.places("share") == {"a": 2, "b": 2}
+
+    tainted = desk.cluster("a").with_spec(taints=(Taint("down", "NoExecute"),))
+    desk.change(tainted)
+    old = desk.binding("share")
+    task = GracefulEvictionTask("a", reason="TaintUntolerated")
+    desk.change(old.with_spec(clusters=(TargetCluster("b", 2),), graceful_eviction_tasks=(task,)))
+
+    assert desk.places("share") == {"b": 4}
+
+
+def test_of_lost_shares_the_part_that_fits_is_placed_while_the_source_is_unreachable() -> None:
+    desk = Desk(
+        cluster("a", pods=5), cluster("b", pods=3), binding("share", Placement(replica_scheduling=BY_ROOM), replicas=5)
+    )
+    before = desk.places("share")
+    desk.wait(301)
+    down = desk.cluster("a").with_spec(taints=(Taint("down", "NoExecute"),))
+    desk.change(down.with_status(conditions=(Condition("Ready", "False"),)))
+    small = desk.cluster("b").with_status(resource_summary=ResourceSummary({"pods": "1", "cpu": "9"}))
+    desk.change(small)
+    task = GracefulEvictionTask("a", reason="TaintUntolerated")
+    kept = TargetCluster("b", before["b"])
+
+    desk.change(desk.binding("share").with_spec(clusters=(kept,), graceful_eviction_tasks=(task,)))
+
+    assert desk.places("share") == {"b": before["b"] + 1}  # D10
+    assert desk.said("share") == ("False", "Unschedulable")
+
+
+def test_a_suspended_binding_waits() -> None:
+    from controlplane.kinds.policy import Suspension
+
+    held = binding("web", Placement())
+    desk = Desk(cluster("a"), replace(held, spec=replace(held.spec, suspension=Suspension(scheduling=True))))
+
+    assert desk.places("web") == {}
+
+
+@pytest.mark.parametrize("kind", ["taint", "label", "room"])
+def test_a_changed_cluster_asks_only_for_the_bindings_it_concerns(kind: str) -> None:
+    mine = Placement(ClusterAffinity(label_selector=LabelSelector({"tier": "gold"})))
+    other = Placement(ClusterAffinity(cluster_names=("b",)))
+    shared = Placement(ClusterAffinity(cluster_names=("a",)), replica_scheduling=BY_ROOM)
+    desk = Desk(
+        cluster("a", pods=50, labels={"tier": "gold"}),
+        cluster("b", pods=50),
+        *(binding(f"mine{number}", mine) for number in range(5)),
+        *(binding(f"other{number}", other) for number in range(5)),
+        *(binding(f"shared{number}", shared) for number in range(5)),
+        binding("waits", shared, replicas=500),
+    )
+    old = desk.cluster("a")
+    new = {
+        "taint": old.with_spec(taints=(Taint("down", "NoSchedule"),)),
+        "label": old.with_meta(labels={"tier": "gold", "new": "yes"}),
+        "room": old.with_status(resource_summary=ResourceSummary({"pods": "60", "cpu": "90"})),
+    }[kind]
+
+    desk.store.put(new, old)
+
+    follow = [f"mine{number}" for number in range(5)]
+    assert desk.decided() == sorted([*(follow if kind != "room" else ()), "waits"])
+
+
+def test_what_cannot_be_spread_is_tried_again_soon_and_then_more_slowly() -> None:
+    wide = Placement(spread_constraints=(SpreadConstraint("cluster", min_groups=3, max_groups=3),))
+    desk = Desk(cluster("a"), binding("web", wide))
+    assert desk.said("web") == ("False", "SchedulerError")
+
+    waits = []
+    for _ in range(8):
+        due = desk.store.next_due(["scheduler"])
+        assert due is not None
+        waits.append((due - desk.now).total_seconds())
+        desk.wait(waits[-1])
+
+    assert waits == [1, 1, 2, 4, 8, 10, 10, 10]

@@ -1,0 +1,386 @@
+"""Automatic taints, ClusterTaintPolicies in both dialects, and whose taint is whose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.decision import Decision, Delete
+from controlplane.kinds.cluster import Taint
+from controlplane.kinds.policy import ClusterAffinity
+from controlplane.kinds.rows import Observation
+from controlplane.kinds.taint_policy import (
+    ClusterTaintPolicy,
+    ClusterTaintPolicySpec,
+    MatchCondition,
+    PolicyTaint,
+    TaintToAdd,
+)
+from controlplane.meta import Condition, ObjectMeta, with_condition
+from controlplane.settings import GATES, Compat, Settings
+from controlplane.state import Actor
+from controlplane.taints import OWNERS_ANNOTATION
+from tests.core.fleet_story import FAILOVER, START, Story, cluster, no_execute
+
+NOT_READY = (MatchCondition("Ready", "In", ("False", "Unknown")),)
+READY = (MatchCondition("Ready", "In", ("True",)),)
+KEY = "cluster.karmada.io/not-ready"
+
+
+def policy(name: str = "detect", *, at: datetime = START, **spec: object) -> ClusterTaintPolicy:
+    return ClusterTaintPolicy(
+        api_version="policy.karmada.io/v1alpha1",
+        kind="ClusterTaintPolicy",
+        metadata=ObjectMeta(name=name, uid=f"uid-{name}", generation=1, creation_timestamp=at),
+        spec=ClusterTaintPolicySpec(**spec),  # type: ignore[arg-type]
+    )
+
+
+def windowed(
+    name: str = "detect", *, effect: str = "NoExecute", add: int = 300, remove: int = 180
+) -> ClusterTaintPolicy:
+    return policy(name, match_conditions=NOT_READY, taints_to_add=(TaintToAdd("down", effect, "", add, remove),))
+
+
+def shown(story: Story, name: str = "member1") -> set[str]:
+    return {f"{taint.key.rpartition('/')[2]}:{taint.effect}" for taint in story.cluster(name).spec.taints}
+
+
+def fleet(*policies: ClusterTaintPolicy, settings: Settings = FAILOVER) -> Story:
+    return Story(*(cluster(f"member{n}") for n in (1, 2, 3)), *policies, settings=settings)
+
+
+def test_golden_s001_the_taint_comes_five_minutes_after_the_transition_to_the_second() -> None:
+    began = datetime(2025, 1, 17, 2, 30, tzinfo=UTC)
+    detect = policy(
+        "detect-cluster-not-ready",
+        at=began,
+        target_cluster=ClusterAffinity(cluster_names=("member1", "member2")),
+        match_conditions=NOT_READY,
+        taints_to_add=(TaintToAdd(KEY, "PreferNoExecute", add_on_match_seconds=300, remove_on_mismatch_seconds=180),),
+    )
+    story = Story(*(cluster(f"member{n}", at=began) for n in (1, 2, 3)), detect, start=began)
+    story.pass_seconds(386)
+    story.ready("member1", "False")
+    assert str(story.cluster("member1").status.conditions[0].last_transition_time) == "2025-01-17 02:36:26+00:00"
+
+    story.pass_seconds(299)
+    assert Taint(KEY, "PreferNoExecute") not in [
+        replace(one, time_added=None) for one in story.cluster("member1").spec.taints
+    ]
+    story.pass_seconds(1)
+
+    found = [one for one in story.cluster("member1").spec.taints if one.effect == "PreferNoExecute"]
+    assert found == [Taint(KEY, "PreferNoExecute", time_added=datetime(2025, 1, 17, 2, 41, 26, tzinfo=UTC))]
+
+
+@pytest.mark.parametrize(("ready", "taint"), [("False", "not-ready"), ("Unknown", "unreachable")])
+def test_d1_no_schedule_follows_ready_at_once_and_no_execute_never_by_itself(ready: str, taint: str) -> None:
+    story = fleet()
+
+    story.ready("member1", ready)
+    story.pass_seconds(3600)
+    assert shown(story) == {f"{taint}:NoSchedule"}
+
+    story.ready("member1", "True")
+    assert shown(story) == set()
+
+
+def test_d1_strict_reading_adds_nothing_automatically() -> None:
+    story = fleet(settings=replace(FAILOVER, auto_no_schedule_taints=False))
+
+    story.ready("member1", "False")
+
+    assert shown(story) == set()
+
+
+def test_d1_compat_no_execute_comes_after_the_timeout_is_swapped_and_goes_when_ready() -> None:
+    story = fleet(settings=replace(FAILOVER, compat=Compat(auto_no_execute_taints=True)))
+    story.ready("member1", "False")
+
+    story.pass_seconds(299)
+    assert shown(story) == {"not-ready:NoSchedule"}
+    story.pass_seconds(1)
+    assert shown(story) == {"not-ready:NoSchedule", "not-ready:NoExecute"}
+    story.ready("member1", "Unknown")
+    assert shown(story) == {"unreachable:NoSchedule", "unreachable:NoExecute"}
+    story.ready("member1", "True")
+    assert shown(story) == set()
+
+
+def test_d22_lost_access_adds_no_schedule_and_nothing_else() -> None:
+    story = fleet(windowed())
+    old = story.cluster("member1")
+    lost = with_condition(old.status.conditions, Condition("AccessLost", "True"), now=story.now)
+    story.store.put(old.with_status(conditions=lost), old)
+
+    story.work()
+    story.pass_seconds(3600)
+
+    assert shown(story) == {"access-lost:NoSchedule"}
+
+
+def test_d3_a_taint_goes_when_the_mismatch_has_lasted_its_window() -> None:
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    story.ready("member1", "True")
+
+    story.pass_seconds(179)
+    assert shown(story) == {"down:NoExecute"}
+    story.pass_seconds(1)
+    assert shown(story) == set()
+
+
+def test_d3_a_short_recovery_keeps_the_taint_and_its_time() -> None:
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    before = story.cluster("member1").spec.taints[-1]
+    story.ready("member1", "True")
+    story.pass_seconds(100)
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+
+    assert before in story.cluster("member1").spec.taints
+
+
+def test_d3_a_short_failure_adds_nothing_and_the_window_begins_anew() -> None:
+    story = fleet(windowed())
+    for _ in range(3):
+        story.ready("member1", "False")
+        story.pass_seconds(299)
+        story.ready("member1", "True")
+        story.pass_seconds(1)
+
+    assert shown(story) == set()
+
+
+def test_d3_false_to_unknown_does_not_reset_the_window() -> None:
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(200)
+    story.ready("member1", "Unknown")
+
+    story.pass_seconds(100)
+
+    assert "down:NoExecute" in shown(story)
+
+
+def test_d3_no_match_conditions_means_always_counted_from_when_both_exist() -> None:
+    story = fleet(policy(taints_to_add=(TaintToAdd("every", "NoSchedule", "", 60, 60),)))
+
+    story.pass_seconds(59)
+    assert shown(story) == set()
+    story.pass_seconds(1)
+    assert shown(story) == {"every:NoSchedule"}
+
+
+def test_d3_time_in_which_nobody_observed_the_cluster_does_not_count() -> None:
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    seen = Observation("member1", status="False", since=START, observed_at=START)
+    story.save(seen)
+
+    story.pass_seconds(600)
+
+    assert shown(story) == {"not-ready:NoSchedule"}
+
+
+def _edit_conditions(old: ClusterTaintPolicy) -> ClusterTaintPolicy:
+    return old.with_spec(match_conditions=(MatchCondition("Ready", "In", ("Unknown",)),))
+
+
+def _edit_target(old: ClusterTaintPolicy) -> ClusterTaintPolicy:
+    return old.with_spec(target_cluster=ClusterAffinity(cluster_names=("member2",)))
+
+
+def _edit_taints(old: ClusterTaintPolicy) -> ClusterTaintPolicy:
+    return old.with_spec(taints_to_add=(TaintToAdd("other", "NoSchedule"),))
+
+
+@pytest.mark.parametrize("edit", [_edit_conditions, _edit_target, _edit_taints])
+def test_d3_editing_a_policy_withdraws_its_taints_at_once(
+    edit: Callable[[ClusterTaintPolicy], ClusterTaintPolicy],
+) -> None:
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    old = story.store.get([windowed().ref])[windowed().ref]
+
+    story.store.put(edit(old), old)
+    story.work()
+
+    assert "down:NoExecute" not in shown(story)
+
+
+def delete(story: Story, one: ClusterTaintPolicy) -> None:
+    old = story.store.get([one.ref])[one.ref]
+    story.store.apply([(None, Decision(changes=(Delete(old),)))], by=Actor("test"))
+    story.work()
+
+
+def test_fault_34_deleting_a_policy_withdraws_its_taints_at_once() -> None:
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+
+    delete(story, windowed())
+
+    assert shown(story) == {"not-ready:NoSchedule"}
+
+
+def test_fault_35_a_taint_two_policies_want_stays_while_one_wants_it() -> None:
+    story = fleet(windowed("one"), windowed("two"))
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    before = story.cluster("member1").spec.taints
+
+    delete(story, windowed("one"))
+    assert story.cluster("member1").spec.taints == before
+    delete(story, windowed("two"))
+    assert shown(story) == {"not-ready:NoSchedule"}
+
+
+def test_d3_a_persons_taint_is_never_removed_by_a_policy() -> None:
+    mine = Taint("down", "NoExecute", "mine", START)
+    story = Story(cluster("member1", taints=[mine]), cluster("member2"), cluster("member3"), windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    story.ready("member1", "True")
+    story.pass_seconds(600)
+
+    assert story.cluster("member1").spec.taints == (mine,)
+    assert OWNERS_ANNOTATION not in story.cluster("member1").metadata.annotations
+
+
+def test_s001_a_taint_a_person_takes_off_stays_off_until_the_match_ends_and_begins_again() -> None:
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+
+    story.untaint("member1")
+    story.pass_seconds(3600)
+    assert shown(story) == set()
+
+    story.ready("member1", "True")
+    story.pass_seconds(180)
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    assert shown(story) == {"not-ready:NoSchedule", "down:NoExecute"}
+
+
+def unwindowed(**spec: object) -> ClusterTaintPolicy:
+    return policy(taints=(PolicyTaint("down", "NoExecute"),), **spec)
+
+
+def test_d3_without_windows_conditions_add_and_remove_at_once() -> None:
+    story = fleet(unwindowed(add_on_conditions=NOT_READY, remove_on_conditions=READY))
+
+    story.ready("member1", "False")
+    assert "down:NoExecute" in shown(story)
+    story.ready("member1", "True")
+    assert shown(story) == set()
+
+
+def test_d3_without_windows_and_remove_conditions_the_taint_stays_while_the_policy_exists() -> None:
+    story = fleet(unwindowed(add_on_conditions=NOT_READY))
+
+    story.ready("member1", "False")
+    story.ready("member1", "True")
+    story.pass_seconds(3600)
+    assert shown(story) == {"down:NoExecute"}
+
+    delete(story, unwindowed())
+    assert shown(story) == set()
+
+
+def test_d3_without_windows_no_add_conditions_means_never() -> None:
+    story = fleet(unwindowed())
+
+    story.pass_seconds(3600)
+
+    assert shown(story) == set()
+
+
+def test_d17_gate_off_withdraws_what_policies_own_and_keeps_what_ready_owns() -> None:
+    story = fleet(windowed(), windowed("soft", effect="NoSchedule"))
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    assert shown(story) == {"not-ready:NoSchedule", "down:NoExecute", "down:NoSchedule"}
+
+    story.settings = Settings(feature_gates=dict(GATES))
+    story.store.mark("cluster_taints", [story.cluster("member1").ref])
+    story.work()
+
+    assert shown(story) == {"not-ready:NoSchedule"}
+
+
+def test_d17_windows_count_from_when_the_gate_opened() -> None:
+    story = fleet(windowed(), settings=Settings(feature_gates=dict(GATES)))
+    story.ready("member1", "False")
+    story.pass_seconds(1000)
+    story.settings = FAILOVER
+    story.pass_seconds(5)
+    story.store.mark("cluster_taints", [story.cluster("member1").ref])
+    story.work()
+
+    assert "down:NoExecute" not in shown(story)
+    story.pass_seconds(300)
+    assert "down:NoExecute" in shown(story)
+
+
+def test_d9_fault_9_when_all_clusters_fail_no_taint_that_moves_workloads_is_added() -> None:
+    story = fleet(windowed(), windowed("prefer", effect="PreferNoExecute"), windowed("soft", effect="NoSchedule"))
+    for name in ("member1", "member2", "member3"):
+        story.ready(name, "False")
+
+    story.pass_seconds(7200)
+
+    assert shown(story) == {"not-ready:NoSchedule", "down:NoSchedule"}
+    assert len(story.events("FleetBlind")) == 1
+
+
+def test_d9_fault_10_after_blindness_the_windows_begin_anew() -> None:
+    story = fleet(windowed())
+    for name in ("member1", "member2", "member3"):
+        story.ready(name, "False")
+    story.pass_seconds(7200)
+    for name in ("member2", "member3"):
+        story.ready(name, "True")
+
+    story.pass_seconds(299)
+    assert shown(story) == {"not-ready:NoSchedule"}
+    story.pass_seconds(6)
+    assert shown(story) == {"not-ready:NoSchedule", "down:NoExecute"}
+
+
+def test_a_persons_taint_without_a_time_gets_one() -> None:
+    story = fleet()
+
+    story.taint("member1", Taint("mine", "NoExecute"), Taint("soft", "NoSchedule"))
+
+    assert story.cluster("member1").spec.taints == (Taint("mine", "NoExecute", "", START), Taint("soft", "NoSchedule"))
+
+
+def test_taints_and_windows_do_not_change_when_nothing_changes() -> None:
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    version = story.store.version
+
+    for name in ("member1", "member2", "member3"):
+        story.store.mark("cluster_taints", [story.cluster(name).ref])
+    story.pass_seconds(60)
+
+    assert story.store.version == version
+
+
+def test_no_execute_of_a_human_is_noticed_without_any_policy() -> None:
+    story = fleet()
+    story.taint("member2", no_execute(at=START + timedelta(seconds=5)))
+
+    assert shown(story, "member2") == {"gone:NoExecute"}

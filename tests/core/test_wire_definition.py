@@ -1,0 +1,83 @@
+"""What a CustomResourceDefinition makes the API serve."""
+
+from datetime import UTC, datetime
+
+import orjson
+
+from controlplane.wire import definition
+from controlplane.wire.openapi import OpenAPI
+from controlplane.wire.schema import Schema
+from controlplane.wire.table import columns_of, table
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+BOATS = {
+    "spec": {
+        "group": "example.io",
+        "scope": "Namespaced",
+        "names": {"kind": "Boat", "plural": "boats", "shortNames": ["bo"], "categories": ["all"]},
+        "versions": [
+            {"name": "v1alpha1", "served": False, "storage": False},
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.replicas"}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "properties": {"spec": {"type": "object", "properties": {"seats": {"type": "integer"}}}},
+                    }
+                },
+                "additionalPrinterColumns": [
+                    {"name": "Seats", "type": "integer", "jsonPath": ".spec.seats"},
+                    {"name": "Ready", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].status'},
+                    {"name": "Afloat", "type": "boolean", "jsonPath": ".status.afloat"},
+                    {"name": "Crew", "type": "string", "jsonPath": ".spec.crew", "priority": 1},
+                    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+                ],
+            },
+            {"name": "v2", "served": True, "storage": False},
+        ],
+    }
+}
+
+
+def test_only_versions_that_are_switched_on_are_served():
+    versions = {resource.version: schema for resource, schema in definition.served(BOATS)}
+
+    assert set(versions) == {"v1", "v2"}
+    assert versions["v2"] is Schema.OPEN
+    assert versions["v1"].property("spec").property("seats").type == "integer"
+    assert versions["v1"].property("spec").property("sails") is None
+    assert definition.storage_version(BOATS) == "v1"
+
+
+def test_names_and_subresources_are_those_of_the_definition():
+    (boat, _), _ = definition.served(BOATS)
+
+    assert (boat.key, boat.plural, boat.singular, boat.namespaced) == ("example.io/Boat", "boats", "boat", True)
+    assert (boat.short_names, boat.categories, boat.subresources) == (("bo",), ("all",), ("status", "scale"))
+
+
+def test_columns_show_what_their_paths_find():
+    (boat, _), _ = definition.served(BOATS)
+    full = {
+        "metadata": {"name": "one", "creationTimestamp": "2026-11-20T11:00:00Z"},
+        "spec": {"seats": 4, "crew": ["ann", "bo"]},
+        "status": {"afloat": True, "conditions": [{"type": "Ready", "status": "False"}]},
+    }
+
+    rows = table(boat, [full, {"metadata": {"name": "two"}}], now=NOW)["rows"]
+
+    assert [column.name for column in columns_of(boat)] == ["Name", "Seats", "Ready", "Afloat", "Crew", "Age"]
+    assert rows[0]["cells"] == ["one", 4, "False", True, '["ann","bo"]', "60m"]
+    assert rows[1]["cells"] == ["two", "", "", "", "", ""]
+
+
+def test_what_is_defined_can_be_explained():
+    served = definition.served(BOATS)
+
+    api = OpenAPI([resource for resource, _ in served], lambda resource: dict(served)[resource])
+
+    document = orjson.loads(api.document("apis/example.io/v1"))
+    assert document["components"]["schemas"]["io.example.v1.Boat"]["properties"]["spec"]["properties"]["seats"]

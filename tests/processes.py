@@ -1,0 +1,167 @@
+"""The product's real processes on the database of a test or a bench: started, watched, ended."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote, urlencode
+
+PR_SET_PDEATHSIG = 1
+PROJECT = Path(__file__).parents[1]
+END_SECONDS = 20.0
+
+
+def environment(folder: Path, *, redis_url: str, **extra: str) -> dict[str, str]:
+    """Return the environment of processes that work on this process's database; `extra`: LIFEBOAT_ and the name."""
+    from django.db import connection  # here: importing this module needs no Django
+
+    given: dict[str, Any] = connection.settings_dict
+    parameters = {name.lower(): given[name] for name in ("HOST", "PORT", "USER", "PASSWORD") if given[name]} | {
+        name: value for name, value in given["OPTIONS"].items() if name != "pool"
+    }
+    return {
+        **os.environ,
+        "DATABASE_URL": f"postgresql:///{quote(given['NAME'])}?{urlencode(parameters)}",
+        "REDIS_URL": redis_url,
+        "LIFEBOAT_SECRET_KEY": os.environ.get("LIFEBOAT_SECRET_KEY", "only-for-tests"),
+        "LIFEBOAT_DEVELOPMENT": "true",
+        "LIFEBOAT_HOME": str(folder),
+        "PYTHONPATH": str(PROJECT),
+        "PYTHONWARNINGS": "ignore",
+        **{f"LIFEBOAT_{name.upper()}": value for name, value in extra.items()},
+    }
+
+
+def own_redis() -> str:
+    """Return the last database of the run's Redis, emptied: nobody else's ticks are in it."""
+    import redis  # here: importing this module needs no services
+
+    url = f"{os.environ['REDIS_URL'].rsplit('/', 1)[0]}/15"
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+    return url
+
+
+class Processes:
+    """Processes that end, whatever happens, with the block."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.environment = dict(environment)
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process in self._started:
+            self.end(process)
+
+    def start(self, name: str, arguments: Sequence[str], *, says: str = "") -> subprocess.Popen[bytes]:
+        """Start `python <arguments>`; return when its log has said `says`. Raises RuntimeError with its log."""
+        log = self.folder / f"{name}-{len(self._started)}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=PROJECT,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        self._started.append(process)
+        if says:
+            try:
+                until(lambda: says in log.read_text(), within=60, alive=process)
+            except AssertionError as error:
+                raise RuntimeError(f"{name} did not say {says!r}:\n{log.read_text()[-4000:]}") from error
+        return process
+
+    def worker(
+        self, name: str = "worker", *, application: str = "config", concurrency: int = 0
+    ) -> subprocess.Popen[bytes]:
+        """Start a Celery worker."""
+        options = ["--loglevel=INFO", f"--hostname={name}@%h"]
+        quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+        return self.start(name, ["-m", "celery", "-A", application, "worker", *options, *quiet], says=" ready.")
+
+    def beat(self) -> subprocess.Popen[bytes]:
+        """Start Celery's beat."""
+        arguments = ["-m", "celery", "-A", "config", "beat", "--loglevel=INFO", "--pidfile="]
+        return self.start("beat", arguments, says="Starting...")
+
+    def members(self) -> subprocess.Popen[bytes]:
+        """Start the process that talks to members."""
+        return self.start("members", ["manage.py", "members"], says="members: ready")
+
+    def end(self, process: subprocess.Popen[bytes], *, by: int = signal.SIGTERM) -> None:
+        """End a process and everything it started."""
+        if process.poll() is None:
+            _signal_group(process, signal.SIGCONT)
+            _signal_group(process, by)
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass
+        _signal_group(process, signal.SIGKILL)
+        process.wait()
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to end this process when the test run dies without a word."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        pass  # all of them are gone
+
+
+def family(process: subprocess.Popen[bytes]) -> list[int]:
+    """Return the pids of a process and its children."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return [process.pid, *map(int, children)]
+
+
+def peak_megabytes(pid: int) -> float:
+    """Return the largest resident size a process has had, in MB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def until(
+    holds: Callable[[], Any], *, within: float, alive: subprocess.Popen[bytes] | None = None, every: float = 0.05
+) -> Any:
+    """Return what `holds` returns as soon as it is true. Raises AssertionError after `within` seconds."""
+    ends = time.monotonic() + within
+    while True:
+        if found := holds():
+            return found
+        assert alive is None or alive.poll() is None, f"the process ended with status {alive.returncode}"
+        assert time.monotonic() < ends, f"not within {within:g} s: {getattr(holds, '__name__', holds)}"
+        time.sleep(every)
+
+
+def ring(names: Sequence[str], *, redis_url: str) -> None:
+    """Send a tick for each name, as beat does."""
+    from apps.runtime.tasks import tick  # here: importing this module needs no Django
+    from config.celery import TICK_OPTIONS, app
+
+    with app.connection_for_write(redis_url) as connection:
+        for name in names:
+            tick.apply_async((name,), connection=connection, **TICK_OPTIONS)

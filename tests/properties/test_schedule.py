@@ -1,0 +1,276 @@
+"""What must hold of every schedule, whatever clusters, placements and bindings look like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from controlplane.kinds.binding import GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus
+from controlplane.kinds.cluster import PREFER_NO_EXECUTE, APIEnablement, Cluster, Taint
+from controlplane.kinds.policy import ClusterAffinity, SpreadConstraint, Toleration
+from controlplane.scheduling.batch import Item, schedule_all
+from controlplane.scheduling.explain import Refusal, refusals
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.plan import AGGREGATED as AGGREGATED_DIVISION
+from controlplane.scheduling.plan import DUPLICATED, division_of
+from controlplane.scheduling.plan import DYNAMIC as DYNAMIC_DIVISION
+from controlplane.scheduling.schedule import Placed, Verdict, schedule
+from controlplane.scheduling.seats import divide
+from controlplane.scheduling.webster import dispense
+from controlplane.settings import Settings
+from tests.scheduling_builders import AGGREGATED, APPS, DYNAMIC, EVENLY, cluster, placement, spec, weights
+
+SETTINGS = Settings()
+NAMES = [f"member{number}" for number in range(1, 9)]
+
+taints = st.lists(
+    st.builds(
+        Taint,
+        st.sampled_from(["down", "gpu"]),
+        st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule", PREFER_NO_EXECUTE]),
+        st.sampled_from(["", "yes"]),
+    ),
+    max_size=2,
+)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Cluster]:
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, min_size=1, max_size=8))
+    return [
+        cluster(
+            name,
+            room=draw(st.integers(0, 20)),
+            region=draw(st.sampled_from(["", "north", "south", "west"])),
+            labels={"tier": draw(st.sampled_from(["gold", "silver"]))},
+            taints=draw(taints) if draw(st.integers(0, 3)) == 0 else (),
+            apis=APPS if draw(st.integers(0, 7)) else (APIEnablement("v1"),),
+        )
+        for name in names
+    ]
+
+
+@st.composite
+def spreads(draw: st.DrawFn) -> list[SpreadConstraint]:
+    kind = draw(st.sampled_from(["none", "none", "cluster", "region"]))
+    if kind == "none":
+        return []
+    least = draw(st.integers(1, 3))
+    found = [SpreadConstraint("cluster", "", least, least + draw(st.integers(0, 3)))]
+    if kind == "region":
+        low = draw(st.integers(1, 2))
+        found.append(SpreadConstraint("region", "", low, low + draw(st.integers(0, 2))))
+    return found
+
+
+@st.composite
+def bindings(draw: st.DrawFn) -> ResourceBindingSpec:
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=6))
+    where = placement(
+        *names,
+        how=draw(st.sampled_from([None, EVENLY, weights(member1=1, member2=2), DYNAMIC, AGGREGATED])),
+        spread=draw(spreads()),
+        tolerations=draw(st.sampled_from([(), (Toleration("down", "Exists"),)])),
+    )
+    on = draw(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 8), max_size=3))
+    return spec(
+        where,
+        replicas=draw(st.integers(0, 30)),
+        on=dict(sorted(on.items())),
+        uid=draw(st.sampled_from(["", "a", "b", "c"])),
+        tasks=[GracefulEvictionTask(name) for name in draw(st.lists(st.sampled_from(NAMES), max_size=1))],
+        fails_over=draw(st.booleans()),
+    )
+
+
+def asked(members: list[Cluster], wanted: ResourceBindingSpec, **more: Any) -> Verdict:
+    fleet = Fleet.of(members, settings=SETTINGS)
+    return schedule(wanted, ResourceBindingStatus(), fleet, settings=SETTINGS, **more)
+
+
+def result(verdict: Verdict) -> dict[str, int] | str:
+    if isinstance(verdict.outcome, Placed):
+        return {one.name: one.replicas for one in verdict.outcome.clusters}
+    return verdict.outcome.reason
+
+
+@given(clusters(), bindings())
+def test_replicas_are_conserved(members: list[Cluster], wanted: ResourceBindingSpec) -> None:
+    got = result(asked(members, wanted))
+
+    assert wanted.placement is not None
+    if isinstance(got, str):
+        return
+    if division_of(wanted.placement) == DUPLICATED:
+        assert set(got.values()) <= {wanted.replicas}
+    else:
+        assert sum(got.values()) == wanted.replicas
+    assert all(count > 0 for count in got.values())
+
+
+@given(clusters(), bindings())
+def test_nothing_new_is_placed_beyond_what_is_free(members: list[Cluster], wanted: ResourceBindingSpec) -> None:
+    got = result(asked(members, wanted))
+
+    assert wanted.placement is not None
+    by_room = division_of(wanted.placement) in (DYNAMIC_DIVISION, AGGREGATED_DIVISION)
+    if isinstance(got, str) or not by_room:
+        return
+    before = {one.name: one.replicas for one in wanted.clusters}
+    room = {one.metadata.name: int(one.status.resource_summary.allocatable["pods"]) for one in members}  # type: ignore[union-attr]
+    assert all(count - before.get(name, 0) <= room[name] for name, count in got.items())
+
+
+@given(clusters(), bindings())
+def test_shares_on_clusters_that_fit_are_kept_when_nothing_shrinks(
+    members: list[Cluster], wanted: ResourceBindingSpec
+) -> None:
+    assert wanted.placement is not None
+    steady = replace(wanted, placement=replace(wanted.placement, spread_constraints=(), replica_scheduling=DYNAMIC))
+    verdict = asked(members, steady)
+    got = result(verdict)
+
+    refused = refusals(verdict.explanation)
+    here = {one.metadata.name for one in members} - set(refused)
+    kept = {one.name: one.replicas for one in steady.clusters if one.name in here}
+    discouraged = any(one.has_taint("PreferNoSchedule", PREFER_NO_EXECUTE) for one in members)
+    if isinstance(got, str) or sum(kept.values()) > steady.replicas or discouraged:
+        return
+    assert all(got.get(name, 0) >= count for name, count in kept.items())
+
+
+@given(clusters(), bindings(), st.randoms(use_true_random=False))
+def test_the_order_of_clusters_does_not_matter(
+    members: list[Cluster], wanted: ResourceBindingSpec, chance: Any
+) -> None:
+    mixed = list(members)
+    chance.shuffle(mixed)
+
+    assert result(asked(members, wanted)) == result(asked(mixed, wanted))
+
+
+@given(clusters(), bindings())
+def test_every_cluster_is_either_refused_with_a_reason_or_was_a_candidate(
+    members: list[Cluster], wanted: ResourceBindingSpec
+) -> None:
+    verdict = asked(members, wanted)
+
+    attempt = verdict.explanation.attempts[-1]
+    names = attempt.plan.fleet.names
+    refused = set(refusals(verdict.explanation, -1))
+    feasible = set() if attempt.feasible is None else {names[place] for place in attempt.feasible.tolist()}
+    assert refused | feasible == {one.metadata.name for one in members}
+    assert not refused & feasible
+    got = result(verdict)
+    if not isinstance(got, str):
+        assert set(got) <= feasible
+
+
+@given(clusters(), bindings())
+def test_a_constraint_that_cannot_be_met_is_refused_and_not_half_obeyed(
+    members: list[Cluster], wanted: ResourceBindingSpec
+) -> None:
+    impossible = (SpreadConstraint("cluster", "", 99, 99),)
+    assert wanted.placement is not None
+    harder = replace(
+        wanted, placement=replace(wanted.placement, spread_constraints=impossible, replica_scheduling=None)
+    )
+
+    assert isinstance(result(asked(members, harder)), str)
+
+
+def without_blocker(
+    members: list[Cluster], wanted: ResourceBindingSpec, name: str, why: Refusal
+) -> tuple[list[Cluster], ResourceBindingSpec]:
+    """Remove exactly what an explanation names, on the cluster it names."""
+    assert wanted.placement is not None
+    at = next(place for place, one in enumerate(members) if one.metadata.name == name)
+    one = members[at]
+    match why.filter:
+        case "ClusterAffinity":
+            chosen = ClusterAffinity(
+                cluster_names=(*(wanted.placement.cluster_affinity or ClusterAffinity()).cluster_names, name)
+            )
+            return members, replace(wanted, placement=replace(wanted.placement, cluster_affinity=chosen))
+        case "ClusterEviction":
+            tasks = tuple(task for task in wanted.graceful_eviction_tasks if task.from_cluster != name)
+            return members, replace(wanted, graceful_eviction_tasks=tasks)
+        case "TaintToleration" | "Failover":
+            changed = replace(one, spec=replace(one.spec, taints=_fewer(one, why)))
+        case "APIEnablement":
+            changed = replace(one, status=replace(one.status, api_enablements=APPS))
+        case "SpreadConstraint":
+            changed = replace(one, spec=replace(one.spec, region="north"))
+        case unknown:
+            raise AssertionError(unknown)
+    return [*members[:at], changed, *members[at + 1 :]], wanted
+
+
+def _fewer(one: Cluster, why: Refusal) -> tuple[Taint, ...]:
+    if why.filter == "Failover":
+        return tuple(taint for taint in one.spec.taints if taint.effect != PREFER_NO_EXECUTE)
+    return tuple(
+        taint
+        for taint in one.spec.taints
+        if f"{taint.key}={taint.value}:{taint.effect}" not in why.value
+        and f" {taint.key}:{taint.effect} " not in f" {why.value} "
+    )
+
+
+@settings(max_examples=500)
+@given(clusters(), bindings())
+def test_removing_the_named_blocker_ends_that_refusal(members: list[Cluster], wanted: ResourceBindingSpec) -> None:
+    for name, why in refusals(asked(members, wanted).explanation).items():
+        after = asked(*without_blocker(members, wanted, name, why))
+
+        assert refusals(after.explanation).get(name) != why
+
+
+@given(clusters(), st.lists(bindings(), min_size=1, max_size=6))
+def test_a_batch_answers_as_one_after_the_other_would(
+    members: list[Cluster], several: list[ResourceBindingSpec]
+) -> None:
+    doubled = [*several, *several]
+    fleet = Fleet.of(members, settings=SETTINGS)
+    together = schedule_all(
+        [Item(one, ResourceBindingStatus()) for one in doubled], fleet, Ledger(fleet), settings=SETTINGS
+    )
+
+    ledger = Ledger(fleet)
+    for one, verdict in zip(doubled, together, strict=True):
+        alone = schedule(one, ResourceBindingStatus(), fleet, settings=SETTINGS, promised=ledger)
+        assert isinstance(verdict, Verdict)
+        assert result(verdict) == result(alone)
+        schedule_all([Item(one, ResourceBindingStatus())], fleet, ledger, settings=SETTINGS)
+
+
+@given(clusters(), st.lists(bindings(), max_size=8))
+def test_a_batch_never_promises_more_than_there_is(members: list[Cluster], several: list[ResourceBindingSpec]) -> None:
+    fleet = Fleet.of(members, settings=SETTINGS)
+    ledger = Ledger(fleet)
+    shared = [replace(one, placement=placement(how=DYNAMIC), clusters=()) for one in several]
+    schedule_all([Item(one, ResourceBindingStatus()) for one in shared], fleet, ledger, settings=SETTINGS)
+
+    assert (ledger.promised_pods() <= fleet.capacity.pods).all()
+
+
+seat_weights = st.lists(st.integers(0, 5) | st.integers(0, 2**31 - 1), min_size=1, max_size=30)
+
+
+@given(st.integers(0, 300) | st.integers(0, 20_000), seat_weights, st.data(), st.booleans())
+def test_dividing_arrays_agrees_with_dividing_one_by_one(
+    replicas: int, given_weights: list[int], data: st.DataObject, turned: bool
+) -> None:
+    held = data.draw(st.lists(st.integers(0, 60), min_size=len(given_weights), max_size=len(given_weights)))
+    names = [f"{place:03d}" for place in range(len(given_weights))]
+
+    got = divide(replicas, np.array(given_weights), np.array(held), turned=turned)
+
+    initial = {name: count for name, count in zip(names, held, strict=True) if count}
+    plain = dispense(replicas, dict(zip(names, given_weights, strict=True)), initial=initial, uid="b" if turned else "")
+    assert got.tolist() == [plain.get(name, 0) for name in names]

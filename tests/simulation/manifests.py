@@ -1,0 +1,129 @@
+"""S000's manifests, and clusters to place them on."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import yaml
+
+from controlplane.admission import admit_create
+from controlplane.kind import Kind
+from controlplane.kinds import KINDS
+from controlplane.meta import Object, kind_key
+from controlplane.settings import Settings
+
+NGINX = """
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: nginx
+  labels:
+    app: nginx
+spec:
+  replicas: %d
+  selector:
+    matchLabels:
+      app: nginx
+  template:
+    metadata:
+      labels:
+        app: nginx
+    spec:
+      containers:
+      - image: nginx
+        name: nginx
+"""
+
+DUPLICATED = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata:
+  name: nginx-propagation
+spec:
+  resourceSelectors:
+    - apiVersion: apps/v1
+      kind: Deployment
+      name: nginx
+  placement:
+    clusterAffinity:
+      clusterNames:
+        - member1
+        - member2
+        - member3
+        - member5
+    spreadConstraints:
+      - maxGroups: 2
+        minGroups: 2
+    replicaScheduling:
+      replicaSchedulingType: Duplicated
+"""
+
+DIVIDED = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata:
+  name: nginx-propagation
+spec:
+  resourceSelectors:
+    - apiVersion: apps/v1
+      kind: Deployment
+      name: nginx
+  placement:
+    clusterAffinity:
+      clusterNames:
+        - member1
+        - member2
+    replicaScheduling:
+      replicaDivisionPreference: Weighted
+      replicaSchedulingType: Divided
+      weightPreference:
+        staticWeightList:
+          - targetCluster:
+              clusterNames:
+                - member1
+            weight: 1
+          - targetCluster:
+              clusterNames:
+                - member2
+            weight: 2
+"""
+
+NOT_READY_MEANS_LEAVE = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: ClusterTaintPolicy
+metadata:
+  name: detect-cluster-not-ready
+spec:
+  matchConditions:
+  - conditionType: Ready
+    operator: In
+    statusValues: ["False", "Unknown"]
+  taintsToAdd:
+  - key: cluster.karmada.io/not-ready
+    effect: NoExecute
+    addOnMatchSeconds: 5
+    removeOnMismatchSeconds: 5
+"""
+
+
+def cluster(name: str) -> dict[str, Any]:
+    """Return the document of a Push cluster."""
+    return {
+        "apiVersion": "cluster.karmada.io/v1alpha1",
+        "kind": "Cluster",
+        "metadata": {"name": name},
+        "spec": {"syncMode": "Push", "apiEndpoint": f"https://{name}.example:6443"},
+    }
+
+
+def admitted(text: str | dict[str, Any], settings: Settings, *, now: datetime) -> Object:
+    """Return the object of a manifest as the API would store it; namespaced ones without a namespace in `default`."""
+    doc: dict[str, Any] = yaml.safe_load(text) if isinstance(text, str) else text
+    kind: Kind = KINDS[kind_key(doc["apiVersion"], doc["kind"])]
+    if kind.resource.namespaced:
+        doc["metadata"].setdefault("namespace", "default")
+    uid = f"uid-{doc['kind'].lower()}-{doc['metadata']['name']}"
+    return admit_create(
+        kind, doc, namespace=doc["metadata"].get("namespace", ""), settings=settings, now=now, uid=uid
+    ).object

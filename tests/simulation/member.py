@@ -1,0 +1,162 @@
+"""A member cluster as a value machine: answers questions by the virtual clock, with faults to order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from controlplane.members import Answer, Collect, Discard, Ensure, Observe, Probe, Question
+
+UP, DOWN, UNAUTHORIZED, NEVER_READY = "none", "down", "unauthorized", "notready"
+
+FLINK, DEFINITION = "FlinkDeployment", "CustomResourceDefinition"
+
+Place = tuple[str, str, str, str]  # apiVersion, kind, namespace, name
+
+
+def place_of(manifest: dict[str, Any]) -> Place:
+    """Return where an object of a manifest is kept."""
+    metadata = manifest["metadata"]
+    return manifest["apiVersion"], manifest["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+@dataclass
+class Held:
+    """An object of the member: since when its present spec runs, and how many of its replicas were ready before."""
+
+    manifest: dict[str, Any]
+    generation: int
+    since: datetime
+    before: int = 0
+
+    @property
+    def wanted(self) -> int:
+        """How many replicas the spec asks for."""
+        count: int = self.manifest.get("spec", {}).get("replicas", 1)
+        return count
+
+
+@dataclass
+class Member:
+    """A simulated cluster. `ready_after`: how long a Deployment takes until all its replicas are ready."""
+
+    name: str
+    ready_after: timedelta = timedelta(seconds=5)
+    cpu: int = 1000
+    pods: int = 1000
+    fault: str = UP
+    objects: dict[Place, Held] = field(default_factory=dict)
+    created: list[tuple[datetime, Place, dict[str, str]]] = field(default_factory=list)  # with the labels it came with
+
+    def answer(self, question: Question, *, now: datetime) -> Answer:
+        """Return what the cluster says, or fails to say."""
+        if self.fault == DOWN:
+            return Answer(0, problem="connection refused")
+        if self.fault == UNAUTHORIZED:
+            return Answer(401, problem="HTTP 401: Unauthorized", access=True)
+        if isinstance(question, Probe):
+            return Answer(200, "ok")
+        if isinstance(question, Collect):
+            return Answer(200, self._summary(resources=question.resources))
+        if isinstance(question, Ensure):
+            return self._ensure(question.manifest, now=now)
+        if isinstance(question, Discard):
+            self.objects.pop(place_of(question.manifest), None)
+            return Answer(404, problem="gone")
+        assert isinstance(question, Observe)
+        held = self.objects.get(place_of(question.manifest))
+        return Answer(404, problem="not found") if held is None else Answer(200, self.document(held, now=now))
+
+    def _ensure(self, manifest: dict[str, Any], *, now: datetime) -> Answer:
+        place = place_of(manifest)
+        namespace = place[2]
+        if namespace and ("v1", "Namespace", "", namespace) not in self.objects and namespace != "default":
+            return Answer(404, problem=f'namespaces "{namespace}" not found')
+        if place[1] == FLINK and DEFINITION not in (one[1] for one in self.objects):
+            return Answer(404, problem=f"no matches for kind {FLINK}")
+        held = self.objects.get(place)
+        if held is None:
+            self.objects[place] = Held(manifest, 1, now)
+            self.created.append((now, place, dict(manifest["metadata"].get("labels") or {})))
+        elif held.manifest.get("spec") != manifest.get("spec"):
+            self.objects[place] = Held(manifest, held.generation + 1, now, self._ready(held, now=now))
+        else:
+            held.manifest = manifest
+        return Answer(200, self.document(self.objects[place], now=now))
+
+    def healthy_since(self, held: Held) -> datetime | None:
+        """Return when the object is ready; None where it never will be."""
+        return None if self.fault == NEVER_READY else held.since + self.ready_after
+
+    def ready_replicas(self, place: Place, *, now: datetime) -> int:
+        """Return how many replicas of a workload serve at this moment; none where the cluster is down."""
+        held = self.objects.get(place)
+        return 0 if held is None or self.fault == DOWN else self._ready(held, now=now)
+
+    def _ready(self, held: Held, *, now: datetime) -> int:
+        """All once `ready_after` has passed; until then those that were ready before the last change."""
+        since = self.healthy_since(held)
+        return held.wanted if since is not None and now >= since else min(held.before, held.wanted)
+
+    def document(self, held: Held, *, now: datetime) -> dict[str, Any]:
+        """Return the object as the member serves it, status by the clock."""
+        wanted, ready = held.wanted, self._ready(held, now=now)
+        metadata = {**held.manifest["metadata"], "generation": held.generation, "uid": f"{self.name}-uid"}
+        status: dict[str, Any] = {}
+        if held.manifest["kind"] in ("Deployment", "StatefulSet"):
+            status = {
+                "observedGeneration": held.generation,
+                "replicas": wanted,
+                "updatedReplicas": wanted,
+                "readyReplicas": ready,
+                "availableReplicas": ready,
+                "unavailableReplicas": wanted - ready,
+            }
+        if held.manifest["kind"] == FLINK:
+            job = {"state": "RUNNING", "jobID": f"{self.name}-job"} if ready else {"state": "RECONCILING"}
+            status = {"jobStatus": job, "jobManagerDeploymentStatus": "READY" if ready else "DEPLOYING"}
+        return {**held.manifest, "metadata": metadata, "status": status}
+
+    def next_change(self, *, now: datetime) -> datetime | None:
+        """Return when an object becomes ready next, without anybody doing anything."""
+        moments = [self.healthy_since(held) for held in self.objects.values()]
+        return min((moment for moment in moments if moment is not None and moment > now), default=None)
+
+    def _summary(self, *, resources: bool) -> dict[str, Any]:
+        apis: list[dict[str, Any]] = [
+            {
+                "groupVersion": "apps/v1",
+                "resources": [
+                    {"name": "deployments", "kind": "Deployment"},
+                    {"name": "statefulsets", "kind": "StatefulSet"},
+                ],
+            },
+            {
+                "groupVersion": "apiextensions.k8s.io/v1",
+                "resources": [{"name": "customresourcedefinitions", "kind": DEFINITION}],
+            },
+            {
+                "groupVersion": "v1",
+                "resources": [
+                    {"name": "configmaps", "kind": "ConfigMap"},
+                    {"name": "namespaces", "kind": "Namespace"},
+                    {"name": "secrets", "kind": "Secret"},
+                    {"name": "services", "kind": "Service"},
+                ],
+            },
+        ]
+        if any(place[1] == DEFINITION for place in self.objects):
+            flink = {"name": "flinkdeployments", "kind": FLINK}
+            apis.append({"groupVersion": "flink.apache.org/v1beta1", "resources": [flink]})
+        node = {
+            "metadata": {"name": f"{self.name}-node"},
+            "status": {
+                "allocatable": {"cpu": str(self.cpu), "memory": f"{self.cpu * 4}Gi", "pods": str(self.pods)},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        }
+        body: dict[str, Any] = {"version": {"gitVersion": "v1.32.0"}, "apis": apis, "nodes": None, "pods": None}
+        if resources:
+            body |= {"nodes": [node], "pods": []}
+        return body

@@ -1,0 +1,67 @@
+"""Stories: a simulation with members joined and workloads placed, ready for something to go wrong."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from controlplane import kinds
+from controlplane.definitions import kinds_of
+from controlplane.kind import KINDS
+from controlplane.kinds.binding import Binding
+from controlplane.meta import Ref
+from controlplane.settings import GATES, Settings
+from controlplane.wire import definition
+from tests.simulation.invariants import Watchman
+from tests.simulation.manifests import NOT_READY_MEANS_LEAVE, admitted, cluster
+from tests.simulation.member import Member
+from tests.simulation.world import Simulation
+
+NGINX_BINDING = Ref(kinds.RESOURCE_BINDING, "default", "nginx-deployment")
+
+# Seconds instead of minutes, as `make run` has them; what is decided is the same.
+QUICK = replace(
+    Settings(),
+    feature_gates={**GATES, "Failover": True},
+    cluster_status_update_frequency=1,
+    cluster_success_threshold=3,
+    cluster_failure_threshold=3,
+)
+
+
+def joined(*names: str, seed: int = 0, settings: Settings = QUICK, kill_rate: float = 0.0) -> Simulation:
+    """Return a simulation whose members are Ready and which evicts from clusters that are not."""
+    simulation = Simulation(seed=seed, settings=settings, kill_rate=kill_rate)
+    simulation.members = {name: Member(name) for name in names}
+    documents = [NOT_READY_MEANS_LEAVE, *(cluster(name) for name in names)]
+    simulation.create(*(admitted(one, settings, now=simulation.now) for one in documents))
+    simulation.checks.append(Watchman())
+    simulation.run(10)
+    return simulation
+
+
+def apply(simulation: Simulation, *manifests: str) -> None:
+    """Create objects as kubectl would; what a CustomResourceDefinition brings is known at once."""
+    for text in manifests:
+        simulation.create(admitted(text, simulation.settings, now=simulation.now))
+        KINDS.bring(kinds_of(simulation.store.list(definition.KEY)))
+
+
+def binding(simulation: Simulation, ref: Ref = NGINX_BINDING) -> Binding:
+    """Return the binding as it is now. Raises KeyError where there is none."""
+    found: Binding = simulation.store.get([ref])[ref]
+    return found
+
+
+def placed(simulation: Simulation, ref: Ref = NGINX_BINDING) -> dict[str, int]:
+    """Return the targets of a binding and their replicas."""
+    return {target.name: target.replicas for target in binding(simulation, ref).spec.clusters}
+
+
+def running(simulation: Simulation, name: str = "nginx") -> dict[str, int]:
+    """Return how many replicas of a Deployment are ready on each member that holds it."""
+    place = ("apps/v1", "Deployment", "default", name)
+    return {
+        member.name: member.ready_replicas(place, now=simulation.now)
+        for member in simulation.members.values()
+        if place in member.objects
+    }

@@ -1,0 +1,116 @@
+"""A cluster is emptied before its upgrade, and the workload never stops serving (S002's third scenario; D20)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane import kinds
+from controlplane.kinds.drain import DRAIN, Drain
+from controlplane.meta import Ref
+from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
+from tests.simulation.stories import apply, binding, joined, placed, running
+from tests.simulation.world import Simulation
+
+SEEDS = range(2)
+UPGRADE = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: Drain
+metadata:
+  name: upgrade
+spec:
+  cluster: %s
+  rate: %s
+  reason: new network
+  stop: %s
+"""
+
+
+def drain(world: Simulation) -> Drain:
+    ref = Ref(DRAIN, "", "upgrade")
+    found: Drain = world.store.get([ref])[ref]
+    return found
+
+
+def edit(world: Simulation, **spec: object) -> None:
+    old = drain(world)
+    world.store.put(old.with_spec(**spec), old)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("policy", [DIVIDED, DUPLICATED])
+def test_everything_leaves_and_nothing_stops_serving(seed: int, policy: str) -> None:
+    world = joined("member1", "member2", "member3", "member4", "member5", seed=seed)
+    apply(world, policy, NGINX % 3)
+    world.run(30)
+    assert "member1" in placed(world)
+
+    apply(world, UPGRADE % ("member1", "1", "false"))
+    world.run(120)
+
+    assert "member1" not in placed(world)
+    assert "member1" not in running(world)
+    assert binding(world).spec.graceful_eviction_tasks == ()
+    assert (drain(world).status.phase, drain(world).status.moved) == ("Finished", 1)
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_keeps_to_its_rate_and_can_be_stopped_and_resumed(seed: int) -> None:
+    world = joined("member1", "member2", "member3", seed=seed)
+    for number in range(6):
+        apply(world, *(text.replace("nginx", f"app{number}") for text in (DIVIDED, NGINX % 2)))
+    world.run(40)
+    assert count(world, "member1") == 6
+
+    apply(world, UPGRADE % ("member1", "0.1", "false"))
+    world.run(75)
+    edit(world, stop=True)
+    world.run(90)
+    stopped = count(world, "member1")
+    world.run(200)
+    assert 2 <= stopped <= 4
+    assert count(world, "member1") == stopped
+    assert drain(world).status.phase == "Stopped"
+
+    edit(world, stop=False)
+    world.run(320)
+    assert count(world, "member1") == 0
+
+
+def count(world: Simulation, cluster: str) -> int:
+    """How many bindings have a copy on a cluster."""
+    found = world.store.list(kinds.RESOURCE_BINDING)
+    return sum(one.spec.target(cluster) is not None for one in found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_gives_way_while_the_fleet_is_not_well(seed: int) -> None:
+    world = joined("member1", "member2", "member3", seed=seed)
+    apply(world, DIVIDED, NGINX % 3)
+    world.run(30)
+    world.fault("member2", "down")
+    world.fault("member3", "down")
+    world.run(60)
+
+    apply(world, UPGRADE % ("member1", "1", "false"))
+    world.run(120)
+
+    assert drain(world).status.phase == "Paused"
+    assert "member1" in placed(world)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_has_nowhere_to_go_stays_and_is_named(seed: int) -> None:
+    world = joined("member1", "member2", "member3", seed=seed)
+    only = DIVIDED.replace("        - member2\n", "", 1)
+    apply(world, only, NGINX % 3)
+    world.run(30)
+    assert placed(world) == {"member1": 3}
+
+    apply(world, UPGRADE % ("member1", "1", "false"))
+    world.run(120)
+
+    assert placed(world) == {"member1": 3}
+    (left,) = drain(world).status.cannot_leave
+    assert left.binding.endswith("nginx-deployment")
+    assert left.message

@@ -1,0 +1,193 @@
+"""Every fault of faults.md that has to be survived now has a test or a story that names it, or is on the list of gaps.
+
+A gap is an expected failure: whoever closes it has to take it off the list, and nobody can lose a covering test unseen.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane import run
+from controlplane.controllers.eviction_queue import EvictionQueue
+from controlplane.decision import Decision, Put, Save
+from controlplane.eviction import queue
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.policy import Toleration
+from controlplane.kinds.rows import Eviction, FleetState
+from controlplane.memory import MemoryStore
+from controlplane.meta import Ref
+from controlplane.state import Actor
+from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated, no_execute
+from tests.simulation.manifests import DIVIDED, NGINX
+from tests.simulation.stories import apply, joined, placed, running
+
+TESTS = Path(__file__).parents[1]
+TABLE = Path(__file__).with_name("faults.md")
+REQUIRED = (*range(1, 36), 37, *range(39, 44), 45, 46, 48)
+
+COVERED: dict[int, tuple[str, ...]] = {
+    1: ("test_fault_1_one_failed_probe_changes_nothing",),
+    2: ("test_fault_2_a_failing_cluster_is_published_exactly_when_the_threshold_has_passed",),
+    3: ("test_fault_3_a_cluster_that_flaps_faster_than_the_threshold_is_never_published",),
+    4: ("test_fault_4_time_in_which_nobody_looked_counts_for_nothing",),
+    5: ("test_d22_lost_access_adds_no_schedule_and_nothing_else", "test_d22_a_cluster_with_lost_access_is_not_faulty"),
+    6: ("test_a_silent_member_delays_nobody",),
+    8: ("test_a_pull_member_without_heartbeats_is_unknown_after_the_grace_period",),
+    9: ("test_d9_fault_9_when_all_clusters_fail_no_taint_that_moves_workloads_is_added",),
+    10: (
+        "test_d9_fault_10_after_blindness_the_windows_begin_anew",
+        "test_d9_fault_10_after_blindness_tolerations_start_anew_and_there_is_no_burst",
+    ),
+    11: ("test_d8_faults_11_and_12_tiers_by_whole_numbers",),
+    12: ("test_d8_faults_11_and_12_tiers_by_whole_numbers",),
+    13: ("test_i12_a_tier_change_never_creates_tokens", "test_i12_time_before_a_tier_change_counts_at_the_lower_rate"),
+    14: ("test_fault_14_without_redis_nothing_leaves", "test_redis_away_grants_nothing_and_says_so"),
+    15: ("test_fault_15_a_flushed_bucket_starts_empty", "test_a_flushed_bucket_starts_empty"),
+    16: ("test_fault_16_a_clock_that_goes_back_gives_nothing",),
+    18: ("test_workers_that_die_at_any_write_end_in_the_same_state",),
+    19: ("test_workers_that_die_at_any_write_end_in_the_same_state",),
+    20: ("test_fault_20_a_decision_applied_twice_happens_once",),
+    21: ("test_one_holder_at_a_time",),
+    22: ("test_d12_fault_22_s001_six_rows_of_recovery", "test_d12_i8_fault_22_a_recovery_drops_what_is_queued"),
+    23: ("test_d6_an_edit_during_the_outage_changes_nothing_unless_asked_for",),
+    24: ("test_fault_24_what_tolerates_for_ever_is_not_queued",),
+    25: ("test_d10_no_cluster_left_means_held_with_the_reason_and_the_copy_stays",),
+    26: ("test_d11_fault_26_a_task_past_its_time_says_what_it_waits_for",),
+    27: ("test_a_second_failover_before_the_new_copy_ran_carries_what_the_first_one_saved",),
+    29: ("test_d10_fault_29_what_is_promised_to_one_is_not_promised_to_the_next",),
+    31: ("test_a_lost_cluster_is_waited_for_until_somebody_fences_it",),
+    32: ("test_d15_fault_32_missing_state_holds_the_eviction_or_lets_it_go_without",),
+    33: ("test_a_copy_left_behind_stays_while_its_replacement_is_down",),
+    34: ("test_fault_34_deleting_a_policy_withdraws_its_taints_at_once",),
+    35: ("test_fault_35_a_taint_two_policies_want_stays_while_one_wants_it",),
+    37: ("test_it_gives_way_while_the_fleet_is_not_well",),
+    39: ("test_fault_39_a_flood_of_high_priority_starves_nobody",),
+    40: ("test_fault_40_a_lost_cluster_is_queued_in_a_constant_number_of_reads_per_chunk",),
+    41: ("test_fault_41_a_report_based_on_an_older_version_loses",),
+    42: ("test_fault_42_a_workload_scaled_during_its_eviction_keeps_the_new_count",),
+    43: ("test_fault_43_a_task_of_a_cluster_that_is_gone_ends",),
+    46: ("test_neither_a_hostile_template_nor_a_huge_document_can_hold_up_a_decision",),
+}
+
+MISSING: dict[int, str] = {
+    7: "no test sends an expired certificate through the probes",
+    17: "no test loses the last commits of PostgreSQL",
+    28: "application failover does not stop after two clusters yet",
+    30: "there are no estimators that could time out yet",
+    45: "agents have no identity of their own yet",
+    48: "heartbeats do not come through the API yet",
+}
+
+
+def _faults() -> dict[int, str]:
+    rows = re.findall(r"^\| (\d+) \| (.+?) \|", TABLE.read_text(), re.MULTILINE)
+    return {int(number): text for number, text in rows}
+
+
+def _tests() -> frozenset[str]:
+    texts = (path.read_text() for path in TESTS.rglob("test_*.py"))
+    return frozenset(
+        name for text in texts for name in re.findall(r"^\s*(?:async )?def (test_\w+)", text, re.MULTILINE)
+    )
+
+
+def test_the_table_is_whole() -> None:
+    assert sorted(_faults()) == list(range(1, 49))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(one, marks=pytest.mark.xfail(reason=MISSING[one], strict=True) if one in MISSING else ())
+        for one in REQUIRED
+    ],
+)
+def test_every_fault_has_a_test_or_story(number: int) -> None:
+    names = COVERED.get(number, ())
+
+    assert names, f"nothing covers fault {number}: {_faults()[number]}"
+    assert set(names) <= _tests(), f"fault {number} ({_faults()[number]}) is covered by tests that do not exist"
+
+
+def test_fault_20_a_decision_applied_twice_happens_once() -> None:
+    store = MemoryStore(controllers=())
+    web = binding("web", duplicated(least=1, most=1), on={"member1": 2})
+    store.create(web)
+    live = store.get([web.ref])[web.ref]
+    decision = Decision(changes=(Put(live.with_spec(clusters=()), live),))
+
+    first, second = (store.apply([(None, decision)], by=Actor("test"))[0] for _ in range(2))
+
+    assert not first.lost
+    assert second.lost or second.versions == (0,)
+    assert len(store.changes(0)) == 2
+
+
+def test_fault_24_what_tolerates_for_ever_is_not_queued() -> None:
+    placement = duplicated(least=1, most=1, tolerations=[Toleration(operator="Exists")])
+    lost = {"member1": cluster("member1", taints=[no_execute()])}
+    one = binding("config", placement, on={"member1": 0})
+    many = [replace(one, metadata=replace(one.metadata, name=f"config-{n}")) for n in range(10_000)]
+
+    rows = [row for each in many for row in queue.wanted(each, lost, (), clocks_from=START, anew=False, now=START)]
+
+    assert len(rows) == 10_000
+    assert not any(row.due_at for row in rows)
+
+
+def test_fault_40_a_lost_cluster_is_queued_in_a_constant_number_of_reads_per_chunk() -> None:
+    controller, counted = EvictionQueue(), list[int]()
+    store = MemoryStore(controllers=[controller], clock=lambda: START)
+    store.apply([(None, Decision(changes=(Save(FleetState("default", failover_on_since=START)),)))], by=Actor("test"))
+    placement = duplicated(least=1, most=1)
+    store.create(cluster("member1"), *(binding(f"web{n}", placement, on={"member1": 1}) for n in range(5_000)))
+    while run.run_batch(controller, store, FAILOVER, world=run.World()).claimed:
+        pass
+    ref = cluster("member1").ref
+    live = store.get([ref])[ref]
+    assert not store.put(live.with_spec(taints=(no_execute(),)), live).lost
+
+    while claimed := run.run_batch(controller, store, FAILOVER, world=run.World()).claimed:
+        counted.append(claimed)
+
+    assert store.evictions_by_cluster() == {"member1": 5_000}
+    assert sum(counted) <= 2 + 5_000 // run.FAN_OUT_CHUNK + 1
+    assert len(store.rows(Eviction, "cluster", ["member1"])["member1"]) == 5_000
+
+
+def test_fault_41_a_report_based_on_an_older_version_loses() -> None:
+    store = MemoryStore(controllers=())
+    store.create(cluster("member1"))
+    ref = cluster("member1").ref
+    old = store.get([ref])[ref]
+    newer = old.with_status(kubernetes_version="v1.32.4")
+    assert not store.put(newer, old).lost
+
+    late = store.put(old.with_status(kubernetes_version="v1.31.0"), old)
+
+    assert late.lost
+    assert store.get([ref])[ref].status.kubernetes_version == "v1.32.4"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_fault_42_a_workload_scaled_during_its_eviction_keeps_the_new_count(seed: int) -> None:
+    world = joined("member1", "member2", seed=seed)
+    apply(world, DIVIDED, NGINX % 3)
+    world.run(30)
+    world.fault("member1", "down")
+    world.run(33 + seed / 2)
+
+    ref = Ref("apps/Deployment", "default", "nginx")
+    deployment = world.store.get([ref])[ref]
+    spec = {**deployment.spec, "replicas": 5}
+    world.excused["nginx"] = world.now.replace(year=2027)
+    assert not world.store.put(deployment.with_content({**deployment.content, "spec": spec}), deployment).lost
+    world.run(120)
+
+    assert placed(world) == {"member2": 5}
+    assert running(world)["member2"] == 5
+    assert world.store.list(RESOURCE_BINDING)[0].spec.replicas == 5

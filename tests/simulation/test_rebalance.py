@@ -1,0 +1,40 @@
+"""After a failover nothing moves back by itself; a WorkloadRebalancer brings it back (semantics 1.6, 3.9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.manifests import DIVIDED, NGINX
+from tests.simulation.stories import apply, joined, placed, running
+
+AGAIN = """
+apiVersion: apps.karmada.io/v1alpha1
+kind: WorkloadRebalancer
+metadata:
+  name: back-home
+spec:
+  %s
+"""
+LISTED = "workloads: [{apiVersion: apps/v1, kind: Deployment, namespace: default, name: nginx}]"
+SELECTED = "workloadSelector: {apiVersion: apps/v1, kind: Deployment, labelSelector: {matchLabels: {app: nginx}}}"
+
+
+@pytest.mark.parametrize("chosen", [LISTED, SELECTED])
+@pytest.mark.parametrize("seed", range(6))
+def test_replicas_that_failed_over_go_back_when_asked(seed: int, chosen: str) -> None:
+    world = joined("member1", "member2", seed=seed)
+    apply(world, DIVIDED, NGINX % 3)
+    world.run(30)
+    world.fault("member1", "down")
+    world.run(90)
+    world.checks.clear()  # what follows takes copies away because somebody asked for it, and surplus after a recovery
+    world.fault("member1", "none")
+    world.run(180)
+    assert placed(world) == {"member2": 3}
+
+    apply(world, AGAIN % chosen)
+    world.run(240)
+
+    assert placed(world) == {"member1": 1, "member2": 2}
+    assert running(world) == {"member1": 1, "member2": 2}
+    assert world.failures == []

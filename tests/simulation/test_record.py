@@ -1,0 +1,104 @@
+"""The record of a failover reads as the story it was, and needs no Events to be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from controlplane import kinds, record
+from controlplane.kinds.failover_record import FailoverRecord
+from controlplane.meta import Ref
+from tests.simulation.manifests import DIVIDED, NGINX
+from tests.simulation.stories import NGINX_BINDING, apply, joined, running
+from tests.simulation.world import Simulation
+
+GOLDEN = Path(__file__).parent / "golden" / "divided.yaml"
+NUMBERS = ("version", "cause", "resourceVersion", "uid", "name")  # of a run: what happened is the same without them
+
+
+def told(world: Simulation, ref: Ref = NGINX_BINDING) -> tuple[FailoverRecord, ...]:
+    own = [change for change in world.store.log if change.ref == ref]
+    refs = record.concerned(own)
+    return record.records(own, [change for change in world.store.log if change.ref in refs])
+
+
+def divided(seed: int = 0) -> Simulation:
+    """S000's Divided example: member1 of two fails, and its replica moves."""
+    world = joined("member1", "member2", seed=seed)
+    apply(world, DIVIDED, NGINX % 3)
+    world.run(30)
+    world.fault("member1", "down")
+    world.run(90)
+    return world
+
+
+def plain(found: FailoverRecord) -> dict[str, Any]:
+    """The record without the numbers of its run."""
+    doc: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found))
+    doc["metadata"] = {key: value for key, value in doc["metadata"].items() if key not in NUMBERS}
+    doc["status"]["resource"].pop("resourceVersion", None)
+    steps = doc["status"]["steps"]
+    doc["status"]["steps"] = [{key: one[key] for key in one if key not in NUMBERS} for one in steps]
+    return doc
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_divided_example_is_told_as_it_was(seed: int) -> None:
+    (found,) = told(divided(seed))
+
+    assert plain(found) == yaml.safe_load(GOLDEN.read_text())
+
+
+def test_deleting_all_events_changes_nothing() -> None:
+    world = divided()
+    before = told(world)
+
+    for ref in [one for one in world.store.objects if one.kind == kinds.EVENT]:
+        del world.store.objects[ref]
+    world.store.log[:] = [change for change in world.store.log if change.ref.kind != kinds.EVENT]
+
+    assert told(world) == before
+
+
+def test_every_step_names_the_change_it_was_read_from() -> None:
+    world = divided()
+    versions = {change.version: change for change in world.store.log}
+
+    (found,) = told(world)
+
+    for step in found.status.steps:
+        assert (versions[step.version].actor, versions[step.version].at) == (step.by, step.at)
+
+
+def test_a_failover_that_waits_says_for_what_and_is_not_finished() -> None:
+    world = joined("member1", "member2")
+    apply(world, DIVIDED, NGINX % 3)
+    world.run(30)
+    world.members["member2"].fault = "notready"
+    world.fault("member1", "down")
+    world.run(800)
+
+    (found,) = told(world)
+
+    assert found.status.state == "Running"
+    assert found.status.durations.total is None
+    waited = [step.message for step in found.status.steps if step.what == "WaitedFor"]
+    assert any("WaitingSource" in message for message in waited)
+
+
+def test_one_failover_after_another_is_two_records() -> None:
+    world = divided()
+    world.fault("member1", "none")
+    world.run(200)
+    world.fault("member2", "down")
+    world.run(300)
+
+    first, second = told(world)
+
+    assert [one.status.left[0].name for one in (first, second)] == ["member1", "member2"]
+    assert first.status.state == "Finished"
+    assert running(world)["member1"] == 3

@@ -1,0 +1,214 @@
+"""S002's FlinkDeployment, end to end: its state goes along, and never do two of it run at once (D14, D15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane import kinds
+from controlplane.eviction.directly import DIRECTLY_WAITING
+from controlplane.fence import FenceRequest, fenced
+from controlplane.kind import KINDS
+from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.rows import HELD, Eviction
+from controlplane.meta import Ref, condition
+from controlplane.settings import Settings
+from tests.simulation.stories import QUICK, apply, binding, joined, placed
+from tests.simulation.world import Simulation
+
+SEEDS = range(4)
+STATEFUL: Settings = replace(QUICK, feature_gates={**QUICK.feature_gates, "StatefulFailoverInjection": True})
+LABEL = "application.karmada.io/cluster-failover-jobid"
+PLACE = ("flink.apache.org/v1beta1", "FlinkDeployment", "default", "flink-app")
+BINDING = Ref(kinds.RESOURCE_BINDING, "default", "flink-app-flinkdeployment")
+
+DEFINITION = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: flinkdeployments.flink.apache.org
+spec:
+  group: flink.apache.org
+  scope: Namespaced
+  names: {kind: FlinkDeployment, plural: flinkdeployments, singular: flinkdeployment}
+  versions:
+  - name: v1beta1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"""
+EVERYWHERE = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: ClusterPropagationPolicy
+metadata:
+  name: definitions
+spec:
+  resourceSelectors:
+  - {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition}
+  placement: {}
+"""
+APP = """
+apiVersion: flink.apache.org/v1beta1
+kind: FlinkDeployment
+metadata:
+  name: flink-app
+spec:
+  image: flink:1.17
+  flinkVersion: v1_17
+  jobManager: {resource: {cpu: 1, memory: 2048m}}
+  taskManager: {resource: {cpu: 1, memory: 2048m}}
+  job: {jarURI: "local:///opt/job.jar", parallelism: 2, upgradeMode: savepoint}
+"""
+POLICY = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata:
+  name: flink-propagation
+spec:
+  resourceSelectors:
+  - apiVersion: flink.apache.org/v1beta1
+    kind: FlinkDeployment
+    name: flink-app
+  failover:
+    cluster:
+      purgeMode: Directly
+      statePreservation:
+        rules:
+        - aliasLabelName: application.karmada.io/cluster-failover-jobid
+          jsonPath: "{ .jobStatus.jobID }"
+  placement:
+    clusterAffinity:
+      clusterNames: [member1, member2, member3]
+    spreadConstraints:
+    - maxGroups: 1
+      minGroups: 1
+      spreadByField: cluster
+"""
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    yield
+    KINDS.bring(())
+
+
+def started(seed: int, *, ready: bool = True) -> tuple[Simulation, str]:
+    """A FlinkDeployment on one of three members it may be on, of five; return its cluster as well."""
+    world = joined(*(f"member{number}" for number in range(1, 6)), seed=seed, settings=STATEFUL)
+    world.checks.append(never_two)
+    if not ready:
+        for member in world.members.values():
+            member.fault = "notready"
+    apply(world, DEFINITION, EVERYWHERE)
+    world.run(30)
+    apply(world, POLICY, APP)
+    world.run(60)
+    (home,) = placed(world, BINDING)
+    return world, home
+
+
+def never_two(world: Simulation) -> None:
+    """Exactly-once: no two clusters that are up hold the application at the same time."""
+    holders = [one.name for one in world.members.values() if PLACE in one.objects and one.fault != "down"]
+    assert len(holders) < 2, f"seed {world.seed}: {holders} both run it at {world.now}"
+
+
+def taint(world: Simulation, name: str) -> None:
+    ref = Ref(kinds.CLUSTER, "", name)
+    old: Cluster = world.store.get([ref])[ref]
+    gone = Taint("maintenance", "NoExecute", time_added=world.now)
+    world.store.put(old.with_spec(taints=(*old.spec.taints, gone)), old)
+
+
+def first_labels(world: Simulation, name: str) -> dict[str, str]:
+    """The labels of the first create a member saw."""
+    return next(labels for _, place, labels in world.members[name].created if place == PLACE)
+
+
+def where(world: Simulation) -> str:
+    (name,) = placed(world, BINDING)
+    return name
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_job_id_goes_along_on_the_first_create_and_the_old_one_is_gone_first(seed: int) -> None:
+    world, home = started(seed)
+
+    taint(world, home)
+    world.run(120)
+
+    new = where(world)
+    assert new != home
+    assert PLACE not in world.members[home].objects
+    assert first_labels(world, new)[LABEL] == f"{home}-job"
+    assert binding(world, BINDING).spec.graceful_eviction_tasks == ()
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_second_failover_carries_the_newest_state(seed: int) -> None:
+    world, first = started(seed)
+
+    taint(world, first)
+    world.run(120)
+    second = where(world)
+    taint(world, second)
+    world.run(200)
+
+    third = where(world)
+    assert len({first, second, third}) == 3
+    assert first_labels(world, third)[LABEL] == f"{second}-job"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_second_failover_before_the_new_copy_ran_carries_what_the_first_one_saved(seed: int) -> None:
+    world, first = started(seed)
+    for member in world.members.values():
+        member.fault = "none" if member.name == first else "notready"
+
+    taint(world, first)
+    world.run(120)
+    second = where(world)
+    taint(world, second)
+    world.run(200)
+
+    assert first_labels(world, where(world))[LABEL] == f"{first}-job"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_the_state_the_eviction_is_held_and_says_what_is_missing(seed: int) -> None:
+    world, home = started(seed, ready=False)
+
+    taint(world, home)
+    world.run(120)
+
+    assert where(world) == home
+    (row,) = world.store.rows(Eviction, "binding", [str(BINDING)])[str(BINDING)]
+    assert row.state == HELD
+    assert row.reason == "StateMissing"
+    assert LABEL in row.message
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_lost_cluster_is_waited_for_until_somebody_fences_it(seed: int) -> None:
+    world, home = started(seed)
+
+    world.fault(home, "down")
+    world.run(180)
+    new = where(world)
+    assert new != home
+    assert PLACE not in world.members[new].objects
+    said = condition(binding(world, BINDING).status.conditions, DIRECTLY_WAITING)
+    assert said is not None
+    assert said.status == "True"
+
+    ref = Ref(kinds.CLUSTER, "", home)
+    lost: Cluster = world.store.get([ref])[ref]
+    world.store.put(fenced(lost, FenceRequest("it burnt down", 3600), by="ana", now=world.now), lost)
+    world.run(240)
+
+    assert first_labels(world, new)[LABEL] == f"{home}-job"
+    assert world.failures == []

@@ -1,0 +1,62 @@
+"""Many processes write at once: no version is missed, no write is lost, nobody waits for ever."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from apps.objects.store import DjangoStore
+from controlplane.kinds import RESOURCE_BINDING
+from tests.stores.grounds import controllers, create, template
+
+WRITERS = 8
+ROUNDS = 10
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def database_url() -> str:
+    """Return the address of the test database, for other processes."""
+    given = os.environ["DATABASE_URL"]
+    before, after = given.rsplit("/", 1) if "?" not in given else given.split("?", 1)[0].rsplit("/", 1)
+    query = f"?{given.split('?', 1)[1]}" if "?" in given else ""
+    assert after
+    return f"{before}/{connection.settings_dict['NAME']}{query}"
+
+
+def writer(number: int) -> subprocess.Popen[str]:
+    environment = {**os.environ, "DATABASE_URL": database_url(), "LIFEBOAT_DATABASE_POOL": "2"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.stores.writer", str(number), str(ROUNDS)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_tailer_sees_every_version_once_and_in_order_while_eight_processes_write() -> None:
+    store = DjangoStore(controllers=controllers())
+    create(store, *(template(f"shared{one}", labels={"count": "0"}) for one in range(4)))
+    seen: list[Any] = []
+    writers = [writer(number) for number in range(WRITERS)]
+
+    while any(one.poll() is None for one in writers):
+        seen += store.changes(seen[-1].version if seen else 0, limit=500)
+    while rest := store.changes(seen[-1].version, limit=500):
+        seen += rest
+
+    answers = [one.communicate() for one in writers]
+    assert [one.returncode for one in writers] == [0] * WRITERS, [stderr[-2000:] for _, stderr in answers]
+    achieved = [json.loads(stdout) for stdout, _ in answers]
+    assert [change.version for change in seen] == list(range(1, len(seen) + 1))
+    assert store.current_version() == seen[-1].version
+    shared = [one for one in store.list("ConfigMap") if one.metadata.name.startswith("shared")]
+    assert sum(int(one.metadata.labels["count"]) for one in shared) == sum(one["raised"] for one in achieved) > 0
+    made = [change for change in seen if change.ref.kind == RESOURCE_BINDING]
+    assert len(store.list(RESOURCE_BINDING)) == len(made)
+    assert all(one["claimed"] for one in achieved)

@@ -1,0 +1,420 @@
+"""Due rows and leases: nothing marked is lost, nothing is worked on twice. In memory and in PostgreSQL alike."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from controlplane.controllers.controller import Controller
+from controlplane.decision import Decision, Delete, Event, Put, Save
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING
+from controlplane.kinds.rows import Observation
+from controlplane.meta import Ref
+from controlplane.run import World, run_batch
+from controlplane.settings import Settings
+from controlplane.state import Actor, Claim, Fence, Fenced
+from tests.stores.grounds import (
+    PLACER,
+    USER,
+    Ground,
+    Placer,
+    binding,
+    cluster,
+    create,
+    due_refs,
+    stored,
+    template,
+    write,
+)
+
+WEB = Ref(RESOURCE_BINDING, "shop", "web")
+API = Ref(RESOURCE_BINDING, "shop", "api")
+LONG = 3600.0
+
+
+def claim(store: Any, *, limit: int = 100, lease_seconds: float = LONG, shard: int = 0, shards: int = 1) -> list[Claim]:
+    found = store.claim("placer", shard=shard, shards=shards, limit=limit, lease_seconds=lease_seconds)
+    return list(found.claims)
+
+
+def finish(store: Any, claims: list[Claim], **fields: Any) -> None:
+    store.apply([(one, Decision(**fields)) for one in claims], by=PLACER)
+
+
+class TestMarking:
+    def test_a_change_makes_its_watchers_due(self, store: Any) -> None:
+        create(store, binding("web"))
+
+        assert due_refs(store) == [WEB]
+
+    def test_a_deletion_makes_its_watchers_due(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        finish(store, claim(store))
+
+        write(store, Delete(old))
+
+        assert due_refs(store) == [WEB]
+
+    def test_what_nobody_watches_makes_nobody_due(self, store: Any) -> None:
+        create(store, template("a"))
+
+        assert due_refs(store) == []
+
+    def test_a_lost_change_makes_nobody_due(self, store: Any) -> None:
+        create(store, binding("web"))
+        finish(store, claim(store))
+
+        assert write(store, Put(binding("web"), None)).lost
+
+        assert due_refs(store) == []
+
+    def test_a_controllers_own_write_does_not_ask_it_again(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        (one,) = claim(store)
+        placed = old.with_spec(clusters=binding("web", "member1").spec.clusters)
+
+        store.apply([(one, Decision(changes=(Put(placed, old),)))], by=PLACER)
+
+        assert due_refs(store) == []
+
+    def test_a_merged_write_asks_its_controller_again(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        (one,) = claim(store)
+        write(store, Put(old.with_meta(labels={"a": "b"}), old))
+        placed = old.with_spec(clusters=binding("web", "member1").spec.clusters)
+
+        store.apply([(one, Decision(changes=(Put(placed, old),)))], by=PLACER)
+
+        assert due_refs(store) == [WEB]
+
+    def test_a_kept_row_makes_its_watchers_due(self, store: Any) -> None:
+        write(store, Save(Observation(key="member1", status="False")), by=Actor("observer", controller=True))
+
+        assert due_refs(store) == [Ref(CLUSTER, "", "member1")]
+
+    def test_marking_by_hand(self, store: Any) -> None:
+        store.mark("placer", [WEB, API])
+
+        assert set(due_refs(store)) == {WEB, API}
+
+    def test_an_earlier_due_time_wins(self, ground: Ground) -> None:
+        store = ground.store
+        now = store.now()
+        store.mark("placer", [WEB], due_at=now + timedelta(seconds=100))
+        store.mark("placer", [WEB], due_at=now + timedelta(seconds=50))
+        store.mark("placer", [WEB], due_at=now + timedelta(seconds=200))
+
+        ground.pass_time(60)
+
+        assert due_refs(store) == [WEB]
+
+    def test_what_is_due_later_is_not_claimed_before(self, ground: Ground) -> None:
+        store = ground.store
+        store.mark("placer", [WEB], due_at=store.now() + timedelta(seconds=100))
+
+        assert due_refs(store) == []
+        ground.pass_time(101)
+        assert due_refs(store) == [WEB]
+
+
+class TestClaiming:
+    def test_what_is_claimed_is_hidden_from_others(self, store: Any) -> None:
+        store.mark("placer", [WEB])
+
+        assert [one.ref for one in claim(store)] == [WEB]
+        assert claim(store) == []
+
+    def test_a_claim_nobody_finished_comes_back(self, ground: Ground) -> None:
+        ground.store.mark("placer", [WEB])
+        claim(ground.store, lease_seconds=30)
+
+        ground.pass_time(31)
+
+        assert [one.ref for one in claim(ground.store)] == [WEB]
+
+    def test_the_oldest_come_first(self, ground: Ground) -> None:
+        store = ground.store
+        now = store.now()
+        for number, seconds in enumerate((30, 10, 20)):
+            store.mark("placer", [Ref(RESOURCE_BINDING, "shop", f"b{number}")], due_at=now + timedelta(seconds=seconds))
+        ground.pass_time(60)
+
+        assert [one.ref.name for one in claim(store, limit=2)] == ["b1", "b2"]
+        assert [one.ref.name for one in claim(store, limit=2)] == ["b0"]
+
+    def test_claims_carry_the_time_of_the_tick(self, store: Any) -> None:
+        before = store.now()
+
+        found = store.claim("placer", shard=0, shards=1, limit=1, lease_seconds=1)
+
+        assert before <= found.now <= store.now()
+        assert found.now.tzinfo is not None
+
+    def test_controllers_have_rows_of_their_own(self, store: Any) -> None:
+        store.mark("placer", [WEB])
+        store.mark("observer", [API])
+
+        assert due_refs(store, "observer") == [API]
+        assert due_refs(store) == [WEB]
+
+    def test_shards_share_the_work_without_overlap(self, store: Any) -> None:
+        refs = {Ref(RESOURCE_BINDING, "shop", f"b{number}") for number in range(50)}
+        store.mark("placer", refs)
+
+        shares = [{one.ref for one in claim(store, shard=shard, shards=4)} for shard in range(4)]
+
+        assert set.union(*shares) == refs
+        assert sum(map(len, shares)) == len(refs)
+        assert all(shares)
+
+
+class TestFinishing:
+    def test_a_finished_claim_is_gone(self, ground: Ground) -> None:
+        ground.store.mark("placer", [WEB])
+
+        finish(ground.store, claim(ground.store))
+
+        ground.pass_time(LONG)
+        assert due_refs(ground.store) == []
+        assert ground.store.next_due(["placer"]) is None
+
+    def test_a_mark_made_meanwhile_is_not_lost(self, store: Any) -> None:
+        store.mark("placer", [WEB])
+        claims = claim(store)
+        store.mark("placer", [WEB])
+
+        finish(store, claims)
+
+        assert due_refs(store) == [WEB]
+
+    def test_a_mark_made_meanwhile_beats_wake_at(self, store: Any) -> None:
+        store.mark("placer", [WEB])
+        claims = claim(store)
+        store.mark("placer", [WEB])
+
+        finish(store, claims, wake_at=store.now() + timedelta(hours=1))
+
+        assert due_refs(store) == [WEB]
+
+    def test_a_row_made_anew_is_not_finished_by_an_old_claim(self, ground: Ground) -> None:
+        store = ground.store
+        store.mark("placer", [WEB])
+        slow = claim(store, lease_seconds=10)
+        ground.pass_time(11)
+        finish(store, claim(store))
+        store.mark("placer", [WEB])
+
+        finish(store, slow)
+
+        assert due_refs(store) == [WEB]
+
+    def test_wake_at_is_when_to_look_again(self, ground: Ground) -> None:
+        store = ground.store
+        store.mark("placer", [WEB])
+
+        finish(store, claim(store), wake_at=store.now() + timedelta(seconds=100))
+
+        assert due_refs(store) == []
+        ground.pass_time(101)
+        assert due_refs(store) == [WEB]
+
+    def test_a_decision_that_lost_is_due_again_at_once(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        (one,) = claim(store)
+        write(store, Put(old.with_status(scheduler_observed_generation=1), old))
+        finish(store, claim(store))
+        stale = Decision(changes=(Put(old.with_status(scheduler_observed_generation=2), old),))
+
+        outcome = store.apply([(one, stale)], by=PLACER)[0]
+
+        assert outcome.lost
+        assert due_refs(store) == [WEB]
+
+    def test_a_dry_run_finishes_nothing(self, store: Any) -> None:
+        store.mark("placer", [WEB])
+        claims = claim(store)
+
+        store.apply([(claims[0], Decision())], by=PLACER, dry_run=True)
+        store.release(claims)
+
+        assert due_refs(store) == [WEB]
+
+    def test_released_claims_are_due_at_once(self, store: Any) -> None:
+        store.mark("placer", [WEB, API])
+
+        store.release(claim(store))
+
+        assert set(due_refs(store)) == {WEB, API}
+
+    def test_released_claims_can_be_left_alone_for_a_while(self, ground: Ground) -> None:
+        store = ground.store
+        store.mark("placer", [WEB])
+
+        store.release(claim(store), due_at=store.now() + timedelta(seconds=100))
+
+        assert due_refs(store) == []
+        ground.pass_time(101)
+        assert due_refs(store) == [WEB]
+
+
+class TestNextDue:
+    def test_nothing_waits_in_an_empty_store(self, store: Any) -> None:
+        assert store.next_due(["placer"]) is None
+
+    def test_the_earliest_counts(self, store: Any) -> None:
+        soon = store.now() + timedelta(seconds=50)
+        store.mark("placer", [WEB], due_at=soon + timedelta(seconds=50))
+        store.mark("observer", [API], due_at=soon)
+
+        assert store.next_due(["placer", "observer"]) == soon
+
+    def test_what_is_claimed_counts_when_its_lease_ends(self, store: Any) -> None:
+        store.mark("placer", [WEB])
+        claim(store, lease_seconds=100)
+
+        found = store.next_due(["placer"])
+
+        assert timedelta(seconds=90) < found - store.now() <= timedelta(seconds=100)
+
+
+class TestFanningOut:
+    def test_an_origin_is_worked_off_in_chunks(self, store: Any) -> None:
+        origin = Ref(CLUSTER, "", "member1")
+        store.mark("placer", [origin])
+        (first,) = claim(store)
+        assert first.cursor == ""
+
+        store.advance(first, [WEB], cursor="shop/web")
+
+        again = {one.ref: one for one in claim(store)}
+        assert set(again) == {WEB, origin}
+        assert again[origin].cursor == "shop/web"
+
+        store.advance(again[origin], [API], cursor=None)
+        assert [one.ref for one in claim(store)] == [API]
+
+    def test_an_origin_marked_meanwhile_starts_anew(self, store: Any) -> None:
+        origin = Ref(CLUSTER, "", "member1")
+        store.mark("placer", [origin])
+        (first,) = claim(store)
+        store.mark("placer", [origin])
+
+        store.advance(first, [], cursor=None)
+
+        (again,) = claim(store)
+        assert (again.ref, again.cursor) == (origin, "")
+
+    def test_a_cluster_makes_every_binding_on_it_due(self, store: Any) -> None:
+        create(store, *(binding(f"b{number:02}", "member1") for number in range(20)), binding("else", "member2"))
+        finish(store, claim(store))
+        create(store, cluster("member1"))
+
+        run_batch(Placer(), store, Settings(), world=World())
+
+        assert len(due_refs(store)) == 20
+        assert Ref(RESOURCE_BINDING, "shop", "else") not in due_refs(store)
+
+
+class TestLeases:
+    def test_one_holder_at_a_time(self, store: Any) -> None:
+        assert store.take_lease("fleet", 0, holder="a", seconds=10) is not None
+        assert store.take_lease("fleet", 0, holder="b", seconds=10) is None
+        assert store.take_lease("fleet", 1, holder="b", seconds=10) is not None
+
+    def test_a_holder_renews_under_the_same_epoch(self, store: Any) -> None:
+        first = store.take_lease("fleet", 0, holder="a", seconds=10)
+
+        assert store.take_lease("fleet", 0, holder="a", seconds=10) == first
+
+    def test_an_expired_lease_passes_on_under_a_new_epoch(self, ground: Ground) -> None:
+        first = ground.store.take_lease("fleet", 0, holder="a", seconds=10)
+        ground.pass_time(11)
+
+        second = ground.store.take_lease("fleet", 0, holder="b", seconds=10)
+
+        assert second.epoch > first.epoch
+        assert ground.store.take_lease("fleet", 0, holder="a", seconds=10) is None
+
+    def test_a_holder_that_slept_gets_a_new_epoch(self, ground: Ground) -> None:
+        first = ground.store.take_lease("fleet", 0, holder="a", seconds=10)
+        ground.pass_time(11)
+
+        assert ground.store.take_lease("fleet", 0, holder="a", seconds=10).epoch > first.epoch
+
+    def test_a_dropped_lease_is_free_at_once(self, store: Any) -> None:
+        fence = store.take_lease("fleet", 0, holder="a", seconds=10)
+
+        store.drop_lease(fence, holder="a")
+
+        assert store.take_lease("fleet", 0, holder="b", seconds=10) is not None
+
+    def test_nobody_drops_the_lease_of_another(self, ground: Ground) -> None:
+        old = ground.store.take_lease("fleet", 0, holder="a", seconds=10)
+        ground.pass_time(11)
+        ground.store.take_lease("fleet", 0, holder="b", seconds=10)
+
+        ground.store.drop_lease(old, holder="a")
+
+        assert ground.store.take_lease("fleet", 0, holder="c", seconds=10) is None
+
+    def test_a_batch_is_written_under_a_lease_that_is_held(self, store: Any) -> None:
+        fence = store.take_lease("fleet", 0, holder="a", seconds=10)
+
+        outcome = store.apply([(None, Decision(changes=(Put(template("a"), None),)))], by=USER, fence=fence)[0]
+
+        assert outcome.lost == ""
+
+    @pytest.mark.parametrize("passed_on", [True, False])
+    def test_a_batch_under_a_lost_lease_writes_nothing(self, ground: Ground, passed_on: bool) -> None:
+        store = ground.store
+        store.mark("placer", [WEB])
+        (one,) = claim(store)
+        fence = store.take_lease("fleet", 0, holder="a", seconds=10)
+        ground.pass_time(11)
+        if passed_on:
+            store.take_lease("fleet", 0, holder="b", seconds=10)
+
+        with pytest.raises(Fenced):
+            store.apply([(one, Decision(changes=(Put(binding("web"), None),)))], by=PLACER, fence=fence)
+
+        assert stored(store, WEB) is None
+        store.release([one])
+        assert due_refs(store) == [WEB]
+
+    def test_a_lease_nobody_took_fences(self, store: Any) -> None:
+        with pytest.raises(Fenced):
+            store.apply([(None, Decision())], by=USER, fence=Fence("fleet", 0, 1))
+
+
+class TestRunning:
+    def test_a_failing_object_is_left_alone_for_a_while_and_told(self, store: Any) -> None:
+        class Failing(Placer):
+            def decide(self, snapshot: Any, settings: Settings, *, now: Any, answer: Any = None) -> Decision:
+                if snapshot.metadata.name == "web":
+                    raise ValueError("no such thing")
+                return Decision(changes=(Put(snapshot.with_status(scheduler_observed_generation=1), snapshot),))
+
+        create(store, binding("web"), binding("api"))
+
+        report = run_batch(Failing(), store, Settings(), world=World())
+
+        assert [failure.ref for failure in report.failures] == [WEB]
+        assert stored(store, API).status.scheduler_observed_generation == 1
+        assert due_refs(store) == []
+        assert store.next_due(["placer"]) > store.now()
+
+    def test_looking_twice_changes_nothing(self, store: Any) -> None:
+        class Stamping(Placer):
+            def decide(self, snapshot: Any, settings: Settings, *, now: Any, answer: Any = None) -> Decision:
+                new = snapshot.with_status(scheduler_observed_generation=snapshot.metadata.generation)
+                return Decision(changes=(Put(new, snapshot),), events=(Event(snapshot, "Seen", "seen"),)[:0])
+
+        controller: Controller = Stamping()
+        create(store, binding("web"))
+        run_batch(controller, store, Settings(), world=World())
+        before = len(store.changes(0))
+
+        store.mark("placer", [WEB])
+        run_batch(controller, store, Settings(), world=World())
+
+        assert len(store.changes(0)) == before

@@ -1,0 +1,442 @@
+"""Writing objects: who wins, who loses, and what stays as it was. Every claim holds in memory and in PostgreSQL."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from controlplane.decision import Decision, Delete, Drop, Event, Guard, Put, Save
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING
+from controlplane.kinds.rows import Eviction, Promise
+from controlplane.routing import OwnershipError
+from controlplane.state import Actor
+from tests.stores.grounds import PLACER, USER, binding, cluster, create, stored, template, write
+
+DELETED = datetime(2026, 2, 1, tzinfo=UTC)
+
+
+class TestCreating:
+    def test_what_is_created_is_read_back_with_its_version(self, store: Any) -> None:
+        made = binding("web", "member1", labels={"app": "web"}, annotations={"note": "grüße 🚢"})
+
+        outcome = write(store, Put(made, None))
+
+        found = stored(store, made)
+        assert found == made.with_meta(resource_version=str(outcome.versions[0]))
+        assert outcome.objects == (found,)
+
+    @pytest.mark.parametrize(
+        "obj",
+        [
+            cluster("member1", "NoExecute"),
+            binding("web", "member1", "member2"),
+            template("settings"),
+            template("web", {"spec": {"replicas": 2, "nested": {"list": [1, 2.5, None, True]}}}, kind="Pod"),
+        ],
+        ids=lambda obj: obj.kind,
+    )
+    def test_every_shape_survives_storing(self, store: Any, obj: Any) -> None:
+        (found,) = create(store, obj)
+
+        assert stored(store, obj) == found
+        assert found.with_meta(resource_version="") == obj
+
+    def test_a_name_that_is_taken_is_not_created_again(self, store: Any) -> None:
+        create(store, binding("web"))
+
+        outcome = write(store, Put(binding("web", uid="another"), None))
+
+        assert outcome.lost.startswith("exists")
+        assert stored(store, binding("web")).metadata.uid == "uid-of-web"
+
+    def test_the_same_name_in_another_namespace_is_another_object(self, store: Any) -> None:
+        create(store, template("a", namespace="one"), template("a", namespace="two", uid="second"))
+
+        assert stored(store, template("a", namespace="two")).metadata.uid == "second"
+
+    def test_a_kind_nobody_declared_is_kept_as_it_is(self, store: Any) -> None:
+        gadget = template("a", {"spec": {"size": 3}}).__class__(
+            "example.io/v1", "Gadget", template("a").metadata, content={"spec": {"size": 3}}
+        )
+
+        create(store, gadget)
+
+        assert stored(store, gadget).content == {"spec": {"size": 3}}
+
+
+class TestChanging:
+    def test_a_change_of_what_was_read_is_stored(self, store: Any) -> None:
+        (old,) = create(store, binding("web", "member1"))
+
+        outcome = write(store, Put(old.with_spec(replicas=5), old))
+
+        found = stored(store, old)
+        assert (found.spec.replicas, found.metadata.generation) == (5, 2)
+        assert int(found.metadata.resource_version) == outcome.versions[0] > int(old.metadata.resource_version)
+
+    def test_spec_and_status_writers_do_not_fight(self, store: Any) -> None:
+        (old,) = create(store, binding("web", "member1"))
+
+        spec = write(store, Put(old.with_spec(replicas=5), old))
+        status = write(store, Put(old.with_status(scheduler_observed_generation=1), old))
+
+        found = stored(store, old)
+        assert (spec.lost, status.lost) == ("", "")
+        assert (found.spec.replicas, found.status.scheduler_observed_generation) == (5, 1)
+        assert found.metadata.generation == 2
+
+    def test_two_writers_of_labels_and_annotations_both_win(self, store: Any) -> None:
+        (old,) = create(store, template("a"))
+
+        write(store, Put(old.with_meta(labels={"app": "web"}), old))
+        write(store, Put(old.with_meta(annotations={"note": "kept"}), old))
+
+        found = stored(store, old).metadata
+        assert (found.labels, found.annotations) == ({"app": "web"}, {"note": "kept"})
+
+    @pytest.mark.parametrize(
+        ("first", "second"),
+        [
+            (lambda old: old.with_spec(replicas=5), lambda old: old.with_spec(replicas=6)),
+            (
+                lambda old: old.with_status(scheduler_observed_generation=5),
+                lambda old: old.with_status(scheduler_observed_generation=6),
+            ),
+            (lambda old: old.with_meta(labels={"a": "1"}), lambda old: old.with_meta(labels={"a": "2"})),
+            (lambda old: old.with_meta(finalizers=("one",)), lambda old: old.with_meta(finalizers=("two",))),
+        ],
+        ids=["spec", "status", "labels", "finalizers"],
+    )
+    def test_the_second_writer_of_the_same_part_loses(self, store: Any, first: Any, second: Any) -> None:
+        (old,) = create(store, binding("web", "member1"))
+        write(store, Put(first(old), old))
+        after_first = stored(store, old)
+
+        outcome = write(store, Put(second(old), old))
+
+        assert outcome.lost.startswith("conflict")
+        assert stored(store, old) == after_first
+
+    def test_an_exact_write_loses_to_any_change_at_all(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Put(old.with_status(scheduler_observed_generation=1), old))
+
+        outcome = write(store, Put(old.with_spec(replicas=5), old, exact=True))
+
+        assert outcome.lost.startswith("conflict")
+
+    def test_an_object_that_went_is_not_changed(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Delete(old))
+
+        outcome = write(store, Put(old.with_spec(replicas=5), old))
+
+        assert outcome.lost.startswith("gone")
+        assert stored(store, old) is None
+
+    def test_an_object_that_was_made_anew_is_not_changed(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Delete(old))
+        create(store, binding("web", uid="another"))
+
+        outcome = write(store, Put(old.with_spec(replicas=5), old))
+
+        assert outcome.lost.startswith("uid")
+
+    def test_a_write_that_changes_nothing_keeps_the_version(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+
+        outcome = write(store, Put(old, old))
+
+        assert (outcome.lost, outcome.versions, outcome.objects) == ("", (0,), (old,))
+        assert stored(store, old) == old
+        assert len(store.changes(0)) == 1
+
+    def test_a_write_somebody_else_already_made_keeps_the_version(self, store: Any) -> None:
+        (old,) = create(store, template("a"))
+        write(store, Put(old.with_meta(labels={"a": "1"}), old))
+        before = stored(store, old)
+
+        outcome = write(store, Put(old.with_meta(labels={"a": "1"}), old))
+
+        assert (outcome.lost, outcome.versions) == ("", (0,))
+        assert stored(store, old) == before
+
+    def test_a_merged_write_returns_what_is_stored(self, store: Any) -> None:
+        (old,) = create(store, binding("web", "member1"))
+        write(store, Put(old.with_spec(replicas=5), old))
+
+        outcome = write(store, Put(old.with_status(scheduler_observed_generation=1), old))
+
+        assert outcome.objects == (stored(store, old),)
+
+
+class TestDeleting:
+    def test_an_object_without_finalizers_goes_at_once(self, store: Any) -> None:
+        (old,) = create(store, binding("web", "member1"))
+
+        outcome = write(store, Delete(old))
+
+        assert (outcome.lost, outcome.objects) == ("", (None,))
+        assert stored(store, old) is None
+        assert store.by_index(RESOURCE_BINDING, "placed", ["member1"]) == {}
+
+    def test_finalizers_keep_an_object_and_its_deletion_raises_the_generation(self, store: Any) -> None:
+        (old,) = create(store, binding("web", finalizers=("example.io/hold",)))
+        doomed = old.with_meta(deletion_timestamp=DELETED)
+
+        write(store, Delete(doomed))
+
+        found = stored(store, old).metadata
+        assert (found.deletion_timestamp, found.generation) == (DELETED, 2)
+
+    def test_the_last_finalizer_takes_the_object_along(self, store: Any) -> None:
+        (old,) = create(store, binding("web", finalizers=("one", "two")))
+        write(store, Delete(old.with_meta(deletion_timestamp=DELETED)))
+        dying = stored(store, old)
+        write(store, Put(dying.with_meta(finalizers=("two",)), dying))
+        assert stored(store, old) is not None
+
+        dying = stored(store, old)
+        outcome = write(store, Put(dying.with_meta(finalizers=()), dying))
+
+        assert outcome.lost == ""
+        assert stored(store, old) is None
+        assert store.changes(0)[-1].type == "DELETED"
+
+    def test_deleting_twice_changes_nothing_the_second_time(self, store: Any) -> None:
+        (old,) = create(store, binding("web", finalizers=("one",)))
+        doomed = old.with_meta(deletion_timestamp=DELETED)
+        write(store, Delete(doomed))
+        before = stored(store, old)
+
+        outcome = write(store, Delete(doomed))
+
+        assert (outcome.lost, outcome.versions) == ("", (0,))
+        assert stored(store, old) == before
+
+    def test_deleting_what_is_not_there_is_no_loss(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Delete(old))
+
+        assert write(store, Delete(old)).lost == ""
+
+    def test_a_stale_delete_takes_the_object_as_it_is(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Put(old.with_spec(replicas=5), old))
+
+        assert write(store, Delete(old)).lost == ""
+        assert stored(store, old) is None
+
+    def test_an_exact_delete_loses_to_a_change(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Put(old.with_spec(replicas=5), old))
+
+        assert write(store, Delete(old, exact=True)).lost.startswith("conflict")
+        assert stored(store, old) is not None
+
+    def test_a_delete_of_an_earlier_object_of_that_name_loses(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Delete(old))
+        create(store, binding("web", uid="another"))
+
+        assert write(store, Delete(old)).lost.startswith("uid")
+        assert stored(store, old) is not None
+
+
+class TestDecisions:
+    def test_one_losing_change_drops_the_whole_decision(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Put(old.with_spec(replicas=5), old))
+        promise = Promise(key="a|b", binding="a", cluster="b")
+
+        outcome = write(
+            store,
+            Put(template("beside"), None),
+            Put(old.with_spec(replicas=6), old),
+            Save(promise),
+            events=(Event(old, "Scaled", "to 6"),),
+        )
+
+        assert outcome.lost.startswith("conflict")
+        assert stored(store, template("beside")) is None
+        assert store.rows(Promise, "key", ["a|b"]) == {}
+        assert store.list("Event") == []
+
+    def test_one_losing_decision_leaves_the_others_alone(self, store: Any) -> None:
+        create(store, template("b"))
+        decisions = [Decision(changes=(Put(template(name), None),)) for name in ("a", "b", "c")]
+
+        outcomes = store.apply([(None, one) for one in decisions], by=USER)
+
+        assert [bool(one.lost) for one in outcomes] == [False, True, False]
+        assert [one.metadata.name for one in store.list("ConfigMap")] == ["a", "b", "c"]
+        versions = [change.version for change in store.changes(0)]
+        assert versions == sorted(versions)
+        assert outcomes[2].versions == (versions[-1],)
+
+    def test_versions_follow_the_order_of_decisions(self, store: Any) -> None:
+        decisions = [Decision(changes=(Put(template(f"t{number}"), None),)) for number in (3, 1, 2)]
+
+        outcomes = store.apply([(None, one) for one in decisions], by=USER)
+
+        versions = [one.versions[0] for one in outcomes]
+        assert versions == sorted(versions)
+        assert [change.ref.name for change in store.changes(0)] == ["t3", "t1", "t2"]
+
+    def test_versions_follow_the_order_of_changes_across_tables(self, store: Any) -> None:
+        outcome = write(store, Put(template("a"), None), Put(cluster("member1"), None), Put(template("b"), None))
+
+        assert list(outcome.versions) == sorted(outcome.versions)
+        assert [change.ref.name for change in store.changes(0)] == ["a", "member1", "b"]
+
+    def test_a_later_decision_sees_what_an_earlier_one_wrote(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        first = Decision(changes=(Put(old.with_spec(replicas=5), old),))
+        second = Decision(changes=(Put(old.with_spec(replicas=6), old),))
+        third = Decision(changes=(Put(old.with_status(scheduler_observed_generation=1), old),))
+
+        outcomes = store.apply([(None, first), (None, second), (None, third)], by=USER)
+
+        assert [bool(one.lost) for one in outcomes] == [False, True, False]
+        found = stored(store, old)
+        assert (found.spec.replicas, found.status.scheduler_observed_generation) == (5, 1)
+
+    def test_hundreds_of_decisions_are_written_in_order(self, store: Any) -> None:
+        decisions = [Decision(changes=(Put(template(f"t{number:04}"), None),)) for number in range(1500)]
+
+        outcomes = store.apply([(None, one) for one in decisions], by=USER)
+
+        versions = [one.versions[0] for one in outcomes]
+        assert versions == sorted(versions)
+        assert len(store.list("ConfigMap")) == 1500
+
+    def test_an_empty_decision_writes_nothing(self, store: Any) -> None:
+        outcome = store.apply([(None, Decision())], by=USER)[0]
+
+        assert (outcome.lost, outcome.versions) == ("", ())
+        assert store.changes(0) == []
+
+
+class TestGuards:
+    def test_a_guard_that_holds_lets_the_decision_through(self, store: Any) -> None:
+        (member,) = create(store, cluster("member1"))
+
+        assert write(store, Put(template("a"), None), guards=(Guard(member.ref, 1),)).lost == ""
+
+    def test_a_guarded_object_whose_generation_moved_stops_the_decision(self, store: Any) -> None:
+        (member,) = create(store, cluster("member1"))
+        write(store, Put(member.with_spec(region="us"), member))
+
+        outcome = write(store, Put(template("a"), None), guards=(Guard(member.ref, 1),))
+
+        assert outcome.lost.startswith("guard")
+        assert stored(store, template("a")) is None
+
+    def test_a_status_report_does_not_trip_a_guard(self, store: Any) -> None:
+        (member,) = create(store, cluster("member1"))
+        write(store, Put(member.with_status(kubernetes_version="v1.34"), member))
+
+        assert write(store, Put(template("a"), None), guards=(Guard(member.ref, 1),)).lost == ""
+
+    @pytest.mark.parametrize(("exists", "lost"), [(False, False), (True, True)])
+    def test_a_guard_on_absence(self, store: Any, exists: bool, lost: bool) -> None:
+        if exists:
+            create(store, cluster("member1"))
+
+        outcome = write(store, Put(template("a"), None), guards=(Guard(cluster("member1").ref, None),))
+
+        assert bool(outcome.lost) is lost
+
+    def test_a_guard_on_what_went_stops_the_decision(self, store: Any) -> None:
+        outcome = write(store, Put(template("a"), None), guards=(Guard(cluster("member1").ref, 1),))
+
+        assert outcome.lost.startswith("guard")
+
+    def test_a_guard_sees_what_an_earlier_decision_of_the_batch_wrote(self, store: Any) -> None:
+        (member,) = create(store, cluster("member1"))
+        moves = Decision(changes=(Put(member.with_spec(region="us"), member),))
+        rests = Decision(changes=(Put(template("a"), None),), guards=(Guard(member.ref, 1),))
+
+        outcomes = store.apply([(None, moves), (None, rests)], by=USER)
+
+        assert [bool(one.lost) for one in outcomes] == [False, True]
+
+
+class TestOwnership:
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda old, member: Put(old.with_spec(replicas=9), old),
+            lambda old, member: Put(old.with_meta(labels={"a": "b"}), old),
+            lambda old, member: Delete(old),
+            lambda old, member: Put(member.with_status(kubernetes_version="v1.34"), member),
+            lambda old, member: Save(Eviction(key="a|b")),
+            lambda old, member: Drop(Eviction(key="a|b")),
+        ],
+        ids=["spec field", "labels", "delete", "kind", "save row", "drop row"],
+    )
+    def test_a_controller_is_refused_what_it_does_not_declare(self, store: Any, change: Any) -> None:
+        old, member = create(store, binding("web"), cluster("member1"))
+
+        with pytest.raises(OwnershipError, match="placer"):
+            write(store, change(old, member), by=PLACER)
+
+        assert stored(store, old) == old
+
+    def test_a_controller_writes_what_it_declares(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+
+        placed = write(store, Put(old.with_spec(clusters=binding("web", "member1").spec.clusters), old), by=PLACER)
+        made = write(store, Put(binding("other"), None), by=PLACER)
+
+        assert (placed.lost, made.lost) == ("", "")
+
+    def test_a_writer_that_is_no_controller_is_refused_as_one(self, store: Any) -> None:
+        with pytest.raises(OwnershipError, match="nobody"):
+            write(store, Put(template("a"), None), by=Actor("nobody", controller=True))
+
+    def test_a_user_may_write_everything(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+
+        assert write(store, Put(old.with_spec(replicas=9), old), by=USER).lost == ""
+
+
+class TestRehearsing:
+    def test_a_dry_run_shows_the_result_and_writes_nothing(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        decision = Decision(
+            changes=(Put(old.with_spec(replicas=5), old), Put(template("a"), None), Save(Promise(key="x"))),
+            events=(Event(old, "Scaled", "to 5"),),
+        )
+
+        outcome = store.apply([(None, decision)], by=USER, dry_run=True)[0]
+
+        assert outcome.lost == ""
+        assert outcome.objects[0].spec.replicas == 5
+        assert stored(store, old) == old
+        assert stored(store, template("a")) is None
+        assert store.rows(Promise, "key", ["x"]) == {}
+        assert len(store.changes(0)) == 1
+
+    def test_a_dry_run_tells_who_would_lose(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Put(old.with_spec(replicas=5), old))
+        decision = Decision(changes=(Put(old.with_spec(replicas=6), old),))
+
+        assert store.apply([(None, decision)], by=USER, dry_run=True)[0].lost.startswith("conflict")
+
+    def test_a_dry_run_makes_nothing_due(self, store: Any) -> None:
+        store.apply([(None, Decision(changes=(Put(binding("web"), None),)))], by=USER, dry_run=True)
+
+        assert store.next_due(["placer"]) is None
+
+
+def test_clusters_are_found_by_what_their_taints_do(store: Any) -> None:
+    create(store, cluster("member1", "NoExecute"), cluster("member2"), cluster("member3", "NoExecute", "NoSchedule"))
+
+    found = store.by_index(CLUSTER, "taint", ["NoExecute", "PreferNoExecute"])
+
+    assert {key: [one.metadata.name for one in members] for key, members in found.items()} == {
+        "NoExecute": ["member1", "member3"]
+    }

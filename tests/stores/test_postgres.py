@@ -1,0 +1,428 @@
+"""What only the database store does: statements, plans, pages as of a version, partitions, notices, projections."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+
+from apps.objects import apply as writing
+from apps.objects import log
+from apps.objects.arrays import BinaryCursor
+from apps.objects.configuration import configuration
+from apps.objects.store import DjangoStore
+from apps.runtime import turn
+from controlplane.decision import Decision, Delete, Event, Put, Save
+from controlplane.errors import Expired
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
+from controlplane.kinds.binding import GracefulEvictionTask
+from controlplane.kinds.rows import Eviction, Promise
+from controlplane.meta import Ref
+from controlplane.run import World
+from controlplane.selectors import parse_field_selector, parse_label_selector
+from tests.stores.grounds import PLACER, USER, binding, cluster, controllers, create, stored, template, write
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def store() -> DjangoStore:
+    return DjangoStore(controllers=controllers())
+
+
+def rows(query: str, *params: Any) -> list[Any]:
+    with connection.cursor() as cursor:
+        cursor.execute(query, params)
+        return list(cursor.fetchall())
+
+
+@contextmanager
+def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Collect the statements that run meanwhile."""
+    seen: list[str] = []
+    execute = BinaryCursor.execute
+
+    def noting(self: BinaryCursor, query: Any, *args: Any, **kwargs: Any) -> Any:
+        seen.append(str(query))
+        return execute(self, query, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BinaryCursor, "execute", noting)
+        yield seen
+
+
+class TestStatements:
+    def test_a_batch_costs_as_many_statements_for_500_objects_as_for_10(
+        self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def batch(prefix: str, count: int) -> int:
+            made = [binding(f"{prefix}{number:03}", "member1") for number in range(count)]
+            outcomes = store.apply([(None, Decision(changes=(Put(one, None),))) for one in made], by=USER)
+            old = [one.objects[0] for one in outcomes]
+            claims = store.claim("placer", shard=0, shards=1, limit=count, lease_seconds=60).claims
+            decisions = [
+                Decision(
+                    changes=(
+                        Put(one.with_spec(clusters=binding("x", "member2").spec.clusters), one),
+                        Save(Promise(key=one.metadata.name)),
+                    ),
+                )
+                for one in old  # type: ignore[union-attr]  # created just now
+            ]
+            with counting(monkeypatch) as seen:
+                store.apply(list(zip(claims, decisions, strict=True)), by=PLACER)
+            return len(seen)
+
+        assert batch("small", 10) == batch("large", 250) < 20
+
+    @pytest.mark.parametrize(
+        "read",
+        [
+            lambda store, refs: store.get(refs),
+            lambda store, refs: store.by_index(RESOURCE_BINDING, "placed", [ref.name for ref in refs]),
+            lambda store, refs: store.rows(Eviction, "binding", [ref.name for ref in refs]),
+        ],
+        ids=["get", "by_index", "rows"],
+    )
+    def test_reading_costs_one_statement_per_table(
+        self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch, read: Callable[..., Any]
+    ) -> None:
+        refs = [Ref(RESOURCE_BINDING, "shop", f"b{number}") for number in range(300)]
+
+        with counting(monkeypatch) as seen:
+            read(store, refs)
+
+        assert len(seen) == 1
+
+    def test_a_spec_that_changed_without_its_generation_is_a_defect(self, store: DjangoStore) -> None:
+        (old,) = create(store, binding("web"))
+        forged = old.with_spec(replicas=9).with_meta(generation=1)
+
+        with pytest.raises(AssertionError, match="with_spec"):
+            write(store, Put(forged, old))
+
+
+class TestDocuments:
+    @pytest.fixture
+    def filled(self, store: DjangoStore) -> DjangoStore:
+        create(
+            store,
+            template("a", labels={"app": "web", "tier": "gold"}),
+            template("b", labels={"app": "web", "tier": "silver"}),
+            template("c", labels={"app": "api"}),
+            template("d", namespace="other"),
+        )
+        return store
+
+    def test_texts_are_what_was_written_byte_for_byte(self, filled: DjangoStore) -> None:
+        texts = {one.name: one.text for one in filled.documents("ConfigMap")}
+
+        logged = {change.ref.name: change.document.decode() for change in filled.changes(0)}
+        assert texts == logged
+
+    @pytest.mark.parametrize(
+        ("selector", "expected"),
+        [
+            ("", "abcd"),
+            ("app=web", "ab"),
+            ("app==web,tier=gold", "a"),
+            ("app!=web", "cd"),
+            ("app in (web,api)", "abc"),
+            ("tier notin (gold)", "bcd"),
+            ("tier", "ab"),
+            ("!tier", "cd"),
+            ("app=nothing", ""),
+        ],
+    )
+    def test_label_selectors_choose_as_the_pure_ones_do(
+        self, filled: DjangoStore, selector: str, expected: str
+    ) -> None:
+        parsed = parse_label_selector(selector)
+
+        found = "".join(one.name for one in sorted(filled.documents("ConfigMap", labels=parsed), key=lambda d: d.name))
+
+        pure = sorted(one.metadata.name for one in filled.list("ConfigMap") if parsed.matches(one.metadata.labels))
+        assert found == expected == "".join(pure)
+
+    @pytest.mark.parametrize(
+        ("selector", "expected"),
+        [
+            ("metadata.name=b", "b"),
+            ("metadata.name!=b", "dac"),
+            ("metadata.namespace=other", "d"),
+            ("metadata.namespace!=other,metadata.name!=a", "bc"),
+        ],
+    )
+    def test_field_selectors(self, filled: DjangoStore, selector: str, expected: str) -> None:
+        found = filled.documents("ConfigMap", fields=parse_field_selector(selector))
+
+        assert "".join(one.name for one in found) == expected
+
+    def test_pages(self, filled: DjangoStore) -> None:
+        first = filled.documents("ConfigMap", namespace="shop", limit=2)
+        rest = filled.documents("ConfigMap", namespace="shop", after=(first[-1].namespace, first[-1].name), limit=2)
+
+        assert [one.name for one in (*first, *rest)] == ["a", "b", "c"]
+
+
+class TestListingAsOfAVersion:
+    def test_later_pages_show_what_the_first_one_saw(self, store: DjangoStore) -> None:
+        objects = create(store, *(template(f"t{number}") for number in range(6)))
+        before = store.documents("ConfigMap")
+        version = store.current_version()
+        write(store, Delete(objects[4]))
+        write(store, Put(objects[5].with_content({"data": {"key": "new"}}), objects[5]))
+        changed = stored(store, objects[5])
+        write(store, Put(changed.with_content({"data": {"key": "newer"}}), changed))
+        create(store, template("t2-and-a-half"))
+
+        first = store.list_at("ConfigMap", version=version, limit=3)
+        rest = store.list_at("ConfigMap", version=version, after=(first[-1].namespace, first[-1].name), limit=50)
+
+        assert [*first, *rest] == list(before)
+
+    def test_what_was_deleted_and_made_anew_is_shown_as_it_was(self, store: DjangoStore) -> None:
+        (old,) = create(store, template("a"))
+        before = store.documents("ConfigMap")
+        write(store, Delete(old))
+        create(store, template("a", uid="another"))
+
+        assert store.list_at("ConfigMap", version=1) == before
+
+    def test_a_version_the_log_no_longer_reaches_is_expired(
+        self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with small_partitions(store, monkeypatch):
+            create(store, *(template(f"t{number}") for number in range(30)))
+            store.trim_log(store.now(), keep_versions=15)
+
+            with pytest.raises(Expired, match="list again"):
+                store.list_at("ConfigMap", version=2)
+
+
+@contextmanager
+def small_partitions(store: DjangoStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make partitions of ten versions each, and leave the log behind as it was."""
+
+    def rebuild(size: int) -> None:
+        with connection.cursor() as cursor:
+            for (name,) in rows(
+                "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass", log.TABLE
+            ):
+                cursor.execute(f"DROP TABLE {name}")
+        monkeypatch.setattr(log, "PARTITION_VERSIONS", size)
+        log.forget()
+
+    before = log.PARTITION_VERSIONS
+    rebuild(10)
+    try:
+        yield
+    finally:
+        rebuild(before)
+        with writing.binary_cursor() as cursor:
+            log.make_room(cursor, 1)
+
+
+class TestPartitions:
+    def test_partitions_are_made_before_they_are_needed(
+        self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with small_partitions(store, monkeypatch):
+            create(store, *(template(f"t{number}") for number in range(35)))
+
+            with writing.binary_cursor() as cursor:
+                bounds = [(start, end) for start, end, _ in log.partitions(cursor)]
+
+            assert bounds == [(1, 11), (11, 21), (21, 31), (31, 41)]
+            assert [change.version for change in store.changes(0)] == list(range(1, 36))
+
+    def test_trimming_drops_whole_partitions_and_says_what_is_left(
+        self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with small_partitions(store, monkeypatch):
+            create(store, *(template(f"t{number}") for number in range(35)))
+            assert store.oldest_version() == 0
+
+            dropped = store.trim_log(store.now(), keep_versions=12)
+
+            assert (dropped, store.oldest_version()) == (2, 20)
+            assert [change.version for change in store.changes(20)] == list(range(21, 36))
+
+    def test_age_drops_what_a_count_would_keep(self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        with small_partitions(store, monkeypatch):
+            create(store, *(template(f"t{number}") for number in range(35)))
+
+            assert store.trim_log(store.now(), keep=timedelta(days=1)) == 0
+            assert store.trim_log(store.now() + timedelta(days=2), keep=timedelta(days=1)) == 3
+
+    def test_a_worker_drops_what_is_older_than_the_log_has_to_reach(
+        self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with small_partitions(store, monkeypatch):
+            create(store, *(template(f"t{number}") for number in range(35)))
+            with connection.cursor() as cursor:
+                cursor.execute(f"UPDATE {log.TABLE} SET at = at - interval '31 days' WHERE version < 25")
+            monkeypatch.setattr(turn, "_tidied", {})
+
+            for group in turn.GROUPS:
+                turn.Turn(group, 0, store=store, world=World(), configuration=configuration()).once()
+
+            assert store.oldest_version() == 20
+
+
+class TestNotices:
+    def test_listeners_hear_the_newest_version_and_who_has_work(self, store: DjangoStore) -> None:
+        with psycopg.connect(**connection.get_connection_params(), autocommit=True) as listener:  # type: ignore[arg-type]
+            listener.execute("LISTEN lifeboat")
+            listener.execute("LISTEN due")
+
+            create(store, binding("web"))
+            heard = {notice.channel: notice.payload for notice in listener.notifies(timeout=5, stop_after=2)}
+
+        assert heard == {"lifeboat": "1", "due": "placer"}
+
+
+class TestProjections:
+    def test_columns_and_children_follow_the_document(self, store: DjangoStore) -> None:
+        (old,) = create(store, binding("web", "member1", "member2", replicas=3))
+        assert rows("SELECT cluster, replicas FROM resources_targetcluster ORDER BY cluster") == [
+            ("member1", 3),
+            ("member2", 3),
+        ]
+
+        moved = old.with_spec(
+            clusters=binding("web", "member2").spec.clusters,
+            graceful_eviction_tasks=(
+                GracefulEvictionTask("member1", purge_mode="Gracefully", reason="TaintUntolerated"),
+            ),
+            replicas=7,
+        )
+        write(store, Put(moved, old))
+
+        assert rows("SELECT cluster FROM resources_targetcluster") == [("member2",)]
+        assert rows("SELECT binding, from_cluster, reason FROM failover_gracefulevictiontask") == [
+            (str(old.ref), "member1", "TaintUntolerated")
+        ]
+        assert rows("SELECT replicas, resource_kind, generation FROM resources_binding") == [
+            (7, "apps/v1/Deployment", 2)
+        ]
+
+    def test_children_go_with_their_owner(self, store: DjangoStore) -> None:
+        member, placed = create(store, cluster("member1", "NoExecute"), binding("web", "member1"))
+        assert rows("SELECT cluster, effect FROM clusters_taint") == [("member1", "NoExecute")]
+
+        write(store, Delete(member), Delete(placed))
+
+        assert rows("SELECT count(*) FROM clusters_taint") == [(0,)]
+        assert rows("SELECT count(*) FROM resources_targetcluster") == [(0,)]
+
+
+PLANNED = 20_000
+
+
+READS: dict[str, Callable[[DjangoStore], Any]] = {
+    "get": lambda store: store.get([Ref(RESOURCE_BINDING, f"ns{n % 50}", f"b{n}") for n in range(500)]),
+    "list": lambda store: store.list(RESOURCE_BINDING, after=("ns3", "b5"), limit=100),
+    "list of a namespace": lambda store: store.documents(RESOURCE_BINDING, namespace="ns7", limit=100),
+    "label selector": lambda store: store.documents(RESOURCE_BINDING, labels=parse_label_selector("app=a7")),
+    "by_index": lambda store: store.by_index(RESOURCE_BINDING, "placed", ["member1", "member2"]),
+    "by_index of 500": lambda store: store.by_index(WORK, "binding", [f"b{n}" for n in range(500)]),
+    "refs_by_index": lambda store: store.refs_by_index(
+        RESOURCE_BINDING, "placed", "member7", after=("ns1", ""), limit=100
+    ),
+    "rows by binding": lambda store: store.rows(Eviction, "binding", [f"b{n}" for n in range(500)]),
+    "rows by cluster": lambda store: store.rows(Eviction, "cluster", ["member1"]),
+    "rows by state": lambda store: store.rows(Eviction, "state", ["Held"]),
+    "queue_heads": lambda store: store.queue_heads(due_by=store.now() + timedelta(hours=1), limit=10),
+    "next_eviction": lambda store: store.next_eviction(),
+    "kinds_on_members": lambda store: store.kinds_on_members(),
+    "next_due": lambda store: store.next_due(["c1"]),
+    "claim": lambda store: store.claim("c1", shard=0, shards=1, limit=100, lease_seconds=1),
+    "changes": lambda store: store.changes(PLANNED - 100),
+    "list_at": lambda store: store.list_at(RESOURCE_BINDING, version=PLANNED, after=("ns3", "b5"), limit=100),
+}
+
+
+class TestPlans:
+    """Every query of State, on a large fleet, by an index."""
+
+    @pytest.fixture
+    def fleet(self, store: DjangoStore) -> DjangoStore:
+        """Twenty thousand bindings, Works, due rows and evictions: rows as apply writes them, made in SQL."""
+        numbers = f"FROM generate_series(1, {PLANNED}) n"
+        common = "uid, resource_version, generation, doc, keys, labels"
+        with connection.cursor() as cursor:
+            cursor.execute(
+                f"""INSERT INTO resources_binding (kind, namespace, name, {common},
+                        resource_kind, replicas, scheduled, priority)
+                    SELECT '{RESOURCE_BINDING}', 'ns' || n % 50, 'b' || n, n, n, 1, repeat('x', 1500),
+                        ARRAY['placed=member' || n % 500, 'template=t' || n], ARRAY['app=a' || n % 900, 'app'],
+                        'apps/v1/Deployment', 1, 'True', 0 {numbers}"""
+            )
+            cursor.execute(
+                f"""INSERT INTO resources_work (kind, namespace, name, {common}, cluster, applied,
+                        manifest_api_version, manifest_kind)
+                    SELECT '{WORK}', 'karmada-es-member' || n % 500, 'w' || n, n, n, 1, repeat('x', 1500),
+                        ARRAY['binding=b' || n], ARRAY[]::text[], 'member' || n % 500, 'True', 'v1', 'Pod' {numbers}"""
+            )
+            cursor.execute(
+                f"""INSERT INTO objects_due (controller, kind, namespace, name, due_at, seq, cursor, hash)
+                    SELECT 'c' || n % 20, '{RESOURCE_BINDING}', 'ns', 'b' || n, now() + n * interval '1 second', n,
+                        '', n {numbers}"""
+            )
+            cursor.execute(
+                f"""INSERT INTO failover_eviction (key, binding, cluster, resource_kind, priority, due_at, state,
+                        reason, message, generation, judged)
+                    SELECT 'b' || n, 'b' || n, 'member' || n % 500, 'x', n % 5, now() + n * interval '1 second',
+                        CASE WHEN n % 100 = 0 THEN 'Held' ELSE 'Queued' END, '', '', 1, '[]' {numbers}"""
+            )
+            cursor.execute(
+                f"""INSERT INTO objects_changelog (version, type, kind, namespace, name, doc, actor, reason, cause, at)
+                    SELECT n, 'ADDED', '{RESOURCE_BINDING}', 'ns' || n % 50, 'b' || n, repeat('x', 1500), 'a', '', 0,
+                        now() {numbers}"""
+            )
+            for table in ("resources_binding", "resources_work", "objects_due", "failover_eviction", log.TABLE):
+                cursor.execute(f"ANALYZE {table}")
+        return store
+
+    def test_no_query_reads_a_whole_table(self, fleet: DjangoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        plans: list[str] = []
+        run = BinaryCursor.run
+
+        def explaining(self: BinaryCursor, query: Any, params: Any = ()) -> Any:
+            if "objects_counter" not in query:
+                found = self.execute(f"EXPLAIN {query}", params)
+                plans.append("\n".join(row[0] for row in found.fetchall()))
+            return run(self, query, params)
+
+        monkeypatch.setattr(BinaryCursor, "run", explaining)
+        for module in ("state", "apply"):
+            monkeypatch.setattr(f"apps.objects.{module}.read", lambda kind, doc: template("stands-for-a-row"))
+        scans: dict[str, str] = {}
+        for name, read in READS.items():
+            plans.clear()
+            read(fleet)
+            assert plans, f"{name} asked nothing"
+            if found := next((plan for plan in plans if "Seq Scan" in plan), ""):
+                scans[name] = found[:2000]
+
+        assert scans == {}
+
+
+def test_events_are_upserted_in_the_transaction_of_what_they_tell(store: DjangoStore) -> None:
+    (old,) = create(store, binding("web"))
+
+    write(store, Put(old.with_spec(replicas=5), old), events=(Event(old, "Scaled", "to 5"),))
+
+    at = {change.ref.kind: change.at for change in store.changes(1)}
+    assert len(set(at.values())) == 1
+    assert set(at) == {RESOURCE_BINDING, "Event"}
+
+
+def test_clusters_are_in_their_own_table(store: DjangoStore) -> None:
+    create(store, cluster("member1"))
+
+    assert rows("SELECT kind, name, region, sync_mode FROM clusters_cluster") == [(CLUSTER, "member1", "eu", "Push")]

@@ -1,0 +1,356 @@
+"""Reading, the change log, events and row-native values: in memory and in PostgreSQL alike."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from controlplane.decision import Decision, Delete, Drop, Event, Put, Save
+from controlplane.kind import encode
+from controlplane.kinds import RESOURCE_BINDING, WORK
+from controlplane.kinds.rows import (
+    HELD,
+    ROWS,
+    Eviction,
+    FleetState,
+    Judgement,
+    MatchWindow,
+    Observation,
+    Promise,
+)
+from controlplane.kinds.work import Work, Workload, WorkSpec
+from controlplane.meta import Ref
+from tests.stores.grounds import PLACER, USER, binding, cluster, create, meta, stored, template, write
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def names(found: Any) -> list[str]:
+    return [f"{one.metadata.namespace}/{one.metadata.name}" for one in found]
+
+
+class TestGetting:
+    def test_only_what_exists_is_returned(self, store: Any) -> None:
+        (found,) = create(store, template("a"))
+
+        assert store.get([found.ref, template("b").ref]) == {found.ref: found}
+
+    def test_nothing_asked_nothing_returned(self, store: Any) -> None:
+        assert store.get([]) == {}
+
+    def test_kinds_can_be_mixed(self, store: Any) -> None:
+        objects = create(store, template("a"), cluster("member1"), binding("web"))
+
+        assert store.get([one.ref for one in objects]) == {one.ref: one for one in objects}
+
+
+class TestListing:
+    @pytest.fixture
+    def filled(self, store: Any) -> Any:
+        placed = [("b", "z"), ("a", "y"), ("b", "a"), ("B", "q"), ("a-1", "x"), ("a", "Z")]
+        create(store, *(template(name, namespace=space, uid=f"{space}{name}") for space, name in placed))
+        create(store, template("other", kind="Secret"))
+        return store
+
+    def test_order_is_by_code_point(self, filled: Any) -> None:
+        assert names(filled.list("ConfigMap")) == ["B/q", "a/Z", "a/y", "a-1/x", "b/a", "b/z"]
+
+    def test_one_namespace(self, filled: Any) -> None:
+        assert names(filled.list("ConfigMap", namespace="a")) == ["a/Z", "a/y"]
+
+    @pytest.mark.parametrize("limit", [1, 2, 3, 5, 100])
+    def test_pages_put_together_are_the_whole(self, filled: Any, limit: int) -> None:
+        found: list[Any] = []
+        after = ("", "")
+        while page := filled.list("ConfigMap", after=after, limit=limit):
+            assert len(page) <= limit
+            found += page
+            after = (page[-1].metadata.namespace, page[-1].metadata.name)
+
+        assert names(found) == names(filled.list("ConfigMap"))
+
+    def test_a_kind_without_objects(self, filled: Any) -> None:
+        assert list(filled.list("Pod")) == []
+
+
+class TestIndexes:
+    @pytest.fixture
+    def filled(self, store: Any) -> Any:
+        create(
+            store,
+            binding("c", "member1", "member2"),
+            binding("a", "member1"),
+            binding("b", "member2"),
+            binding("d", "member1", namespace="aaa"),
+            binding("e"),
+        )
+        return store
+
+    def test_objects_are_found_under_each_value_in_order(self, filled: Any) -> None:
+        found = filled.by_index(RESOURCE_BINDING, "placed", ["member1", "member2", "member3"])
+
+        assert {key: names(objects) for key, objects in found.items()} == {
+            "member1": ["aaa/d", "shop/a", "shop/c"],
+            "member2": ["shop/b", "shop/c"],
+        }
+
+    def test_a_change_moves_an_object_in_the_index(self, filled: Any) -> None:
+        old = stored(filled, binding("a"))
+        write(filled, Put(old.with_spec(clusters=binding("a", "member9").spec.clusters), old))
+
+        found = filled.by_index(RESOURCE_BINDING, "placed", ["member1", "member9"])
+
+        assert names(found["member1"]) == ["aaa/d", "shop/c"]
+        assert names(found["member9"]) == ["shop/a"]
+
+    def test_references_come_page_by_page(self, filled: Any) -> None:
+        first = filled.refs_by_index(RESOURCE_BINDING, "placed", "member1", limit=2)
+        second = filled.refs_by_index(RESOURCE_BINDING, "placed", "member1", after=("shop", "a"), limit=2)
+
+        assert [ref.name for ref in first] == ["d", "a"]
+        assert [ref.name for ref in second] == ["c"]
+
+    def test_what_no_object_has_is_not_found(self, filled: Any) -> None:
+        assert filled.by_index(RESOURCE_BINDING, "placed", ["nowhere"]) == {}
+        assert list(filled.refs_by_index(RESOURCE_BINDING, "placed", "nowhere")) == []
+
+
+def test_the_kinds_of_manifests_per_cluster(store: Any) -> None:
+    def work(name: str, member: str, kind: str) -> Work:
+        manifest = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}}
+        spec = WorkSpec(workload=Workload(manifests=(manifest,)))
+        return Work("work.karmada.io/v1alpha1", "Work", meta(name, f"karmada-es-{member}"), spec)
+
+    create(store, work("a", "member1", "Deployment"), work("b", "member1", "Deployment"), work("c", "member2", "Job"))
+
+    assert set(store.kinds_on_members()) == {("member1", "apps/v1", "Deployment"), ("member2", "apps/v1", "Job")}
+    assert len(store.list(WORK)) == 3
+
+
+class TestChangeLog:
+    def test_every_version_is_there_once_and_in_order(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Put(old.with_spec(replicas=5), old))
+        write(store, Put(binding("web"), None))
+        write(store, Put(old, old), Put(template("a"), None))
+        write(store, Delete(stored(store, old)))
+
+        found = store.changes(0)
+
+        assert [change.version for change in found] == [1, 2, 3, 4]
+        assert [change.type for change in found] == ["ADDED", "MODIFIED", "ADDED", "DELETED"]
+
+    def test_a_line_has_the_document_before_and_after(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Put(old.with_spec(replicas=5), old))
+        new = stored(store, old)
+
+        line = store.changes(1)[0]
+
+        assert line.old_document == encode(old).at(1)
+        assert line.document == encode(new).at(2)
+
+    def test_a_removal_shows_the_last_state_under_its_own_version(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        outcome = write(store, Delete(old))
+
+        line = store.changes(1)[0]
+
+        assert (line.version, line.document) == (outcome.versions[0], encode(old).at(2))
+        assert line.old_document == encode(old).at(1)
+
+    def test_a_line_says_who_why_and_because_of_what(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        new = old.with_status(scheduler_observed_generation=1)
+
+        write(store, Put(new, old), by=PLACER, reason="Scheduled", cause=1)
+
+        line = store.changes(1)[0]
+        assert (line.actor, line.reason, line.cause) == ("placer", "Scheduled", 1)
+        assert store.changes(0)[0].actor == USER.name
+
+    def test_reading_on_from_a_version(self, store: Any) -> None:
+        create(store, *(template(f"t{number}") for number in range(5)))
+
+        assert [change.version for change in store.changes(2, limit=2)] == [3, 4]
+        assert list(store.changes(5)) == []
+
+
+class TestEvents:
+    def test_an_event_is_an_object_beside_what_it_is_about(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+
+        write(store, events=(Event(old, "Scheduled", "placed on member1", warning=True),), by=PLACER)
+
+        (event,) = store.list("Event", namespace="shop")
+        assert (event.reason, event.message, event.type, event.count) == (
+            "Scheduled",
+            "placed on member1",
+            "Warning",
+            1,
+        )
+        assert event.involved_object.uid == old.metadata.uid
+        assert store.by_index("Event", "about", [old.metadata.uid]) == {old.metadata.uid: [event]}
+
+    def test_a_repeated_event_is_counted(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        told = Event(old, "Failed", "no cluster fits")
+
+        for _ in range(3):
+            write(store, events=(told,))
+
+        (event,) = store.list("Event")
+        assert event.count == 3
+
+    def test_an_event_told_twice_in_one_batch_is_counted(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        told = Event(old, "Failed", "no cluster fits")
+
+        store.apply([(None, Decision(events=(told, told))), (None, Decision(events=(told,)))], by=USER)
+
+        (event,) = store.list("Event")
+        assert event.count == 3
+
+    @pytest.mark.parametrize("field", ["reason", "message", "reporter", "about"])
+    def test_what_differs_is_another_event(self, store: Any, field: str) -> None:
+        web, api = create(store, binding("web"), binding("api"))
+        first = Event(web, "Failed", "no cluster fits")
+        second = {
+            "reason": Event(web, "Held", "no cluster fits"),
+            "message": Event(web, "Failed", "no cluster at all"),
+            "about": Event(api, "Failed", "no cluster fits"),
+        }.get(field, first)
+
+        write(store, events=(first,))
+        write(store, events=(second,), by=PLACER if field == "reporter" else USER)
+
+        assert [event.count for event in store.list("Event")] == [1, 1]
+
+    def test_events_of_a_lost_decision_are_not_told(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+
+        write(store, Put(binding("web"), None), events=(Event(old, "Made", "made"),))
+
+        assert list(store.list("Event")) == []
+
+
+def eviction(name: str, priority: int, minutes: float | None, **fields: Any) -> Eviction:
+    due_at = None if minutes is None else NOON + timedelta(minutes=minutes)
+    return Eviction(key=f"{name}|member1", binding=name, cluster="member1", priority=priority, due_at=due_at, **fields)
+
+
+class TestRows:
+    @pytest.mark.parametrize("type_", ROWS, ids=lambda type_: type_.__name__)
+    def test_every_type_has_a_place(self, store: Any, type_: Any) -> None:
+        row = type_(key="a")
+
+        write(store, Save(row))
+
+        assert store.rows(type_, "key", ["a", "b"]) == {"a": [row]}
+
+    def test_values_survive_storing(self, store: Any) -> None:
+        judged = (Judgement("example.io/failed", "NoExecute", NOON, NOON + timedelta(seconds=30)),)
+        rows = [
+            eviction("web", -5, 1, judged=judged, message="grüße", queued_at=NOON),
+            Observation(key="member1", status="False", since=NOON + timedelta(microseconds=1)),
+            MatchWindow(key="policy|member1", policy="policy", cluster="member1", matching=True, since=NOON),
+            FleetState(key="default", blind_since=NOON),
+            Promise(
+                key="web|member1", binding="web", cluster="member1", replicas=3, request='{"cpu":"1"}', made_at=NOON
+            ),
+        ]
+
+        write(store, *(Save(row) for row in rows))
+
+        for row in rows:
+            assert store.rows(type(row), "key", [row.key]) == {row.key: [row]}
+
+    def test_the_last_writer_wins(self, store: Any) -> None:
+        write(store, Save(Observation(key="member1", status="True")))
+        write(store, Save(Observation(key="member1", status="False")))
+        write(
+            store, Save(Observation(key="member1", status="Unknown")), Save(Observation(key="member1", status="True"))
+        )
+
+        assert store.rows(Observation, "key", ["member1"])["member1"][0].status == "True"
+
+    def test_a_dropped_value_is_gone(self, store: Any) -> None:
+        row = Observation(key="member1")
+        write(store, Save(row))
+
+        write(store, Drop(row))
+        write(store, Drop(row))
+
+        assert store.rows(Observation, "key", ["member1"]) == {}
+
+    def test_values_are_found_by_their_indexes_in_order(self, store: Any) -> None:
+        write(store, Save(eviction("b", 0, 1)), Save(eviction("a", 0, 2)), Save(eviction("c", 0, 3, state=HELD)))
+
+        assert [row.binding for row in store.rows(Eviction, "cluster", ["member1"])["member1"]] == ["a", "b", "c"]
+        assert [row.binding for row in store.rows(Eviction, "state", [HELD])[HELD]] == ["c"]
+
+    def test_an_index_nobody_declared_is_refused(self, store: Any) -> None:
+        with pytest.raises(AssertionError, match="message"):
+            store.rows(Eviction, "message", ["x"])
+
+    def test_values_have_no_version_and_no_log(self, store: Any) -> None:
+        outcome = write(store, Save(Observation(key="member1")))
+
+        assert (outcome.versions, outcome.objects) == ((0,), (None,))
+        assert list(store.changes(0)) == []
+
+
+class TestEvictionQueue:
+    @pytest.fixture
+    def queue(self, store: Any) -> Any:
+        rows = [
+            eviction("low-late", 0, 3),
+            eviction("low-early", 0, 1),
+            eviction("low-tie-b", 0, 2),
+            eviction("low-tie-a", 0, 2),
+            eviction("high", 10, 4),
+            eviction("negative", -1, 0),
+            eviction("future", 10, 60),
+            eviction("held", 10, 0, state=HELD),
+            eviction("stays", 10, None),
+        ]
+        write(store, *(Save(row) for row in rows))
+        return store
+
+    def test_heads_come_by_priority_then_by_due_time(self, queue: Any) -> None:
+        found = queue.queue_heads(due_by=NOON + timedelta(minutes=5), limit=100)
+
+        assert [row.binding for row in found] == [
+            "high",
+            "low-early",
+            "low-tie-a",
+            "low-tie-b",
+            "low-late",
+            "negative",
+        ]
+
+    def test_the_limit_is_per_priority(self, queue: Any) -> None:
+        found = queue.queue_heads(due_by=NOON + timedelta(minutes=5), limit=2)
+
+        assert [row.binding for row in found] == ["high", "low-early", "low-tie-a", "negative"]
+
+    def test_nothing_is_due_before_its_time(self, queue: Any) -> None:
+        assert [row.binding for row in queue.queue_heads(due_by=NOON, limit=9)] == ["negative"]
+
+    def test_the_next_eviction_is_the_earliest_that_is_not_held(self, queue: Any) -> None:
+        assert queue.next_eviction() == NOON
+        write(queue, Drop(eviction("negative", -1, 0)))
+        assert queue.next_eviction() == NOON + timedelta(minutes=1)
+
+    def test_evictions_are_counted_per_cluster(self, queue: Any) -> None:
+        assert queue.evictions_by_cluster() == {"member1": 8}
+
+    def test_an_empty_queue(self, store: Any) -> None:
+        assert list(store.queue_heads(due_by=NOON, limit=5)) == []
+        assert store.next_eviction() is None
+        assert store.evictions_by_cluster() == {}
+
+
+def test_references_survive_as_text() -> None:
+    for ref in (Ref("ConfigMap", "shop", "a"), Ref(RESOURCE_BINDING, "", "b")):
+        assert Ref.parse(str(ref)) == ref

@@ -1,0 +1,96 @@
+"""`make run`, `make up` and `make down`: everything comes up, answers, and ends without a trace."""
+
+import os
+import signal
+import subprocess
+import urllib.request
+
+import pytest
+
+from apps.runtime.supervise import lifetime, records
+from apps.runtime.supervise.stack import DEVELOPMENT_PROFILE, STARTED
+from config import product
+from tests.supervise.conftest import CommandLine, bare_environment, eventually
+
+pytestmark = pytest.mark.slow
+
+
+def status_of(url: str) -> int:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return int(answer.status)
+
+
+def started(supervise: CommandLine) -> dict[str, records.Record]:
+    return {record.name: record for record in records.read_records(supervise.home.run)}
+
+
+def test_up_returns_when_everything_answers_and_down_ends_all_of_it(supervise: CommandLine) -> None:
+    said = supervise("up").stdout
+    facts = supervise.home.published()
+    running = started(supervise)
+
+    assert facts is not None
+    assert set(running) == {"postgres", "redis", *STARTED}
+    assert status_of(f"{facts['api']}/admin/login/") == 200
+    assert facts["api"] in said
+    assert "development profile" in said
+    assert "already up" in supervise("up").stdout
+
+    supervise("down")
+
+    assert not any(record.alive() for record in running.values())
+    assert supervise.home.published() is None
+
+
+def test_a_second_stack_beside_the_first_takes_other_ports(supervise: CommandLine) -> None:
+    supervise("up")
+    first = supervise.home.published()
+    beside = CommandLine(supervise.home.root.parent / "beside")
+    try:
+        beside("up")
+        second = beside.home.published()
+        assert first is not None
+        assert second is not None
+        assert first["api"] != second["api"]
+        assert status_of(f"{first['api']}/admin/login/") == status_of(f"{second['api']}/admin/login/") == 200
+    finally:
+        beside("clean")
+
+    assert status_of(f"{first['api']}/admin/login/") == 200
+
+
+def test_ctrl_c_ends_a_run_in_the_foreground(supervise: CommandLine) -> None:
+    run = subprocess.Popen(
+        supervise.argv("run"), cwd=lifetime.PROJECT, env=bare_environment(), stdout=subprocess.DEVNULL
+    )
+    eventually(lambda: supervise.home.published() is not None, within=90)
+    running = started(supervise)
+
+    run.send_signal(signal.SIGINT)
+
+    assert run.wait(60) == 0
+    assert not any(record.alive() for record in running.values())
+
+
+@pytest.mark.skipif(not records.LINUX, reason="only Linux tells a child that its parent died")
+def test_after_a_killed_run_nothing_lingers_and_the_next_start_works(supervise: CommandLine) -> None:
+    supervise("up")
+    holder, running = supervise.home.holder(), started(supervise)
+    assert holder is not None
+    os.kill(holder, signal.SIGKILL)
+    eventually(lambda: not any(record.alive() for record in running.values()), within=40)
+
+    supervise("up")
+
+    facts = supervise.home.published()
+    assert facts is not None
+    assert status_of(f"{facts['api']}/admin/login/") == 200
+
+
+def test_the_development_profile_is_made_of_settings_there_are() -> None:
+    names = {switch.variable for switch in product.switches()} | {"LIFEBOAT_DEVELOPMENT"}
+    settings, warnings = product.from_environment(DEVELOPMENT_PROFILE)
+
+    assert set(DEVELOPMENT_PROFILE) <= names
+    assert settings.gate("Failover")
+    assert warnings == []
