@@ -70,9 +70,9 @@ class MemoryStore:
         )
         return [self.objects[ref] for ref in (refs[:limit] if limit else refs)]
 
-    def by_index(self, kind: str, index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
+    def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         return {
-            value: [self.objects[ref] for ref in sorted(self._index.get((kind, index, value), ()))]
+            value: [self.objects[ref] for ref in sorted(self._index.get((kind, index, value), ()))[: limit or None]]
             for value in values
             if self._index.get((kind, index, value))
         }

@@ -28,8 +28,9 @@ class State(Protocol):
     ) -> Sequence[Any]:
         """Return objects in (namespace, name) order beyond `after`; namespace "" means all, limit 0 no limit."""
 
-    def by_index(self, kind: str, index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
-        """Return the objects found under each of the values of a declared index, in (namespace, name) order."""
+    def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
+        """Return the objects found under each of the values of a declared index, in (namespace, name) order; of each
+        value the first `limit`, 0: all."""
 
     def refs_by_index(
         self,

@@ -44,18 +44,20 @@ class DjangoState:
             return _clusters(found)
         return [read(kind, one.text) for one in found]
 
-    def by_index(self, kind: str, index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
+    def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         _declared(kind, index)
+        first = " ORDER BY namespace, name LIMIT %s" if limit else ""
         query = f"""
             SELECT w.value, o.namespace, o.name, o.doc FROM unnest(%s) AS w(value)
             CROSS JOIN LATERAL (
                 SELECT namespace, name, doc FROM {object_table(kind).name}
-                WHERE {_OF_KIND} AND keys @> ARRAY['{index}=' || w.value]
+                WHERE {_OF_KIND} AND keys @> ARRAY['{index}=' || w.value]{first}
             ) o ORDER BY o.namespace, o.name"""
         known: dict[tuple[str, str], Any] = {}
         found: dict[str, Any] = {}
         with binary_cursor() as cursor:
-            for value, namespace, name, doc in cursor.run(query, (texts(set(values)), kind)):
+            params = (texts(set(values)), kind, limit) if limit else (texts(set(values)), kind)
+            for value, namespace, name, doc in cursor.run(query, params):
                 place = (namespace, name)
                 if place not in known:
                     known[place] = read(kind, doc)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -62,7 +62,7 @@ class Drains(Controller):
             **dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks")),
         }
     )
-    batch = 1  # what it reads grows with the drains of a batch; there are few
+    batch = 10  # each reads as much as PAGE bindings
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Draining | None]:
         found: dict[Ref, Drain] = state.get(refs)
@@ -72,16 +72,22 @@ class Drains(Controller):
         promises = tuple(row for rows in promised for row in rows)
         heads, fleet = tuple(state.queue_heads(due_by=EVER, limit=1)), fleet_state(state)
         holds = Holds(tuple(state.list(EVICTION_HOLD)))
-        snapshots: list[Draining | None] = []
-        for ref in refs:
-            drain = found.get(ref)
-            if drain is None:
-                snapshots.append(None)
-                continue
-            on = _on(state, drain.spec.cluster)
-            cluster = known.get(drain.spec.cluster)
-            snapshots.append(Draining(drain, cluster, on, clusters, heads, fleet, holds, promises))
-        return snapshots
+        placed = _placed(state, {one.spec.cluster for one in found.values()})
+        return [
+            None
+            if (drain := found.get(ref)) is None
+            else Draining(
+                drain,
+                known.get(drain.spec.cluster),
+                placed[drain.spec.cluster],
+                clusters,
+                heads,
+                fleet,
+                holds,
+                promises,
+            )
+            for ref in refs
+        ]
 
     def decide(self, snapshot: Draining, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         drain, cluster = snapshot.subject, snapshot.cluster
@@ -105,13 +111,10 @@ class Drains(Controller):
         return _moving(snapshot, cluster, staying, len(going), settings, now=now)
 
 
-def _on(state: State, cluster: str) -> tuple[Binding, ...]:
-    """Return the first bindings placed on a cluster or leaving it."""
-    found: list[Binding] = []
-    for kind in BINDINGS:
-        refs = state.refs_by_index(kind, "placed", cluster, limit=PAGE - len(found))
-        found += state.get(refs).values()
-    return tuple(found)
+def _placed(state: State, clusters: Collection[str]) -> dict[str, tuple[Binding, ...]]:
+    """Return by cluster the first bindings placed on it or leaving it."""
+    found = [state.by_index(kind, "placed", clusters, limit=PAGE) for kind in BINDINGS]
+    return {name: tuple(one for of in found for one in of.get(name, ()))[:PAGE] for name in clusters}
 
 
 def _cordoned(cluster: Cluster, *, now: datetime) -> Decision:

@@ -330,6 +330,9 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "label selector": lambda store: store.documents(RESOURCE_BINDING, labels=parse_label_selector("app=a7")),
     "by_index": lambda store: store.by_index(RESOURCE_BINDING, "placed", ["member1", "member2"]),
     "by_index of 500": lambda store: store.by_index(WORK, "binding", [f"b{n}" for n in range(500)]),
+    "by_index, the first of each": lambda store: store.by_index(
+        RESOURCE_BINDING, "placed", [f"member{n}" for n in range(10)], limit=20
+    ),
     "refs_by_index": lambda store: store.refs_by_index(
         RESOURCE_BINDING, "placed", "member7", after=("ns1", ""), limit=100
     ),

@@ -94,6 +94,14 @@ class TestIndexes:
             "member2": ["shop/b", "shop/c"],
         }
 
+    def test_of_each_value_the_first_ones_are_enough(self, filled: Any) -> None:
+        found = filled.by_index(RESOURCE_BINDING, "placed", ["member1", "member2", "member3"], limit=2)
+
+        assert {key: names(objects) for key, objects in found.items()} == {
+            "member1": ["aaa/d", "shop/a"],
+            "member2": ["shop/b", "shop/c"],
+        }
+
     def test_a_change_moves_an_object_in_the_index(self, filled: Any) -> None:
         old = stored(filled, binding("a"))
         write(filled, Put(old.with_spec(clusters=binding("a", "member9").spec.clusters), old))

@@ -1,0 +1,160 @@
+"""Cases of the controllers that watch clusters and let workloads leave them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controlplane.controllers.fleet import FLEET
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask
+from controlplane.kinds.cluster import Taint
+from controlplane.kinds.drain import RUNNING, Drain, DrainSpec
+from controlplane.kinds.policy import (
+    GRACEFULLY,
+    ApplicationFailoverBehavior,
+    DecisionConditions,
+    FailoverBehavior,
+)
+from controlplane.kinds.rows import EVICTED, AilingCopies, Observation
+from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
+from controlplane.meta import ObjectMeta
+from controlplane.names import UNSCHEDULABLE_TAINT
+from tests.apps.batches.stored import (
+    AT_ONCE,
+    LONG_AGO,
+    LOST,
+    ONE_OF_THEM,
+    OPEN,
+    Case,
+    bound,
+    clusters,
+    many,
+    queued,
+    refs,
+)
+from tests.core.fleet_story import START, binding
+
+
+def cluster_status(size: int) -> Case:
+    found = clusters(*many(size), ready="", established=False)
+    seen = [Observation(name, "True", "ClusterReady", since=LONG_AGO, observed_at=START) for name in many(size)]
+    return Case([*found, *seen], refs(found), size)
+
+
+def fleet(size: int) -> Case:
+    return Case(clusters(*many(size)), [FLEET], 1)
+
+
+def cluster_taints(size: int) -> Case:
+    found = clusters(*many(size), ready="False")
+    away = ClusterTaintPolicy(
+        "policy.karmada.io/v1alpha1",
+        "ClusterTaintPolicy",
+        ObjectMeta(name="away", uid="uid-away", generation=1),
+        ClusterTaintPolicySpec(
+            match_conditions=(MatchCondition("Ready", "In", ("False",)),),
+            taints_to_add=(TaintToAdd("away", "NoSchedule"),),
+        ),
+    )
+    return Case([OPEN, away, *found, *clusters("well")], refs(found), size)
+
+
+def eviction_queue(size: int) -> Case:
+    found = bound(size, lost=2)
+    return Case([*LOST, *clusters("spare"), OPEN, *found], refs(found), size)
+
+
+def evictions(size: int) -> Case:
+    found = bound(size, lost=2)
+    rows = [queued(one) for one in found]
+    return Case([*LOST, *clusters("spare"), OPEN, *found, *rows], [FLEET], 2 * min(size, AT_ONCE), -(-size // AT_ONCE))
+
+
+def graceful_eviction(size: int) -> Case:
+    task = GracefulEvictionTask("lost", reason="TaintUntolerated", replicas=2, creation_timestamp=LONG_AGO)
+    found = [one.with_spec(graceful_eviction_tasks=(task,)) for one in bound(size, spare=2)]
+    seen = Observation("spare", "True", observed_at=START)
+    return Case([*LOST, *clusters("spare"), seen, *found], refs(found), size)
+
+
+def application_failover(size: int) -> Case:
+    asked = FailoverBehavior(application=ApplicationFailoverBehavior(DecisionConditions(60), GRACEFULLY, 120))
+    ill = AggregatedStatusItem("spare", applied=True, health="Unhealthy")
+    found = [
+        one.with_spec(failover=asked, propagate_deps=True).with_status(aggregated_status=(ill,))
+        for one in bound(size, spare=2)
+    ]
+    rows = [AilingCopies(str(one.ref), {"spare": LONG_AGO}) for one in found]
+    return Case([*found, *rows], refs(found), 2 * size)
+
+
+def eviction_pending(size: int) -> Case:
+    found = bound(size, lost=2)
+    return Case([*found, *(queued(one) for one in found)], refs(found), size)
+
+
+def eviction_records(size: int) -> Case:
+    well = clusters("lost")
+    over = [queued(one, state=EVICTED, ended_at=START) for one in bound(size)]
+    return Case([*well, *over], refs(well), size)
+
+
+def to_clusters(size: int) -> Case:
+    return Case(clusters(*many(size)), [FLEET], size)
+
+
+def to_placed(size: int) -> Case:
+    return Case([*LOST, OPEN, *bound(size, lost=2)], refs(LOST), size)
+
+
+def to_all_placed(size: int) -> Case:
+    return to_placed(size)._replace(keys=[FLEET])
+
+
+def to_leaving(size: int) -> Case:
+    return Case([*LOST, *(one for one in graceful_eviction(size).stored if isinstance(one, Binding))], refs(LOST), size)
+
+
+def drain(name: str) -> Drain:
+    meta = ObjectMeta(name=name, uid=f"uid-drain-{name}", generation=1, creation_timestamp=START)
+    made = Drain("failover.lifeboat.io/v1alpha1", "Drain", meta, DrainSpec(name, rate=1e6))
+    return made.with_status(phase=RUNNING, tokens=1e6, counted_at=START)
+
+
+def on_each(size: int) -> list[Binding]:
+    """A workload on each of as many clusters."""
+    return [binding(name, ONE_OF_THEM, on={name: 2}) for name in many(size)]
+
+
+def drains(size: int) -> Case:
+    """Every cluster is drained, each of its one workload."""
+    cordoned = clusters(*many(size), taints=[Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=START)])
+    asked = [drain(name) for name in many(size)]
+    return Case([*cordoned, *clusters("spare"), *asked, *on_each(size)], refs(asked), 2 * size)
+
+
+def drains_of_one(size: int) -> Case:
+    cordoned = clusters("full", taints=[Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=START)])
+    asked = drain("full")
+    return Case([*cordoned, *clusters("spare"), asked, *bound(size, full=2)], [asked.ref], size)
+
+
+BATCHES: dict[str, Callable[[int], Case]] = {
+    "cluster_status": cluster_status,
+    "fleet": fleet,
+    "cluster_taints": cluster_taints,
+    "eviction_queue": eviction_queue,
+    "evictions": evictions,
+    "graceful_eviction": graceful_eviction,
+    "drains": drains,
+    "drains of one cluster": drains_of_one,
+    "application_failover": application_failover,
+    "eviction_pending": eviction_pending,
+    "eviction_records": eviction_records,
+}
+
+FAN_OUTS: dict[str, Callable[[int], Case]] = {
+    "cluster_taints": to_clusters,
+    "eviction_queue": to_placed,
+    "eviction_queue of the fleet": to_all_placed,
+    "graceful_eviction": to_leaving,
+}

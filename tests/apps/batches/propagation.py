@@ -1,0 +1,139 @@
+"""Cases of the controllers between a workload and the Works made of it, and back to its status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from controlplane.bindings import template_ref
+from controlplane.controllers.works import BACK
+from controlplane.dependencies import annotated
+from controlplane.kinds.binding import AggregatedStatusItem
+from controlplane.kinds.policy import ResourceSelector
+from controlplane.kinds.template import Template
+from controlplane.leftovers import marked
+from controlplane.meta import Ref
+from controlplane.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
+from tests.apps.batches.fleet import to_placed
+from tests.apps.batches.stored import (
+    ALL,
+    AT_ONCE,
+    Case,
+    bound,
+    clusters,
+    deployment,
+    many,
+    plain,
+    policy,
+    refs,
+    work_of,
+)
+from tests.core.fleet_story import START
+
+
+def policies(size: int) -> Case:
+    found = [deployment(name) for name in many(size)]
+    return Case([policy(), *found], refs(found), 2 * size)
+
+
+def policy_release(size: int) -> Case:
+    leaving = {"deletion_timestamp": START, "finalizers": (CLUSTER_PROPAGATION_POLICY_FINALIZER,)}
+    found = [policy(name, **leaving) for name in many(size)]
+    return Case(found, refs(found), size)
+
+
+def needing(name: str) -> Template:
+    """A Deployment whose environment comes from a ConfigMap of its own."""
+    one = deployment(name)
+    pod = {"containers": [{"name": "main", "image": "main", "envFrom": [{"configMapRef": {"name": name}}]}]}
+    return one.with_content({**one.content, "spec": {**one.spec, "template": {"spec": pod}}}).with_meta(generation=1)
+
+
+def dependencies(size: int) -> Case:
+    found = [one.with_spec(propagate_deps=True) for one in bound(size, spare=2)]
+    needed = [plain("ConfigMap", name, "default") for name in many(size)]
+    return Case([*found, *(needing(name) for name in many(size)), *needed], refs(found), 2 * size)
+
+
+def to_needing(size: int) -> Case:
+    shared = plain("ConfigMap", "shared", "default")
+    found = [annotated(one.with_spec(propagate_deps=True), [shared.ref]) for one in bound(size, spare=2)]
+    return Case([shared, *found], [shared.ref], size)
+
+
+def works(size: int) -> Case:
+    found = bound(size, spare=2)
+    return Case([*clusters("spare"), *(deployment(name) for name in many(size)), *found], refs(found), size)
+
+
+def namespaces(size: int) -> Case:
+    found = [plain("Namespace", name) for name in many(size)]
+    return Case([*clusters("spare"), *found], refs(found), size)
+
+
+def namespaces_of_a_fleet(size: int) -> Case:
+    one = plain("Namespace", "shop")
+    return Case([*clusters(*many(size)), one], [one.ref], size)
+
+
+def namespace_content(size: int) -> Case:
+    going = plain("Namespace", "shop", deletion_timestamp=START, finalizers=(NAMESPACE_CONTENT_FINALIZER,))
+    inside = [plain("ConfigMap", name, "shop") for name in many(size)]
+    return Case([going, *inside], [going.ref], min(size, AT_ONCE), -(-size // AT_ONCE))
+
+
+def binding_status(size: int) -> Case:
+    found = [one.with_status(aggregated_status=()) for one in bound(size, spare=2)]
+    return Case([*found, *(work_of(one, "spare", applied=True) for one in found)], refs(found), size)
+
+
+def template_status(size: int) -> Case:
+    said = AggregatedStatusItem("spare", {"replicas": 2, "readyReplicas": 2}, applied=True, health="Healthy")
+    found = [one.with_status(aggregated_status=(said,)) for one in bound(size, spare=2)]
+    return Case([*found, *(deployment(name) for name in many(size))], [template_ref(one) for one in found], size)
+
+
+def to_left(size: int) -> Case:
+    back = clusters("spare")
+    found = [marked(work_of(one, "spare")) for one in bound(size, spare=2)]
+    return Case([*back, *found], [Ref(BACK, "", "spare")], size)
+
+
+def to_namespaces(size: int) -> Case:
+    joined = clusters("spare")
+    return Case([*joined, *(plain("Namespace", name) for name in many(size))], refs(joined), size)
+
+
+def to_selected(size: int) -> Case:
+    return Case([policy(), *(deployment(name) for name in many(size))], [ALL], size)
+
+
+def to_named(size: int) -> Case:
+    """Each template is named by a selector of its own."""
+    one = policy()
+    named = tuple(ResourceSelector("apps/v1", "Deployment", "default", name) for name in many(size))
+    one = replace(one, spec=replace(one.spec, resource_selectors=named))
+    return Case([one, *(deployment(name) for name in many(size))], [ALL], size)
+
+
+BATCHES: dict[str, Callable[[int], Case]] = {
+    "policies": policies,
+    "policy_release": policy_release,
+    "dependencies": dependencies,
+    "works": works,
+    "namespaces": namespaces,
+    "namespaces of a fleet": namespaces_of_a_fleet,
+    "namespace_content": namespace_content,
+    "binding_status": binding_status,
+    "template_status": template_status,
+}
+
+FAN_OUTS: dict[str, Callable[[int], Case]] = {
+    "policies": to_selected,
+    "policies by name": to_named,
+    "dependencies": to_needing,
+    "works": to_placed,
+    "works left behind": to_left,
+    "namespaces": to_namespaces,
+}

@@ -1,0 +1,78 @@
+"""Cases of the controllers that say where workloads run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from controlplane.controllers.scheduler import ROOM
+from controlplane.kinds.binding import SCHEDULED, Binding
+from controlplane.kinds.rows import Collected, Promise
+from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
+from controlplane.meta import Condition, ObjectMeta, Ref
+from tests.apps.batches.stored import LONG_AGO, Case, bound, clusters, many, refs, work_of
+from tests.core.fleet_story import START
+
+
+def rebalancer(size: int) -> Case:
+    listed = tuple(RebalancedWorkload("apps/v1", "Deployment", name, "default") for name in many(size))
+    asked = WorkloadRebalancer(
+        "apps.karmada.io/v1alpha1",
+        "WorkloadRebalancer",
+        ObjectMeta(name="again", uid="uid-again", generation=1, creation_timestamp=START),
+        WorkloadRebalancerSpec(listed),
+    )
+    return Case([asked, *bound(size, spare=2)], [asked.ref], size + 1)
+
+
+def scheduler(size: int) -> Case:
+    found = [one.with_status(conditions=(), scheduler_observed_generation=0) for one in bound(size)]
+    return Case([*clusters("a", "b"), *found], refs(found), size)
+
+
+def promises(size: int) -> Case:
+    found = clusters(*many(size))
+    rows = [
+        Promise(f"x|{name}", "work.karmada.io/ResourceBinding/default/x", name, 2, "", LONG_AGO) for name in many(size)
+    ]
+    return Case([*found, *rows], refs(found), size)
+
+
+def promises_of_what_runs(size: int) -> Case:
+    """Every cluster reported after the promise: whether the Works are applied is looked up."""
+    found = clusters(*many(size))
+    held = bound(size, **{found[0].metadata.name: 2})
+    rows = [
+        Promise(f"{one.ref}|{place.metadata.name}", str(one.ref), place.metadata.name, 2, "", LONG_AGO)
+        for one, place in zip(held, found, strict=True)
+    ]
+    reports = [Collected(one.metadata.name, at=LONG_AGO + timedelta(minutes=1)) for one in found]
+    applied = [work_of(one, place.metadata.name, applied=True) for one, place in zip(held, found, strict=True)]
+    return Case([*found, *held, *applied, *rows, *reports], refs(found), size)
+
+
+def to_schedulable(size: int) -> Case:
+    spare = clusters("spare")
+    return Case([*spare, *(one for one in scheduler(size).stored if isinstance(one, Binding))], refs(spare), size)
+
+
+def to_waiting(size: int) -> Case:
+    refused = Condition(SCHEDULED, "False", "NoClusterFit", "", START)
+    found = [
+        one.with_status(conditions=(refused,), scheduler_observed_generation=one.metadata.generation)
+        for one in bound(size)
+    ]
+    return Case([*clusters("spare"), *found], [Ref(ROOM, "", "spare")], size)
+
+
+BATCHES: dict[str, Callable[[int], Case]] = {
+    "rebalancer": rebalancer,
+    "scheduler": scheduler,
+    "promises": promises,
+    "promises of what runs": promises_of_what_runs,
+}
+
+FAN_OUTS: dict[str, Callable[[int], Case]] = {
+    "scheduler": to_schedulable,
+    "scheduler where room is": to_waiting,
+}

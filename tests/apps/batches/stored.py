@@ -1,0 +1,111 @@
+"""What the cases are made of: objects as they are stored before a batch, and the case itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from controlplane import kinds, works
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.policy import Policy, PropagationSpec, ResourceSelector
+from controlplane.kinds.rows import Eviction, FleetState, Judgement, Row
+from controlplane.kinds.rows import eviction_key as queued_as
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import APPLIED, Work
+from controlplane.meta import Condition, Object, ObjectMeta, Ref
+from tests.core.fleet_story import START, binding, cluster, duplicated, no_execute
+
+LONG_AGO = START - timedelta(days=30)
+ONE_OF_THEM = duplicated(least=1, most=1)
+AT_ONCE = 200  # evictions, and objects of a namespace, in one decision
+ALL = Ref(kinds.CLUSTER_PROPAGATION_POLICY, "", "all")
+
+
+class Case(NamedTuple):
+    """What is stored before, and the keys that are due.
+
+    `writes`: how many rows of objects and values the first batch writes, at least. `batches`: after how many of them
+    there is nothing left to decide.
+    """
+
+    stored: Sequence[Object | Row]
+    keys: Sequence[Ref]
+    writes: int
+    batches: int = 1
+
+
+def clusters(*names: str, **more: Any) -> list[Cluster]:
+    return [cluster(name, **more).with_spec(api_endpoint="https://member.example") for name in names]
+
+
+def many(size: int) -> list[str]:
+    return [f"o{number:03}" for number in range(size)]
+
+
+def bound(size: int, **on: int) -> list[Binding]:
+    return [binding(name, ONE_OF_THEM, on=on) for name in many(size)]
+
+
+def deployment(name: str, **meta: Any) -> Template:
+    fields = {"uid": f"template-{name}", "generation": 1, "creation_timestamp": START, **meta}
+    return Template(
+        "apps/v1", "Deployment", ObjectMeta(name=name, namespace="default", **fields), {"spec": {"replicas": 2}}
+    )
+
+
+def plain(kind: str, name: str, namespace: str = "", **meta: Any) -> Template:
+    fields = {"uid": f"uid-{kind}-{name}", "generation": 1, "creation_timestamp": START, **meta}
+    return Template("v1", kind, ObjectMeta(name=name, namespace=namespace, **fields), {"data": {}})
+
+
+def work_of(one: Binding, place: str, *, applied: bool = False) -> Work:
+    manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": one.spec.resource.name}}
+    made = Work(
+        "work.karmada.io/v1alpha1",
+        "Work",
+        ObjectMeta(
+            name=one.metadata.name,
+            namespace=f"karmada-es-{place}",
+            uid=f"work-{one.metadata.name}-{place}",
+            generation=1,
+            annotations={works.BINDING_ANNOTATION: str(one.ref)},
+        ),
+    )
+    made = made.with_spec(workload=replace(made.spec.workload, manifests=(manifest,)))
+    said = Condition(APPLIED, "True", "AppliedSuccessful", "", START, made.metadata.generation)
+    return made.with_status(conditions=(said,)) if applied else made
+
+
+def queued(one: Binding, place: str = "lost", **more: Any) -> Eviction:
+    taint = no_execute()
+    assert taint.time_added is not None
+    fields = {
+        "binding": str(one.ref),
+        "cluster": place,
+        "due_at": START,
+        "queued_at": START,
+        "generation": one.metadata.generation,
+        "judged": (Judgement(taint.key, taint.effect, taint.time_added, START, 0.0),),
+    }
+    return Eviction(key=queued_as(one.ref, place), **{**fields, **more})
+
+
+def policy(name: str = "all", **meta: Any) -> Policy:
+    return Policy(
+        "policy.karmada.io/v1alpha1",
+        "ClusterPropagationPolicy",
+        ObjectMeta(name=name, uid=f"uid-{name}", generation=1, creation_timestamp=START, **meta),
+        PropagationSpec((ResourceSelector("apps/v1", "Deployment"),), placement=ONE_OF_THEM),
+    )
+
+
+def refs(objects: Sequence[Any]) -> list[Ref]:
+    return [one.ref for one in objects]
+
+
+LOST = clusters("lost", taints=[no_execute()])
+OPEN = FleetState("default", failover_on_since=LONG_AGO)
