@@ -17,7 +17,15 @@ from controlplane.controllers.works import Works
 from controlplane.decision import Decision, deleting
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import Cluster, ClusterStatus
-from controlplane.kinds.policy import Placement, Policy, PropagationSpec, ResourceSelector
+from controlplane.kinds.policy import (
+    DIVIDED,
+    GRACEFULLY,
+    Placement,
+    Policy,
+    PropagationSpec,
+    ReplicaSchedulingStrategy,
+    ResourceSelector,
+)
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import ManifestStatus, ResourceIdentifier, Work
 from controlplane.memory import MemoryStore
@@ -28,6 +36,7 @@ from controlplane.state import Actor
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DEPLOYMENTS = ResourceSelector("apps/v1", "Deployment")
+DIVIDED_PLACEMENT = Placement(replica_scheduling=ReplicaSchedulingStrategy(replica_scheduling_type=DIVIDED))
 
 
 def deployment(name: str = "web", *, namespace: str = "default", replicas: int = 3, **metadata: Any) -> Template:
@@ -83,6 +92,13 @@ def cluster(name: str, *, ready: str = "True") -> Cluster:
         metadata=ObjectMeta(name=name, uid=f"uid-{name}", generation=1, creation_timestamp=START),
         status=ClusterStatus(conditions=(Condition("Ready", ready),)),
     )
+
+
+MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
+
+
+def leaving(name: str, mode: str = GRACEFULLY, **more: Any) -> GracefulEvictionTask:
+    return GracefulEvictionTask(name, mode, creation_timestamp=START, **more)
 
 
 def namespace(name: str, **labels: str) -> Template:

@@ -1,0 +1,123 @@
+"""What a cluster or a policy of taints gets, and what they are refused for (semantics 1.1, 1.4; D2-D6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane.errors import Invalid
+from controlplane.kinds.cluster import Cluster
+from controlplane.settings import GATES, Settings
+from tests.core.admitted import (
+    NOW,
+    Document,
+    cluster,
+    created,
+    taint_policy,
+    updated,
+)
+
+
+@pytest.mark.parametrize(
+    ("doc", "field"),
+    [
+        (cluster("a" * 49), "metadata.name"),
+        (cluster("a.b"), "metadata.name"),
+        (cluster(syncMode="Sideways"), "spec.syncMode"),
+        (cluster(syncMode=""), "spec.syncMode"),
+        (cluster(apiEndpoint="hostname"), "spec.apiEndpoint"),
+        (cluster(apiEndpoint="https://u:p@host"), "spec.apiEndpoint"),
+        (cluster(apiEndpoint="https://host?a=b"), "spec.apiEndpoint"),
+        (cluster(apiEndpoint="https://host#part"), "spec.apiEndpoint"),
+        (cluster(proxyURL="ftp://host"), "spec.proxyURL"),
+        (cluster(secretRef={"name": "x"}), "spec.secretRef.namespace"),
+        (cluster(provider="a b"), "spec.provider"),
+        (cluster(zone="a", zones=["b"]), "spec.zone"),
+        (cluster(zones=["a", "b c"]), "spec.zones[1]"),
+        (cluster(taints=[{"key": "", "effect": "NoSchedule"}]), "spec.taints[0].key"),
+        (cluster(taints=[{"key": "a", "effect": "NoSchedule"}] * 2), "spec.taints[1]"),
+        (cluster(resourceModels=[{"grade": 1}, {"grade": 1}]), "spec.resourceModels"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_by_field(doc: Document, field: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        created(doc, namespace="")
+
+    assert any(cause.field.startswith(field) for cause in caught.value.details.causes)
+
+
+def test_taints_that_start_clocks_are_stamped_and_keep_their_time() -> None:
+    """D4, D6: the time a taint was added is what its clocks count from."""
+    taints = [{"key": "a", "effect": effect} for effect in ("NoExecute", "PreferNoExecute", "NoSchedule")]
+
+    made: Cluster = created(cluster(taints=taints), namespace="").object
+    kept: Cluster = updated(cluster(taints=taints[:1]), made).object
+
+    start = NOW.replace(microsecond=0)
+    assert [taint.time_added for taint in made.spec.taints] == [start, start, None]
+    assert [taint.time_added for taint in kept.spec.taints] == [start]
+
+
+def test_a_cluster_without_models_gets_the_nine_grades_unless_the_gate_is_off() -> None:
+    """D16, S003."""
+    off = Settings(feature_gates={**GATES, "CustomizedClusterResourceModeling": False})
+
+    assert len(created(cluster(), namespace="").object.spec.resource_models) == 9
+    assert created(cluster(), namespace="", settings=off).object.spec.resource_models == ()
+
+
+def test_the_old_zone_is_stored_as_zones() -> None:
+    admitted = created(cluster(zone="a"), namespace="")
+
+    assert (admitted.object.spec.zone, admitted.object.spec.zones) == ("", ("a",))
+    assert "zone" in admitted.warnings[0]
+
+
+# Taint policies
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({}, "spec.taints"),
+        ({"matchConditions": []}, "spec.taints"),
+        ({"targetCluster": {}}, "spec.taintsToAdd"),
+        ({"taints": [{"key": "a", "effect": "NoSchedule"}], "targetCluster": {}}, "spec.targetCluster"),
+        (
+            {"taints": [{"key": "a", "effect": "NoSchedule"}], "taintsToAdd": [{"key": "b", "effect": "NoExecute"}]},
+            "spec.taintsToAdd",
+        ),
+        (
+            {"taintsToAdd": [{"key": "a", "effect": "NoExecute", "addOnMatchSeconds": 0}]},
+            "spec.taintsToAdd[0].addOnMatchSeconds",
+        ),
+        (
+            {"taintsToAdd": [{"key": "a", "effect": "NoExecute", "removeOnMismatchSeconds": 0}]},
+            "spec.taintsToAdd[0].removeOnMismatchSeconds",
+        ),
+        ({"taints": [{"key": "a", "effect": "NoExec"}]}, "spec.taints[0].effect"),
+        ({"taints": [{"key": "a", "effect": "NoSchedule"}] * 2}, "spec.taints[0]"),
+        (
+            {
+                "taints": [{"key": "a", "effect": "NoSchedule"}],
+                "addOnConditions": [{"conditionType": "Ready", "operator": "Is"}],
+            },
+            "spec.addOnConditions[0].operator",
+        ),
+    ],
+)
+def test_a_taint_policy_that_cannot_be_is_refused_by_field(spec: Document, field: str) -> None:
+    """D3: one dialect a policy, windows of at least a second."""
+    with pytest.raises(Invalid) as caught:
+        created(taint_policy(**spec), namespace="")
+
+    assert field in {cause.field for cause in caught.value.details.causes}
+
+
+def test_no_execute_is_always_allowed_in_policies() -> None:
+    """D3: no webhook switch."""
+    condition = {"conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"]}
+    doc = taint_policy(matchConditions=[condition], taintsToAdd=[{"key": "a", "effect": "NoExecute"}])
+
+    (taint,) = created(doc, namespace="").object.spec.taints_to_add
+
+    assert (taint.add_on_match_seconds, taint.remove_on_mismatch_seconds) == (300, 180)

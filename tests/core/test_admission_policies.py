@@ -1,0 +1,188 @@
+"""What a policy gets, and what one is refused for (semantics 1.2; D10, D13-D17, D23)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane.kinds.policy import Policy
+from controlplane.settings import Compat, Settings
+from tests.core.admitted import (
+    UID,
+    Document,
+    created,
+    fields,
+    placed,
+    policy,
+    preserving,
+    updated,
+)
+
+
+def test_a_policy_gets_its_id_finalizer_and_defaults() -> None:
+    doc = policy(
+        placement={"spreadConstraints": [{}], "replicaScheduling": {}},
+        failover={"application": {"decisionConditions": {}}},
+        propagateDeps=True,
+    )
+
+    made: Policy = created(doc).object
+
+    assert made.metadata.labels["propagationpolicy.karmada.io/permanent-id"] == UID
+    assert made.metadata.finalizers == ("karmada.io/propagation-policy-controller",)
+    assert made.spec.resource_selectors[0].namespace == "default"
+    constraint = made.spec.placement.spread_constraints[0]
+    assert (constraint.spread_by_field, constraint.min_groups) == ("cluster", 1)
+    strategy = made.spec.placement.replica_scheduling
+    assert strategy is not None
+    assert (strategy.replica_scheduling_type, strategy.replica_division_preference) == ("Divided", "Weighted")
+    assert made.spec.failover is not None
+    application = made.spec.failover.application
+    assert application is not None
+    assert (application.decision_conditions.toleration_seconds, application.grace_period_seconds) == (300, 600)
+
+
+def test_a_service_import_brings_its_dependencies_along() -> None:
+    selector = {"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceImport"}
+
+    assert created(policy(resourceSelectors=[selector])).object.spec.propagate_deps
+
+
+def test_no_tolerations_are_injected_unless_asked_for() -> None:
+    """D2."""
+    asked = Settings(compat=Compat(default_not_ready_toleration_seconds=300, default_unreachable_toleration_seconds=60))
+    own = {"key": "cluster.karmada.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+
+    assert created(policy()).object.spec.placement.cluster_tolerations == ()
+    placement = created(policy(placement={"clusterTolerations": [own]}), settings=asked).object.spec.placement
+    assert [(one.key, one.toleration_seconds) for one in placement.cluster_tolerations] == [
+        ("cluster.karmada.io/not-ready", 5),
+        ("cluster.karmada.io/unreachable", 60),
+    ]
+    old = created(policy()).object
+    same = policy(metadata={"labels": dict(old.metadata.labels)})
+    assert updated(same, old, settings=asked).object.spec.placement.cluster_tolerations == ()
+
+
+@pytest.mark.parametrize(
+    ("old_name", "stored"), [("Immediately", "Directly"), ("Graciously", "Gracefully"), ("Directly", "Directly")]
+)
+def test_purge_modes_are_stored_under_todays_names(old_name: str, stored: str) -> None:
+    """D13."""
+    admitted = created(policy(failover={"cluster": {"purgeMode": old_name}}))
+
+    assert admitted.object.spec.failover.cluster.purge_mode == stored
+    assert bool(admitted.warnings) is (old_name != stored)
+
+
+def test_the_misspelled_pure_mode_is_understood() -> None:
+    """D13, S001."""
+    admitted = created(policy(failover={"cluster": {"pureMode": "Directly"}}))
+
+    assert admitted.object.spec.failover.cluster.purge_mode == "Directly"
+    assert "purgeMode" in admitted.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"resourceSelectors": []}, "spec.resourceSelectors"),
+        (
+            {"resourceSelectors": [{"apiVersion": "v1", "kind": "Pod", "namespace": "x"}]},
+            "spec.resourceSelectors[0].namespace",
+        ),
+        ({"preemption": "Always"}, "spec.resourceSelectors[0].name"),
+        ({"preemption": "Sometimes"}, "spec.preemption"),
+        ({"conflictResolution": "Merge"}, "spec.conflictResolution"),
+        ({"activationPreference": "Eager"}, "spec.activationPreference"),
+        ({"priority": 2**31}, "spec.priority"),
+        (
+            {"schedulePriority": {"priorityClassSource": "Pod", "priorityClassName": "x"}},
+            "spec.schedulePriority.priorityClassSource",
+        ),
+        ({"failover": {"application": {"decisionConditions": {}}}}, "spec.propagateDeps"),
+        ({"failover": {"cluster": {"purgeMode": "Never"}}}, "spec.failover.cluster.purgeMode"),
+        ({"failover": {"cluster": {"tolerationSeconds": -1}}}, "spec.failover.cluster.tolerationSeconds"),
+        (
+            preserving("a b", "{.x}"),
+            "spec.failover.cluster.statePreservation.rules[0].aliasLabelName",
+        ),
+        (
+            preserving("a", "{.x"),
+            "spec.failover.cluster.statePreservation.rules[0].jsonPath",
+        ),
+        (
+            {"suspension": {"dispatching": True, "dispatchingOnClusters": {"clusterNames": ["a"]}}},
+            "spec.suspension",
+        ),
+        ({"placement": {"clusterAffinity": {}, "clusterAffinities": [{"affinityName": "a"}]}}, "spec.placement"),
+        (
+            {"placement": {"clusterAffinities": [{"affinityName": "a"}, {"affinityName": "a"}]}},
+            "spec.placement.clusterAffinities",
+        ),
+        (
+            placed(clusterAffinity={"fieldSelector": {"matchExpressions": [{"key": "name", "operator": "In"}]}}),
+            "spec.placement.clusterAffinity.fieldSelector",
+        ),
+        (
+            {"placement": {"clusterTolerations": [{"key": "a", "operator": "Lt"}]}},
+            "spec.placement.clusterTolerations[0].operator",
+        ),
+        (
+            {"placement": {"clusterTolerations": [{"key": "a", "effect": "NoExec"}]}},
+            "spec.placement.clusterTolerations[0].effect",
+        ),
+        ({"placement": {"spreadConstraints": [{"spreadByField": "region"}]}}, "spec.placement.spreadConstraints"),
+        (
+            {"placement": {"spreadConstraints": [{"spreadByLabel": "rack"}]}},  # can never be met
+            "spec.placement.spreadConstraints[0].spreadByLabel",
+        ),
+        (
+            {"placement": {"spreadConstraints": [{"minGroups": 3, "maxGroups": 2}]}},
+            "spec.placement.spreadConstraints[0]",
+        ),
+        (
+            {"placement": {"replicaScheduling": {"weightPreference": {"staticWeightList": [{"weight": 0}]}}}},
+            "spec.placement.replicaScheduling.weightPreference.staticWeightList[0].weight",
+        ),
+        (
+            {"placement": {"workloadAffinity": {"affinity": {"groupByLabelKey": ""}}}},
+            "spec.placement.workloadAffinity.affinity.groupByLabelKey",
+        ),
+    ],
+)
+def test_a_policy_that_cannot_be_is_refused_by_field(spec: Document, field: str) -> None:
+    assert field in fields(policy(**spec))
+
+
+def test_scheduler_and_permanent_id_never_change() -> None:
+    old = created(policy()).object
+
+    assert fields(policy(schedulerName="mine"), old=old) == {
+        "spec.schedulerName",
+        "metadata.labels[propagationpolicy.karmada.io/permanent-id]",
+    }
+
+
+def test_what_is_accepted_without_effect_is_said() -> None:
+    """D15, D17."""
+    state = {"rules": [{"aliasLabelName": "id", "jsonPath": "{.id}"}]}
+    doc = policy(failover={"cluster": {"purgeMode": "Gracefully", "statePreservation": state}}, preemption="Never")
+
+    told = created(doc, settings=Settings()).warnings
+
+    assert any("StatefulFailoverInjection" in one for one in told)
+    assert any("only Directly" in one for one in told)
+    assert any("feature gate Failover is off" in one for one in told)
+    assert created(policy(failover={"cluster": {"purgeMode": "Directly", "statePreservation": state}})).warnings == ()
+
+
+@pytest.mark.parametrize(("said", "good"), [("Wait", True), ("After=300", True), ("After=soon", False), ("Now", False)])
+def test_how_long_to_wait_for_an_unreachable_source_is_checked(said: str, good: bool) -> None:
+    """D14."""
+    annotation = "failover.lifeboat.io/directly-unreachable"
+    doc = policy(metadata={"annotations": {annotation: said}})
+
+    if good:
+        assert created(doc).object.metadata.annotations == {annotation: said}
+    else:
+        assert fields(doc) == {f"metadata.annotations[{annotation}]"}

@@ -1,0 +1,234 @@
+"""Which policy claims a template, when it lets go, and what follows it (semantics 2.9, 2.14; D23)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from controlplane.kinds.policy import (
+    Placement,
+    ResourceSelector,
+    SchedulePriority,
+    Toleration,
+)
+from controlplane.kinds.template import Template
+from controlplane.selectors import LabelSelector
+from controlplane.settings import GATES, Settings
+from tests.core.propagation_story import (
+    MEMBERS,
+    START,
+    Story,
+    deployment,
+    leaving,
+    namespace,
+    policy,
+)
+
+
+def test_a_policy_claims_the_templates_there_are_and_makes_their_bindings() -> None:
+    web, db = deployment("web"), deployment("db")
+    story = Story(web, db)
+
+    story.add(policy("all", propagate_deps=True))
+
+    binding = story.binding(web)
+    assert binding is not None
+    assert story.binding(db) is not None
+    assert binding.spec.replicas == 3
+    assert binding.spec.propagate_deps
+    assert binding.spec.replica_requirements is not None
+    assert binding.spec.replica_requirements.resource_request == {"cpu": "1"}
+    assert story.template(web).metadata.annotations["propagationpolicy.karmada.io/name"] == "all"
+
+
+def test_a_template_made_later_finds_the_policy_that_waits_for_it() -> None:
+    story = Story(policy("all"))
+    web = deployment()
+
+    story.add(web)
+
+    assert story.binding(web) is not None
+
+
+def test_running_again_changes_nothing() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, web, policy("all"), namespace("team"))
+    story.place(web, member1=2, member2=1)
+    story.report("member1", readyReplicas=2, replicas=2)
+
+    assert story.again() == 0
+
+
+@pytest.mark.parametrize(
+    ("winner", "loser"),
+    [
+        (policy("a"), policy("b")),
+        (policy("b", priority=1), policy("a")),
+        (policy("b", ResourceSelector("apps/v1", "Deployment", name="web")), policy("a")),
+        (
+            policy("b", ResourceSelector("apps/v1", "Deployment", label_selector=LabelSelector({"app": "web"}))),
+            policy("a"),
+        ),
+        (policy("z"), policy("a", namespace="", priority=100)),
+    ],
+    ids=["smaller name", "priority", "by name", "by label", "namespaced before cluster-scoped"],
+)
+def test_the_policy_that_ranks_first_wins(winner: object, loser: object) -> None:
+    story = Story(winner, loser)  # type: ignore[arg-type]
+    web = deployment()
+
+    story.add(web)
+
+    claims = story.template(web).metadata.annotations
+    assert winner.metadata.name in claims.values()  # type: ignore[attr-defined]
+    assert loser.metadata.name not in claims.values()  # type: ignore[attr-defined]
+
+
+def test_a_claim_sticks_although_a_better_policy_comes() -> None:
+    web = deployment()
+    story = Story(policy("old"), web)
+
+    story.add(policy("better", priority=10, preemption="Always"))
+
+    assert story.template(web).metadata.annotations["propagationpolicy.karmada.io/name"] == "old"
+
+
+def test_preemption_takes_a_template_from_a_lower_priority_where_the_gate_is_on() -> None:
+    web = deployment()
+    story = Story(policy("old"), web, settings=Settings(feature_gates={**GATES, "PropagationPolicyPreemption": True}))
+
+    story.add(policy("same", preemption="Always"))
+    assert story.template(web).metadata.annotations["propagationpolicy.karmada.io/name"] == "old"
+    story.add(policy("better", priority=10, preemption="Always"))
+
+    assert story.template(web).metadata.annotations["propagationpolicy.karmada.io/name"] == "better"
+
+
+def test_changing_the_claim_from_cluster_scoped_to_namespaced_leaves_one_claim() -> None:
+    web, wide = deployment(), policy("wide", namespace="")
+    story = Story(wide, web)
+    story.add(policy("near"))
+    assert "clusterpropagationpolicy.karmada.io/name" in story.template(web).metadata.annotations
+
+    story.delete(wide)
+
+    binding = story.binding(web)
+    assert binding is not None
+    for metadata in (story.template(web).metadata, binding.metadata):
+        assert metadata.annotations["propagationpolicy.karmada.io/name"] == "near"
+        assert "clusterpropagationpolicy.karmada.io/name" not in metadata.annotations
+        assert "clusterpropagationpolicy.karmada.io/permanent-id" not in metadata.labels
+
+
+def test_deleting_a_policy_takes_its_claims_away_and_leaves_placement_and_copies() -> None:
+    web, all_ = deployment(), policy("all")
+    story = Story(*MEMBERS, all_, web)
+    story.place(web, member1=3)
+
+    story.delete(all_)
+    story.later(seconds=3)
+
+    binding = story.binding(web)
+    assert all_.ref not in story.store.objects
+    assert binding is not None
+    assert [one.name for one in binding.spec.clusters] == ["member1"]
+    assert "propagationpolicy.karmada.io/permanent-id" not in binding.metadata.labels
+    assert story.template(web).metadata.labels == {"app": "web"}
+    assert set(story.works()) == {"member1"}
+
+
+def test_editing_a_policy_moves_the_placement_of_what_it_claims_and_nothing_else() -> None:
+    web, all_ = deployment(), policy("all")
+    story = Story(*MEMBERS, all_, web)
+    story.place(web, (leaving("member2"),), member1=3)
+    before = story.binding(web)
+    assert before is not None
+
+    tolerant = Placement(cluster_tolerations=(Toleration(key="gpu", operator="Exists"),))
+    story.edit(story.store.objects[all_.ref].with_spec(placement=tolerant))
+
+    after = story.binding(web)
+    assert after is not None
+    assert after.spec.placement == tolerant
+    assert after.metadata.generation == before.metadata.generation + 1
+    assert after.spec.clusters == before.spec.clusters
+    assert after.spec.graceful_eviction_tasks == before.spec.graceful_eviction_tasks
+
+
+def test_a_policy_that_no_longer_selects_a_template_lets_it_go() -> None:
+    web, all_ = deployment(), policy("all")
+    story = Story(all_, web)
+
+    other = (ResourceSelector("apps/v1", "Deployment", name="other"),)
+    story.edit(story.store.objects[all_.ref].with_spec(resource_selectors=other))
+
+    assert "propagationpolicy.karmada.io/name" not in story.template(web).metadata.annotations
+    assert story.binding(web) is not None
+
+
+def test_a_status_that_comes_in_is_no_news_to_the_binding() -> None:
+    web = deployment()
+    story = Story(policy("all"), web)
+    before = story.binding(web)
+
+    stored = story.template(web)
+    story.edit(Template(stored.api_version, stored.kind, stored.metadata, stored.content, {"replicas": 3}))
+    story.again()
+
+    assert story.binding(web) == before
+
+
+@pytest.mark.parametrize("place", ["karmada-system", "karmada-es-member1", "kube-system"])
+def test_reserved_and_skipped_namespaces_are_never_propagated(place: str) -> None:
+    hidden = deployment(namespace=place)
+    story = Story(policy("all", namespace=""))
+
+    story.add(hidden)
+
+    assert story.binding(hidden) is None
+
+
+def test_a_lazy_policy_waits_for_the_user_to_touch_the_template() -> None:
+    web, lazy = deployment(), policy("lazy", at=START + timedelta(seconds=60), activation_preference="Lazy")
+    story = Story(web)
+
+    story.add(lazy)
+    assert story.template(web).metadata.annotations["propagationpolicy.karmada.io/name"] == "lazy"
+    assert story.binding(web) is None
+
+    stored = story.template(web)
+    story.edit(stored.with_content({**stored.content, "spec": {**stored.spec, "replicas": 5}}))
+    binding = story.binding(web)
+    assert binding is not None
+    assert binding.spec.replicas == 5
+
+    story.edit(story.store.objects[lazy.ref].with_spec(conflict_resolution="Overwrite"))
+    assert story.binding(web) == binding
+
+
+def test_a_template_made_under_a_lazy_policy_is_propagated_at_once() -> None:
+    story = Story(policy("lazy", activation_preference="Lazy"))
+    web = deployment()
+
+    story.add(web)
+
+    assert story.binding(web) is not None
+    assert story.again() == 0
+
+
+def test_a_priority_class_that_is_missing_is_said_and_found_once_it_is_there() -> None:
+    urgent = SchedulePriority("KubePriorityClass", "urgent")
+    web = deployment()
+    story = Story(policy("all", schedule_priority=urgent), web)
+    assert story.binding(web) is None
+    assert "urgent" in story.events("ApplyPolicyFailed")[0]
+
+    found = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 7}
+    story.add(Template.fold(found))
+    story.later(seconds=31)
+
+    binding = story.binding(web)
+    assert binding is not None
+    assert binding.spec.schedule_priority is not None
+    assert binding.spec.schedule_priority.priority == 7

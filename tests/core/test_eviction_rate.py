@@ -1,0 +1,120 @@
+"""At which rate and in which order evictions go (D7, D9)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.kinds.policy import (
+    Toleration,
+)
+from controlplane.settings import EvictionSettings
+from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, fleet, gone, tolerating
+from tests.core.fleet_story import (
+    FAILOVER,
+    Story,
+    binding,
+    cluster,
+    no_execute,
+)
+
+
+def test_rate_half_a_resource_a_second_means_one_every_two_seconds_from_an_empty_bucket() -> None:
+    story = fleet(*(binding(f"web{n:02}", ANYWHERE, on={"member1": 2}) for n in range(10)), settings=FAILOVER)
+
+    story.taint("member1", no_execute())
+    counts = []
+    for _ in range(10):
+        story.pass_seconds(1)
+        counts.append(len(gone(story)))
+
+    assert counts == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("total", "failed", "moved"), [(10, 6, 0), (11, 7, 6), (3, 3, 0)], ids=["D8 stop", "D8 secondary", "D9 blind"]
+)
+def test_the_fleets_health_sets_the_rate(total: int, failed: int, moved: int) -> None:
+    names = [f"member{n:02}" for n in range(total)]
+    story = Story(
+        *(cluster(name) for name in names),
+        *(binding(f"web{n:02}", ANYWHERE, on={"member00": 1}) for n in range(20)),
+        settings=FAILOVER,
+    )
+    for name in names[:failed]:
+        story.taint(name, no_execute())
+
+    story.pass_seconds(60)
+
+    assert len(gone(story, "member00")) == moved
+
+
+def test_d9_fault_10_after_blindness_tolerations_start_anew_and_there_is_no_burst() -> None:
+    placement = tolerating(Toleration("gone", "Exists", toleration_seconds=100))
+    story = fleet(*(binding(f"web{n}", placement, on={"member1": 1}) for n in range(5)))
+    for name in CLUSTERS:
+        story.taint(name, no_execute())
+    story.pass_seconds(7200)
+    assert gone(story) == []
+
+    for name in CLUSTERS[1:]:
+        story.untaint(name)
+    story.pass_seconds(95)
+    assert gone(story) == []
+    story.pass_seconds(15)
+    assert len(gone(story)) == 5
+
+
+def test_fault_14_without_redis_nothing_leaves() -> None:
+    story = fleet(binding("web", ANYWHERE, on={"member1": 2}))
+    story.redis_away = True
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(600)
+    assert story.placed("web") == {"member1": 2}
+    assert story.events("EvictionTokensUnavailable")
+
+    story.redis_away = False
+    story.pass_seconds(5)
+    assert "member1" not in story.placed("web")
+
+
+def test_fault_15_a_flushed_bucket_starts_empty() -> None:
+    story = fleet(*(binding(f"web{n}", ANYWHERE, on={"member1": 2}) for n in range(9)), settings=FAILOVER)
+    story.taint("member1", no_execute())
+    for _ in range(10):
+        story.pass_seconds(1)
+        story.buckets.clear()
+
+    assert gone(story) == []
+
+
+def test_d7_higher_priority_goes_first_and_age_lets_the_low_one_through() -> None:
+    story = fleet(
+        binding("low", ANYWHERE, on={"member1": 1}, priority=0),
+        *(binding(f"high{n:03}", ANYWHERE, on={"member1": 1}, priority=2) for n in range(3)),
+        settings=FAILOVER,
+    )
+    story.taint("member1", no_execute())
+    story.pass_seconds(2.5)
+    assert gone(story) == ["high000"]
+    story.pass_seconds(20)
+    assert "low" in gone(story)
+
+
+def test_fault_39_a_flood_of_high_priority_starves_nobody() -> None:
+    settings = replace(FAILOVER, eviction=EvictionSettings(ageing_seconds=10))
+    story = fleet(
+        binding("low", ANYWHERE, on={"member1": 1}),
+        *(binding(f"high{n:03}", ANYWHERE, on={"member2": 1}, priority=3) for n in range(60)),
+        settings=settings,
+    )
+    story.taint("member1", no_execute())
+    story.redis_away = True
+    story.pass_seconds(40)
+    story.taint("member2", no_execute(at=story.now))
+    story.redis_away = False
+
+    story.pass_seconds(4)
+
+    assert "low" in gone(story)

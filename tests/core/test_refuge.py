@@ -1,0 +1,144 @@
+"""Where evicted workloads go, and that they stay where there is no room for them (D10)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.settings import EvictionSettings
+from tests.core.eviction_fleet import FAST, fleet
+from tests.core.fleet_story import (
+    Story,
+    binding,
+    by_room,
+    by_weight,
+    cluster,
+    duplicated,
+    no_execute,
+)
+
+
+def test_d10_no_cluster_left_means_held_with_the_reason_and_the_copy_stays() -> None:
+    story = fleet(binding("web", duplicated("member1", least=1, most=1), on={"member1": 2}))
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(60)
+
+    assert story.placed("web") == {"member1": 2}
+    assert story.queue() == {"web|member1": "Held"}
+    assert [one.involved_object.kind for one in story.events("EvictionHeld")] == ["ResourceBinding", "Deployment"]
+
+
+def test_d10_a_held_eviction_goes_on_when_a_cluster_joins() -> None:
+    story = fleet(binding("web", duplicated("member1", "member9", least=1, most=1), on={"member1": 2}))
+    story.taint("member1", no_execute())
+    story.pass_seconds(60)
+
+    story.store.create(cluster("member9"))
+    story.pass_seconds(5)
+
+    assert story.placed("web") == {"member9": 2}
+
+
+def test_d10_a_held_eviction_goes_on_when_its_policy_finds_it_a_place() -> None:
+    story = fleet(binding("web", duplicated("member1", least=1, most=1), on={"member1": 2}))
+    story.taint("member1", no_execute())
+    story.pass_seconds(60)
+
+    old = story.binding("web")
+    story.store.put(old.with_spec(placement=duplicated("member1", "member2", least=1, most=1)), old)
+    story.pass_seconds(5)
+
+    assert story.placed("web") == {"member2": 2}
+
+
+def test_d10_two_failed_and_one_candidate_move_nothing() -> None:
+    placement = duplicated("member1", "member2", "member3", least=2, most=2)
+    story = fleet(binding("web", placement, on={"member1": 2, "member2": 2}))
+
+    story.taint("member1", no_execute())
+    story.taint("member2", no_execute())
+    story.pass_seconds(60)
+
+    assert story.placed("web") == {"member1": 2, "member2": 2}
+    assert story.queue() == {"web|member1": "Held", "web|member2": "Held"}
+
+
+def test_d10_duplicated_without_a_minimum_needs_a_replacement_for_each_lost_copy() -> None:
+    story = fleet(binding("web", duplicated("member1", "member2"), on={"member1": 2, "member2": 2}))
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(60)
+
+    assert set(story.placed("web")) == {"member1", "member2"}
+    assert story.queue() == {"web|member1": "Held"}
+
+
+def test_d10_divided_moves_onto_a_cluster_of_the_old_result() -> None:
+    story = fleet(binding("web", by_weight(member1=1, member2=2), on={"member1": 1, "member2": 2}, replicas=3))
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+
+    assert story.placed("web") == {"member2": 3}
+
+
+def test_d10_fault_29_what_is_promised_to_one_is_not_promised_to_the_next() -> None:
+    story = Story(
+        cluster("member1"),
+        cluster("member2", slots=10),
+        cluster("member3", slots=5),
+        *(
+            binding(f"web{n:02}", by_room("member1", "member2", "member3"), on={"member1": 1}, replicas=1)
+            for n in range(20)
+        ),
+        settings=FAST,
+    )
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(30)
+
+    places = [name for n in range(20) for name in story.placed(f"web{n:02}")]
+    assert {name: places.count(name) for name in sorted(set(places))} == {"member1": 5, "member2": 10, "member3": 5}
+    assert len(story.queue()) == 5
+
+
+@pytest.mark.parametrize(
+    ("source", "partial", "placed"),
+    [
+        ("False", True, {"member2": 3}),
+        ("False", False, {"member1": 4}),
+        ("True", True, {"member1": 4}),
+    ],
+)
+def test_d10_a_part_goes_where_the_source_is_down_and_the_rest_stays_pending(
+    source: str, partial: bool, placed: dict[str, int]
+) -> None:
+    settings = replace(FAST, eviction=EvictionSettings(partial_refuge=partial))
+    story = Story(
+        cluster("member1"),
+        cluster("member2", slots=3),
+        cluster("member4"),
+        binding("web", by_room("member1", "member2"), on={"member1": 4}, replicas=4),
+        settings=settings,
+    )
+    story.ready("member1", source)
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(10)
+
+    assert story.placed("web") == placed
+
+
+@pytest.mark.parametrize(("full", "moves"), [(False, True), (True, False)])
+def test_d10_a_spread_minimum_that_still_holds_is_refuge_enough_unless_each_copy_must_be_replaced(
+    full: bool, moves: bool
+) -> None:
+    settings = replace(FAST, eviction=EvictionSettings(require_full_replacement=full))
+    placement = duplicated("member1", "member2", "member3", least=2, most=3)
+    story = fleet(binding("web", placement, on={"member1": 2, "member2": 2, "member3": 2}), settings=settings)
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(10)
+
+    assert ("member1" not in story.placed("web")) == moves

@@ -1,0 +1,230 @@
+"""From bindings to Works, and how long an old copy stays (semantics 2.11; D11, D13-D15)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane import works
+from controlplane.kinds.binding import GracefulEvictionTask
+from controlplane.kinds.policy import (
+    DIRECTLY,
+    GRACEFULLY,
+    Suspension,
+)
+from controlplane.kinds.template import Template
+from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
+from controlplane.settings import Settings
+from tests.core.propagation_story import (
+    DIVIDED_PLACEMENT,
+    MEMBERS,
+    Story,
+    cluster,
+    deployment,
+    leaving,
+    policy,
+)
+
+
+def test_every_target_gets_a_work_with_its_replicas_and_no_other_cluster_any() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all", placement=DIVIDED_PLACEMENT), web)
+
+    story.place(web, member1=2, member2=1)
+
+    found = story.works()
+    assert {name: work.manifest["spec"]["replicas"] for name, work in found.items()} == {"member1": 2, "member2": 1}
+    story.place(web, member2=3)
+    assert found["member1"].metadata.deletion_timestamp is None
+    assert story.works()["member1"].metadata.deletion_timestamp is not None
+    assert story.works()["member2"].manifest["spec"]["replicas"] == 3
+
+
+def test_editing_the_template_renews_its_works() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3)
+
+    stored = story.template(web)
+    story.edit(stored.with_content({**stored.content, "spec": {**stored.spec, "paused": True}}))
+
+    work = story.works()["member1"]
+    assert work.manifest["spec"]["paused"] is True
+    assert work.metadata.generation == 2
+
+
+def test_a_work_somebody_edited_is_put_right_and_one_somebody_deleted_comes_back() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3)
+    wanted = story.works()["member1"].spec
+
+    story.edit(story.works()["member1"].with_spec(suspend_dispatching=True))
+    assert story.works()["member1"].spec == wanted
+    story.delete(story.works()["member1"])
+    story.remove_from_member("member1")
+
+    assert story.works()["member1"].spec == wanted
+
+
+def test_suspension_holds_back_the_clusters_it_names() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all", suspension=Suspension(dispatching=True)), web)
+
+    story.place(web, member1=3)
+
+    assert story.works()["member1"].spec.suspend_dispatching is True
+
+
+def test_a_cluster_that_does_not_exist_gets_nothing_until_it_joins() -> None:
+    web = deployment()
+    story = Story(policy("all"), web)
+    story.place(web, member1=3)
+    assert story.works() == {}
+
+    story.add(cluster("member1"))
+
+    assert set(story.works()) == {"member1"}
+
+
+def test_graceful_tasks_keep_the_old_copy_while_the_new_one_starts() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3)
+
+    story.place(web, (leaving("member1"),), member2=3)
+
+    assert story.works()["member1"].metadata.deletion_timestamp is None
+    assert set(story.works()) == {"member1", "member2"}
+
+
+def test_directly_starts_the_new_copy_only_when_the_old_one_is_gone() -> None:
+    """S002: the old one is gone first."""
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3)
+
+    story.place(web, (leaving("member1", DIRECTLY),), member2=3)
+    assert story.works()["member1"].metadata.deletion_timestamp is not None
+    assert "member2" not in story.works()
+
+    story.remove_from_member("member1")
+    assert set(story.works()) == {"member2"}
+
+
+def test_directly_does_not_freeze_the_other_clusters_of_a_binding() -> None:
+    """D14, against the original, which syncs nothing at all."""
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3, member2=3)
+    story.place(web, (leaving("member1", DIRECTLY),), member2=3, member3=3)
+
+    stored = story.template(web)
+    story.edit(stored.with_content({**stored.content, "spec": {**stored.spec, "paused": True}}))
+
+    assert story.works()["member2"].manifest["spec"]["paused"] is True
+    assert "member3" not in story.works()
+
+
+def test_directly_lets_no_other_cluster_take_over_replicas_before_the_old_copy_is_gone() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all", placement=DIVIDED_PLACEMENT), web)
+    story.place(web, member1=2, member2=1)
+
+    story.place(web, (leaving("member1", DIRECTLY),), member2=3)
+    assert story.works()["member2"].manifest["spec"]["replicas"] == 1
+
+    story.remove_from_member("member1")
+    assert story.works()["member2"].manifest["spec"]["replicas"] == 3
+
+
+def unreachable(**settings: str) -> tuple[Story, Template]:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web, settings=Settings(**settings))  # type: ignore[arg-type]
+    story.place(web, member1=3)
+    lost = story.store.objects[MEMBERS[0].ref]
+    story.edit(lost.with_status(conditions=cluster("member1", ready="False").status.conditions))
+    return story, web
+
+
+def test_directly_waits_for_a_cluster_that_cannot_be_reached_and_says_so() -> None:
+    story, web = unreachable()
+
+    story.place(web, (leaving("member1", DIRECTLY),), member2=3)
+    story.later(hours=1)
+
+    assert "member2" not in story.works()
+    assert "member1 cannot be reached" in story.events("DirectlyWaiting")[0]
+
+
+def test_directly_goes_on_where_the_settings_say_so() -> None:
+    story, web = unreachable(directly_unreachable="Proceed")
+
+    story.place(web, (leaving("member1", DIRECTLY),), member2=3)
+
+    assert "member2" in story.works()
+
+
+def test_directly_goes_on_after_the_time_the_policy_gives_it() -> None:
+    story, web = unreachable()
+    patient = story.store.objects[policy("all").ref]
+    story.edit(patient.with_meta(annotations={DIRECTLY_UNREACHABLE_ANNOTATION: "After=300"}))
+
+    story.place(web, (leaving("member1", DIRECTLY),), member2=3)
+    story.later(seconds=299)
+    assert "member2" not in story.works()
+    story.later(seconds=31)
+
+    assert "member2" in story.works()
+
+
+@pytest.mark.parametrize(
+    ("task", "targets", "carried"),
+    [
+        (leaving("member1", DIRECTLY, preserved_label_state={"job-id": "7"}), ("member2",), True),
+        (leaving("member1", GRACEFULLY, preserved_label_state={"job-id": "7"}), ("member2",), False),
+        (leaving("member1", DIRECTLY, preserved_label_state={"job-id": "7"}), ("member2", "member3"), False),
+        (
+            leaving("member1", DIRECTLY, preserved_label_state={"job-id": "7"}, clusters_before_failover=("member2",)),
+            ("member2",),
+            False,
+        ),
+    ],
+    ids=["one to one", "gracefully", "to two", "back again"],
+)
+def test_state_is_carried_on_the_first_create_the_target_sees(
+    task: GracefulEvictionTask, targets: tuple[str, ...], carried: bool
+) -> None:
+    """D15, S002: only Directly, only one cluster to one cluster."""
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+
+    story.place(web, (task,), **dict.fromkeys(targets, 3))
+
+    labels = story.works()["member2"].manifest["metadata"]["labels"]
+    assert (labels.get("job-id") == "7") is carried
+
+
+def test_events_are_forgotten_after_an_hour() -> None:
+    story, web = unreachable()
+    story.place(web, (leaving("member1", DIRECTLY),), member2=3)
+    assert story.events("DirectlyWaiting")
+    story.place(web, member1=3)
+
+    story.later(minutes=59)
+    assert story.events("DirectlyWaiting")
+    story.later(minutes=10)
+
+    assert not story.events("DirectlyWaiting")
+
+
+def test_works_of_users_are_left_alone() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3)
+    foreign = story.works()["member1"].with_meta(name="mine", annotations={}, uid="uid-mine")
+    story.add(foreign)
+
+    story.place(web, member2=3)
+
+    assert story.store.objects[foreign.ref].metadata.deletion_timestamp is None
+    assert works.BINDING_ANNOTATION not in story.store.objects[foreign.ref].metadata.annotations
