@@ -69,6 +69,9 @@ FENCE_ANNOTATION: Final = "failover.lifeboat.io/fence"
 PLACED_BY_HAND_ANNOTATION: Final = "failover.lifeboat.io/placed-by-hand"
 """On a binding: somebody wrote its present placement (controlplane/kinds/by_hand.py)."""
 
+BEFORE_FAILOVER_ANNOTATION: Final = "failover.lifeboat.io/before-failover"
+"""On a binding: where it was before it failed over, and which of that it has left (controlplane/kinds/home.py)."""
+
 UNJOIN_ANNOTATION: Final = "failover.lifeboat.io/unjoin"
 """On a Cluster: ``keep`` lets it be deleted although bindings are placed on it; what runs there stays (D20)."""
 

@@ -14,6 +14,7 @@ from controlplane.controllers.eviction_pending import EvictionPending, EvictionR
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.execution import Execution
+from controlplane.controllers.failbacks import Failbacks
 from controlplane.controllers.fleet import FleetWatch
 from controlplane.controllers.garbage import Garbage
 from controlplane.controllers.graceful_eviction import GracefulEviction
@@ -39,6 +40,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     Evictions(),
     ApplicationFailover(),
     Drains(),
+    Failbacks(),
     GracefulEviction(),
     Rebalancer(),
     Scheduler(),

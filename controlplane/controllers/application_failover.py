@@ -13,6 +13,7 @@ from controlplane.decision import Decision, Drop, Event, Put, Save
 from controlplane.eviction.application import course
 from controlplane.kinds import BINDINGS
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.home import departed
 from controlplane.kinds.rows import AilingCopies
 from controlplane.meta import Ref
 from controlplane.settings import Settings
@@ -47,7 +48,10 @@ class ApplicationFailover(Controller):
     group = "scheduling"
     keys = BINDINGS
     watches = tuple(Watch(kind, _binding_changed) for kind in BINDINGS)
-    owns = Ownership(dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks")), rows=(AilingCopies,))
+    owns = Ownership(
+        dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
+        rows=(AilingCopies,),
+    )
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Ailing | None]:
         bindings = state.get(refs)
@@ -71,7 +75,7 @@ class ApplicationFailover(Controller):
         wakes = [found.wake_at] if found.wake_at is not None else []
         wakes += [now + RETRY] if found.missing else []
         return Decision(
-            changes=(*((Put(found.binding, old),) if found.binding is not old else ()), *rows),
+            changes=(*((Put(departed(found.binding, old, now=now), old),) if found.binding is not old else ()), *rows),
             events=(*_told_left(old, found.binding), *_told_missing(old, found.missing)),
             wake_at=min(wakes, default=None),
             reason="ApplicationFailover",

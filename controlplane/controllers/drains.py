@@ -21,6 +21,7 @@ from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
+from controlplane.kinds.home import departed
 from controlplane.kinds.rows import Eviction, FleetState, Promise
 from controlplane.meta import Ref, to_seconds
 from controlplane.names import UNSCHEDULABLE_TAINT
@@ -59,7 +60,7 @@ class Drains(Controller):
         {
             DRAIN: ("status",),
             CLUSTER: ("spec.taints",),
-            **dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks")),
+            **dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
         }
     )
     batch = 10  # each reads as much as PAGE bindings
@@ -197,6 +198,7 @@ def _left(binding: Binding, cluster: Cluster, drain: Drain, settings: Settings, 
     abouts = (binding, template_of(binding))
     events = tuple(Event(one, "EvictWorkloadFromClusterSucceed", f"leaves cluster {name}: {message}") for one in abouts)
     guard = Guard(cluster.ref, cluster.metadata.generation)
+    new = departed(new, binding, now=now)
     return Decision(changes=(Put(new, binding),), events=events, guards=(guard,), reason=REASON)
 
 

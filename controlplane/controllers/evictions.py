@@ -28,6 +28,7 @@ from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIG
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.configuration import FailoverConfiguration
+from controlplane.kinds.home import departed
 from controlplane.kinds.rows import (
     EVICTED,
     HELD,
@@ -94,7 +95,7 @@ class Evictions(Controller):
         Watch("row/Eviction", _row_changed),
     )
     owns = Ownership(
-        dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks")),
+        dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
         rows=(Eviction, FleetState, PlacementHint),
     )
     starts = (FLEET,)
@@ -292,7 +293,7 @@ def _moved(
         cause = f"{move.cause.key}:{move.cause.effect}"
         message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}"
         events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]
-    new = _once(old, after)
+    new = departed(_once(old, after), old, now=now)
     return Decision(
         changes=(Put(new, old), *(_over(move, now=now) for move in moves), *_hinted(new, moves[-1].refuge)),
         events=tuple(events),

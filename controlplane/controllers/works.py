@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from controlplane import bindings, interpret, kinds, leftovers, matching, works
 from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
 from controlplane.controllers.policies import TemplateKinds
@@ -208,7 +210,7 @@ def _wanted(snapshot: Copies, template: Template, *, frozen: bool, now: datetime
             continue
         if stored is not None and stored.metadata.deletion_timestamp is not None:
             continue  # due again once it is gone
-        place = _no_more_than(target, stored, binding) if frozen else target
+        place = _no_more_than(target, stored, binding) if frozen else _with_rest(target, binding)
         work = works.render(common, place, completions=shares.get(target.name), now=now)
         if stored is None:
             changes.append(Put(work, None))
@@ -217,6 +219,12 @@ def _wanted(snapshot: Copies, template: Template, *, frozen: bool, now: datetime
         if renewed is not stored:
             changes.append(Put(renewed, stored))
     return changes
+
+
+def _with_rest(target: TargetCluster, binding: Binding) -> TargetCluster:
+    """Return a target with the replicas that go elsewhere and stay until they run there (failback)."""
+    rest = binding.spec.kept_beside(target.name)
+    return replace(target, replicas=target.replicas + rest) if rest else target
 
 
 def _no_more_than(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:

@@ -137,8 +137,9 @@ def _resource_health(binding: Binding, task: GracefulEvictionTask, places: Mappi
 
 
 def _scheduled_back(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
-    """The cluster is in the result again: the copy is wanted there (D12)."""
-    return binding.spec.target(task.from_cluster) is not None
+    """The cluster is in the result again: the copy is wanted there (D12). One that gives a part back never left it."""
+    cluster = task.from_cluster
+    return binding.spec.target(cluster) is not None and not binding.spec.kept_beside(cluster)
 
 
 CHECKS = {RESOURCE_HEALTH: _resource_health, SCHEDULED_BACK: _scheduled_back}

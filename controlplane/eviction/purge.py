@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from controlplane.kinds.binding import TAINT_MANAGER, TAINT_UNTOLERATED, Binding, GracefulEvictionTask
+from msgspec.structs import replace
+
+from controlplane.kinds.binding import (
+    PARTLY_FAILED_BACK,
+    TAINT_MANAGER,
+    TAINT_UNTOLERATED,
+    Binding,
+    GracefulEvictionTask,
+)
 from controlplane.kinds.rows import Judgement
 from controlplane.meta import to_seconds
 from controlplane.settings import Settings
@@ -73,3 +81,31 @@ def leaving(
         )
         tasks = (*tasks, task)
     return binding.with_spec(clusters=rest, graceful_eviction_tasks=tasks)
+
+
+def shrinking(
+    binding: Binding, cluster: str, replicas: int, *, mode: str, producer: str, message: str, now: datetime
+) -> Binding:
+    """Return the binding with so many replicas of a target moved into a task, which keeps them running; the target
+    stays with the others. Only a failback does that.
+
+    Raises AssertionError where the target has no more than those replicas, or its cluster a task already.
+    """
+    target = binding.spec.target(cluster)
+    assert target is not None, f"{binding.ref} has no target on {cluster}"
+    assert target.replicas > replicas, f"{binding.ref} would leave {cluster} altogether"
+    assert binding.spec.task(cluster) is None, f"{binding.ref} is leaving {cluster} already"
+    rest = replace(target, replicas=target.replicas - replicas)
+    task = GracefulEvictionTask(
+        from_cluster=cluster,
+        purge_mode=mode,
+        replicas=replicas,
+        reason=PARTLY_FAILED_BACK,
+        message=message[:MAX_MESSAGE],
+        producer=producer,
+        creation_timestamp=to_seconds(now),
+    )
+    return binding.with_spec(
+        clusters=tuple(rest if one.name == cluster else one for one in binding.spec.clusters),
+        graceful_eviction_tasks=(*binding.spec.graceful_eviction_tasks, task),
+    )

@@ -15,6 +15,7 @@ from controlplane.kinds import (
     configuration,
     configuration_rules,
     event,
+    home,
     policy,
     policy_rules,
     secret,
@@ -246,6 +247,7 @@ def _binding_kind(kind: str, plural: str, short: str, *, namespaced: bool) -> No
                 Index("required", _required_by, "controllers.dependencies: what a workload said it needs"),
                 Index("depends", _depends_on, "controllers.dependencies: workloads that need an object"),
                 Index("policy", _claimed_by, "controllers.policies: bindings a policy claims, when it changes"),
+                Index("left", home.left_clusters, "controllers.failbacks: what has left a cluster in a failover"),
             ),
         )
     )
@@ -347,6 +349,7 @@ KINDS.register(
 
 
 from controlplane.kinds import drain as _drain  # noqa: E402, F401  # registers
+from controlplane.kinds import failback as _failback  # noqa: E402, F401  # registers
 from controlplane.kinds import failover as _failover  # noqa: E402  # registers in the order people read them
 
 EVICTION, CLUSTER_EVICTION, EVICTIONS = _failover.EVICTION, _failover.CLUSTER_EVICTION, _failover.EVICTIONS

@@ -59,6 +59,7 @@ class TargetCluster(Struct, frozen=True):
 
 TAINT_UNTOLERATED, APPLICATION_FAILURE = "TaintUntolerated", "ApplicationFailure"
 TAINT_MANAGER = "TaintManager"
+FAILED_BACK, PARTLY_FAILED_BACK = "Failback", "FailbackInPart"  # a whole copy goes back, or a part of one
 
 
 class GracefulEvictionTask(Struct, frozen=True):
@@ -120,6 +121,12 @@ class ResourceBindingSpec(Struct, frozen=True):
     def task(self, cluster: str) -> GracefulEvictionTask | None:
         """Return the eviction task that leaves that cluster, None where there is none."""
         return next((one for one in self.graceful_eviction_tasks if one.from_cluster == cluster), None)
+
+    def kept_beside(self, cluster: str) -> int:
+        """Return the replicas a failback takes from the target on a cluster and its task keeps running meanwhile."""
+        task = self.task(cluster)
+        parted = task is not None and task.reason == PARTLY_FAILED_BACK and self.target(cluster) is not None
+        return task.replicas or 0 if task is not None and parted else 0
 
 
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"

@@ -80,7 +80,7 @@ def question_of(
         replicas=spec.replicas,
         workload=spec.replicas > 0 or spec.replica_requirements is not None or bundled,
         targets=tuple((one.name, one.replicas) for one in spec.clusters),
-        leaving=blocked_by_tasks(spec.graceful_eviction_tasks, settings),
+        leaving=blocked_by_tasks(whole(spec), settings),
         fails_over=spec.failover is not None and spec.failover.cluster is not None,
         turned=descending(spec.resource.uid),
         fresh=fresh,
@@ -118,6 +118,12 @@ def blocked_by_tasks(tasks: Collection[GracefulEvictionTask], settings: Settings
         return ()
     everything = settings.compat.cluster_eviction_filter
     return tuple(sorted(one.from_cluster for one in tasks if everything or one.reason != TAINT_UNTOLERATED))
+
+
+def whole(spec: ResourceBindingSpec) -> tuple[GracefulEvictionTask, ...]:
+    """Return the tasks of clusters that are left altogether; one that gives a part back stays a target."""
+    tasks = spec.graceful_eviction_tasks
+    return tuple(one for one in tasks if not spec.kept_beside(one.from_cluster)) if tasks else ()
 
 
 def evicted_from(tasks: Collection[GracefulEvictionTask]) -> tuple[str, ...]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controlplane.controllers.fleet import FLEET
-from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask
+from controlplane.eviction.purge import leaving
+from controlplane.kinds import home
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.drain import RUNNING, Drain, DrainSpec
+from controlplane.kinds.failback import Failback, FailbackSpec
 from controlplane.kinds.policy import (
     GRACEFULLY,
     ApplicationFailoverBehavior,
@@ -138,6 +141,18 @@ def drains_of_one(size: int) -> Case:
     return Case([*cordoned, *clusters("spare"), asked, *bound(size, full=2)], [asked.ref], size)
 
 
+def failbacks(size: int) -> Case:
+    """Everything that has left a cluster goes back to it, a hundred at once."""
+    then = bound(size, home=2)
+    away = [leaving(one, "home", mode=GRACEFULLY, reason="", producer="", message="", now=LONG_AGO) for one in then]
+    away = [home.departed(new, old, now=LONG_AGO) for new, old in zip(away, then, strict=True)]
+    away = [one.with_spec(clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=()) for one in away]
+    meta = ObjectMeta(name="back", uid="uid-back", generation=1, creation_timestamp=START)
+    asked = Failback("failover.lifeboat.io/v1alpha1", "Failback", meta, FailbackSpec("home", rate=1e6, at_once=100))
+    asked = asked.with_status(phase=RUNNING, tokens=1e6, counted_at=START)
+    return Case([*clusters("home", "spare"), asked, *away], [asked.ref], min(size, 100))
+
+
 BATCHES: dict[str, Callable[[int], Case]] = {
     "cluster_status": cluster_status,
     "fleet": fleet,
@@ -147,6 +162,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "graceful_eviction": graceful_eviction,
     "drains": drains,
     "drains of one cluster": drains_of_one,
+    "failbacks": failbacks,
     "application_failover": application_failover,
     "eviction_pending": eviction_pending,
     "eviction_records": eviction_records,

@@ -1,0 +1,398 @@
+"""Failbacks: brings back what left its clusters, one binding after the other, until the first failure (D19, D23)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane import failback, health
+from controlplane.bindings import template_ref
+from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.drains import EVER
+from controlplane.controllers.evictions import template_of
+from controlplane.controllers.fleet import fleet_state
+from controlplane.decision import NOTHING, Decision, Event, Guard, Put, Save
+from controlplane.eviction import graceful, rate
+from controlplane.eviction.holds import Holds
+from controlplane.kinds import (
+    BINDINGS,
+    CLUSTER,
+    EVICTION_HOLD,
+    MAINTENANCE_WINDOW,
+    home,
+)
+from controlplane.kinds.binding import FAILED_BACK, Binding, GracefulEvictionTask
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.failback import (
+    COMPLETE,
+    FAILBACK,
+    FAILED,
+    FINISHED,
+    PAUSED,
+    PLANNED,
+    RUNNING,
+    STOPPED,
+    Failback,
+    Planned,
+    Returning,
+    Staying,
+)
+from controlplane.kinds.rows import Eviction, FleetState, Promise
+from controlplane.meta import Condition, Ref, to_seconds, with_condition
+from controlplane.selectors import matches
+from controlplane.settings import Settings
+from controlplane.state import State, Watch
+
+PAGE = 500
+SHOWN = 10
+PLANS_SHOWN = 100
+LOOK = timedelta(seconds=5)
+
+
+class FailingBack(msgspec.Struct, frozen=True):
+    """A failback, the next of what has left, what is on its way, and what is true of the fleet."""
+
+    subject: Failback
+    page: tuple[Ref, ...]
+    bindings: Mapping[Ref, Binding]  # of the page, and on their way
+    labels: Mapping[Ref, dict[str, str]]  # of their workloads, where somebody chooses by them
+    clusters: dict[str, Cluster]
+    heads: tuple[Eviction, ...]  # the next failure evictions
+    fleet: FleetState
+    holds: Holds
+    promises: tuple[Promise, ...]
+
+
+class Round(NamedTuple):
+    """What one look comes to: ways that are taken, bindings that stay, and how far the page was looked through."""
+
+    ways: tuple[tuple[Binding, failback.Way], ...]
+    staying: tuple[Staying, ...]
+    after: str  # "" the round is over
+    unseen: int  # of the page
+
+
+class Failbacks(Controller):
+    """Key: a Failback."""
+
+    name = "failbacks"
+    group = "scheduling"
+    keys = (FAILBACK,)
+    watches = (Watch(FAILBACK, lambda old, new: () if new is None or (old and old.spec == new.spec) else (new.ref,)),)
+    owns = Ownership(
+        {
+            FAILBACK: ("status",),
+            **dict.fromkeys(
+                BINDINGS,
+                (
+                    "spec.clusters",
+                    "spec.graceful_eviction_tasks",
+                    "metadata.annotations",
+                    "status.scheduler_observed_affinity_name",
+                ),
+            ),
+        },
+        rows=(Promise,),
+    )
+    batch = 1  # each reads a page of its own
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FailingBack | None]:
+        found: dict[Ref, Failback] = state.get(refs)
+        return [self._one(state, found[ref]) if ref in found else None for ref in refs]
+
+    def _one(self, state: State, one: Failback) -> FailingBack:
+        clusters: dict[str, Cluster] = {each.metadata.name: each for each in state.list(CLUSTER)}
+        promised = state.rows(Promise, "cluster", list(clusters)).values()
+        page = _page(state, one)
+        bindings: dict[Ref, Binding] = state.get({*page, *(Ref.parse(way.binding) for way in one.status.returning)})
+        holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
+        labels: dict[Ref, dict[str, str]] = {}
+        if one.spec.selector is not None or holds.needs_labels():
+            templates = state.get({template_ref(each) for each in bindings.values()})
+            labels = {
+                ref: templates[template_ref(each)].metadata.labels
+                for ref, each in bindings.items()
+                if template_ref(each) in templates
+            }
+        return FailingBack(
+            one,
+            page,
+            bindings,
+            labels,
+            clusters,
+            tuple(state.queue_heads(due_by=EVER, limit=1)),
+            fleet_state(state),
+            replace(holds, labels=labels),
+            tuple(row for rows in promised for row in rows),
+        )
+
+    def decide(self, snapshot: FailingBack, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        one, status, spec = snapshot.subject, snapshot.subject.status, snapshot.subject.spec
+        if one.metadata.deletion_timestamp is not None or status.phase == FINISHED:
+            return NOTHING
+        if spec.stop:
+            return _said(one, STOPPED, "spec.stop is set", now=now, failed=None, after="")
+        if status.phase == FAILED or (status.phase == PLANNED and spec.dry_run):
+            return NOTHING
+        back, returning, failed = _arrived(snapshot, settings, now=now)
+        returned = status.returned + back
+        counts = {"returned": returned, "returning": returning}
+        why = failback.unfit(snapshot.clusters.get(spec.cluster), spec.cluster, now=now) if spec.cluster else ""
+        if failed is None and why and (returned or returning):
+            failed = Staying("", why, spec.cluster)
+        if failed is not None:
+            told = f"{failed.binding}: {failed.message}" if failed.binding else failed.message
+            return _said(one, FAILED, told, now=now, failed=failed, **counts)
+        waits = why or _paused(snapshot, settings, now=now)
+        if waits:
+            return _said(one, PAUSED, waits, now=now, tokens=0.0, counted_at=now, **counts)
+        if spec.dry_run:
+            return _planned(snapshot, settings, now=now)
+        return _moving(snapshot, settings, returned, returning, now=now)
+
+
+def _page(state: State, one: Failback) -> tuple[Ref, ...]:
+    """Return the next bindings a failback may be about, in the order of their names."""
+    spec = one.spec
+    if spec.binding:
+        return (failback.binding_ref(spec.binding),)
+    value = spec.cluster or home.ANY
+    after = Ref.parse(one.status.after) if one.status.after and not spec.dry_run else Ref(BINDINGS[0], "", "")
+    found: list[Ref] = []
+    for kind in BINDINGS[BINDINGS.index(after.kind) :]:
+        begin = (after.namespace, after.name) if kind == after.kind else ("", "")
+        found += state.refs_by_index(kind, "left", value, after=begin, limit=PAGE - len(found))
+    return tuple(found)
+
+
+def _paused(snapshot: FailingBack, settings: Settings, *, now: datetime) -> str:
+    """Return what a failback gives way to; "" where nothing."""
+    if any(row.due_at is not None and row.due_at <= now for row in snapshot.heads):
+        return "evictions from failed clusters are due: they go first"
+    maintained = snapshot.holds.maintained(now=now)
+    seen = health.fleet_health(snapshot.clusters.values(), maintained=maintained)
+    tier = health.in_force(seen, snapshot.fleet, settings)
+    return "" if tier.name == health.NORMAL else f"the fleet is not well: {tier.why}"
+
+
+# What is on its way
+
+
+def _arrived(
+    snapshot: FailingBack, settings: Settings, *, now: datetime
+) -> tuple[int, tuple[Returning, ...], Staying | None]:
+    """Return how many of those on their way are back now, which are still on it, and the first failure."""
+    back, still, failed = 0, list[Returning](), None
+    for one in snapshot.subject.status.returning:
+        binding = snapshot.bindings.get(Ref.parse(one.binding))
+        if binding is None or binding.metadata.deletion_timestamp is not None:
+            continue
+        known = home.home(binding)
+        left = None if known is None else known.left.get(one.cluster)
+        if left is not None and left < one.since:
+            continue  # somebody else wrote the binding just then: it has not begun, and the next round sees it
+        why = _failure(binding, one, snapshot.clusters, settings, now=now)
+        if why:
+            failed = failed or Staying(one.binding, why, one.cluster)
+        elif _ailing(binding, one, snapshot.clusters) or _tasks(binding):
+            still.append(one)
+        else:
+            back += 1
+    return back, tuple(still), failed
+
+
+def _failure(
+    binding: Binding, one: Returning, clusters: Mapping[str, Cluster], settings: Settings, *, now: datetime
+) -> str:
+    """Return why a way back has failed; "" where it has not."""
+    if binding.spec.target(one.cluster) is None:
+        return f"it was taken off cluster {one.cluster} again"
+    unfit = failback.unfit(clusters.get(one.cluster), one.cluster, seasoned=False, now=now)
+    if unfit:
+        return unfit
+    ailing, late = _ailing(binding, one, clusters), now > one.since + _patience(settings)
+    if ailing and late:
+        return f"after {_patience(settings).total_seconds():g} s the copy it goes back to is not healthy: {ailing}"
+    overdue = [task for task in _tasks(binding) if now > graceful.deadline(task, settings)]
+    return f"the old copy on cluster {overdue[0].from_cluster} cannot be let go: see EvictionStuck" if overdue else ""
+
+
+def _patience(settings: Settings) -> timedelta:
+    return timedelta(seconds=settings.graceful_eviction_timeout)
+
+
+def _ailing(binding: Binding, one: Returning, clusters: Mapping[str, Cluster]) -> str:
+    """Return why the copy something goes back to does not count as healthy; "" where it does."""
+    target = binding.spec.target(one.cluster)
+    if target is None:
+        return f"{one.cluster}: no copy is placed there"
+    if binding.status.scheduler_observed_generation < binding.metadata.generation:
+        return "the scheduler has not dealt with the latest change"
+    places = {name: graceful.Place(each.ready == health.TRUE, moving=False) for name, each in clusters.items()}
+    return graceful.ailing(binding, target, GracefulEvictionTask("", creation_timestamp=one.since), places)
+
+
+def _tasks(binding: Binding) -> tuple[GracefulEvictionTask, ...]:
+    """Return the stamped tasks a failback made."""
+    tasks = binding.spec.graceful_eviction_tasks
+    return tuple(one for one in tasks if one.reason.startswith(FAILED_BACK) and one.creation_timestamp is not None)
+
+
+# What goes next
+
+
+def _moving(
+    snapshot: FailingBack, settings: Settings, returned: int, returning: tuple[Returning, ...], *, now: datetime
+) -> Decision:
+    """Let as many bindings go back as there are tokens, and no more than may be on their way at once."""
+    one, status, spec = snapshot.subject, snapshot.subject.status, snapshot.subject.spec
+    known = None if status.counted_at is None else rate.Bucket(status.tokens, spec.rate, status.counted_at.timestamp())
+    room = rate.take(known, 0, rate=spec.rate, at=now.timestamp()).bucket.tokens
+    free = spec.at_once - len(returning)
+    found = _round(snapshot, settings, most=min(int(room + 1e-9), free), now=now)
+    taken = rate.take(known, len(found.ways), rate=spec.rate, at=now.timestamp())
+    looked = found.unseen < len(snapshot.page) or not snapshot.page
+    amid = bool(status.after) or not looked  # a round goes on: what it has found before counts
+    staying = (*(status.cannot_return if amid else ()), *found.staying)
+    blocked = (status.blocked if amid else 0) + len(found.staying)
+    sent = tuple(Returning(str(binding.ref), way.cluster, to_seconds(now)) for binding, way in found.ways)
+    returning = (*returning, *sent)
+    progress = {"returned": returned, "returning": returning, "after": found.after, "blocked": blocked}
+    if not found.after and not found.unseen and not blocked and not returning:
+        return _said(one, FINISHED, "everything is back", now=now, remaining=0, cannot_return=(), **progress)
+    said = _said(
+        one,
+        RUNNING,
+        f"{blocked} bindings cannot go back: see status.cannotReturn" if blocked else "",
+        now=now,
+        remaining=blocked + found.unseen,
+        cannot_return=staying[:SHOWN],
+        tokens=taken.bucket.tokens,
+        counted_at=now,
+        **progress,
+    )
+    wait = timedelta(seconds=max(taken.next_in, 0.001))
+    return replace(
+        said,
+        riders=tuple(_back(binding, way, snapshot, now=now) for binding, way in found.ways),
+        wake_at=_next(found, full=len(sent) >= free, token=wait, now=now),
+    )
+
+
+def _next(found: Round, *, full: bool, token: timedelta, now: datetime) -> datetime:
+    """Return when to look again: for what is on its way, for the next token, or at once for the next page."""
+    if full or not (found.unseen or found.after):
+        return now + LOOK
+    return now + token if found.unseen else now
+
+
+def _round(snapshot: FailingBack, settings: Settings, *, most: int, now: datetime) -> Round:
+    """Look through the page until so many have a way back."""
+    trial = failback.Trial(tuple(snapshot.clusters.values()), snapshot.promises, settings, now=now)
+    ways, staying = list[tuple[Binding, failback.Way]](), list[Staying]()
+    last = snapshot.subject.status.after
+    for seen, ref in enumerate(snapshot.page):
+        if len(ways) >= most:
+            return Round(tuple(ways), tuple(staying), last, len(snapshot.page) - seen)
+        binding = snapshot.bindings.get(ref)
+        if binding is not None:
+            for found in _ways(snapshot, binding, trial, now=now):
+                if isinstance(found, Staying):
+                    staying.append(found)
+                else:
+                    ways.append((binding, found))
+        last = str(ref)
+    return Round(tuple(ways), tuple(staying), last if len(snapshot.page) >= PAGE else "", 0)
+
+
+def _ways(
+    snapshot: FailingBack, binding: Binding, trial: failback.Trial, *, now: datetime
+) -> Iterator[failback.Way | Staying]:
+    """Yield the first way a binding can take and, for each cluster it cannot go back to now, why."""
+    spec, known, gone = snapshot.subject.spec, home.home(binding), False
+    on_its_way = {one.binding for one in snapshot.subject.status.returning}
+    if known is None or binding.metadata.deletion_timestamp is not None or str(binding.ref) in on_its_way:
+        return
+    if spec.selector is not None and not matches(spec.selector, snapshot.labels.get(binding.ref, {})):
+        return
+    for name in sorted(known.left) if not spec.cluster else [spec.cluster]:
+        if name not in known.left:
+            continue
+        if gone:
+            yield Staying(str(binding.ref), "it goes back to one cluster after the other", name)
+            continue
+        found = _way(snapshot, binding, known, name, trial, now=now)
+        gone = isinstance(found, failback.Way)
+        yield found if isinstance(found, failback.Way) else Staying(str(binding.ref), found.why, name)
+
+
+def _way(
+    snapshot: FailingBack, binding: Binding, known: home.Home, name: str, trial: failback.Trial, *, now: datetime
+) -> failback.Way | failback.Blocked:
+    one, holds = snapshot.subject, snapshot.holds
+    why = failback.unfit(snapshot.clusters.get(name), name, now=now)
+    if why:
+        return failback.Blocked(why)
+    if name in holds.maintained(now=now):
+        return failback.Blocked(f"cluster {name} is in a MaintenanceWindow")
+    for target in binding.spec.clusters:
+        cluster = snapshot.clusters.get(target.name)
+        row = Eviction("", str(binding.ref), target.name)
+        held = "" if cluster is None else holds.why(row, binding, cluster, now=now)[1]
+        if held:
+            return failback.Blocked(held)
+    message = f"Failback {one.metadata.name}: {one.spec.reason or f'back to cluster {name}'}"
+    return trial.way(binding, known, name, producer=f"Failback/{one.metadata.name}", message=message)
+
+
+def _back(binding: Binding, way: failback.Way, snapshot: FailingBack, *, now: datetime) -> Decision:
+    """Return the write of one way back, which holds while its cluster is what it was."""
+    cluster, one = snapshot.clusters[way.cluster], snapshot.subject
+    message = f"goes back to cluster {way.cluster} from {', '.join(way.leaves) or 'nowhere'}: {one.spec.reason}"
+    return Decision(
+        changes=(Put(way.binding, binding), *(Save(row) for row in way.promises)),
+        events=tuple(Event(about, "WorkloadFailback", message) for about in (binding, template_of(binding))),
+        guards=(Guard(cluster.ref, cluster.metadata.generation),),
+        reason="Failback",
+    )
+
+
+def _planned(snapshot: FailingBack, settings: Settings, *, now: datetime) -> Decision:
+    """Say what would go back, of the first PAGE bindings; nothing is written but that."""
+    found = _round(snapshot, settings, most=PAGE, now=now)
+    plans = tuple(Planned(str(one.ref), way.cluster, way.replicas, way.leaves) for one, way in found.ways)
+    first = f" of the first {PAGE}" if len(snapshot.page) >= PAGE else ""
+    message = f"{len(plans)} bindings{first} would go back, {len(found.staying)} cannot; set spec.dryRun to false"
+    return _said(
+        snapshot.subject,
+        PLANNED,
+        message,
+        now=now,
+        remaining=len(plans) + len(found.staying),
+        planned=plans[:PLANS_SHOWN],
+        cannot_return=found.staying[:SHOWN],
+    )
+
+
+def _said(one: Failback, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:
+    """Return the failback with its progress; what is over is not looked at again."""
+    complete = Condition(COMPLETE, "True" if phase == FINISHED else "False", phase, message)
+    new = one.with_status(
+        phase=phase,
+        message=message,
+        conditions=with_condition(one.status.conditions, complete, now=now),
+        finish_time=to_seconds(now) if phase == FINISHED else None,
+        **fields,
+    )
+    changed = phase != one.status.phase
+    event = Event(one, f"Failback{phase}", message or "what has left is brought back", warning=phase == FAILED)
+    return Decision(
+        changes=(Put(new, one),) if new is not one else (),
+        events=(event,) if changed else (),
+        wake_at=None if phase in (FINISHED, STOPPED, FAILED, PLANNED) else now + LOOK,
+        reason="Failback",
+    )

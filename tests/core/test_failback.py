@@ -1,0 +1,310 @@
+"""Where something goes back to, what gives for it, and what stands against it (D19, D23)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane import failback
+from controlplane.eviction.purge import leaving
+from controlplane.failback import Blocked, Trial, Way
+from controlplane.kinds import by_hand, home
+from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
+from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.failback import Failback, FailbackSpec, validate
+from controlplane.kinds.policy import ClusterAffinityTerm, ClusterFailoverBehavior, Placement, Suspension
+from controlplane.meta import Condition, ObjectMeta
+from controlplane.selectors import LabelSelector
+from controlplane.settings import Settings
+from tests.core.fleet_story import START, binding, by_room, by_weight, cluster, duplicated, no_execute
+
+NOW = START + timedelta(hours=1)
+MEMBERS = [cluster(f"member{number}") for number in range(1, 5)]
+
+
+def away(
+    placement: Placement,
+    *,
+    was: dict[str, int],
+    now: dict[str, int],
+    replicas: int = 6,
+    failover: ClusterFailoverBehavior | None = None,
+) -> Binding:
+    """A binding that was placed one way, left what it is not on any more, and has settled."""
+    old = binding("web", placement, on=was, replicas=replicas, failover=failover)
+    new = old
+    for name in was.keys() - now.keys():
+        new = leaving(new, name, mode="Gracefully", reason="", producer="", message="", now=START)
+    new = home.departed(new, old, now=START)
+    return new.with_spec(clusters=tuple(TargetCluster(*pair) for pair in now.items()), graceful_eviction_tasks=())
+
+
+def way(one: Binding, to: str = "member1", *, members: list[Cluster] = MEMBERS) -> Way | Blocked:
+    known = home.home(one)
+    assert known is not None
+    return Trial(members, (), Settings(), now=NOW).way(one, known, to, producer="Failback/home", message="home")
+
+
+def targets(one: Binding) -> dict[str, int]:
+    return {target.name: target.replicas for target in one.spec.clusters}
+
+
+def tasks(one: Binding) -> dict[str, tuple[str, int | None]]:
+    return {task.from_cluster: (task.reason, task.replicas) for task in one.spec.graceful_eviction_tasks}
+
+
+EVEN = by_weight(member1=1, member2=1, member3=1)
+ONE = duplicated(least=1, most=1)
+TWO = duplicated(least=2, most=2)
+
+
+@pytest.mark.parametrize(
+    ("placement", "was", "now", "replicas", "then", "leave"),
+    [
+        # A cluster that took over a part gives that part, and keeps running it.
+        (EVEN, {"member1": 3, "member2": 3}, {"member2": 6}, 6, {"member1": 3, "member2": 3}, {"member2": 3}),
+        # One that is not of the home gives first, and altogether where it can.
+        (EVEN, {"member1": 3, "member2": 3}, {"member2": 3, "member3": 3}, 6,
+         {"member1": 3, "member2": 3}, {"member3": 3}),
+        (EVEN, {"member1": 2, "member2": 4}, {"member3": 6}, 6, {"member1": 2, "member3": 4}, {"member3": 2}),
+        # What is placed nowhere is placed first.
+        (by_room(), {"member1": 3, "member2": 3}, {"member2": 3, "member3": 2}, 6,
+         {"member1": 3, "member2": 3}, {"member3": 2}),
+        (by_room(), {"member1": 3, "member2": 3}, {"member2": 3}, 6, {"member1": 3, "member2": 3}, {}),
+        # It has grown meanwhile, or shrunk: the share is what it was in proportion.
+        (EVEN, {"member1": 1, "member2": 2}, {"member2": 6}, 6, {"member1": 2, "member2": 4}, {"member2": 2}),
+        (EVEN, {"member1": 4, "member2": 4}, {"member2": 2}, 2, {"member1": 1, "member2": 1}, {"member2": 1}),
+        # Copies: one stands in for the other.
+        (ONE, {"member1": 6}, {"member3": 6}, 6, {"member1": 6}, {"member3": 6}),
+        (TWO, {"member1": 6, "member2": 6}, {"member2": 6, "member4": 6}, 6,
+         {"member1": 6, "member2": 6}, {"member4": 6}),
+        (duplicated(least=1, most=2), {"member1": 6, "member2": 6}, {"member2": 6}, 6,
+         {"member1": 6, "member2": 6}, {}),
+    ],
+)  # fmt: skip
+def test_replicas_are_given_back_by_who_took_them_over(
+    placement: Placement,
+    was: dict[str, int],
+    now: dict[str, int],
+    replicas: int,
+    then: dict[str, int],
+    leave: dict[str, int],
+) -> None:
+    one = away(placement, was=was, now=now, replicas=replicas)
+
+    found = way(one)
+
+    assert isinstance(found, Way), found
+    assert targets(found.binding) == then
+    assert {name: count for name, (_, count) in tasks(found.binding).items()} == leave
+    assert all(
+        reason == ("FailbackInPart" if name in then else "Failback")
+        for name, (reason, _) in tasks(found.binding).items()
+    )
+    assert found.binding.metadata.generation == one.metadata.generation + 1
+    assert "member1" not in home.left_clusters(found.binding)
+
+
+def test_with_directly_a_part_goes_at_once_and_a_whole_copy_before_the_new_one_starts() -> None:
+    directly = ClusterFailoverBehavior(purge_mode="Directly")
+    part = way(away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6}, failover=directly))
+    whole = way(away(ONE, was={"member1": 6}, now={"member3": 6}, failover=directly))
+
+    assert isinstance(part, Way)
+    assert isinstance(whole, Way)
+    assert (targets(part.binding), tasks(part.binding)) == ({"member1": 3, "member2": 3}, {})
+    assert [task.purge_mode for task in whole.binding.spec.graceful_eviction_tasks] == ["Directly"]
+
+
+def test_what_still_runs_at_home_is_wanted_there_again() -> None:
+    one = away(ONE, was={"member1": 6}, now={"member3": 6})
+    stuck = one.with_spec(graceful_eviction_tasks=(GracefulEvictionTask("member1", reason="Drain", replicas=6),))
+
+    found = way(stuck)
+
+    assert isinstance(found, Way)
+    assert set(tasks(found.binding)) == {"member3"}
+
+
+FULL = [cluster("member1", slots=1), *MEMBERS[1:]]
+CORDONED = [cluster("member1", taints=[Taint("cordon", "NoSchedule")]), *MEMBERS[1:]]
+LEAVING = GracefulEvictionTask("member4", reason="TaintUntolerated")
+
+
+@pytest.mark.parametrize(
+    ("one", "members", "why"),
+    [
+        (away(by_room(), was={"member1": 3, "member2": 3}, now={"member2": 6}), FULL, "room for 1 of 3"),
+        (away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6}), CORDONED, "taint cordon:NoSchedule"),
+        (away(TWO, was={"member1": 6, "member2": 6}, now={"member2": 6, "member3": 6}), CORDONED, "cordon"),
+        (
+            away(ONE, was={"member1": 6}, now={"member3": 6}).with_spec(suspension=Suspension(scheduling=True)),
+            MEMBERS,
+            "suspended",
+        ),
+        (
+            away(ONE, was={"member1": 6}, now={"member3": 6}).with_spec(graceful_eviction_tasks=(LEAVING,)),
+            MEMBERS,
+            "still leaving cluster member4",
+        ),
+        (away(EVEN, was={"member1": 1, "member2": 5}, now={"member2": 1}, replicas=1), MEMBERS, "nothing to bring"),
+    ],
+)
+def test_what_stands_against_it_is_named(one: Binding, members: list[Cluster], why: str) -> None:
+    found = way(one, members=members)
+
+    assert isinstance(found, Blocked)
+    assert why in found.why
+
+
+def test_ways_of_one_look_do_not_use_the_same_room() -> None:
+    members = [cluster("member1", slots=4), *MEMBERS[1:]]
+    one = away(by_room(), was={"member1": 3, "member2": 3}, now={"member2": 6})
+    other = replace(one, metadata=replace(one.metadata, name="other", uid="other"))
+    trial = Trial(members, (), Settings(), now=NOW)
+    known = home.home(one)
+    assert known is not None
+
+    first, second = (trial.way(each, known, "member1", producer="", message="") for each in (one, other))
+
+    assert isinstance(first, Way)
+    assert sum(promise.replicas for promise in first.promises) == 3
+    assert second == Blocked("cluster member1 has room for 1 of 3 replicas")
+
+
+# Home
+
+
+def test_home_is_where_it_was_before_the_first_failover() -> None:
+    one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 3, "member3": 3})
+    again = leaving(one, "member3", mode="Gracefully", reason="", producer="", message="", now=NOW)
+    again = home.departed(again, one, now=NOW)
+
+    known = home.home(again)
+
+    assert known is not None
+    assert known.clusters == {"member1": 3, "member2": 3}
+    assert known.left == {"member1": START}
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        lambda one: one.with_spec(placement=by_weight(member2=1, member3=1)),
+        lambda one: one.with_spec(reschedule_triggered_at=NOW),
+        lambda one: by_hand.marked(one.with_spec(clusters=(TargetCluster("member4", 6),)), one),
+        lambda one: one.with_spec(clusters=(TargetCluster("member1", 3), TargetCluster("member2", 3))),
+        lambda one: one.with_meta(annotations={"failover.lifeboat.io/before-failover": "not ours"}),
+    ],
+    ids=["placed by another rule", "placed anew", "placed by hand", "back already", "written by others"],
+)
+def test_it_is_no_home_any_more(edited: object) -> None:
+    one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6})
+    assert home.home(one) is not None
+
+    assert home.home(edited(one)) is None  # type: ignore[operator]
+
+
+def test_a_new_failover_after_a_return_has_a_new_home() -> None:
+    old = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6})
+    back = old.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 4)))
+    again = leaving(back, "member2", mode="Gracefully", reason="", producer="", message="", now=NOW)
+
+    known = home.home(home.departed(again, back, now=NOW))
+
+    assert known is not None
+    assert (known.clusters, known.left) == ({"member1": 2, "member2": 4}, {"member2": NOW})
+
+
+# Refusals
+
+
+def ready_since(moment: datetime) -> Cluster:
+    one = cluster("member1")
+    return one.with_status(conditions=(Condition("Ready", "True", last_transition_time=moment),))
+
+
+ORIGINS = [
+    (cluster("member1"), ""),
+    (ready_since(NOW - timedelta(minutes=10)), ""),
+    (ready_since(NOW - timedelta(minutes=9, seconds=59)), "less than 10 minutes"),
+    (cluster("member1", ready="False"), "is not Ready"),
+    (cluster("member1", ready="Unknown"), "is not Ready"),
+    (cluster("member1", taints=[no_execute()]), "taint gone:NoExecute"),
+    (cluster("member1", taints=[Taint("soft", "PreferNoExecute")]), "taint soft:PreferNoExecute"),
+    (None, "is gone"),
+]
+
+
+@pytest.mark.parametrize(("origin", "why"), ORIGINS)
+def test_nothing_goes_back_to_a_cluster_that_is_not_well(origin: Cluster | None, why: str) -> None:
+    said = failback.unfit(origin, "member1", now=NOW)
+
+    assert why in said
+    assert bool(said) == bool(why)
+
+
+@pytest.mark.parametrize(("origin", "why"), ORIGINS)
+def test_a_failback_to_it_is_refused_when_it_is_written(origin: Cluster | None, why: str) -> None:
+    clusters = {} if origin is None else {"member1": origin}
+    one = away(ONE, was={"member1": 6}, now={"member3": 6})
+
+    by_cluster = list(failback.refused(FailbackSpec("member1"), None, clusters, now=NOW))
+    by_binding = list(failback.refused(FailbackSpec(binding="default/web"), one, clusters, now=NOW))
+
+    assert [cause.field for cause in by_cluster] == (["spec.cluster"] if why else [])
+    assert [cause.field for cause in by_binding] == (["spec.binding"] if why else [])
+    assert all(why in cause.message for cause in (*by_cluster, *by_binding))
+
+
+def test_a_failback_of_what_has_nowhere_to_go_back_to_is_refused() -> None:
+    at_home = binding("web", ONE, on={"member1": 6})
+    elsewhere = away(ONE, was={"member2": 6}, now={"member3": 6})
+    clusters = {"member1": MEMBERS[0], "member2": MEMBERS[1]}
+
+    for spec, one, why in (
+        (FailbackSpec(binding="default/web"), at_home, "nothing goes back"),
+        (FailbackSpec(binding="default/web"), None, "no such binding"),
+        (FailbackSpec("member1", binding="default/web"), elsewhere, "has not left cluster member1"),
+    ):
+        (cause,) = failback.refused(spec, one, clusters, now=NOW)
+        assert why in cause.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "old", "fields"),
+    [
+        (FailbackSpec(), None, ["spec"]),
+        (FailbackSpec("member1", rate=0, at_once=0), None, ["spec.rate", "spec.atOnce"]),
+        (FailbackSpec("member1", at_once=101), None, ["spec.atOnce"]),
+        (FailbackSpec(selector=LabelSelector({"a b": "c"})), None, ["spec.selector.matchLabels"]),
+        (FailbackSpec("member2", stop=True), FailbackSpec("member1"), ["spec.cluster"]),
+        (FailbackSpec("member1", rate=5, stop=True, at_once=1), FailbackSpec("member1"), []),
+    ],
+)
+def test_a_failback_says_what_goes_back_and_how_fast(
+    spec: FailbackSpec, old: FailbackSpec | None, fields: list[str]
+) -> None:
+    def of(one: FailbackSpec) -> Failback:
+        return Failback("failover.lifeboat.io/v1alpha1", "Failback", ObjectMeta(name="home"), one)
+
+    causes = validate(of(spec), None if old is None else of(old), Settings())
+
+    assert [cause.field for cause in causes] == fields
+
+
+def test_going_back_returns_to_the_affinity_term_the_cluster_is_of() -> None:
+    terms = (
+        ClusterAffinityTerm(affinity_name="near", cluster_names=("member1",)),
+        ClusterAffinityTerm(affinity_name="far", cluster_names=("member3",)),
+    )
+    one = away(replace(ONE, cluster_affinities=terms), was={"member1": 6}, now={"member3": 6})
+    one = one.with_status(scheduler_observed_affinity_name="far")
+
+    found = way(one)
+
+    assert isinstance(found, Way)
+    assert targets(found.binding) == {"member1": 6}
+    assert found.binding.status.scheduler_observed_affinity_name == "near"

@@ -1,0 +1,264 @@
+"""What failed over goes back when somebody says so: gracefully, at a rate, until the first failure (D19, D23)."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane import kinds
+from controlplane.kinds.binding import GracefulEvictionTask
+from controlplane.kinds.failback import FAILBACK, Failback
+from controlplane.meta import Ref
+from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
+from tests.simulation.stories import apply, binding, joined, placed, running
+from tests.simulation.world import Simulation
+
+SEEDS = range(3)
+HOME = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: Failback
+metadata:
+  name: home
+spec:
+  %s
+"""
+READY_AGAIN = 120  # when the origin has recovered in these stories
+SEASONED = READY_AGAIN + 600 + 10  # when it has been Ready for ten minutes
+
+
+def failback(world: Simulation) -> Failback:
+    ref = Ref(FAILBACK, "", "home")
+    found: Failback = world.store.get([ref])[ref]
+    return found
+
+
+def edit(world: Simulation, **spec: object) -> None:
+    old = failback(world)
+    world.store.put(old.with_spec(**spec), old)
+
+
+def failed_over(*manifests: str, members: int = 2, down: str = "member1", seed: int = 0) -> Simulation:
+    """A world in which a member failed, was left, and is back for a while."""
+    world = joined(*(f"member{number}" for number in range(1, members + 1)), seed=seed)
+    apply(world, *manifests)
+    world.run(40)
+    assert away(world, down) == 0
+    world.fault(down, "down")
+    world.run(READY_AGAIN - 10)
+    world.fault(down, "none")
+    return world
+
+
+def on(world: Simulation, cluster: str) -> int:
+    """How many bindings have a copy on a cluster."""
+    return sum(one.spec.target(cluster) is not None for one in world.store.list(kinds.RESOURCE_BINDING))
+
+
+def away(world: Simulation, cluster: str) -> int:
+    """How many bindings have left a cluster and are not back."""
+    return len(world.store.refs_by_index(kinds.RESOURCE_BINDING, "left", cluster))
+
+
+def apps(number: int) -> list[str]:
+    """As many Deployments of two replicas, each with a policy of its own."""
+    return [text.replace("nginx", f"app{one}") for one in range(number) for text in (DIVIDED, NGINX % 2)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("subject", ["cluster: member1", "binding: default/nginx-deployment", "selector: {}"])
+def test_replicas_go_back_where_they_were_and_nothing_stops_serving(seed: int, subject: str) -> None:
+    world = failed_over(DIVIDED, NGINX % 3, seed=seed)
+    world.run(SEASONED)
+    assert placed(world) == {"member2": 3}
+
+    apply(world, HOME % subject)
+    world.run(SEASONED + 60)
+
+    assert placed(world) == running(world) == {"member1": 1, "member2": 2}
+    assert binding(world).spec.graceful_eviction_tasks == ()
+    assert (failback(world).status.phase, failback(world).status.returned) == ("Finished", 1)
+    assert away(world, "member1") == 0
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_copy_gives_back_runs_until_it_runs_at_home(seed: int) -> None:
+    world = failed_over(DIVIDED, NGINX % 3, seed=seed)
+    world.run(SEASONED)
+    world.fault("member1", "notready")  # it takes copies and none of them gets ready
+
+    apply(world, HOME % "cluster: member1")
+    world.run(SEASONED + 60)
+
+    assert placed(world) == {"member1": 1, "member2": 2}
+    assert running(world) == {"member1": 0, "member2": 3}
+    (task,) = binding(world).spec.graceful_eviction_tasks
+    assert (task.from_cluster, task.replicas, task.reason) == ("member2", 1, "FailbackInPart")
+
+    world.fault("member1", "none")
+    world.run(SEASONED + 120)
+    assert running(world) == {"member1": 1, "member2": 2}
+    assert failback(world).status.phase == "Finished"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_copy_goes_back_in_place_of_the_one_that_stood_in_for_it(seed: int) -> None:
+    world = failed_over(DUPLICATED, NGINX % 2, members=5, down="member2", seed=seed)
+    world.run(SEASONED)
+    (stand_in,) = set(placed(world)) - {"member1"}
+
+    apply(world, HOME % "cluster: member2")
+    world.run(SEASONED + 60)
+
+    assert placed(world) == running(world) == {"member1": 2, "member2": 2}
+    assert stand_in not in running(world)
+    assert failback(world).status.phase == "Finished"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_cluster_that_flaps_is_left_alone_for_ten_minutes(seed: int) -> None:
+    world = failed_over(DIVIDED, NGINX % 3, seed=seed)
+    world.run(READY_AGAIN + 30)
+
+    apply(world, HOME % "cluster: member1")
+    world.run(SEASONED - 60)
+    status = failback(world).status
+    assert placed(world) == {"member2": 3}
+    assert (status.phase, status.conditions[0].status) == ("Paused", "False")
+    assert "Ready for less than 10 minutes" in status.message
+
+    world.run(SEASONED + 60)
+    assert placed(world) == {"member1": 1, "member2": 2}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_dry_run_says_what_would_happen_and_moves_nothing(seed: int) -> None:
+    world = failed_over(DIVIDED, NGINX % 3, seed=seed)
+    world.run(SEASONED)
+    before = binding(world)
+
+    apply(world, HOME % "cluster: member1\n  dryRun: true")
+    world.run(SEASONED + 60)
+
+    status = failback(world).status
+    assert binding(world) == before
+    (plan,) = status.planned
+    assert (status.phase, plan.cluster, plan.replicas, plan.leaves) == ("Planned", "member1", 1, ("member2",))
+
+    edit(world, dry_run=False)
+    world.run(SEASONED + 120)
+    assert placed(world) == {"member1": 1, "member2": 2}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_keeps_to_its_rate_and_can_be_stopped_and_resumed(seed: int) -> None:
+    world = failed_over(*apps(6), seed=seed)
+    world.run(SEASONED)
+    assert (on(world, "member1"), away(world, "member1")) == (0, 6)
+
+    apply(world, HOME % "cluster: member1\n  rate: 0.1")
+    world.run(SEASONED + 35)
+    edit(world, stop=True)
+    world.run(SEASONED + 50)
+    stopped = on(world, "member1")
+    world.run(SEASONED + 150)
+    assert 2 <= stopped <= 4
+    assert on(world, "member1") == stopped
+    assert failback(world).status.phase == "Stopped"
+
+    edit(world, stop=False)
+    world.run(SEASONED + 300)
+    assert (on(world, "member1"), failback(world).status.returned) == (6, 6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_more_are_on_their_way_at_once_than_asked(seed: int) -> None:
+    world = failed_over(*apps(6), seed=seed)
+    world.run(SEASONED)
+    world.fault("member1", "notready")
+
+    apply(world, HOME % "cluster: member1\n  rate: 10\n  atOnce: 2")
+    world.run(SEASONED + 60)
+
+    assert len(failback(world).status.returning) == on(world, "member1") == 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_stops_at_the_first_copy_that_does_not_get_healthy(seed: int) -> None:
+    world = failed_over(*apps(4), seed=seed)
+    world.run(SEASONED)
+    world.fault("member1", "notready")
+
+    apply(world, HOME % "cluster: member1\n  rate: 10\n  atOnce: 1")
+    world.run(SEASONED + 700)
+
+    status = failback(world).status
+    assert status.phase == "Failed"
+    assert status.failed is not None
+    assert "not healthy" in status.failed.message
+    assert (on(world, "member1"), status.returned) == (1, 0)
+    assert all(count >= 2 for count in served(world))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_stops_when_the_origin_fails_again(seed: int) -> None:
+    world = failed_over(*apps(6), seed=seed)
+    world.run(SEASONED)
+
+    apply(world, HOME % "cluster: member1\n  rate: 0.1")
+    world.run(SEASONED + 25)
+    begun = on(world, "member1")
+    world.fault("member1", "down")
+    world.run(SEASONED + 200)
+
+    assert 1 <= begun <= 3
+    assert failback(world).status.phase == "Failed"
+    assert on(world, "member1") == 0
+    world.fault("member1", "none")
+    world.run(SEASONED + 1000)
+    assert on(world, "member1") == 0
+
+
+def served(world: Simulation) -> list[int]:
+    return [sum(running(world, f"app{number}").values()) for number in range(4)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_gives_way_while_another_cluster_is_being_left(seed: int) -> None:
+    world = failed_over(*apps(2), members=3, seed=seed)
+    world.run(SEASONED)
+    world.fault("member3", "down")
+    world.fault("member2", "down")
+    world.run(SEASONED + 20)
+
+    apply(world, HOME % "selector: {}")
+    world.run(SEASONED + 100)
+
+    assert failback(world).status.phase == "Paused"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_policy_wants_elsewhere_by_now_is_not_brought_back(seed: int) -> None:
+    world = failed_over(DIVIDED, NGINX % 3, seed=seed)
+    world.run(SEASONED)
+    old = world.store.get([Ref(kinds.PROPAGATION_POLICY, "default", "nginx-propagation")])
+    (policy,) = old.values()
+    affinity = policy.spec.placement.cluster_affinity
+    only = type(affinity)(cluster_names=("member2",))
+    placement = type(policy.spec.placement)(cluster_affinity=only)
+    world.store.put(policy.with_spec(placement=placement), policy)
+    world.run(SEASONED + 20)
+
+    apply(world, HOME % "cluster: member1")
+    world.run(SEASONED + 60)
+
+    assert placed(world) == {"member2": 3}
+    assert failback(world).status.phase == "Finished"
+    assert failback(world).status.returned == 0
+
+
+def test_a_task_of_a_whole_copy_is_no_part_of_one() -> None:
+    world = failed_over(DIVIDED, NGINX % 3)
+    one = binding(world)
+    task = GracefulEvictionTask("member2", replicas=1, reason="Failback")
+
+    assert one.with_spec(graceful_eviction_tasks=(task,)).spec.kept_beside("member2") == 0
