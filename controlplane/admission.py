@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import document_check, metadata_check, works
+from controlplane import definitions, document_check, metadata_check, works
 from controlplane.causes import forbidden
-from controlplane.errors import BadRequest, Cause, Conflict, Invalid
+from controlplane.errors import BadRequest, Cause, Conflict, Invalid, MethodNotAllowed
 from controlplane.estimate import models
 from controlplane.kind import Kind
-from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds import CLUSTER, DEFINITION, WORK
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
@@ -40,7 +40,13 @@ class Admitted(msgspec.Struct, frozen=True):
 
 def admit_create(kind: Kind, doc: Document, *, namespace: str, settings: Settings, now: datetime, uid: str) -> Admitted:
     """Return the new object of a document. Raises BadRequest where it is another kind's or namespace's, and Invalid
-    with all causes where it breaks rules."""
+    with all causes where it breaks rules, MethodNotAllowed where its definition is being deleted."""
+    if kind.is_ending:
+        raise MethodNotAllowed(
+            f"create not allowed while custom resource definition is terminating: {kind.resource.plural} go with it"
+        )
+    if kind.has_status and STATUS in kind.resource.subresources:
+        doc = {key: value for key, value in doc.items() if key != STATUS}
     doc, warnings = _prepared(kind, doc)
     metadata = _metadata(doc)
     if kind.resource.namespaced and not metadata.get("namespace"):
@@ -103,7 +109,8 @@ def _prepared(kind: Kind, doc: Document) -> tuple[Document, list[str]]:
         "kind": resource.kind,
         **document_check.without_nulls(doc, kind.schema()),
     }
-    return doc, kind.normalise(doc)
+    warnings = kind.normalise(doc)
+    return kind.fill(doc), warnings
 
 
 def _metadata(doc: Document) -> Document:
@@ -221,10 +228,20 @@ def _completed(
     """Return the object with what only admission knows, warnings, and what is wrong with it."""
     if kind.key == CLUSTER:
         return _cluster(obj, old, settings=settings, now=now)
+    if kind.key == DEFINITION:
+        return _definition(obj, now=now), (), []
     if kind.key == WORK:
         work: Work = obj
         return (works.authored(work) if old is None else work), (), []
     return obj, (), []
+
+
+def _definition(one: Template, *, now: datetime) -> Template:
+    """Return a definition with its status: whether its names are free. One that is refused anyway keeps what it has."""
+    try:
+        return definitions.settled(one, definitions.taken_from(one), now=now)
+    except (KeyError, TypeError, AttributeError, StopIteration):
+        return one
 
 
 def _cluster(

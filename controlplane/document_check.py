@@ -8,9 +8,10 @@ from typing import Any
 
 import jsonschema_rs
 
-from controlplane.causes import invalid, mistyped, required, unsupported
+from controlplane.causes import duplicate, invalid, mistyped, required, unsupported
 from controlplane.errors import Cause
 from controlplane.wire.schema import REF_PREFIX, Schema
+from controlplane.wire.structural import StructuralSchema
 
 Document = dict[str, Any]
 _Kind = jsonschema_rs.ValidationErrorKind
@@ -45,9 +46,10 @@ def faults(document: Document, schema: Schema) -> list[Cause]:
     if schema is Schema.OPEN:
         return []
     validator = _validator(schema)
-    if validator.is_valid(document):
-        return []
-    return [_cause(error) for error in validator.iter_errors(document)]
+    causes = [] if validator.is_valid(document) else [_cause(error) for error in validator.iter_errors(document)]
+    if isinstance(schema, StructuralSchema):
+        causes += [duplicate(path_text(one.path), one.value) for one in schema.repeated(document)]
+    return causes
 
 
 def without_faults(document: Document, schema: Schema) -> Document:
@@ -78,6 +80,8 @@ def _drop(document: Document, path: list[str | int]) -> None:
 @lru_cache(maxsize=512)
 def _validator(schema: Schema) -> Any:
     """Return the compiled form of a schema; each kind's is compiled once a process."""
+    if isinstance(schema, StructuralSchema):
+        return schema.validator
     components = schema.components.schemas
     used = _reachable(schema.node, components)
     nodes = {name: components[name] for name in sorted(used)}

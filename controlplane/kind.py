@@ -31,7 +31,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     `default` fills what the user left out (it gets the old object on update), `validate` returns every cause at once,
     `warn` what is accepted but worth a Warning header. `table` is the Django model that keeps it ("app.Model").
-    `normalise` works on the plain document before it is typed (deprecated spellings).
+    `normalise` works on the plain document before it is typed (deprecated spellings), `fill` returns it with what its
+    schema says of fields left out. `is_ending`: its definition is being deleted, nothing new of it is made.
     """
 
     resource: Resource
@@ -39,6 +40,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     table: str = "objects.Object"
     schema: Callable[[], Schema] = lambda: Schema.OPEN
     normalise: Callable[[dict[str, Any]], list[str]] = lambda doc: []
+    fill: Callable[[dict[str, Any]], dict[str, Any]] = lambda doc: doc
     default: Callable[[Any, Any, Settings], Any] = lambda new, old, settings: new
     validate: Callable[[Any, Any, Settings], list[Cause]] = lambda new, old, settings: []
     warn: Callable[[Any, Any, Settings], list[str]] = lambda new, old, settings: []
@@ -46,6 +48,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     has_generation: bool = True
     has_status: bool = True
     audited: bool = True  # False: derived chatter (Events) that the audit page leaves out
+    is_ending: bool = False
 
     @property
     def key(self) -> str:

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.api import bodies, failures, reading, renderers, scale
+from apps.api import bodies, failures, reading, renderers
 from apps.api.answer import Answer, Many, One
 from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attempt, check
@@ -21,6 +21,7 @@ from apps.api.writing import Gone, Writer
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.errors import MethodNotAllowed, Unauthorized
+from controlplane.wire import scale
 from controlplane.wire.negotiate import go_bool
 from controlplane.wire.status import status_of, success
 
@@ -115,7 +116,7 @@ class ObjectView(KubernetesView):
         if target.name:
             text = reading.get(target)
             if target.subresource == "scale":
-                return Response(Answer(scale.scale_of(One(target.resource, text).document)))
+                return Response(Answer(scale.scale_of(One(target.resource, text).document, target.resource)))
             return _shown(One(target.resource, text))
         asked = listing_of(request.query_params, namespace=target.namespace)
         page = reading.listed(store(), target, asked)
@@ -175,8 +176,8 @@ class ObjectView(KubernetesView):
         return response
 
     def _scaled(self, writer: Writer, wanted: Any) -> Response:
-        text = writer.scale(wanted)
-        return Response(Answer(scale.scale_of(One(self.target.resource, text).document)))
+        resource, text = self.target.resource, writer.scale(wanted)
+        return Response(Answer(scale.scale_of(One(resource, text).document, resource)))
 
 
 def _shown(answer: Answer, *, status: int = 200) -> Response:

@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 import orjson
-from msgspec.structs import replace
 
-from apps.api import bodies, reading, scale
+from apps.api import bodies, reading
 from apps.api.answer import Many
 from apps.api.query import Listing, Writing
 from apps.api.target import Target
-from apps.objects import namespaces
+from apps.objects.definitions import definitions
 from apps.objects.store import DjangoStore
-from controlplane import admission
-from controlplane.decision import Decision, Delete, Put, deleting
+from controlplane import admission, lifecycle
+from controlplane.decision import Decision, Delete, Put
 from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, NotFound
 from controlplane.kind import to_wire
-from controlplane.kinds import BINDINGS, CLUSTER, NAMESPACE
+from controlplane.kinds import BINDINGS, CLUSTER, DEFINITION, NAMESPACE
 from controlplane.meta import Object, Ref
 from controlplane.names import UNJOIN_ANNOTATION
 from controlplane.settings import Settings
 from controlplane.state import Actor, Outcome
+from controlplane.wire import scale
 from controlplane.wire.apply import server_side_apply, track
 from controlplane.wire.body import decode_body
 from controlplane.wire.builtin import is_builtin
@@ -84,7 +84,7 @@ class Writer:
             made, more = self._fresh(document)
             outcome = self._apply(Put(made, None))
             if not outcome.lost:
-                return Written(_text(outcome), [*warnings, *more], created=True)
+                return Written(_text(outcome, made), [*warnings, *more], created=True)
         raise AlreadyExists.of(self.resource.plural, made.metadata.name, group=self.resource.group)
 
     def update(self, body: bodies.Body) -> Written:
@@ -122,7 +122,7 @@ class Writer:
             made, more = self._fresh(server_side_apply(None, intent, **words), tracked=True)
             outcome = self._apply(Put(made, None))
             if not outcome.lost:
-                return Written(_text(outcome), [*warnings, *more], created=True)
+                return Written(_text(outcome, made), [*warnings, *more], created=True)
         version = intent["metadata"].get("resourceVersion")
 
         def applied(live: Document) -> Document:
@@ -148,13 +148,10 @@ class Writer:
         raise self._conflict()
 
     def _deletion(self, live: Object, *, exact: bool) -> Put | Delete:
-        """Return the deletion of an object; a Namespace stays until what is in it has gone, a Cluster while anything
-        is on it."""
+        """Return the deletion of an object. Raises Conflict for a Cluster while anything is on it."""
         if self.kind.key == CLUSTER:
             self._check_empty(live)
-        if self.kind.key != NAMESPACE or live.metadata.deletion_timestamp is not None:
-            return replace(deleting(live, now=self.now), exact=exact)
-        return Put(namespaces.closed(live, now=self.now), live, exact=exact)
+        return lifecycle.deletion(live, now=self.now, exact=exact)
 
     def _check_empty(self, cluster: Object) -> None:
         """Raise Conflict where bindings are still placed on a cluster and nobody said to keep what runs there (D20)."""
@@ -174,7 +171,7 @@ class Writer:
         """Set the replicas of a workload to what `wanted` makes of its present Scale; return the workload."""
 
         def changed(live: Document) -> Document:
-            return scale.scaled(live, wanted(scale.scale_of(live)))
+            return scale.scaled(live, wanted(scale.scale_of(live, self.resource)), self.resource)
 
         return self._change(changed, exact=False).text
 
@@ -205,7 +202,7 @@ class Writer:
             made, warnings = self._changed(live, before, document, tracked=tracked)
             outcome = self._apply(Put(made, live, exact=exact))
             if not outcome.lost:
-                return Written(_text(outcome), list(warnings))
+                return Written(_text(outcome, made), list(warnings))
             if exact:
                 break
         raise self._conflict()
@@ -218,7 +215,10 @@ class Writer:
 
     def _apply(self, change: Any) -> Outcome:
         decision = Decision(changes=(change,), reason="API")
-        return self.store.apply([(None, decision)], by=self.actor, dry_run=self.writing.dry_run)[0]
+        outcome = self.store.apply([(None, decision)], by=self.actor, dry_run=self.writing.dry_run)[0]
+        if self.kind.key == DEFINITION:
+            definitions().refresh(at_once=True)  # who wrote it finds it in force
+        return outcome
 
     # Before it is stored
 
@@ -266,7 +266,7 @@ class Writer:
             now=self.now,
             uid=str(uuid.uuid4()),
         )
-        obj = namespaces.opened(admitted.object) if self.kind.key == NAMESPACE else admitted.object
+        obj = lifecycle.opened(admitted.object)
         return (obj if tracked else self._tracked(None, obj, document)), admitted.warnings
 
     def _changed(
@@ -363,10 +363,9 @@ def _document(obj: Object) -> Document:
     return document
 
 
-def _text(outcome: Outcome) -> bytes:
-    left = outcome.objects[0]
-    assert left is not None, "a Put that was stored leaves an object"
-    return _encoded(left)
+def _text(outcome: Outcome, made: Object) -> bytes:
+    """Return what was stored; what was written, where that took the last finalizer of an object being deleted."""
+    return _encoded(outcome.objects[0] or made)
 
 
 def _place(text: bytes) -> tuple[str, str]:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
 import orjson
 
-from apps.objects import log, namespaces
+from apps.objects import log
 from apps.objects.apply import binary_cursor
 from apps.objects.configuration import configuration
 from apps.objects.masks import unmasked
 from apps.objects.store import store
 from apps.objects.tables import read
 from apps.objects.texts import SERVERS
-from controlplane import admission
-from controlplane.decision import Decision, Delete, Put, deleting
+from controlplane import admission, lifecycle
+from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
 from controlplane.kind import KINDS, Kind, to_wire
 from controlplane.kinds import NAMESPACE
@@ -78,7 +77,7 @@ def create(document: Document, *, user: str) -> Edited:
         now=store().now(),
         uid=str(uuid.uuid4()),
     )
-    made = namespaces.opened(admitted.object) if kind.key == NAMESPACE else admitted.object
+    made = lifecycle.opened(admitted.object)
     return Edited(_put(kind, made, None, user=user), [*normalised, *admitted.warnings])
 
 
@@ -106,20 +105,14 @@ def remove(refs: Sequence[Ref], *, user: str) -> Removed:
     """
     found = store().get(refs)
     now = store().now()
-    decisions = [(None, Decision(changes=(_deletion(obj, now=now),), reason=REASON)) for obj in found.values()]
+    changes = [lifecycle.deletion(obj, now=now) for obj in found.values()]
+    decisions = [(None, Decision(changes=(change,), reason=REASON)) for change in changes]
     outcomes = store().apply(decisions, by=Actor(user))
     removed = Removed([], [])
     for ref, outcome in zip(found, outcomes, strict=True):
         left = outcome.lost or outcome.objects[0] is not None
         (removed.waiting if left else removed.gone).append(ref)
     return removed
-
-
-def _deletion(obj: Object, *, now: datetime) -> Put | Delete:
-    """Return the deletion of an object; a Namespace stays until what is in it has gone."""
-    if obj.ref.kind != NAMESPACE or obj.metadata.deletion_timestamp is not None:
-        return deleting(obj, now=now)
-    return Put(namespaces.closed(obj, now=now), obj)
 
 
 def stored(ref: Ref) -> Object:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from controlplane.wire import builtin
+from controlplane.wire.definition import KEY, served
 from controlplane.wire.openapi import OpenAPI
 from controlplane.wire.resource import Resource
 from controlplane.wire.schema import Schema
 
 Document = dict[str, Any]
 
-DEFINITIONS = "apiextensions.k8s.io/CustomResourceDefinition"
+DEFINITIONS = KEY
 
 
 class Catalogue:
@@ -20,6 +21,7 @@ class Catalogue:
     def __init__(self) -> None:
         self._builtin = {(one.group, one.version, one.plural): one for one in (*builtin.RESOURCES, *builtin.REVIEWS)}
         self._custom: dict[tuple[str, str, str], tuple[Resource, Schema]] = {}
+        self._ending: set[str] = set()
         self._openapi: OpenAPI | None = None
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
@@ -50,6 +52,10 @@ class Catalogue:
         """Test whether a CustomResourceDefinition brought this resource."""
         return (resource.group, resource.version, resource.plural) in self._custom
 
+    def is_ending(self, resource: Resource) -> bool:
+        """Test whether the definition of a kind is being deleted: nothing new of it is made."""
+        return resource.key in self._ending
+
     @property
     def openapi(self) -> OpenAPI:
         """Return the OpenAPI documents of everything served now."""
@@ -60,29 +66,15 @@ class Catalogue:
     def define(self, definition: Document) -> None:
         """Serve what a CustomResourceDefinition describes, instead of what it described before."""
         self.forget(definition)
-        spec = definition["spec"]
-        names = spec["names"]
-        for version in spec["versions"]:
-            if not version.get("served"):
-                continue
-            node = (version.get("schema") or {}).get("openAPIV3Schema")
-            resource = Resource(
-                group=spec["group"],
-                version=version["name"],
-                kind=names["kind"],
-                plural=names["plural"],
-                singular=names.get("singular") or names["kind"].lower(),
-                namespaced=spec["scope"] == "Namespaced",
-                short_names=tuple(names.get("shortNames") or ()),
-                categories=tuple(names.get("categories") or ()),
-                subresources=tuple(version.get("subresources") or ()),
-            )
-            schema = Schema(node) if node else Schema.OPEN
+        for resource, schema in served(definition):
             self._custom[resource.group, resource.version, resource.plural] = (resource, schema)
+            if definition["metadata"].get("deletionTimestamp"):
+                self._ending.add(resource.key)
         self._openapi = None
 
     def forget(self, definition: Document) -> None:
         """Stop serving what a CustomResourceDefinition described."""
         group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
+        self._ending.discard(f"{group}/{definition['spec']['names']['kind']}")
         self._custom = {key: value for key, value in self._custom.items() if (key[0], key[2]) != (group, plural)}
         self._openapi = None

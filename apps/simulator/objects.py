@@ -9,13 +9,25 @@ from typing import Any
 
 import msgspec
 
-from apps.simulator.catalogue import Catalogue
+from apps.simulator.catalogue import DEFINITIONS, Catalogue
 from apps.simulator.defaults import defaulted
 from apps.simulator.store import Store, Stored, key_of
-from controlplane import selectors
-from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, Invalid, NotFound
+from controlplane import document_check, selectors
+from controlplane.errors import (
+    AlreadyExists,
+    BadRequest,
+    Cause,
+    Conflict,
+    Forbidden,
+    Invalid,
+    MethodNotAllowed,
+    NotFound,
+)
+from controlplane.wire import definition_rules
 from controlplane.wire.apply import server_side_apply, track
+from controlplane.wire.definition import CLEANUP_FINALIZER
 from controlplane.wire.resource import Resource
+from controlplane.wire.structural import filled
 
 Document = dict[str, Any]
 
@@ -50,6 +62,7 @@ class Objects:
 
     def create(self, resource: Resource, document: Document, writer: Writer) -> Stored:
         """Store a new object. Raises AlreadyExists, NotFound where its namespace is missing, Invalid, BadRequest."""
+        self._check_kind(resource)
         document = self._named(resource, document)
         namespace, name = key_of(document)
         if self.store.get(resource.key, namespace, name) is not None:
@@ -58,7 +71,7 @@ class Objects:
             raise BadRequest("resourceVersion should not be set on objects to be created")
         fresh = self._fresh(resource, document)
         made = track(None, fresh, manager=writer.manager, **self._words(resource, writer))
-        return self._keep(resource, self._admitted(resource, made), writer)
+        return self._keep(resource, self._admitted(resource, made, None), writer)
 
     def update(self, resource: Resource, live: Stored, document: Document, writer: Writer) -> Stored:
         """Store a whole new state of an object. Raises Conflict where it is based on an older version, Invalid."""
@@ -76,9 +89,10 @@ class Objects:
         resets = ("status",) if "status" in resource.subresources and writer.subresource != "status" else ()
         words = self._words(resource, writer)
         if live is None:
+            self._check_kind(resource)
             document = self._named(resource, {**intent, "metadata": {**(intent.get("metadata") or {}), "name": name}})
             made = server_side_apply(None, document, manager=writer.manager, force=True, resets=resets, **words)
-            stamped = self._admitted(resource, self._fresh(resource, made))
+            stamped = self._admitted(resource, self._fresh(resource, made), None)
             return self._keep(resource, stamped, writer), True
         version = (intent.get("metadata") or {}).get("resourceVersion")
         if version and version != live.document["metadata"]["resourceVersion"]:
@@ -105,6 +119,8 @@ class Objects:
                     resource.plural, metadata["name"], group=resource.group, why=f"Precondition failed: {why}"
                 )
         finalizers = _finalizers_of_deletion(metadata.get("finalizers", []), options)
+        if resource.key == DEFINITIONS and not metadata.get("deletionTimestamp"):
+            finalizers = [*(name for name in finalizers if name != CLEANUP_FINALIZER), CLEANUP_FINALIZER]
         terminating = resource.key == "Namespace"
         if not finalizers and not terminating:
             if not dry_run:
@@ -125,6 +141,10 @@ class Objects:
         if terminating:
             held["status"] = {**(held.get("status") or {}), "phase": "Terminating"}
         return live if dry_run else self.store.put(resource, held)
+
+    def _check_kind(self, resource: Resource) -> None:
+        if self.catalogue.is_ending(resource):
+            raise MethodNotAllowed("create not allowed while custom resource definition is terminating")
 
     def _named(self, resource: Resource, document: Document) -> Document:
         """Return the document under its final name. Raises Invalid, or NotFound and Forbidden for its namespace."""
@@ -194,7 +214,7 @@ class Objects:
 
     def _replace(self, resource: Resource, live: Stored, document: Document, writer: Writer) -> Stored:
         """Keep a new state: the stored one where nothing changed, a new generation where the intent did."""
-        made = self._admitted(resource, document)
+        made = self._admitted(resource, document, live.document)
         if _without_times(made) == _without_times(live.document):
             return live
         if has_generation(resource) and _intent(made) != _intent(live.document):
@@ -207,9 +227,16 @@ class Objects:
             self.store.remove(resource, *key_of(made))
         return kept
 
-    def _admitted(self, resource: Resource, document: Document) -> Document:
+    def _admitted(self, resource: Resource, document: Document, old: Document | None) -> Document:
         made = defaulted(resource.key, {"apiVersion": resource.api_version, "kind": resource.kind, **document})
         causes = _workload_causes(resource, made)
+        if resource.key == DEFINITIONS:
+            made = definition_rules.defaulted(made)
+            causes = definition_rules.faults(made, old)
+        elif self.catalogue.is_custom(resource):
+            schema = self.catalogue.schema(resource)
+            made = filled(document_check.without_nulls(made, schema), schema)
+            causes = document_check.faults(made, schema)
         if causes:
             raise Invalid.of(resource.kind, made["metadata"]["name"], causes, group=resource.group)
         return made

@@ -10,12 +10,12 @@ import msgspec
 import orjson
 import yaml
 
-from apps.simulator import reviews, scale
+from apps.simulator import reviews
 from apps.simulator.objects import Objects
 from apps.simulator.requests import Request, nothing_here
 from apps.simulator.store import Stored, key_of
 from controlplane.errors import BadRequest, Expired, MethodNotAllowed
-from controlplane.wire import protobuf
+from controlplane.wire import protobuf, scale
 from controlplane.wire.body import decode_body
 from controlplane.wire.negotiate import YAML, Representation, media_type_of, representation
 from controlplane.wire.patch import APPLY_PATCH, apply_patch
@@ -268,18 +268,19 @@ class Rest:
 
     def _scale(self, request: Request) -> Answer:
         live = self._live(request)
-        current = scale.scale_of(live.document)
+        resource = request.target.resource
+        current = scale.scale_of(live.document, resource)
         if request.method == "GET":
             return Answer(orjson.dumps(current))
         if request.method == "PUT":
             wanted = self._plain(request)
         elif request.method == "PATCH":
-            wanted = apply_patch(request.content_type, current, request.body, None)
+            wanted = scale.patched(request.content_type, current, request.body)
         else:
             raise MethodNotAllowed(f"the server does not allow {request.method} on scale")
-        document = scale.scaled(live.document, wanted)
-        stored = self.objects.update(request.target.resource, live, document, request.writer)
-        return Answer(orjson.dumps(scale.scale_of(stored.document)))
+        document = scale.scaled(live.document, wanted, resource)
+        stored = self.objects.update(resource, live, document, request.writer)
+        return Answer(orjson.dumps(scale.scale_of(stored.document, resource)))
 
     def _review(self, request: Request) -> Answer:
         if request.method != "POST":

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from apps.simulator import nodes, pods, status
 from apps.simulator.catalogue import DEFINITIONS, Catalogue
 from apps.simulator.objects import FOREGROUND, ORPHAN, Objects, stamp
 from apps.simulator.store import Change, Key, Stored, key_of
+from controlplane.wire.definition import CLEANUP_FINALIZER, status_of
+from controlplane.wire.resource import Resource
 from controlplane.wire.watch import DELETED
 
 Document = dict[str, Any]
@@ -111,6 +114,8 @@ class Workloads:
             self._resources = {resource.key: resource for resource in self._catalogue.all()}
         if gone and key[0]:
             self._due["Namespace", ("", key[0])] = None
+        if gone and self._catalogue.is_ending(resource := self._resources[kind]):
+            self._due[DEFINITIONS, ("", f"{resource.plural}.{resource.group}")] = None
         self._wake()
 
     def _noticed_pod(self, change: Change, key: Key, gone: bool) -> None:
@@ -157,6 +162,8 @@ class Workloads:
         if kind == "Namespace":
             return self._empty_namespace(stored)
         finalizers = metadata.get("finalizers", [])
+        if kind == DEFINITIONS and CLEANUP_FINALIZER in finalizers:
+            return self._empty_kind(resource, stored)
         for policy in (FOREGROUND, ORPHAN):
             if policy not in finalizers:
                 continue
@@ -184,6 +191,21 @@ class Workloads:
                 left = left or self._store.get(kind, *key_of(inside.document)) is not None
         if not left and not stored.document["metadata"].get("finalizers"):
             self._store.remove(self._resources["Namespace"], "", name)
+        return True
+
+    def _empty_kind(self, resource: Resource, stored: Stored) -> bool:
+        """Delete what a definition brought; take the definition out of its hold when nothing of it is left."""
+        document = stored.document
+        spec, metadata = document["spec"], document["metadata"]
+        kind = f"{spec['group']}/{spec['names']['kind']}"
+        for one in self._store.all(kind):
+            self._delete((kind, key_of(one.document)))
+        if not self._store.count(kind):
+            rest = [name for name in metadata["finalizers"] if name != CLEANUP_FINALIZER]
+            if rest:
+                self._store.put(resource, {**document, "metadata": {**metadata, "finalizers": rest}})
+            else:
+                self._store.remove(resource, *key_of(document))
         return True
 
     def _orphaned(self, kind: str, stored: Stored) -> bool:
@@ -390,13 +412,7 @@ def _claim(document: Document) -> Document:
 
 
 def _definition(document: Document) -> Document:
-    spec = document["spec"]
-    told = {"NamesAccepted": ("True", "NoConflicts"), "Established": ("True", "InitialNamesAccepted")}
-    return {
-        "acceptedNames": spec["names"],
-        "conditions": status.conditions(document, told, now=stamp()),
-        "storedVersions": [one["name"] for one in spec["versions"] if one.get("storage")],
-    }
+    return status_of(document, taken_name="", now=datetime.now(UTC))
 
 
 # Kinds whose wish is granted at once, and the status that says so.

@@ -8,6 +8,7 @@ from controlplane.controllers.cluster_status import ClusterStatus
 from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.collection import Collection
 from controlplane.controllers.controller import Controller
+from controlplane.controllers.definitions import Definitions
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.drains import Drains
 from controlplane.controllers.eviction_pending import EvictionPending, EvictionRecords
@@ -51,6 +52,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     Works(),
     Namespaces(),
     NamespaceContent(),
+    Definitions(),
     BindingStatus(),
     TemplateStatus(),
     EvictionPending(),

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from controlplane import kinds
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.decision import Decision, Put, deleting
-from controlplane.kind import KINDS
+from controlplane.definitions import kinds_of
+from controlplane.kind import KINDS, Kind
 from controlplane.kinds.template import Template
 from controlplane.meta import Object, Ref, Struct
 from controlplane.names import NAMESPACE_CONTENT_FINALIZER
@@ -19,7 +20,10 @@ from controlplane.state import State, Watch
 PAGE = 200  # objects of one kind deleted in one go
 CHANGES = 500  # in one decision: a transaction takes about 600
 LOOK_AGAIN = timedelta(seconds=1)  # while finalizers of others hold what is in it
-INSIDE = tuple(kind.key for kind in KINDS if kind.resource.namespaced)
+
+
+# Kinds with a type of their own; "*" stands for all the others, those users bring among them.
+_TYPED = tuple(kind.key for kind in KINDS if kind.resource.namespaced and kind.type is not Template)
 
 
 class Content(Struct, frozen=True):
@@ -31,6 +35,12 @@ class Content(Struct, frozen=True):
     @property
     def subject(self) -> Template:
         return self.namespace
+
+
+def _inside(state: State, known: Iterable[Kind], namespace: str) -> Iterator[Object]:
+    for kind in known:
+        if kind.resource.namespaced:
+            yield from state.list(kind.key, namespace=namespace, limit=PAGE)
 
 
 def _deleted(old: Template | None, new: Template | None) -> Iterator[Ref]:
@@ -46,7 +56,7 @@ class NamespaceContent(Controller):
     keys: ClassVar[tuple[str, ...]] = (kinds.NAMESPACE,)
     watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.NAMESPACE, _deleted),)
     owns: ClassVar[Ownership] = Ownership(
-        {**dict.fromkeys(INSIDE, ("delete",)), kinds.NAMESPACE: ("metadata.finalizers",)}
+        {**dict.fromkeys(_TYPED, ("delete",)), "*": ("delete",), kinds.NAMESPACE: ("metadata.finalizers",)}
     )
     batch: ClassVar[int] = 1  # it asks for every kind there is
 
@@ -59,8 +69,11 @@ class NamespaceContent(Controller):
             return None
         if NAMESPACE_CONTENT_FINALIZER not in namespace.metadata.finalizers:
             return None
-        name = namespace.metadata.name
-        inside = (one for kind in INSIDE for one in state.list(kind, namespace=name, limit=PAGE))
+        inside = list(_inside(state, KINDS, namespace.metadata.name))
+        if not inside:
+            # Nothing goes before kinds this process has not heard of yet were looked at too.
+            brought = (kind for kind in kinds_of(state.list(kinds.DEFINITION)) if kind.key not in KINDS)
+            inside = list(_inside(state, brought, namespace.metadata.name))
         return Content(namespace, tuple(inside))
 
     def decide(self, snapshot: Content, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:

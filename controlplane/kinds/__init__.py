@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from controlplane.errors import Cause
 from controlplane.kind import KINDS, Index, Kind
 from controlplane.kinds import (
     affine,
@@ -36,7 +37,7 @@ from controlplane.names import (
     PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
     cluster_of_execution_namespace,
 )
-from controlplane.wire import builtin
+from controlplane.wire import builtin, definition, definition_rules
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
 
@@ -54,6 +55,7 @@ FAILOVER_CONFIGURATION = "failover.lifeboat.io/FailoverConfiguration"
 EVENT = "Event"
 NAMESPACE = "Namespace"
 SECRET = "Secret"
+DEFINITION = definition.KEY
 
 POLICIES = (PROPAGATION_POLICY, CLUSTER_PROPAGATION_POLICY)
 BINDINGS = (RESOURCE_BINDING, CLUSTER_RESOURCE_BINDING)
@@ -360,6 +362,10 @@ def _about(obj: event.Event) -> list[str]:
     return [obj.involved_object.uid] if obj.involved_object.uid else []
 
 
+def _definition_faults(new: template.Template, old: template.Template | None, settings: Any) -> list[Cause]:
+    return definition_rules.faults(new.document(), None if old is None else old.document())
+
+
 # Built-in kinds whose objects describe members or machinery and are never templates of ours.
 _NOT_TEMPLATES = {"Event", "events.k8s.io/Event"}
 # Kinds with a status whose generations Kubernetes does not count; those without a status it does not count either.
@@ -378,6 +384,18 @@ for _resource in builtin.RESOURCES:
                 has_generation=False,
                 has_status=False,
                 audited=False,
+            )
+        )
+    elif _resource.key == DEFINITION:
+        KINDS.register(
+            Kind(
+                resource=_resource,
+                type=template.Template,
+                schema=lambda one=_resource: builtin.schema(one.group, one.version, one.kind),  # type: ignore[misc]
+                fill=definition_rules.defaulted,
+                validate=_definition_faults,
+                warn=lambda new, old, settings: definition_rules.warnings(new.document()),
+                indexes=(Index("policy", _claimed_by, "controllers.policies: templates a policy claims"),),
             )
         )
     elif _resource.key not in _NOT_TEMPLATES:

@@ -1,18 +1,21 @@
 """What a CustomResourceDefinition makes the API serve: resources with their schemas and printer columns."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 from controlplane import jsonpath
 from controlplane.wire.columns import at
-from controlplane.wire.resource import Column, Resource, age
+from controlplane.wire.resource import Column, Resource, ScalePaths, age
 from controlplane.wire.schema import Schema
+from controlplane.wire.structural import StructuralSchema
 
 Document = dict[str, Any]
 
 KEY = "apiextensions.k8s.io/CustomResourceDefinition"
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
+ESTABLISHED, NAMES_ACCEPTED, TERMINATING = "Established", "NamesAccepted", "Terminating"
 
 _PLAIN = re.compile(r"\.?[\w-]+(\.[\w-]+)*")
 
@@ -36,7 +39,71 @@ def storage_version(definition: Document) -> str:
 def schema_of(version: Document) -> Schema:
     """Return the schema of one version, Schema.OPEN where it states none."""
     node = at(version, "schema.openAPIV3Schema")
-    return Schema(node) if node else Schema.OPEN
+    return StructuralSchema(node) if node else Schema.OPEN
+
+
+def is_refused(definition: Document) -> bool:
+    """Test whether a definition was found to want names that are taken, and so brings nothing."""
+    return _condition(definition.get("status") or {}, ESTABLISHED).get("status") == "False"
+
+
+def conflict(definition: Document, taken: Iterable[Resource]) -> str:
+    """Return which of its names is served by another kind of its group, "" where all are free."""
+    spec = definition["spec"]
+    names = spec["names"]
+    wanted = {names["plural"], names.get("singular") or names["kind"].lower(), *(names.get("shortNames") or ())}
+    kinds = {names["kind"], names.get("listKind") or f"{names['kind']}List"}
+    for other in taken:
+        if other.group != spec["group"]:
+            continue
+        found = wanted & {other.plural, other.singular, *other.short_names} or kinds & {other.kind, other.list_kind}
+        if found:
+            return str(min(found))
+    return ""
+
+
+def status_of(definition: Document, *, taken_name: str, now: datetime) -> Document:
+    """Return the status of a definition: what it is called, whether it is served, which versions were ever stored.
+
+    `taken_name` is one of its names that another kind has, "" for none. `now` (aware) stamps conditions that change.
+    """
+    before = definition.get("status") or {}
+    names = definition["spec"]["names"]
+    accepted = {"singular": names["kind"].lower(), "listKind": f"{names['kind']}List", **names}
+    stored = [*before.get("storedVersions", ()), storage_version(definition)]
+    if taken_name:
+        told = {
+            NAMES_ACCEPTED: ("False", "NamesConflict", f'"{taken_name}" is already in use'),
+            ESTABLISHED: ("False", "NotAccepted", "not all names are accepted"),
+        }
+    else:
+        told = {
+            NAMES_ACCEPTED: ("True", "NoConflicts", "no conflicts found"),
+            ESTABLISHED: ("True", "InitialNamesAccepted", "the initial names have been accepted"),
+        }
+    if definition["metadata"].get("deletionTimestamp"):
+        told[TERMINATING] = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+    return {
+        **before,
+        "acceptedNames": before.get("acceptedNames", {"plural": "", "kind": ""}) if taken_name else accepted,
+        "conditions": _conditions(before, told, now=now),
+        "storedVersions": list(dict.fromkeys(stored)),
+    }
+
+
+def _conditions(status: Document, told: dict[str, tuple[str, str, str]], *, now: datetime) -> list[Document]:
+    """Return the conditions of a status with some of them told anew; others stay as they are."""
+    made = [one for one in status.get("conditions", ()) if one.get("type") not in told]
+    for type_, (value, reason, message) in told.items():
+        was = _condition(status, type_)
+        since = was["lastTransitionTime"] if was.get("status") == value else now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        new = {"lastTransitionTime": since, "message": message, "reason": reason, "status": value, "type": type_}
+        made.append(new)
+    return made
+
+
+def _condition(status: Document, type_: str) -> Document:
+    return next((one for one in status.get("conditions", ()) if one.get("type") == type_), {})
 
 
 def _resource(spec: Document, version: Document) -> Resource:
@@ -52,7 +119,23 @@ def _resource(spec: Document, version: Document) -> Resource:
         categories=tuple(names.get("categories") or ()),
         subresources=tuple(name for name in ("status", "scale") if name in (version.get("subresources") or {})),
         columns=tuple(_columns(version)),
+        fields=tuple(one["jsonPath"].removeprefix(".") for one in version.get("selectableFields") or ()),
+        scale=_scale_paths(version),
     )
+
+
+def _scale_paths(version: Document) -> ScalePaths:
+    stated = (version.get("subresources") or {}).get("scale") or {}
+    words = {
+        field: stated[name].removeprefix(".")
+        for field, name in (
+            ("spec", "specReplicasPath"),
+            ("status", "statusReplicasPath"),
+            ("selector", "labelSelectorPath"),
+        )
+        if stated.get(name)
+    }
+    return ScalePaths(**words) if words else ScalePaths()
 
 
 def _columns(version: Document) -> Iterator[Column]:

@@ -36,6 +36,14 @@ AGE = Column(
 )
 
 
+class ScalePaths(msgspec.Struct, frozen=True):
+    """Where a kind keeps what its Scale shows. `selector` "" stands for the matchLabels of spec.selector."""
+
+    spec: str = "spec.replicas"
+    status: str = "status.replicas"
+    selector: str = ""
+
+
 class Resource(msgspec.Struct, frozen=True):
     """Describe one kind as it appears in URLs and in discovery.
 
@@ -43,6 +51,7 @@ class Resource(msgspec.Struct, frozen=True):
     `verbs` are those of discovery; reviews can only be created.
     `columns` leaves out Name (first) and Age (after the last column of priority 0): `table` adds them, each unless a
     column here has that name already. "Last Seen" and "Created At" stand for Age too.
+    `fields` are those a field selector may name beside metadata.name and metadata.namespace.
     """
 
     group: str
@@ -56,6 +65,8 @@ class Resource(msgspec.Struct, frozen=True):
     subresources: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     verbs: tuple[str, ...] = VERBS
+    fields: tuple[str, ...] = ()
+    scale: ScalePaths = ScalePaths()
 
     @property
     def api_version(self) -> str:

@@ -1,16 +1,49 @@
-"""A CustomResourceDefinition applied to the API is served from then on, and its objects are kept like any other."""
+"""A CustomResourceDefinition applied to the API is served from then on, and holds its objects to its schema."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.api.server import Client
+import pytest
 
+from tests.api.controllers import work
+from tests.api.server import Answer, Client, Server
+from tests.processes import until
+
+Document = dict[str, Any]
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OPEN: Document = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+SPEC: Document = {
+    "type": "object",
+    "required": ["seats"],
+    "properties": {
+        "seats": {"type": "integer", "minimum": 1, "maximum": 500, "description": "How many may sit."},
+        "colour": {"type": "string", "enum": ["red", "green"], "default": "red"},
+        "sign": {"type": "string", "pattern": "^[A-Z]{2}-[0-9]+$"},
+        "decks": {
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {"name": {"type": "string"}, "bar": {"type": "boolean", "default": False}},
+            },
+        },
+        "values": OPEN,
+        "size": {"type": "integer"},
+    },
+}
+STRICT: Document = {
+    "type": "object",
+    "properties": {"spec": SPEC, "status": {"type": "object", "properties": {"afloat": {"type": "boolean"}}}},
+}
 
 
-def define(api: Client, group: str) -> None:
-    definition: dict[str, Any] = {
+def definition(group: str, node: Document = OPEN, **version: Any) -> Document:
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
         "metadata": {"name": f"boats.{group}"},
         "spec": {
             "group": group,
@@ -22,42 +55,222 @@ def define(api: Client, group: str) -> None:
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+                    "schema": {"openAPIV3Schema": node},
                     "additionalPrinterColumns": [{"name": "Seats", "type": "integer", "jsonPath": ".spec.seats"}],
+                    **version,
                 }
             ],
         },
     }
-    made = api.post(DEFINITIONS, definition)
+
+
+def define(api: Client, group: str, node: Document = OPEN, **version: Any) -> Answer:
+    made = api.post(DEFINITIONS, definition(group, node, **version))
     assert made.status == 201, made.body
+    return made
 
 
-def test_objects_of_a_brought_kind_are_written_and_read_like_any_other(api: Client, namespace: str) -> None:
-    where = f"/apis/ships-{namespace}.example.io/v1/namespaces/{namespace}/boats"
+def conditions(document: Document) -> dict[str, str]:
+    return {one["type"]: one["status"] for one in document["status"]["conditions"]}
+
+
+@pytest.fixture
+def group(namespace: str) -> str:
+    return f"ships-{namespace}.example.io"
+
+
+@pytest.fixture
+def boats(api: Client, namespace: str, group: str) -> str:
+    """Where boats are that are held to a schema."""
+    define(api, group, STRICT)
+    return f"/apis/{group}/v1/namespaces/{namespace}/boats"
+
+
+def test_objects_of_a_brought_kind_are_written_and_read_like_any_other(api: Client, namespace: str, group: str) -> None:
+    where = f"/apis/{group}/v1/namespaces/{namespace}/boats"
     assert api.post(where, {"metadata": {"name": "ferry"}}).status == 404
 
-    define(api, f"ships-{namespace}.example.io")
+    define(api, group)
     made = api.post(where, {"metadata": {"name": "ferry"}, "spec": {"seats": 12, "decks": [{"name": "a"}]}})
 
     assert made.status == 201, made.body
     assert made.document["kind"] == "Boat"
     assert api.get(f"{where}/ferry").document["spec"] == {"seats": 12, "decks": [{"name": "a"}]}
     assert [one["metadata"]["name"] for one in api.get(where).document["items"]] == ["ferry"]
-    found = api.get(f"/apis/ships-{namespace}.example.io/v1").document["resources"]
+    found = api.get(f"/apis/{group}/v1").document["resources"]
     assert [one["name"] for one in found] == ["boats", "boats/status"]
 
 
-def test_a_definition_that_is_deleted_is_served_no_longer(api: Client, namespace: str) -> None:
-    group = f"gone-{namespace}.example.io"
+def test_a_definition_says_at_once_that_it_is_established(api: Client, group: str) -> None:
+    made = define(api, group).document
+
+    assert conditions(made) == {"NamesAccepted": "True", "Established": "True"}
+    assert made["status"]["storedVersions"] == ["v1"]
+    assert made["status"]["acceptedNames"]["listKind"] == "BoatList"
+    assert made["spec"]["names"]["listKind"] == "BoatList"
+
+
+def test_a_definition_that_moves_its_storage_remembers_where_objects_may_be(api: Client, group: str) -> None:
+    made = define(api, group).document
+    old = {**made["spec"]["versions"][0], "storage": False}
+    new = {**old, "name": "v2", "storage": True}
+
+    done = api.patch(f"{DEFINITIONS}/boats.{group}", {"spec": {"versions": [old, new]}})
+
+    assert done.document["status"]["storedVersions"] == ["v1", "v2"]
+    assert "serves v2 alone" in done.headers["warning"]
+    refused = api.patch(f"{DEFINITIONS}/boats.{group}", {"spec": {"versions": [new]}})
+    assert (refused.status, refused.document["details"]["causes"][0]["field"]) == (422, "status.storedVersions[0]")
+
+
+def test_a_definition_that_wants_names_of_ours_brings_nothing(api: Client) -> None:
+    greedy = definition("cluster.karmada.io")
+    greedy["metadata"]["name"] = "clusters.cluster.karmada.io"
+    greedy["spec"]["names"] = {"kind": "Cluster", "plural": "clusters"}
+
+    made = api.post(DEFINITIONS, greedy)
+
+    assert made.status == 201, made.body
+    assert conditions(made.document) == {"NamesAccepted": "False", "Established": "False"}
+    assert api.get("/apis/cluster.karmada.io/v1alpha1/clusters").status == 200
+
+
+def test_a_schema_that_cannot_be_enforced_is_refused_with_every_reason(api: Client, group: str) -> None:
+    node = {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}, "b": {}}}
+
+    refused = api.post(DEFINITIONS, definition(group, node))
+
+    assert refused.status == 422
+    root = "spec.versions[0].schema.openAPIV3Schema.properties"
+    assert {one["field"] for one in refused.document["details"]["causes"]} == {f"{root}[a].pattern", f"{root}[b].type"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "fields"),
+    [
+        ({}, {"spec.seats"}),
+        ({"seats": "12"}, {"spec.seats"}),
+        ({"seats": 0}, {"spec.seats"}),
+        ({"seats": 501, "colour": "blue", "sign": "x"}, {"spec.seats", "spec.colour", "spec.sign"}),
+        ({"seats": 1, "decks": [{"bar": True}]}, {"spec.decks[0].name"}),
+        ({"seats": 1, "decks": [{"name": "a"}, {"name": "a"}]}, {"spec.decks[1]"}),
+    ],
+)
+def test_an_object_that_breaks_its_schema_is_refused(api: Client, boats: str, spec: Document, fields: set[str]) -> None:
+    refused = api.post(boats, {"metadata": {"name": "ferry"}, "spec": spec})
+
+    assert refused.status == 422, refused.body
+    assert {one["field"] for one in refused.document["details"]["causes"]} == fields
+    assert api.get(f"{boats}/ferry").status == 404
+
+
+@pytest.mark.parametrize(
+    ("kind", "patch"),
+    [
+        ("application/merge-patch+json", {"spec": {"seats": -1}}),
+        ("application/json-patch+json", [{"op": "replace", "path": "/spec/seats", "value": "many"}]),
+    ],
+)
+def test_no_patch_goes_round_the_schema(api: Client, boats: str, kind: str, patch: Any) -> None:
+    api.post(boats, {"metadata": {"name": "ferry"}, "spec": {"seats": 3}})
+
+    assert api.patch(f"{boats}/ferry", patch, kind).status == 422
+    assert api.get(f"{boats}/ferry").document["spec"]["seats"] == 3
+
+
+def test_what_is_left_out_is_filled_in_and_what_is_unknown_goes(api: Client, boats: str) -> None:
+    sent = {"seats": 3, "sails": 2, "decks": [{"name": "a", "rails": 1}], "values": {"any": {"thing": 1}}}
+
+    made = api.post(boats, {"metadata": {"name": "ferry"}, "spec": sent, "status": {"afloat": "perhaps"}})
+
+    assert made.status == 201, made.body
+    assert made.document["spec"] == {
+        "seats": 3,
+        "colour": "red",
+        "decks": [{"name": "a", "bar": False}],
+        "values": {"any": {"thing": 1}},
+    }
+    assert "status" not in made.document
+    assert 'unknown field "spec.sails"' in made.headers["warning"].replace("\\", "")
+    strict = api.post(boats, {"metadata": {"name": "yacht"}, "spec": sent}, fieldValidation="Strict")
+    assert strict.status == 400
+    assert "spec.decks[0].rails" in strict.document["message"]
+
+
+def test_a_status_is_held_to_the_schema_too(api: Client, boats: str) -> None:
+    api.post(boats, {"metadata": {"name": "ferry"}, "spec": {"seats": 3}})
+
+    assert api.patch(f"{boats}/ferry/status", {"status": {"afloat": "perhaps"}}).status == 422
+    assert api.patch(f"{boats}/ferry/status", {"status": {"afloat": True}}).document["status"] == {"afloat": True}
+
+
+def test_lists_with_keys_are_merged_by_server_side_apply(api: Client, boats: str) -> None:
+    def applied(manager: str, deck: str) -> Answer:
+        body = {"apiVersion": "", "kind": "Boat", "metadata": {"name": "ferry"}, "spec": {"decks": [{"name": deck}]}}
+        body["apiVersion"] = "/".join(boats.split("/")[2:4])
+        body["spec"]["seats"] = 3
+        kind = "application/apply-patch+yaml"
+        return api.patch(f"{boats}/ferry", body, kind, fieldManager=manager)
+
+    assert applied("one", "upper").status == 201
+    both = applied("two", "lower")
+
+    assert {one["name"] for one in both.document["spec"]["decks"]} == {"upper", "lower"}
+
+
+def test_a_kind_says_where_its_scale_is(api: Client, namespace: str, group: str) -> None:
+    scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size", "labelSelectorPath": ".status.who"}
+    define(api, group, OPEN, subresources={"status": {}, "scale": scale})
+    where = f"/apis/{group}/v1/namespaces/{namespace}/boats"
+    api.post(where, {"metadata": {"name": "ferry"}, "spec": {"size": 3}})
+    api.patch(f"{where}/ferry/status", {"status": {"size": 2, "who": "a=b"}})
+
+    found = api.get(f"{where}/ferry/scale").document
+    done = api.patch(f"{where}/ferry/scale", {"spec": {"replicas": 7}})
+
+    assert (found["spec"], found["status"]) == ({"replicas": 3}, {"replicas": 2, "selector": "a=b"})
+    assert done.document["spec"] == {"replicas": 7}
+    assert api.get(f"{where}/ferry").document["spec"] == {"size": 7}
+
+
+def test_a_deleted_definition_takes_its_objects_along_and_is_served_no_longer(
+    server: Server, api: Client, namespace: str, group: str
+) -> None:
     define(api, group)
     where = f"/apis/{group}/v1/namespaces/{namespace}/boats"
-    assert api.get(where).status == 200
+    held = {"metadata": {"name": "held", "finalizers": ["example.io/hold"]}}
+    assert api.post(where, held).status == 201
+    assert api.post(where, {"metadata": {"name": "ferry"}}).status == 201
 
-    assert api.delete(f"{DEFINITIONS}/boats.{group}").status == 200
+    left = api.delete(f"{DEFINITIONS}/boats.{group}")
+    assert left.document["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
+    assert api.post(where, {"metadata": {"name": "late"}}).status == 405
 
-    assert eventually(lambda: api.get(where).status == 404)
+    work(server, "definitions")
+    assert [one["metadata"]["name"] for one in api.get(where).document["items"]] == ["held"]
+    assert conditions(api.get(f"{DEFINITIONS}/boats.{group}").document)["Terminating"] == "True"
+
+    assert api.patch(f"{where}/held", {"metadata": {"finalizers": None}}).status == 200
+    until(lambda: gone(server, api, group), within=30)
+    until(lambda: api.get(where).status == 404, within=10)
 
 
-def eventually(holds: Any, *, tries: int = 400) -> bool:
-    """Test whether something holds soon: a process looks at definitions every half second."""
-    return any(holds() for _ in range(tries))
+def gone(server: Server, api: Client, group: str) -> bool:
+    work(server, "definitions")
+    return api.get(f"{DEFINITIONS}/boats.{group}").status == 404
+
+
+def test_a_deleted_namespace_takes_objects_of_brought_kinds_along(
+    server: Server, api: Client, namespace: str, group: str
+) -> None:
+    define(api, group)
+    api.post(f"/apis/{group}/v1/namespaces/{namespace}/boats", {"metadata": {"name": "ferry"}})
+
+    assert api.delete(f"/api/v1/namespaces/{namespace}").status == 200
+
+    def emptied() -> bool:
+        work(server, "namespace_content")
+        return api.get(f"/api/v1/namespaces/{namespace}").status == 404
+
+    until(emptied, within=30)
+    assert api.get(f"/apis/{group}/v1/boats").document["items"] == []

@@ -56,7 +56,9 @@ def test_a_definition_that_goes_takes_its_kind_along() -> None:
     before = KINDS.revision
 
     KINDS.bring(kinds_of([definition(deletionTimestamp="2026-01-01T00:00:00Z")]))
+    assert KINDS[FLINK].is_ending
 
+    KINDS.bring(kinds_of([]))
     assert FLINK not in KINDS
     assert KINDS.revision > before
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
 from controlplane.bindings import template_ref
+from controlplane.controllers.definitions import GROUP
 from controlplane.controllers.works import BACK
 from controlplane.dependencies import annotated
 from controlplane.kinds.binding import AggregatedStatusItem
@@ -15,6 +17,7 @@ from controlplane.kinds.template import Template
 from controlplane.leftovers import marked
 from controlplane.meta import Ref
 from controlplane.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
+from controlplane.wire.definition import CLEANUP_FINALIZER
 from tests.apps.batches.fleet import to_placed
 from tests.apps.batches.stored import (
     ALL,
@@ -83,6 +86,25 @@ def namespace_content(size: int) -> Case:
     return Case([going, *inside], [going.ref], min(size, AT_ONCE), -(-size // AT_ONCE))
 
 
+def definition(name: str, **meta: Any) -> Template:
+    names = {"kind": name.replace("-", "").capitalize(), "plural": name}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+    spec = {"group": "example.io", "scope": "Namespaced", "names": names, "versions": [version]}
+    one = plain("CustomResourceDefinition", f"{name}.example.io", **meta)
+    return replace(one, api_version="apiextensions.k8s.io/v1", content={"spec": spec})
+
+
+def definitions(size: int) -> Case:
+    going = definition("boats", deletion_timestamp=START, finalizers=(CLEANUP_FINALIZER,))
+    brought = [replace(plain("Boats", name, "default"), api_version="example.io/v1") for name in many(size)]
+    return Case([going, *brought], [going.ref], min(size, 500))
+
+
+def to_definitions(size: int) -> Case:
+    found = [definition(name) for name in many(size)]
+    return Case(found, [Ref(GROUP, "", "example.io")], size)
+
+
 def binding_status(size: int) -> Case:
     found = [one.with_status(aggregated_status=()) for one in bound(size, spare=2)]
     return Case([*found, *(work_of(one, "spare", applied=True) for one in found)], refs(found), size)
@@ -125,6 +147,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "namespaces": namespaces,
     "namespaces of a fleet": namespaces_of_a_fleet,
     "namespace_content": namespace_content,
+    "definitions": definitions,
     "binding_status": binding_status,
     "template_status": template_status,
 }
@@ -136,4 +159,5 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "works": to_placed,
     "works left behind": to_left,
     "namespaces": to_namespaces,
+    "definitions": to_definitions,
 }

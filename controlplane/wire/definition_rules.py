@@ -1,0 +1,146 @@
+"""What has to hold of a CustomResourceDefinition: one stored version, free names, a schema that can be enforced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from controlplane.causes import forbidden, immutable, invalid, required, unsupported
+from controlplane.errors import Cause
+from controlplane.selectors import dns1123_label_errors, dns1123_subdomain_errors
+from controlplane.wire.structural import VALIDATIONS, Flaw, flaws, nodes
+
+Document = dict[str, Any]
+
+SCOPES = ("Cluster", "Namespaced")
+_SCHEMA = "schema.openAPIV3Schema"
+
+
+def defaulted(new: Document) -> Document:
+    """Return the definition with the names it leaves out, as Kubernetes fills them in."""
+    spec = _spec(new)
+    names = spec.get("names")
+    if not isinstance(names, dict) or not names.get("kind"):
+        return new
+    made = {"listKind": f"{names['kind']}List", "singular": names["kind"].lower(), **names}
+    return {**new, "spec": {"conversion": {"strategy": "None"}, **spec, "names": made}}
+
+
+def faults(new: Document, old: Document | None) -> list[Cause]:
+    """Return everything that is wrong with a definition."""
+    causes = [*_names(new), *_versions(new)]
+    for index, version in enumerate(_stated(new)):
+        causes += _schema(version, f"spec.versions[{index}]")
+    if old is not None:
+        causes += _unchanged(new, old)
+    return causes
+
+
+def warnings(new: Document) -> list[str]:
+    """Return what is accepted and has no effect here."""
+    told, spec = [], _spec(new)
+    served = [one["name"] for one in _stated(new) if one.get("served")]
+    stored = next((one["name"] for one in _stated(new) if one.get("storage")), "")
+    one_of_them = stored if stored in served else next(iter(served), "")
+    if len(served) > 1:
+        told.append(f"spec.versions: this API serves {one_of_them} alone; the member clusters serve all of them")
+    if ((spec.get("conversion") or {}).get("strategy") or "None") != "None":
+        told.append("spec.conversion: this API converts nothing; the member clusters do")
+    if any(VALIDATIONS in node for one in _stated(new) for _, node in nodes(_node(one))):
+        told.append(f"spec.versions: {VALIDATIONS} are kept and enforced by the member clusters, not by this API")
+    return told
+
+
+def _names(new: Document) -> Iterator[Cause]:
+    spec, name = _spec(new), str((new.get("metadata") or {}).get("name", ""))
+    names = spec.get("names") or {}
+    group, plural, kind = (str(one or "") for one in (spec.get("group"), names.get("plural"), names.get("kind")))
+    wanted = f"{plural}.{group}"
+    if name != wanted:
+        yield invalid("metadata.name", name, f'must be spec.names.plural+"."+spec.group: "{wanted}"')
+    if len(group.split(".")) < 2:
+        yield invalid("spec.group", group, "should be a domain with at least one dot")
+    for error in dns1123_subdomain_errors(group) if group else ():
+        yield invalid("spec.group", group, error)
+    words = {"plural": plural, "singular": names.get("singular") or ""}
+    words |= {f"shortNames[{index}]": one for index, one in enumerate(names.get("shortNames") or ())}
+    for field, value in words.items():
+        for error in dns1123_label_errors(str(value)) if value else ():
+            yield invalid(f"spec.names.{field}", value, error)
+    for field, value in (("kind", kind), ("listKind", names.get("listKind") or "")):
+        for error in dns1123_label_errors(str(value).lower()) if value else ():
+            yield invalid(f"spec.names.{field}", value, f"may have mixed case, but should otherwise match: {error}")
+    if kind and kind == names.get("listKind"):
+        yield invalid("spec.names.listKind", kind, "kind and listKind may not be the same")
+    if spec.get("preserveUnknownFields"):
+        rule = "must be false: say x-kubernetes-preserve-unknown-fields: true in the schema instead"
+        yield invalid("spec.preserveUnknownFields", True, rule)
+    if spec.get("scope") not in SCOPES:
+        yield unsupported("spec.scope", spec.get("scope"), SCOPES)
+
+
+def _versions(new: Document) -> Iterator[Cause]:
+    seen: set[str] = set()
+    stored = [one for one in _stated(new) if one.get("storage")]
+    for index, one in enumerate(_stated(new)):
+        name = str(one.get("name", ""))
+        field = f"spec.versions[{index}].name"
+        for error in dns1123_label_errors(name):
+            yield invalid(field, name, error)
+        if name in seen:
+            yield Cause("FieldValueDuplicate", f'Duplicate value: "{name}"', field)
+        seen.add(name)
+    if len(stored) != 1:
+        rule = "must have exactly one version marked as storage version"
+        yield invalid("spec.versions", [one.get("name") for one in stored], rule)
+
+
+def _schema(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    if not _node(version):
+        yield required(f"{path}.{_SCHEMA}", "schemas are required")
+        return
+    for flaw in flaws(_node(version)):
+        yield _cause(flaw, f"{path}.{_SCHEMA}")
+
+
+def _cause(flaw: Flaw, root: str) -> Cause:
+    field = root
+    quoted = False
+    for part in flaw.path:
+        field += f"[{part}]" if quoted else f".{part}"
+        quoted = not quoted and part == "properties"
+    if flaw.missing:
+        return required(field, flaw.rule)
+    return forbidden(field, flaw.rule) if flaw.value is None else invalid(field, flaw.value, flaw.rule)
+
+
+def _unchanged(new: Document, old: Document) -> Iterator[Cause]:
+    """A kind keeps its group, its names in URLs and its scope for life."""
+    for field in ("group", "scope"):
+        if _spec(new).get(field) != _spec(old).get(field):
+            yield immutable(f"spec.{field}", _spec(new).get(field))
+    for field in ("kind", "plural"):
+        said, was = ((_spec(one).get("names") or {}).get(field) for one in (new, old))
+        if said != was:
+            yield immutable(f"spec.names.{field}", said)
+    names = {one.get("name") for one in _stated(new)}
+    for index, name in enumerate((old.get("status") or {}).get("storedVersions", ())):
+        if name not in names:
+            rule = f"must appear in spec.versions: objects may still be stored as {name}"
+            yield invalid(f"status.storedVersions[{index}]", name, rule)
+
+
+def _stated(one: Document) -> list[dict[str, Any]]:
+    found = _spec(one).get("versions")
+    return [version for version in found if isinstance(version, dict)] if isinstance(found, list) else []
+
+
+def _spec(one: Document) -> Document:
+    found = one.get("spec")
+    return found if isinstance(found, dict) else {}
+
+
+def _node(version: Mapping[str, Any]) -> Mapping[str, Any]:
+    schema = version.get("schema")
+    found = schema.get("openAPIV3Schema") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,59 @@
+"""The scale subresource: the replicas of a workload as an autoscaling/v1 Scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.errors import BadRequest, Invalid
+from controlplane.wire import builtin
+from controlplane.wire.columns import at
+from controlplane.wire.patch import apply_patch
+from controlplane.wire.resource import Resource
+
+Document = dict[str, Any]
+
+_SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_of(document: Document, resource: Resource) -> Document:
+    """Return the Scale of a workload. Raises BadRequest where a kind somebody brought says no number of replicas."""
+    metadata, paths = document["metadata"], resource.scale
+    replicas = at(document, paths.spec)
+    if replicas is None and not builtin.is_builtin(resource.group, resource.version, resource.kind):
+        raise BadRequest(f'the spec replicas field ".{paths.spec}" does not exist: set it on the {resource.kind} first')
+    labels = at(document, "spec.selector.matchLabels") or {}
+    chosen = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in _SHOWN if key in metadata},
+        "spec": {"replicas": 1 if replicas is None else replicas},
+        "status": {
+            "replicas": at(document, paths.status) or 0,
+            "selector": (at(document, paths.selector) or "") if paths.selector else chosen,
+        },
+    }
+
+
+def patched(content_type: str, current: Document, raw: bytes) -> Document:
+    """Return a Scale after a patch."""
+    return apply_patch(content_type, current, raw, builtin.schema("autoscaling", "v1", "Scale"))
+
+
+def scaled(document: Document, wanted: Document, resource: Resource) -> Document:
+    """Return the workload with the replicas a Scale asks for. Raises BadRequest or Invalid where it asks for none."""
+    if wanted.get("kind", "Scale") != "Scale":
+        raise BadRequest(f"the object provided is a {wanted['kind']}, this URL takes a Scale of autoscaling/v1")
+    replicas = (wanted.get("spec") or {}).get("replicas", 0)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        raise Invalid(f"spec.replicas: Invalid value: {replicas!r}: must be a whole number, 0 or more")
+    asked = wanted.get("metadata") or {}
+    named = {field: asked[field] for field in ("resourceVersion", "uid") if asked.get(field)}
+    made = _put(document, resource.scale.spec.split("."), replicas)
+    return {**made, "metadata": {**document["metadata"], **named}}
+
+
+def _put(document: Document, path: list[str], value: Any) -> Document:
+    """Return a copy of a document with a value at a path."""
+    inner = value if len(path) == 1 else _put(document.get(path[0]) or {}, path[1:], value)
+    return {**document, path[0]: inner}

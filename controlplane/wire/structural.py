@@ -1,0 +1,274 @@
+"""Structural schemas, as CustomResourceDefinitions state them: what they demand of a document, and what they fill in.
+
+The rules are those of apiextensions.k8s.io/v1. Patterns are matched in linear time, so no document and no pattern holds
+up a request; `x-kubernetes-validations` (CEL) are kept and left to the members, which enforce them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from datetime import date
+from functools import cached_property
+from ipaddress import ip_network
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import jsonschema_rs
+
+from controlplane.wire.schema import Schema
+
+Node = Mapping[str, Any]
+Path = tuple[str | int, ...]
+
+VALIDATIONS = "x-kubernetes-validations"
+_PATTERNS = jsonschema_rs.RegexOptions(size_limit=8 << 20, dfa_size_limit=2 << 20)  # bytes
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_PRESERVE = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_LIST_TYPE = "x-kubernetes-list-type"
+# What a structural schema may not say.
+_FORBIDDEN = frozenset(
+    (
+        *("$ref", "additionalItems", "definitions", "dependencies", "deprecated", "discriminator", "id"),
+        *("patternProperties", "readOnly", "writeOnly", "xml"),
+    )
+)
+# What stands inside allOf, anyOf, oneOf and not only restricts values; it says nothing about the shape.
+_JUNCTORS = ("allOf", "anyOf", "oneOf")
+_PLAIN = frozenset(
+    (
+        *("type", "required", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems"),
+        *("minProperties", "maxProperties"),
+    )
+)
+_DURATION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)(((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*)|0")
+
+
+class Twice(NamedTuple):
+    """A value that stands twice in a list that is a set or a map."""
+
+    path: Path
+    value: Any
+
+
+class Flaw(NamedTuple):
+    """What is wrong with a schema: where, what it says there, which rule; `missing` where it says too little."""
+
+    path: Path
+    value: Any
+    rule: str
+    missing: bool = False
+
+
+class StructuralSchema(Schema):
+    """The schema of a kind a CustomResourceDefinition brought."""
+
+    @cached_property
+    def validator(self) -> Any:
+        """Return the compiled rules. Raises ValueError where a pattern cannot be compiled."""
+        return jsonschema_rs.Draft4Validator(
+            json_schema(self.node),
+            validate_formats=True,
+            formats=_FORMATS,
+            pattern_options=_PATTERNS,
+        )
+
+    @cached_property
+    def _has_unique_lists(self) -> bool:
+        return any(_LIST_TYPE in node for _, node in nodes(self.node))
+
+    def repeated(self, document: Any) -> list[Twice]:
+        """Return what stands twice where everything may stand once."""
+        return list(_repeated(document, self, ())) if self._has_unique_lists else []
+
+
+def json_schema(node: Node) -> dict[str, Any]:
+    """Return the rules of a node in the words of JSON Schema draft 4, which knows no null values and no Kubernetes."""
+    made: dict[str, Any] = {key: node[key] for key in _PLAIN if key in node}
+    if node.get(_INT_OR_STRING) is True:
+        made["type"] = ["integer", "string"]
+    if isinstance(node.get("properties"), Mapping):
+        made["properties"] = {name: json_schema(inner) for name, inner in node["properties"].items()}
+    for key in ("items", "additionalProperties", "not"):
+        if isinstance(node.get(key), Mapping):
+            made[key] = json_schema(node[key])
+    for key in _JUNCTORS:
+        if isinstance(node.get(key), list):
+            made[key] = [json_schema(inner) for inner in node[key]]
+    if node.get(_EMBEDDED) is True:
+        made["required"] = sorted({*made.get("required", ()), "apiVersion", "kind", "metadata"})
+        own = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+        made["properties"] = {**own, **made.get("properties", {})}
+    return _with_null(made) if node.get("nullable") is True else made
+
+
+def _with_null(made: dict[str, Any]) -> dict[str, Any]:
+    stated = made.get("type")
+    if stated is not None:
+        made["type"] = [*([stated] if isinstance(stated, str) else stated), "null"]
+    if "enum" in made:
+        made["enum"] = [*made["enum"], None]
+    return made
+
+
+def filled(document: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """Return a document with the defaults of its schema where it says nothing; metadata has none."""
+    made = {key: value for key, value in document.items() if key not in ("apiVersion", "kind", "metadata")}
+    own = {key: value for key, value in document.items() if key not in made}
+    return {**own, **{key: value for key, value in _filled(made, schema).items() if key not in own}}
+
+
+def _filled(value: Any, schema: Schema | None) -> Any:
+    if schema is None or schema is Schema.OPEN:
+        return value
+    if isinstance(value, dict):
+        missing = {
+            name: deepcopy(inner.default)
+            for name, inner in schema.properties.items()
+            if name not in value and inner.default is not None
+        }
+        found = {**value, **missing}
+        return {key: _filled(item, schema.property(key)) for key, item in found.items()}
+    if isinstance(value, list):
+        return [_filled(item, schema.items) for item in value]
+    return value
+
+
+def _repeated(value: Any, schema: Schema | None, path: Path) -> Iterator[Twice]:
+    if schema is None or schema is Schema.OPEN:
+        return
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _repeated(item, schema.property(key), (*path, key))
+    elif isinstance(value, list):
+        if schema.list_type != "atomic":
+            yield from _twice(value, schema, path)
+        for index, item in enumerate(value):
+            yield from _repeated(item, schema.items, (*path, index))
+
+
+def _twice(items: Sequence[Any], schema: Schema, path: Path) -> Iterator[Twice]:
+    seen: list[Any] = []
+    for index, item in enumerate(items):
+        key = item
+        if schema.list_type == "map":
+            if not isinstance(item, dict):
+                continue
+            key = {name: item.get(name) for name in schema.list_map_keys}
+        if key in seen:
+            yield Twice((*path, index), key)
+        seen.append(key)
+
+
+# What may be wrong with a schema itself
+
+
+def nodes(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
+    """Yield a node and all that stand in it, each with where it stands."""
+    yield path, node
+    inner = node.get("properties")
+    if isinstance(inner, Mapping):
+        for name, one in inner.items():
+            yield from nodes(one, (*path, "properties", name))
+    for key in ("items", "additionalProperties"):
+        one = node.get(key)
+        if isinstance(one, Mapping):
+            yield from nodes(one, (*path, key))
+
+
+def flaws(root: Node) -> Iterator[Flaw]:
+    """Yield everything that keeps a schema from being structural, or from being enforced."""
+    if root.get("type") != "object":
+        yield Flaw(("type",), root.get("type"), 'must be "object" at the root')
+        return
+    found = [flaw for path, node in nodes(root) for flaw in (*_shape(path, node), *_bounds(path, node))]
+    yield from found or _whole(root)
+
+
+def _shape(path: Path, node: Node) -> Iterator[Flaw]:
+    for key in sorted(_FORBIDDEN & node.keys()):
+        yield Flaw((*path, key), node[key], "is not allowed in a structural schema")
+    stated = node.get("type")
+    free = node.get(_INT_OR_STRING) is True or node.get(_PRESERVE) is True
+    if stated is None and path and not free:
+        yield Flaw((*path, "type"), None, "must not be empty for specified object fields", missing=True)
+    elif stated is not None and stated not in _TYPES:
+        yield Flaw((*path, "type"), stated, f"must be one of {', '.join(_TYPES)}")
+    if stated is not None and node.get(_INT_OR_STRING) is True:
+        yield Flaw((*path, "type"), stated, f"must be empty where {_INT_OR_STRING} is true")
+    if stated == "array" and not isinstance(node.get("items"), Mapping):
+        yield Flaw((*path, "items"), None, "must be specified for a list", missing=True)
+    if node.get("properties") and node.get("additionalProperties"):
+        yield Flaw((*path, "additionalProperties"), True, "and properties are mutually exclusive")
+    if node.get("additionalProperties") is False:
+        yield Flaw((*path, "additionalProperties"), False, "cannot be set to false")
+    if node.get("uniqueItems") is True:
+        yield Flaw((*path, "uniqueItems"), True, f"cannot be set to true: use {_LIST_TYPE}: set")
+
+
+def _bounds(path: Path, node: Node) -> Iterator[Flaw]:
+    """A node's own patterns and numbers, each judged where it stands."""
+    try:
+        own = {key: node[key] for key in _PLAIN - {"type"} if key in node}
+        jsonschema_rs.Draft4Validator(own, pattern_options=_PATTERNS)
+    except ValueError as error:
+        place = getattr(error, "instance_path", None)
+        key = str(place[0]) if place else ""
+        yield Flaw((*path, key) if key else path, node.get(key), f"cannot be enforced: {_told(error)}")
+    if node.get(_LIST_TYPE) == "map" and not node.get("x-kubernetes-list-map-keys"):
+        yield Flaw((*path, "x-kubernetes-list-map-keys"), None, f"is needed where {_LIST_TYPE} is map", missing=True)
+
+
+def _whole(root: Node) -> Iterator[Flaw]:
+    """What is left where each node is well by itself: rules inside allOf, anyOf and oneOf, and defaults."""
+    try:
+        StructuralSchema(root).validator  # noqa: B018  # compiles
+    except (ValueError, TypeError, AttributeError) as error:
+        yield Flaw((), None, f"cannot be enforced: {_told(error)}")
+        return
+    for path, node in nodes(root):
+        if node.get("default") is not None:
+            for wrong in StructuralSchema(node).validator.iter_errors(node["default"]):
+                yield Flaw((*path, "default"), node["default"], _told(wrong))
+
+
+def _told(error: Exception) -> str:
+    """Return what a compiler or validator says, in one line. Patterns are RE2's: no lookaround, no references back."""
+    text = " ".join(str(getattr(error, "message", error)).split())[:300]
+    return f"{text} of RE2 (no lookaround, no references back)" if text.endswith('is not a "regex"') else text
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return False
+    return True
+
+
+def _reads(read: Callable[[str], Any]) -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        try:
+            read(text)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
+# Formats Kubernetes checks which draft 4 does not know; those it knows are checked too, what nobody knows is not.
+_FORMATS: dict[str, Callable[[str], bool]] = {
+    "byte": _is_base64,
+    "cidr": _reads(lambda text: ip_network(text, strict=False)),
+    "date": _reads(date.fromisoformat),
+    "duration": lambda text: _DURATION.fullmatch(text) is not None,
+    "mac": lambda text: re.fullmatch(r"([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}", text) is not None,
+    "uuid": _reads(UUID),
+}

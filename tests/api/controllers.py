@@ -1,0 +1,21 @@
+"""Controllers in the server's database, run until nothing is due: what a worker would do, without waiting for one."""
+
+from __future__ import annotations
+
+from tests.api.server import Server
+
+_PROGRAM = """
+from apps.objects.configuration import configuration
+from apps.objects.store import store
+from controlplane.controllers import CONTROLLERS
+from controlplane.run import World, work_off
+names = {names!r}
+chosen = [one for one in CONTROLLERS if one.name in names]
+assert len(chosen) == len(names), names
+work_off(chosen, store(), configuration().settings(), world=World())
+"""
+
+
+def work(server: Server, *names: str) -> None:
+    """Let some controllers do all that is due for them now."""
+    server.manage("shell", "--no-imports", "-c", _PROGRAM.format(names=names))

@@ -1,0 +1,219 @@
+"""Schemas of CustomResourceDefinitions: what they refuse, prune and fill in, and which of them are refused."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from controlplane import document_check
+from controlplane.wire import definition_rules
+from controlplane.wire.prune import prune
+from controlplane.wire.structural import StructuralSchema, filled
+
+Document = dict[str, Any]
+
+
+def schema(**spec: Any) -> StructuralSchema:
+    """A schema whose spec has these fields."""
+    return StructuralSchema({"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}})
+
+
+def faults(found: StructuralSchema, **spec: Any) -> list[tuple[str, str]]:
+    """Which fields of a spec are refused, and with which reason."""
+    return [(cause.field, cause.reason) for cause in document_check.faults({"spec": spec}, found)]
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad", "reason"),
+    [
+        ({"type": "integer"}, 3, "3", "FieldValueTypeInvalid"),
+        ({"type": "integer"}, 3, 3.5, "FieldValueTypeInvalid"),
+        ({"type": "boolean"}, True, "true", "FieldValueTypeInvalid"),
+        ({"type": "string", "enum": ["Red", "Green"]}, "Red", "Blue", "FieldValueNotSupported"),
+        ({"type": "integer", "minimum": 1}, 1, 0, "FieldValueInvalid"),
+        ({"type": "integer", "minimum": 1, "exclusiveMinimum": True}, 2, 1, "FieldValueInvalid"),
+        ({"type": "number", "maximum": 1.5}, 1.5, 1.6, "FieldValueInvalid"),
+        ({"type": "string", "pattern": "^[a-z]+$"}, "abc", "ab1", "FieldValueInvalid"),
+        ({"type": "string", "maxLength": 3}, "abc", "abcd", "FieldValueInvalid"),
+        ({"type": "string", "format": "date-time"}, "2026-01-01T00:00:00Z", "yesterday", "FieldValueInvalid"),
+        ({"type": "string", "format": "duration"}, "1h30m", "1 hour", "FieldValueInvalid"),
+        ({"type": "string", "format": "cidr"}, "10.0.0.0/8", "10.0.0.0/99", "FieldValueInvalid"),
+        ({"type": "string", "format": "nobody-knows"}, "anything", 1, "FieldValueTypeInvalid"),
+        ({"x-kubernetes-int-or-string": True}, "80%", 1.5, "FieldValueTypeInvalid"),
+        ({"type": "string", "nullable": True}, None, 1, "FieldValueTypeInvalid"),
+        ({"type": "array", "items": {"type": "string"}, "maxItems": 1}, ["a"], ["a", "b"], "FieldValueInvalid"),
+        (
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            {"a": 1},
+            {"a": "b"},
+            "FieldValueTypeInvalid",
+        ),
+        (
+            {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}},
+            {"a": "b"},
+            {},
+            "FieldValueRequired",
+        ),
+    ],
+)
+def test_a_value_has_to_be_what_its_schema_says(field: Document, good: Any, bad: Any, reason: str) -> None:
+    found = schema(one=field)
+
+    assert faults(found, one=good) == []
+    assert [why for _, why in faults(found, one=bad)] == [reason]
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    found = schema(seats={"type": "integer"}, colour={"type": "string", "enum": ["Red"]})
+
+    assert {field for field, _ in faults(found, seats="many", colour="Blue")} == {"spec.seats", "spec.colour"}
+
+
+@pytest.mark.parametrize(
+    ("words", "items", "twice"),
+    [
+        ({"x-kubernetes-list-type": "set", "items": {"type": "string"}}, ["a", "b", "a"], "spec.one[2]"),
+        (
+            {
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "properties": {"name": {"type": "string"}, "size": {"type": "integer"}}},
+            },
+            [{"name": "a", "size": 1}, {"name": "a", "size": 2}],
+            "spec.one[1]",
+        ),
+    ],
+)
+def test_a_set_and_a_map_hold_everything_once(words: Document, items: list[Any], twice: str) -> None:
+    assert faults(schema(one={"type": "array", **words}), one=items) == [(twice, "FieldValueDuplicate")]
+
+
+def test_a_hostile_pattern_costs_no_time() -> None:
+    found = schema(one={"type": "string", "pattern": "^(a+)+$"})
+    begun = time.perf_counter()
+
+    assert len(faults(found, one="a" * 100_000 + "b")) == 1
+    assert time.perf_counter() - begun < 5  # a backtracking engine needs longer than the universe has
+
+
+def test_unknown_fields_go_unless_the_schema_keeps_them() -> None:
+    kept = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    found = schema(seats={"type": "integer"}, values=kept, strict={"type": "object"})
+    sent = {"spec": {"seats": 1, "sails": 2, "values": {"any": 1}, "strict": {"any": 1}}, "metadata": {"name": "a"}}
+
+    assert prune(sent, found)["spec"] == {"seats": 1, "values": {"any": 1}, "strict": {}}
+
+
+def test_defaults_fill_what_is_left_out_however_deep() -> None:
+    port = {"type": "object", "properties": {"protocol": {"type": "string", "default": "TCP"}}}
+    found = schema(
+        seats={"type": "integer", "default": 4},
+        ports={"type": "array", "items": port},
+        crew={"type": "object", "default": {}, "properties": {"size": {"type": "integer", "default": 2}}},
+    )
+    sent = {"metadata": {"name": "a"}, "spec": {"ports": [{}, {"protocol": "UDP"}]}}
+
+    made = filled(sent, found)
+
+    assert made["spec"] == {
+        "seats": 4,
+        "ports": [{"protocol": "TCP"}, {"protocol": "UDP"}],
+        "crew": {"size": 2},
+    }
+    assert filled(made, found) == made
+    assert sent == {"metadata": {"name": "a"}, "spec": {"ports": [{}, {"protocol": "UDP"}]}}
+
+
+def definition(node: Document | None, **more: Any) -> Document:
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": node}}
+    names = {"kind": "Boat", "plural": "boats"}
+    spec = {"group": "example.io", "scope": "Namespaced", "names": names, "versions": [version], **more}
+    return definition_rules.defaulted({"metadata": {"name": "boats.example.io"}, "spec": spec})
+
+
+NODE: Document = {"type": "object"}
+
+
+def at(field: Document) -> Document:
+    return {"type": "object", "properties": {"one": field}}
+
+
+ROOT = "spec.versions[0].schema.openAPIV3Schema"
+ONE = f"{ROOT}.properties[one]"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field", "said"),
+    [
+        (definition(None), ROOT, "schemas are required"),
+        (definition({"type": "string"}), f"{ROOT}.type", 'must be "object" at the root'),
+        (definition(at({})), f"{ONE}.type", "must not be empty"),
+        (definition(at({"type": "text"})), f"{ONE}.type", "must be one of"),
+        (definition(at({"type": "array"})), f"{ONE}.items", "must be specified"),
+        (definition(at({"type": "string", "$ref": "#/x"})), f"{ONE}.$ref", "not allowed"),
+        (definition(at({"type": "string", "pattern": "("})), f"{ONE}.pattern", "RE2"),
+        (definition(at({"type": "string", "pattern": "(?=a)"})), f"{ONE}.pattern", "no lookaround"),
+        (definition(at({"type": "string", "default": 3})), f"{ONE}.default", "3 is not of type"),
+        (
+            definition(at({"type": "array", "items": {"type": "string"}, "uniqueItems": True})),
+            f"{ONE}.uniqueItems",
+            "set",
+        ),
+        (definition(at({"type": "object", "additionalProperties": False})), f"{ONE}.additionalProperties", "false"),
+        (definition(at({"type": "string", "allOf": [{"pattern": "("}]})), ROOT, "cannot be enforced"),
+        (definition(NODE, group="other.io"), "metadata.name", "boats.other.io"),
+        (definition(NODE, scope="Everywhere"), "spec.scope", "Namespaced"),
+        (definition(NODE, preserveUnknownFields=True), "spec.preserveUnknownFields", "must be false"),
+        (definition(NODE, names={"kind": "Boat", "plural": "Boats"}), "spec.names.plural", "lower case"),
+        (
+            definition(NODE, versions=[{"name": "v1", "served": True, "schema": {"openAPIV3Schema": NODE}}]),
+            "spec.versions",
+            "exactly one version",
+        ),
+    ],
+)
+def test_a_definition_that_cannot_be_enforced_is_refused(wrong: Document, field: str, said: str) -> None:
+    found = [cause for cause in definition_rules.faults(wrong, None) if cause.field == field]
+
+    assert found, definition_rules.faults(wrong, None)
+    assert said in found[0].message
+
+
+def test_what_says_everything_right_is_taken() -> None:
+    assert definition_rules.faults(definition(at({"type": "string", "default": "a", "pattern": "^a"})), None) == []
+    assert definition_rules.warnings(definition(NODE)) == []
+
+
+def test_a_kind_keeps_its_names_for_life() -> None:
+    old = definition(NODE)
+    new = definition(NODE, scope="Cluster", names={"kind": "Ship", "plural": "boats"})
+
+    assert {cause.field for cause in definition_rules.faults(new, old)} == {"spec.scope", "spec.names.kind"}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"conversion": {"strategy": "Webhook"}}, "spec.conversion"),
+        (
+            {
+                "versions": [
+                    {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": NODE}},
+                    {"name": "v2", "served": True, "storage": False, "schema": {"openAPIV3Schema": NODE}},
+                ]
+            },
+            "serves v1 alone",
+        ),
+    ],
+)
+def test_what_has_no_effect_here_is_warned_of(more: Document, said: str) -> None:
+    assert [one for one in definition_rules.warnings(definition(NODE, **more)) if said in one]
+
+
+def test_rules_in_cel_are_left_to_the_members_and_that_is_said() -> None:
+    node = at({"type": "string", "x-kubernetes-validations": [{"rule": "self == 'a'"}]})
+
+    assert definition_rules.faults(definition(node), None) == []
+    assert "member clusters" in definition_rules.warnings(definition(node))[0]
