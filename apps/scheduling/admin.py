@@ -4,7 +4,7 @@ from django.contrib import admin
 
 from apps.objects.changelist import choices, cluster_names
 from apps.objects.rows_admin import RowAdmin
-from apps.scheduling.models import FleetNames, PlacementNote, Promise
+from apps.scheduling.models import FleetNames, PlacementHint, PlacementNote, Promise
 
 
 class PromiseAdmin(RowAdmin):
@@ -12,6 +12,13 @@ class PromiseAdmin(RowAdmin):
 
     search_fields = ("key",)
     list_filter = (choices("cluster", "cluster", cluster_names),)
+
+
+class HintAdmin(RowAdmin):
+    """Where evictions found room for bindings the scheduler has not placed since."""
+
+    list_display = ("key", "generation", "clusters")
+    search_fields = ("key",)
 
 
 class NoteAdmin(RowAdmin):
@@ -28,5 +35,6 @@ class FleetNamesAdmin(RowAdmin):
 
 
 admin.site.register(Promise, PromiseAdmin)
+admin.site.register(PlacementHint, HintAdmin)
 admin.site.register(PlacementNote, NoteAdmin)
 admin.site.register(FleetNames, FleetNamesAdmin)

@@ -17,6 +17,7 @@ from controlplane.kinds.rows import (
     Eviction,
     MatchWindow,
     Observation,
+    PlacementHint,
     PlacementNote,
     Promise,
     Row,
@@ -37,22 +38,12 @@ SWEPT = (kinds.EVENT, *kinds.BINDINGS)
 _OF_BINDING: tuple[tuple[type[Row], str], ...] = (
     (Eviction, "binding"),
     (Promise, "binding"),
+    (PlacementHint, "key"),
     (PlacementNote, "key"),
     (AilingCopies, "key"),
 )
 ROWS_OF: dict[str, tuple[tuple[type[Row], str], ...]] = {
-    kinds.RESOURCE_BINDING: (
-        (Eviction, "binding"),
-        (Promise, "binding"),
-        (PlacementNote, "key"),
-        (AilingCopies, "key"),
-    ),
-    kinds.CLUSTER_RESOURCE_BINDING: (
-        (Eviction, "binding"),
-        (Promise, "binding"),
-        (PlacementNote, "key"),
-        (AilingCopies, "key"),
-    ),
+    **dict.fromkeys(kinds.BINDINGS, _OF_BINDING),
     kinds.CLUSTER: (
         (Observation, "key"),
         (Collected, "key"),
@@ -88,7 +79,17 @@ class Garbage(Controller):
     watches: ClassVar[tuple[Watch, ...]] = tuple(Watch(kind, _gone) for kind in ROWS_OF)
     owns: ClassVar[Ownership] = Ownership(
         {kinds.EVENT: ("delete",), **dict.fromkeys(kinds.BINDINGS, ("delete",))},
-        rows=(AilingCopies, Observation, Collected, Eviction, MatchWindow, PlacementNote, Promise, Sweep),
+        rows=(
+            AilingCopies,
+            Observation,
+            Collected,
+            Eviction,
+            MatchWindow,
+            PlacementHint,
+            PlacementNote,
+            Promise,
+            Sweep,
+        ),
     )
     batch: ClassVar[int] = 100
     # The rounds keep themselves going; a process that begins picks up those of a database restored without due rows.

@@ -17,7 +17,7 @@ from apps.objects.tables import object_table
 from controlplane.decision import Decision, Save
 from controlplane.decision import Event as Told
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
-from controlplane.kinds.rows import Observation
+from controlplane.kinds.rows import Observation, PlacementHint
 from controlplane.state import Actor
 from tests.apps.pages import eviction, list_of, stored, work
 from tests.stores.grounds import binding, cluster, template
@@ -37,6 +37,7 @@ def _fill(start: int, stop: int) -> None:
     told = [Decision(events=(Told(one, "Moved", "it moved"),)) for one in made[: len(numbers)]]
     rows: list[Any] = [Observation(f"member{n}") for n in numbers]
     rows += [eviction(f"web{n}", "member1") for n in numbers]
+    rows += [PlacementHint(f"{RESOURCE_BINDING}:shop/web{n}", 1, {"member1": 1}) for n in numbers]
     kept = [Decision(changes=tuple(Save(row) for row in rows))]
     store().apply([(None, one) for one in (*told, *kept)], by=Actor("jane"))
 

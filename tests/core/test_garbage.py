@@ -1,0 +1,62 @@
+"""What is kept about an object goes with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane import kinds, run
+from controlplane.controllers.garbage import Garbage
+from controlplane.decision import Decision, Save, deleting
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.rows import (
+    AilingCopies,
+    Eviction,
+    PlacementHint,
+    PlacementNote,
+    Promise,
+    Row,
+    eviction_key,
+)
+from controlplane.memory import MemoryStore
+from controlplane.meta import Ref
+from controlplane.settings import Settings
+from controlplane.state import Actor
+from tests.core.fleet_story import START, binding, duplicated
+
+KEPT: list[type[Row]] = [AilingCopies, Eviction, PlacementHint, PlacementNote, Promise]
+
+
+def rows_of(ref: Ref) -> list[Row]:
+    """One row of each type that is kept about a binding."""
+    text, place = str(ref), eviction_key(ref, "member1")
+    queued = Eviction(place, text, "member1")
+    promised = Promise(place, text, "member1", 1)
+    return [AilingCopies(text), PlacementHint(text), PlacementNote(text), queued, promised]
+
+
+def kept(store: MemoryStore, of: Ref) -> set[type[Row]]:
+    keys = [row.key for row in rows_of(of)]
+    return {type_ for type_ in KEPT if store.rows(type_, "key", keys)}
+
+
+@pytest.mark.parametrize("kind", kinds.BINDINGS)
+def test_nothing_is_kept_of_a_binding_that_is_gone(kind: str) -> None:
+    store = MemoryStore(controllers=[Garbage()], clock=lambda: START)
+    one: Any = binding("web", duplicated(), on={"member1": 2})
+    if kind == kinds.CLUSTER_RESOURCE_BINDING:
+        one = replace(one, kind="ClusterResourceBinding").with_meta(namespace="")
+    other: Binding = replace(one, metadata=replace(one.metadata, name="other", uid="other"))
+    store.create(one, other)
+    rows = [*rows_of(one.ref), *rows_of(other.ref)]
+    store.apply([(None, Decision(changes=tuple(Save(row) for row in rows)))], by=Actor("test"))
+    assert kept(store, one.ref) == set(KEPT)
+
+    gone = store.get([one.ref])[one.ref]
+    store.apply([(None, Decision(changes=(deleting(gone, now=START),)))], by=Actor("jane"))
+    run.work_off([Garbage()], store, Settings(), world=run.World(answer=lambda question: None))
+
+    assert kept(store, one.ref) == set()
+    assert kept(store, other.ref) == set(KEPT)
