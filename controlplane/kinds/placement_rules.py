@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from controlplane.causes import invalid, unsupported
 from controlplane.errors import Cause
-from controlplane.kinds import affinity_rules
+from controlplane.kinds import affinity_rules, spread_rules
 from controlplane.kinds.cluster import NO_EXECUTE, NOT_READY_KEY, UNREACHABLE_KEY
 from controlplane.kinds.policy import (
     AGGREGATED,
@@ -23,7 +23,6 @@ from controlplane.kinds.policy import (
 from controlplane.selectors import label_key_errors
 from controlplane.settings import Compat
 
-SPREAD_FIELDS = ("cluster", "region", "zone", "provider")
 DYNAMIC_WEIGHTS = ("AvailableReplicas",)
 
 
@@ -70,33 +69,10 @@ def validated(placement: Placement, path: str) -> Iterator[Cause]:
     """Yield what is wrong with a placement."""
     yield from affinity_rules.affinities(placement, path)
     yield from affinity_rules.tolerations(placement.cluster_tolerations, f"{path}.clusterTolerations")
-    yield from _spreads(placement.spread_constraints, f"{path}.spreadConstraints")
+    yield from spread_rules.spreads(placement, f"{path}.spreadConstraints")
     if placement.replica_scheduling is not None:
         yield from _scheduling(placement.replica_scheduling, f"{path}.replicaScheduling")
     yield from _workload_affinity(placement, f"{path}.workloadAffinity")
-
-
-def _spreads(constraints: tuple[SpreadConstraint, ...], path: str) -> Iterator[Cause]:
-    for index, one in enumerate(constraints):
-        place = f"{path}[{index}]"
-        if one.spread_by_field and one.spread_by_label:
-            yield invalid(place, one, "spreadByLabel should not co-exist with spreadByField")
-        if one.spread_by_field and one.spread_by_field not in SPREAD_FIELDS:
-            yield unsupported(f"{place}.spreadByField", one.spread_by_field, SPREAD_FIELDS)
-        if one.spread_by_label and not one.spread_by_field:
-            rule = "no cluster can be chosen by it: clusters are spread by cluster and region; use spreadByField"
-            yield invalid(f"{place}.spreadByLabel", one.spread_by_label, rule)
-        if one.min_groups < 0:
-            yield invalid(place, one, "minGroups lower than 0 is not allowed")
-        if one.max_groups < 0:
-            yield invalid(place, one, "maxGroups lower than 0 is not allowed")
-        elif 0 < one.max_groups < one.min_groups:
-            yield invalid(place, one, "maxGroups lower than minGroups is not allowed")
-    fields = [one.spread_by_field for one in constraints if one.spread_by_field]
-    for name in sorted({field for field in fields if fields.count(field) > 1}):
-        yield invalid(path, fields, f"multiple {name} spread constraints are not allowed")
-    if fields and "cluster" not in fields:
-        yield invalid(path, fields, "one of the constraints must spread by cluster where any spreads by a field")
 
 
 def _scheduling(strategy: ReplicaSchedulingStrategy, path: str) -> Iterator[Cause]:

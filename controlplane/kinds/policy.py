@@ -104,6 +104,15 @@ class Placement(Struct, frozen=True):
         strategy = self.replica_scheduling
         return strategy is not None and strategy.replica_scheduling_type == DIVIDED
 
+    @property
+    def ignores_spread(self) -> bool:
+        """Spread constraints do not select: static weights name their clusters themselves (semantics 3.4)."""
+        strategy = self.replica_scheduling
+        if strategy is None or not self.divided or strategy.replica_division_preference == AGGREGATED:
+            return False
+        weights = strategy.weight_preference
+        return weights is None or bool(weights.static_weight_list and not weights.dynamic_weight)
+
 
 class StatePreservationRule(Struct, frozen=True):
     alias_label_name: str

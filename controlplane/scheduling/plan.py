@@ -31,11 +31,7 @@ def division_of(placement: Placement) -> str:
 
 def ignores_spread(placement: Placement) -> bool:
     """Test whether spread constraints do not select: static weights name their clusters themselves (semantics 3.4)."""
-    strategy = placement.replica_scheduling
-    if strategy is None or division_of(placement) != STATIC:
-        return False
-    weights = strategy.weight_preference
-    return weights is None or bool(weights.static_weight_list)
+    return placement.ignores_spread
 
 
 def constraint(placement: Placement, field: str) -> SpreadConstraint | None:

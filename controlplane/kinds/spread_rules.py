@@ -1,0 +1,98 @@
+"""What has to hold of spread constraints, alone and beside the choice of clusters (semantics 1.2, 3.4).
+
+A constraint that can never be met is refused when it is written, as far as the placement alone says so: how many
+clusters it names, how many regions it asks for. What clusters there are, and where, is the scheduler's to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from controlplane.causes import invalid, required, unsupported
+from controlplane.errors import Cause
+from controlplane.kinds.policy import ClusterAffinity, ClusterAffinityTerm, Placement, SpreadConstraint
+
+CLUSTER, REGION = "cluster", "region"
+FIELDS = (CLUSTER, REGION, "zone", "provider")
+
+
+def spreads(placement: Placement, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with a placement's spread constraints; `path` is theirs."""
+    for index, one in enumerate(placement.spread_constraints):
+        yield from _alone(one, f"{path}[{index}]")
+    fields = [one.spread_by_field for one in placement.spread_constraints if one.spread_by_field]
+    for name in sorted({field for field in fields if fields.count(field) > 1}):
+        yield invalid(path, fields, f"multiple {name} spread constraints are not allowed")
+    if fields and CLUSTER not in fields:
+        yield invalid(path, fields, "one of the constraints must spread by cluster where any spreads by a field")
+    if not placement.ignores_spread:
+        yield from _never_met(placement, path)
+
+
+def _alone(one: SpreadConstraint, path: str) -> Iterator[Cause]:
+    if one.spread_by_field and one.spread_by_label:
+        yield invalid(path, one, "spreadByLabel should not co-exist with spreadByField")
+    if one.spread_by_field and one.spread_by_field not in FIELDS:
+        yield unsupported(f"{path}.spreadByField", one.spread_by_field, FIELDS)
+    if one.spread_by_label and not one.spread_by_field:
+        rule = "no cluster can be chosen by it: clusters are spread by cluster and region; use spreadByField"
+        yield invalid(f"{path}.spreadByLabel", one.spread_by_label, rule)
+    if one.min_groups < 0:
+        yield invalid(path, one, "minGroups lower than 0 is not allowed")
+    if one.max_groups < 0:
+        yield invalid(path, one, "maxGroups lower than 0 is not allowed")
+    elif 0 < one.max_groups < one.min_groups:
+        yield invalid(path, one, "maxGroups lower than minGroups is not allowed")
+
+
+def _never_met(placement: Placement, path: str) -> Iterator[Cause]:
+    """Yield the numbers no fleet can satisfy. Zones and providers do not choose clusters: theirs do not matter."""
+    places = {one.spread_by_field: f"{path}[{index}]" for index, one in enumerate(placement.spread_constraints)}
+    found = {one.spread_by_field: one for one in placement.spread_constraints}
+    by_cluster, by_region = found.get(CLUSTER), found.get(REGION)
+    choosing = by_region or by_cluster
+    if choosing is not None and choosing.max_groups == 0:
+        field = f"{places[choosing.spread_by_field]}.maxGroups"
+        yield required(field, f"without it no {choosing.spread_by_field} is chosen; set it to minGroups or more")
+    clusters, regions = _most(placement, _named), _most(placement, _regions)
+    if by_cluster is not None and clusters is not None and by_cluster.min_groups > clusters:
+        rule = f"can never be met: the placement names {clusters} clusters; name more, or lower minGroups"
+        yield invalid(f"{places[CLUSTER]}.minGroups", by_cluster.min_groups, rule)
+    if by_region is None:
+        return
+    if by_cluster is not None and 0 < by_cluster.max_groups < by_region.min_groups:
+        rule = (
+            f"can never be met: {by_region.min_groups} regions are asked for, with a cluster in each; raise maxGroups"
+        )
+        yield invalid(f"{places[CLUSTER]}.maxGroups", by_cluster.max_groups, rule)
+    for most, what in ((clusters, "clusters"), (regions, "regions")):
+        if most is not None and by_region.min_groups > most:
+            rule = f"can never be met: the placement names {most} {what}; name more, or lower minGroups"
+            yield invalid(f"{places[REGION]}.minGroups", by_region.min_groups, rule)
+
+
+def _most(placement: Placement, names: Callable[[ClusterAffinity], frozenset[str] | None]) -> int | None:
+    """Return how many of what `names` tells the placement chooses at most: under the term that chooses most of them,
+    with what that spills over to. None where no name bounds it."""
+    terms = placement.cluster_affinities or ((placement.cluster_affinity or ClusterAffinity()),)
+    most = 0
+    for term in terms:
+        further = term.overflow_affinities if isinstance(term, ClusterAffinityTerm) else ()
+        found = [names(one) for one in (term, *further)]
+        bounded = [one for one in found if one is not None]
+        if len(bounded) < len(found):
+            return None
+        most = max(most, len(frozenset().union(*bounded)))
+    return most
+
+
+def _named(affinity: ClusterAffinity) -> frozenset[str] | None:
+    return frozenset(affinity.cluster_names) - frozenset(affinity.exclude) if affinity.cluster_names else None
+
+
+def _regions(affinity: ClusterAffinity) -> frozenset[str] | None:
+    found: frozenset[str] | None = None
+    for one in () if affinity.field_selector is None else affinity.field_selector.match_expressions:
+        if one.key == REGION and one.operator == "In":
+            found = frozenset(one.values) if found is None else found & frozenset(one.values)
+    return found
