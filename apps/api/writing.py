@@ -17,7 +17,7 @@ from apps.api.query import Listing, Writing
 from apps.api.target import Target
 from apps.objects.definitions import definitions
 from apps.objects.store import DjangoStore
-from controlplane import admission, lifecycle
+from controlplane import admission, circumstances, lifecycle
 from controlplane.decision import Decision, Delete, Put
 from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, NotFound
 from controlplane.kind import to_wire
@@ -267,7 +267,8 @@ class Writer:
             uid=str(uuid.uuid4()),
         )
         obj = lifecycle.opened(admitted.object)
-        return (obj if tracked else self._tracked(None, obj, document)), admitted.warnings
+        told = circumstances.told(self.store, self.kind, obj, None, self.settings, now=self.now)
+        return (obj if tracked else self._tracked(None, obj, document)), (*admitted.warnings, *told)
 
     def _changed(
         self, live: Object, before: Document, document: Document, *, tracked: bool
@@ -278,7 +279,8 @@ class Writer:
             self.kind, base, live, subresource=self.target.subresource, settings=self.settings, now=self.now
         )
         obj = admitted.object
-        return (obj if tracked else self._tracked(before, obj, base)), admitted.warnings
+        told = circumstances.told(self.store, self.kind, obj, live, self.settings, now=self.now)
+        return (obj if tracked else self._tracked(before, obj, base)), (*admitted.warnings, *told)
 
     def _based_on(self, before: Document, document: Document) -> Document:
         was, metadata = before["metadata"], dict(document["metadata"])

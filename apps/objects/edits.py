@@ -16,7 +16,7 @@ from apps.objects.masks import unmasked
 from apps.objects.store import store
 from apps.objects.tables import read
 from apps.objects.texts import SERVERS
-from controlplane import admission, lifecycle
+from controlplane import admission, circumstances, lifecycle
 from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
 from controlplane.kind import KINDS, Kind, to_wire
@@ -69,16 +69,18 @@ def create(document: Document, *, user: str) -> Edited:
     document, normalised = _known(kind, _without_servers(document))
     _check_home(kind, document)
     _refuse(kind, document, causes)
+    now = store().now()
     admitted = admission.admit_create(
         kind,
         document,
         namespace=document["metadata"].get("namespace", ""),
         settings=settings,
-        now=store().now(),
+        now=now,
         uid=str(uuid.uuid4()),
     )
+    told = circumstances.told(store(), kind, admitted.object, None, settings, now=now)
     made = lifecycle.opened(admitted.object)
-    return Edited(_put(kind, made, None, user=user), [*normalised, *admitted.warnings])
+    return Edited(_put(kind, made, None, user=user), [*normalised, *admitted.warnings, *told])
 
 
 def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
@@ -94,8 +96,10 @@ def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
     document, hidden = unmasked(document, before)
     document, normalised = _known(kind, _without_servers(document))
     _refuse(kind, document, [*causes, *hidden])
-    admitted = admission.admit_update(kind, document, base, settings=configuration().settings(), now=store().now())
-    return Edited(_put(kind, admitted.object, base, user=user), [*normalised, *admitted.warnings])
+    settings, now = configuration().settings(), store().now()
+    admitted = admission.admit_update(kind, document, base, settings=settings, now=now)
+    told = circumstances.told(store(), kind, admitted.object, base, settings, now=now)
+    return Edited(_put(kind, admitted.object, base, user=user), [*normalised, *admitted.warnings, *told])
 
 
 def remove(refs: Sequence[Ref], *, user: str) -> Removed:

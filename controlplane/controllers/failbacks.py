@@ -147,11 +147,11 @@ class Failbacks(Controller):
         if failed is not None:
             told = f"{failed.binding}: {failed.message}" if failed.binding else failed.message
             return _said(one, FAILED, told, now=now, failed=failed, **counts)
+        if spec.dry_run:
+            return _planned(snapshot, settings, now=now)
         waits = why or _paused(snapshot, settings, now=now)
         if waits:
             return _said(one, PAUSED, waits, now=now, tokens=0.0, counted_at=now, **counts)
-        if spec.dry_run:
-            return _planned(snapshot, settings, now=now)
         return _moving(snapshot, settings, returned, returning, now=now)
 
 

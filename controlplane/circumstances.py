@@ -1,0 +1,80 @@
+"""What a write means in view of everything else: refused where it cannot work, a Warning where it does less than it
+seems to. Admission sees one object; this sees the state, and is asked after it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from controlplane import failback
+from controlplane.errors import Invalid
+from controlplane.kind import Kind
+from controlplane.kinds import BINDINGS, CLUSTER, POLICIES, home
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.eviction import eviction_name
+from controlplane.kinds.failback import FAILBACK, Failback
+from controlplane.kinds.rows import ENDED, Eviction
+from controlplane.meta import Object, Ref
+from controlplane.settings import Settings
+from controlplane.state import State
+
+MOST_BINDINGS = 1000  # of a policy, of either scope, whose evictions are counted
+
+
+def told(
+    state: State, kind: Kind, new: Object, old: Object | None, settings: Settings, *, now: datetime
+) -> tuple[str, ...]:
+    """Return what whoever writes an admitted object should know. `old` None: it is new.
+
+    Raises Invalid with all causes where it cannot work as things are.
+    """
+    if kind.key == FAILBACK and old is None:
+        _check_failback(state, kind, new, now=now)
+    if old is not None and kind.key in (*POLICIES, *BINDINGS) and _spec(new) != _spec(old):
+        return _queued(state, kind, new, settings)
+    return ()
+
+
+def _spec(obj: Any) -> Any:
+    return obj.spec
+
+
+def _check_failback(state: State, kind: Kind, new: Any, *, now: datetime) -> None:
+    """Raise Invalid where what shall go back cannot (D23)."""
+    one: Failback = new
+    named = failback.binding_ref(one.spec.binding)
+    found = state.get([named, Ref(CLUSTER, "", one.spec.cluster)])
+    binding: Binding | None = found.get(named)
+    known = None if binding is None else home.home(binding)
+    away = state.get([Ref(CLUSTER, "", name) for name in known.left]) if known is not None else {}
+    clusters = {ref.name: cluster for ref, cluster in {**found, **away}.items() if ref.kind == CLUSTER}
+    causes = list(failback.refused(one.spec, binding, clusters, now=now))
+    if causes:
+        raise Invalid.of(kind.resource.kind, one.metadata.name, causes, group=kind.resource.group)
+
+
+def _queued(state: State, kind: Kind, edited: Object, settings: Settings) -> tuple[str, ...]:
+    """Tell who edits a policy or a binding while evictions by it are queued what the edit does to them (D6)."""
+    if not state.evictions_by_cluster():
+        return ()
+    refs = [edited.ref] if kind.key in BINDINGS else _claimed(state, edited.ref)
+    found = state.rows(Eviction, "binding", [str(ref) for ref in refs]).values()
+    rows = [row for of in found for row in of if row.due_at is not None and row.state not in ENDED]
+    if not rows:
+        return ()
+    least = "at least " if len(refs) >= MOST_BINDINGS else ""
+    count = f"{least}{len(rows)} {'eviction' if len(rows) == 1 else 'evictions'} of its workloads queued"
+    if settings.eviction.reevaluate_policies:
+        return (f"{count}: this edit has them judged anew (eviction.reevaluatePolicies is on)",)
+    first = min(rows, key=lambda row: row.key)
+    place, name = Ref.parse(first.binding).namespace, eviction_name(first)
+    where = f"namespaces/{place}/evictions/{name}" if place else f"clusterevictions/{name}"
+    return (
+        f"{count}: this edit neither stops, hastens nor adds to them, who leaves was decided when the taint appeared "
+        f"(D6). To keep a copy where it is, POST to its skip, e.g. {where}/skip",
+    )
+
+
+def _claimed(state: State, policy: Ref) -> list[Ref]:
+    """Return the first bindings of a policy."""
+    return [ref for key in BINDINGS for ref in state.refs_by_index(key, "policy", str(policy), limit=MOST_BINDINGS)]

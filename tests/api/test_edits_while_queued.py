@@ -1,0 +1,66 @@
+"""Who edits a policy or a binding while its evictions are queued is told what the edit does to them: nothing (D6)."""
+
+from __future__ import annotations
+
+from tests.api.builders import policies, policy
+from tests.api.server import Client, Server
+from tests.api.test_evictions import queue
+
+BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"
+BEARS_IT = {"spec": {"placement": {"clusterTolerations": [{"key": "gone", "operator": "Exists"}]}}}
+
+
+def claimed(api: Client, server: Server, namespace: str, *names: str) -> str:
+    """A policy with a queued eviction of each of its bindings; return its URL."""
+    made = api.post(policies(namespace), policy("web"))
+    assert made.status == 201, made.body
+    claim = {"propagationpolicy.karmada.io/namespace": namespace, "propagationpolicy.karmada.io/name": "web"}
+    for name in names:
+        queue(server, namespace, name)
+        url = f"{BINDINGS.format(namespace)}/{name}"
+        assert api.patch(url, {"metadata": {"annotations": claim}}).status == 200
+    return policies(namespace, "web")
+
+
+def test_editing_a_policy_says_how_many_evictions_it_does_not_change(
+    api: Client, server: Server, namespace: str
+) -> None:
+    url = claimed(api, server, namespace, "one", "two")
+
+    done = api.patch(url, BEARS_IT)
+
+    assert done.status == 200, done.body
+    warning = done.headers["warning"]
+    assert warning.startswith('299 - "2 evictions of its workloads queued')
+    assert "neither stops, hastens nor adds" in warning
+    assert f"namespaces/{namespace}/evictions/one.member1/skip" in warning
+    assert "warning" not in api.patch(url, BEARS_IT).headers
+
+
+def test_what_it_names_is_there_to_be_skipped(api: Client, server: Server, namespace: str) -> None:
+    url = claimed(api, server, namespace, "one")
+    warning = api.patch(url, BEARS_IT).headers["warning"]
+
+    path = next(word for word in warning.rstrip('"').split() if word.endswith("/skip"))
+    skipped = api.post(f"/apis/failover.lifeboat.io/v1alpha1/{path}", {"reason": "it stays"})
+
+    assert skipped.status == 201, skipped.body
+
+
+def test_labels_of_a_policy_and_policies_of_others_are_edited_without_a_word(
+    api: Client, server: Server, namespace: str
+) -> None:
+    url = claimed(api, server, namespace, "one")
+    assert api.post(policies(namespace), policy("other")).status == 201
+
+    assert "warning" not in api.patch(url, {"metadata": {"labels": {"team": "web"}}}).headers
+    assert "warning" not in api.patch(policies(namespace, "other"), BEARS_IT).headers
+
+
+def test_editing_a_binding_says_the_same(api: Client, server: Server, namespace: str) -> None:
+    queue(server, namespace, "one")
+    url = f"{BINDINGS.format(namespace)}/one"
+
+    warning = api.patch(url, BEARS_IT).headers["warning"]
+
+    assert "1 eviction of its workloads queued" in warning
