@@ -96,6 +96,8 @@ class FieldSelectorTerm(Struct, frozen=True):
 
 
 EVERYTHING: Final = LabelSelector()
+# What fields mean to a selector where an object says nothing about them.
+_ABSENT: Final = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status.replicas": "0"}
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
@@ -130,8 +132,13 @@ def parse_field_selector(text: str) -> tuple[FieldSelectorTerm, ...]:
 
 
 def matches_fields(terms: tuple[FieldSelectorTerm, ...], document: Mapping[str, Any]) -> bool:
-    """Return whether a document has (or has not) the values asked for; an absent field counts as empty text."""
-    return all((field_value(document, term.field) == term.value) is term.equal for term in terms)
+    """Return whether a document has (or has not) the values asked for; an absent field counts as empty text,
+    a switch as off, a number as 0."""
+    return all((_selected_value(document, term.field) == term.value) is term.equal for term in terms)
+
+
+def _selected_value(document: Mapping[str, Any], path: str) -> str:
+    return field_value(document, path) or _ABSENT.get(path, "")
 
 
 def field_value(document: Mapping[str, Any], path: str) -> str:

@@ -14,9 +14,9 @@ from apps.api import bodies, renderers
 from apps.api.answer import Many, One
 from apps.api.authorization import Attempt, check
 from apps.api.failures import nothing_here
-from apps.api.query import dry_run
+from apps.api.query import dry_run, listing_of
 from apps.api.target import Target, target_of
-from apps.api.views import KubernetesView
+from apps.api.views import KubernetesView, refuse_watch
 from apps.objects import failovers
 from apps.objects.configuration import configuration
 from apps.objects.store import store
@@ -130,10 +130,12 @@ class RecordsView(KubernetesView):
         resource = records.RESOURCE
         verb = "get" if name else "list"
         check(request.user, Attempt(verb, resource.group, resource.plural, namespace=namespace, name=name))
+        refuse_watch(request, resource)
         if name:
             return Response(One(resource, _text(_one(namespace, name))))
+        choice = listing_of(request.query_params, resource, namespace=namespace).choice
         found = failovers.of_fleet(namespace=namespace)
-        texts = [_text(one) for one in found if namespace in ("", one.metadata.namespace)]
+        texts = [_text(one) for one in found if choice.takes(msgspec.to_builtins(one))]
         return Response(Many(resource, texts, {"resourceVersion": str(store().current_version())}))
 
 

@@ -135,11 +135,28 @@ class OpenAPIView(DocumentView):
         return response
 
 
-class OldOpenAPIView(DocumentView):
-    """/openapi/v2: protobuf only in Kubernetes; kubectl goes on without it."""
+class OldOpenAPIView(KubernetesView):
+    """/openapi/v2: an empty document, as protobuf. kubectl asks for it where /openapi/v3 does not know a kind, and can
+    only then say that nothing serves the kind."""
 
-    def get(self, request: Request) -> Response:
-        raise NotAcceptable("OpenAPI v2 is not served; ask for /openapi/v3")
+    http_method_names = ["get", "head", "options"]
+
+    def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
+        return super().perform_content_negotiation(request, force=True)
+
+    def get(self, request: Request) -> HttpResponse:
+        if "proto-openapi.spec.v2" not in request.headers.get("Accept", ""):
+            raise NotAcceptable("OpenAPI v2 is not served; ask for /openapi/v3")
+        return HttpResponse(_EMPTY_SPEC, content_type="application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
+
+
+def _text(number: int, value: bytes) -> bytes:
+    """Return a protobuf field that holds text or a message, shorter than 128 bytes."""
+    return bytes((number << 3 | 2, len(value))) + value
+
+
+# openapi.v2.Document: swagger 1, info 2 (title 1, version 2).
+_EMPTY_SPEC = _text(1, b"2.0") + _text(2, _text(1, b"Lifeboat: see /openapi/v3") + _text(2, RELEASE.encode()))
 
 
 def _found(document: dict[str, Any] | None) -> Answer:

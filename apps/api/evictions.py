@@ -17,7 +17,7 @@ from apps.api.answer import Many, One
 from apps.api.authorization import Attempt, check
 from apps.api.query import Continue, Listing, listing_of
 from apps.api.target import Target, target_of
-from apps.api.views import KubernetesView, is_watch
+from apps.api.views import KubernetesView, refuse_watch
 from apps.failover import queue
 from apps.objects.configuration import configuration
 from apps.objects.store import store
@@ -42,15 +42,16 @@ class EvictionsView(KubernetesView):
 
     def get(self, request: Request) -> Response:
         target = self._target(request, "get")
-        if is_watch(request) or target.subresource:
-            raise MethodNotAllowed(f"{target.resource.plural} are made when they are read: get or list them again")
+        refuse_watch(request, target.resource)
+        if target.subresource:
+            raise MethodNotAllowed(f"POST to {target.resource.plural}/{target.name}/{target.subresource}")
         found = queue.read(store(), configuration().settings())
         forecasts = found.forecast(rate=_rate(request.query_params.get("rate", "")))
         version = store().current_version()
         if target.name:
             row = _named(found.rows, target)
             return Response(One(target.resource, _encoded(_item(row, forecasts), version)))
-        asked = listing_of(request.query_params, namespace=target.namespace)
+        asked = listing_of(request.query_params, target.resource, namespace=target.namespace)
         items = _chosen(found.rows, forecasts, target, asked)
         begin = int(asked.start.name) if asked.start is not None else 0
         page = items[begin : begin + asked.limit] if asked.limit else items[begin:]

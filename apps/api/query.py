@@ -20,6 +20,7 @@ from controlplane.selectors import (
     parse_label_selector,
 )
 from controlplane.wire.negotiate import go_bool
+from controlplane.wire.resource import Resource, check_fields
 
 Document = dict[str, Any]
 Parameters = Mapping[str, str]
@@ -93,7 +94,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     has_version: bool = False
 
 
-def listing_of(query: Parameters, *, namespace: str, name: str = "") -> Listing:
+def listing_of(query: Parameters, resource: Resource, *, namespace: str, name: str = "") -> Listing:
     """Return the list options of a query. Raises BadRequest naming the parameter that cannot be read."""
     token = query.get("continue", "")
     match = query.get("resourceVersionMatch", "")
@@ -109,7 +110,7 @@ def listing_of(query: Parameters, *, namespace: str, name: str = "") -> Listing:
             "query parameters continue and resourceVersion exclude each other: the token holds the version"
         )
     return Listing(
-        choice=choice_of(query, namespace=namespace, name=name),
+        choice=choice_of(query, resource, namespace=namespace, name=name),
         limit=min(number(query, "limit"), MAX_LIMIT),
         start=Continue.read(token) if token else None,
         version=version,
@@ -118,16 +119,19 @@ def listing_of(query: Parameters, *, namespace: str, name: str = "") -> Listing:
     )
 
 
-def choice_of(query: Parameters, *, namespace: str, name: str = "") -> Choice:
-    """Return which objects a query chooses. Raises BadRequest for selectors nobody can read."""
+def choice_of(query: Parameters, resource: Resource, *, namespace: str, name: str = "") -> Choice:
+    """Return which objects a query chooses. Raises BadRequest for selectors nobody can read, and for fields that
+    objects of the kind cannot be selected by."""
     texts = [query.get(which, "") for which in ("labelSelector", "fieldSelector")]
     for which, text in zip(("labelSelector", "fieldSelector"), texts, strict=True):
         if len(text) > MAX_SELECTOR:
             raise BadRequest(f"query parameter {which} has {len(text)} characters, the limit is {MAX_SELECTOR}")
     try:
-        return Choice(namespace, name, parse_label_selector(texts[0]), parse_field_selector(texts[1]))
+        choice = Choice(namespace, name, parse_label_selector(texts[0]), parse_field_selector(texts[1]))
     except SelectorError as error:
         raise BadRequest(str(error)) from None
+    check_fields(resource, choice.fields)
+    return choice
 
 
 class Writing(msgspec.Struct, frozen=True):

@@ -13,8 +13,9 @@ from rest_framework.response import Response
 from apps.api import renderers
 from apps.api.answer import Answer, Many, One
 from apps.api.authorization import Attempt, check
+from apps.api.query import listing_of
 from apps.api.target import target_of
-from apps.api.views import KubernetesView
+from apps.api.views import KubernetesView, refuse_watch
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore, store
 from controlplane import bindings, kinds
@@ -60,6 +61,7 @@ class FleetReadinessView(KubernetesView):
     def get(self, request: Request, name: str | None = None) -> Response:
         verb = "get" if name else "list"
         check(request.user, Attempt(verb, RESOURCE.group, RESOURCE.plural, name=name or ""))
+        refuse_watch(request, RESOURCE)
         if name not in (None, NAME):
             raise NotFound.of(RESOURCE.plural, name or "", group=RESOURCE.group)
         reading, settings = store(), configuration().settings()
@@ -74,7 +76,10 @@ class FleetReadinessView(KubernetesView):
             status=summary(_asked(found, reading, settings, now=reading.now())),
         )
         text = msgspec.json.encode(made)
-        return Response(One(RESOURCE, text) if name else Many(RESOURCE, [text], {"resourceVersion": version}))
+        if name:
+            return Response(One(RESOURCE, text))
+        chosen = listing_of(request.query_params, RESOURCE, namespace="").choice.takes(msgspec.to_builtins(made))
+        return Response(Many(RESOURCE, [text] if chosen else [], {"resourceVersion": version}))
 
 
 def _asked(found: Iterable[Binding], reading: DjangoStore, settings: Settings, *, now: datetime) -> Iterable[Readiness]:

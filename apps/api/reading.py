@@ -19,16 +19,22 @@ _CHUNK = 500
 
 
 class Listed(NamedTuple):
-    """A page of a list: its texts as they are served, its version, and the token for the rest ("": that was all)."""
+    """A page of a list: its texts as they are served, its version, and the token for the rest ("": that was all).
+
+    `remaining`: how many objects follow, 0 where selectors choose and nobody counted.
+    """
 
     texts: list[bytes]
     version: int
     token: str
+    remaining: int = 0
 
     @property
-    def list_meta(self) -> dict[str, str]:
-        meta = {"resourceVersion": str(self.version)}
-        return {**meta, "continue": self.token} if self.token else meta
+    def list_meta(self) -> dict[str, str | int]:
+        meta: dict[str, str | int] = {"resourceVersion": str(self.version)}
+        if self.token:
+            meta["continue"] = self.token
+        return {**meta, "remainingItemCount": self.remaining} if self.remaining else meta
 
 
 def get(target: Target) -> bytes:
@@ -74,7 +80,7 @@ def _newest(target: Target, asked: Listing) -> Listed:
 
     if not choice.needs_documents:
         found = fetch(stored.START, asked.limit + 1 if asked.limit else 0)
-        return _cut(found, asked.limit, version)
+        return _counted(target, asked, _cut(found, asked.limit, version))
     found = _filtered(fetch, choice, stored.START, asked.limit)
     return _cut(found, asked.limit, version)
 
@@ -92,7 +98,7 @@ def _at(store: DjangoStore, target: Target, asked: Listing, version: int, after:
         found = fetch(after, asked.limit + 1 if asked.limit else 0)
     else:
         found = _filtered(fetch, asked.choice, after, asked.limit)
-    return _cut(found, asked.limit, version)
+    return _counted(target, asked, _cut(found, asked.limit, version))
 
 
 def _filtered(
@@ -118,6 +124,15 @@ def _cut(found: list[stored.Text], limit: int, version: int) -> Listed:
         return Listed([one.text for one in found], version, "")
     kept = found[:limit]
     return Listed([one.text for one in kept], version, Continue(version, kept[-1].namespace, kept[-1].name).token())
+
+
+def _counted(target: Target, asked: Listing, page: Listed) -> Listed:
+    """Return a page with how many objects follow it now, as Kubernetes says it: only where no selector chooses."""
+    if not page.token or not asked.choice.is_everything:
+        return page
+    begin = Continue.read(page.token)
+    remaining = stored.count(target.kind.key, namespace=target.namespace, after=(begin.namespace, begin.name))
+    return page._replace(remaining=remaining)
 
 
 def _keys(target: Target, choice: Choice) -> list[str]:

@@ -58,7 +58,7 @@ class WatchResponse(HttpResponse):
 def watch_response(request: Request, target: Target, store: DjangoStore) -> WatchResponse:
     """Return the stream a watch asks for. Raises BadRequest for options that cannot be."""
     query = request.query_params
-    asked = listing_of(query, namespace=target.namespace, name=target.name)
+    asked = listing_of(query, target.resource, namespace=target.namespace, name=target.name)
     if asked.start is not None:
         raise BadRequest("query parameter continue does not go with watch")
     send_initial = go_bool("sendInitialEvents", query.get("sendInitialEvents"))

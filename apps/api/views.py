@@ -23,6 +23,7 @@ from apps.objects.store import store
 from controlplane.errors import MethodNotAllowed, Unauthorized
 from controlplane.wire import scale
 from controlplane.wire.negotiate import go_bool
+from controlplane.wire.resource import Resource
 from controlplane.wire.status import status_of, success
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -118,7 +119,7 @@ class ObjectView(KubernetesView):
             if target.subresource == "scale":
                 return Response(Answer(scale.scale_of(One(target.resource, text).document, target.resource)))
             return _shown(One(target.resource, text))
-        asked = listing_of(request.query_params, namespace=target.namespace)
+        asked = listing_of(request.query_params, target.resource, namespace=target.namespace)
         page = reading.listed(store(), target, asked)
         return _shown(Many(target.resource, page.texts, page.list_meta))
 
@@ -156,7 +157,7 @@ class ObjectView(KubernetesView):
                     Answer(success(kind=resource.plural, name=done.name, group=resource.group, uid=done.uid))
                 )
             return _shown(One(resource, done.text))
-        asked = listing_of(request.query_params, namespace=self.target.namespace)
+        asked = listing_of(request.query_params, resource, namespace=self.target.namespace)
         return _shown(writer.delete_all(asked, options))
 
     def _need_name(self, method: str) -> None:
@@ -182,6 +183,16 @@ class ObjectView(KubernetesView):
 
 def _shown(answer: Answer, *, status: int = 200) -> Response:
     return Response(answer, status=status)
+
+
+def refuse_watch(request: Request, resource: Resource) -> None:
+    """Raise MethodNotAllowed for a watch on a kind that is made when it is read, and offers none in discovery."""
+    if is_watch(request):
+        raise MethodNotAllowed(
+            f"{resource.plural} are made when they are read and cannot be watched: get or list them again",
+            kind=resource.plural,
+            group=resource.group,
+        )
 
 
 def is_watch(request: Request) -> bool:

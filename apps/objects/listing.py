@@ -71,6 +71,16 @@ def page(
     return Page(rows[0][0], [Text(space, name, text) for _, space, name, text in rows if name is not None])
 
 
+def count(kind: str, *, namespace: str = "", after: tuple[str, str] = START) -> int:
+    """Return how many objects there are beyond `after`."""
+    query = f"""
+        SELECT count(*) FROM {object_table(kind).name}
+        WHERE kind = %s AND (%s = '' OR namespace = %s) AND (namespace, name) > (%s, %s)"""
+    with binary_cursor() as cursor:
+        row = cursor.run(query, (kind, namespace, namespace, *after)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
 def text_of(kind: str, namespace: str, name: str) -> bytes | None:
     """Return one object's JSON; None where there is none."""
     query = f"""

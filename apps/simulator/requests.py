@@ -20,7 +20,7 @@ from controlplane.selectors import (
     parse_label_selector,
 )
 from controlplane.wire.negotiate import go_bool
-from controlplane.wire.resource import Resource
+from controlplane.wire.resource import Resource, check_fields
 
 Document = dict[str, Any]
 
@@ -71,12 +71,14 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def choice(self) -> Choice:
-        """Return which objects of a list or watch are meant. Raises BadRequest for selectors nobody can read."""
+        """Return which objects of a list or watch are meant. Raises BadRequest for selectors nobody can read, and for
+        fields that objects of the kind cannot be selected by."""
         try:
             labels = parse_label_selector(self.query.get("labelSelector", ""))
             fields = parse_field_selector(self.query.get("fieldSelector", ""))
         except SelectorError as error:
             raise BadRequest(str(error)) from None
+        check_fields(self.target.resource, fields)
         return Choice(self.target.namespace, self.target.name, labels, fields)
 
 
@@ -87,6 +89,11 @@ class Choice(msgspec.Struct, frozen=True):
     name: str
     labels: LabelSelector
     fields: tuple[FieldSelectorTerm, ...]
+
+    @property
+    def selects(self) -> bool:
+        """Test whether a selector chooses, and not the namespace alone."""
+        return bool(self.fields) or not self.labels.is_empty()
 
     def takes(self, stored: Stored | None) -> bool:
         """Test whether an object is chosen."""

@@ -105,7 +105,8 @@ class Rest:
         if limit and len(found) > limit:
             following = orjson.dumps([version, *key_of(found[limit].document)])
             meta["continue"] = base64.urlsafe_b64encode(following).decode()
-            meta["remainingItemCount"] = len(found) - limit
+            if not request.choice.selects:
+                meta["remainingItemCount"] = len(found) - limit
             found = found[:limit]
         return meta, found
 

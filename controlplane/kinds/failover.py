@@ -62,6 +62,7 @@ def _eviction_kind(name: str, plural: str, *, namespaced: bool) -> None:
                 categories=("lifeboat",),
                 subresources=("hold", "release", "skip", "expedite"),
                 verbs=("get", "list"),
+                fields=("spec.binding", "spec.cluster", "spec.resourceKind", "status.reason", "status.state"),
                 columns=(
                     Column("Cluster", _of("spec", "cluster")),
                     Column("State", _of("status", "state")),

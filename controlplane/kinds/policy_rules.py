@@ -41,7 +41,7 @@ def default(new: Policy, old: Policy | None, settings: Settings) -> Policy:
             failover=None if spec.failover is None else failover_rules.defaulted(spec.failover),
         ),
     )
-    return policy if old is not None else _marked(policy)
+    return _marked(policy) if old is None else _still_marked(policy, old)
 
 
 def _selector(one: ResourceSelector, namespace: str) -> ResourceSelector:
@@ -51,12 +51,27 @@ def _selector(one: ResourceSelector, namespace: str) -> ResourceSelector:
 def _marked(policy: Policy) -> Policy:
     """Return a new policy with the id that templates and bindings are claimed with, and its finalizer."""
     label = id_label(policy)
-    finalizer = CLUSTER_PROPAGATION_POLICY_FINALIZER if policy.cluster_scoped else PROPAGATION_POLICY_FINALIZER
-    kept = policy.metadata.finalizers
+    finalizer, kept = _finalizer(policy), policy.metadata.finalizers
     return policy.with_meta(
         labels={**policy.metadata.labels, label: policy.metadata.uid},
         finalizers=kept if finalizer in kept else (*kept, finalizer),
     )
+
+
+def _still_marked(policy: Policy, old: Policy) -> Policy:
+    """Return a changed policy with the id and the finalizer it had, where whoever replaced it whole left them out."""
+    label = id_label(old)
+    given = old.metadata.labels.get(label)
+    if given is not None and label not in policy.metadata.labels:
+        policy = policy.with_meta(labels={**policy.metadata.labels, label: given})
+    finalizer, kept = _finalizer(policy), policy.metadata.finalizers
+    lost = finalizer in old.metadata.finalizers and finalizer not in kept
+    going = old.metadata.deletion_timestamp is not None
+    return policy.with_meta(finalizers=(*kept, finalizer)) if lost and not going else policy
+
+
+def _finalizer(policy: Policy) -> str:
+    return CLUSTER_PROPAGATION_POLICY_FINALIZER if policy.cluster_scoped else PROPAGATION_POLICY_FINALIZER
 
 
 def id_label(policy: Policy) -> str:

@@ -109,6 +109,25 @@ authorization.k8s.io/v1
   SubjectAccessReview subjectaccessreviews -
 """
 
+# What a field selector may name beside name and namespace, as Kubernetes registers it; without two that stand for
+# another field than they name (an Event's source, a Job's status.successful).
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "v1/Event": (
+        *(f"involvedObject.{one}" for one in ("apiVersion", "fieldPath", "kind", "name", "namespace", "uid")),
+        *("involvedObject.resourceVersion", "reason", "reportingComponent", "type"),
+    ),
+    "v1/Namespace": ("status.phase",),
+    "v1/Node": ("spec.unschedulable",),
+    "v1/Pod": (
+        *("spec.hostNetwork", "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
+        *("status.nominatedNodeName", "status.phase", "status.podIP"),
+    ),
+    "v1/ReplicationController": ("status.replicas",),
+    "v1/Secret": ("type",),
+    "v1/Service": ("spec.clusterIP", "spec.type"),
+    "apps/v1/ReplicaSet": ("status.replicas",),
+    "certificates.k8s.io/v1/CertificateSigningRequest": ("spec.signerName",),
+}
 _POD_COLUMNS: dict[str, tuple[Column, ...]] = {"v1/Pod": POD, "v1/Event": EVENT, "events.k8s.io/v1/Event": EVENT_V1}
 
 
@@ -133,6 +152,7 @@ def _parsed(catalogue: str, **common: Any) -> tuple[Resource, ...]:
                 categories=_names(categories),
                 subresources=_names(subresources),
                 columns=_POD_COLUMNS.get(name) or COLUMNS.get(name, ()),
+                fields=_FIELDS.get(name, ()),
                 **common,
             )
         )

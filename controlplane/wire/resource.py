@@ -1,10 +1,13 @@
 """What the API serves under one plural: names, scope, subresources, and the columns kubectl prints for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+
+from controlplane.errors import BadRequest, qualified
+from controlplane.selectors import FieldSelectorTerm
 
 MINUTE = 60
 HOUR = 60 * MINUTE
@@ -51,7 +54,7 @@ class Resource(msgspec.Struct, frozen=True):
     `verbs` are those of discovery; reviews can only be created.
     `columns` leaves out Name (first) and Age (after the last column of priority 0): `table` adds them, each unless a
     column here has that name already. "Last Seen" and "Created At" stand for Age too.
-    `fields` are those a field selector may name beside metadata.name and metadata.namespace.
+    `fields` are those a field selector may name beside metadata.name and metadata.namespace (`check_fields`).
     """
 
     group: str
@@ -85,6 +88,17 @@ class Resource(msgspec.Struct, frozen=True):
     def list_kind(self) -> str:
         """Return the kind of the list document ("DeploymentList")."""
         return f"{self.kind}List"
+
+
+def check_fields(resource: Resource, terms: Iterable[FieldSelectorTerm]) -> None:
+    """Raise BadRequest where a field selector names a field that objects of this kind cannot be selected by."""
+    known = ("metadata.name", "metadata.namespace", *resource.fields)
+    for term in terms:
+        if term.field not in known:
+            raise BadRequest(
+                f"field label not supported: {term.field}: {qualified(resource.plural, resource.group)} can be "
+                f"selected by {', '.join(known)}"
+            )
 
 
 def age(timestamp: str | datetime | None, now: datetime) -> str:

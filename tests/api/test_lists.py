@@ -60,6 +60,45 @@ def test_a_selector_nobody_can_read_is_told_with_its_place(api: Client, maps: st
         assert (answer.status, answer.document["reason"]) == (400, "BadRequest"), answer.body
 
 
+@pytest.mark.parametrize("method", ["get", "delete", "watch"])
+def test_a_field_nobody_can_select_by_is_refused_with_those_that_can(api: Client, maps: str, method: str) -> None:
+    query = {"fieldSelector": "data.k=v"} | ({"watch": "true"} if method == "watch" else {})
+
+    answer = api.delete(config_maps(maps), **query) if method == "delete" else api.get(config_maps(maps), **query)
+
+    assert (answer.status, answer.document["reason"]) == (400, "BadRequest")
+    told = "field label not supported: data.k: configmaps can be selected by metadata.name, metadata.namespace"
+    assert answer.document["message"] == told
+    assert len(names(api, config_maps(maps))) == 4
+
+
+@pytest.mark.parametrize(
+    ("path", "selector"),
+    [
+        ("/api/v1/secrets", "type=Opaque"),
+        ("/api/v1/namespaces", "status.phase=Active"),
+        ("/api/v1/pods", "spec.nodeName!=a,status.phase=Running"),
+        ("/api/v1/events", "involvedObject.kind=Deployment,reason=Tested,type!=Normal"),
+        ("/apis/failover.lifeboat.io/v1alpha1/evictions", "spec.cluster=member1,status.state=Held"),
+    ],
+)
+def test_fields_kubernetes_knows_are_selected_by(api: Client, path: str, selector: str) -> None:
+    assert api.get(path, fieldSelector=selector).status == 200
+    assert api.get(path, fieldSelector=f"{selector},spec.nothing=1").status == 400
+
+
+def test_a_page_says_how_many_follow_unless_a_selector_chooses(api: Client, maps: str) -> None:
+    first = api.get(config_maps(maps), limit=1).document["metadata"]
+    second = api.get(config_maps(maps), limit=2, **{"continue": first["continue"]}).document["metadata"]
+    last = api.get(config_maps(maps), limit=2, **{"continue": second["continue"]}).document["metadata"]
+    chosen = api.get(config_maps(maps), limit=1, labelSelector="!nothing").document["metadata"]
+
+    assert (first["remainingItemCount"], second["remainingItemCount"]) == (3, 1)
+    assert "remainingItemCount" not in last
+    assert "continue" in chosen
+    assert "remainingItemCount" not in chosen
+
+
 def test_pages_show_the_moment_of_the_first_one(api: Client, maps: str) -> None:
     first = api.get(config_maps(maps), limit=2).document
     api.delete(config_maps(maps, "c"))

@@ -7,6 +7,7 @@ import pytest
 from controlplane.kinds.policy import Policy
 from controlplane.settings import Compat, Settings
 from tests.core.admitted import (
+    NOW,
     UID,
     Document,
     created,
@@ -156,11 +157,29 @@ def test_a_policy_that_cannot_be_is_refused_by_field(spec: Document, field: str)
 
 def test_scheduler_and_permanent_id_never_change() -> None:
     old = created(policy()).object
+    changed = policy(schedulerName="mine")
+    changed["metadata"]["labels"] = {"propagationpolicy.karmada.io/permanent-id": "another"}
 
-    assert fields(policy(schedulerName="mine"), old=old) == {
+    assert fields(changed, old=old) == {
         "spec.schedulerName",
         "metadata.labels[propagationpolicy.karmada.io/permanent-id]",
     }
+
+
+def test_a_policy_that_is_replaced_whole_keeps_its_id_and_its_finalizer() -> None:
+    old = created(policy()).object
+
+    kept = updated(policy(priority=3), old).object
+
+    assert kept.spec.priority == 3
+    assert kept.metadata.labels == old.metadata.labels
+    assert kept.metadata.finalizers == old.metadata.finalizers
+
+
+def test_a_policy_that_goes_is_let_go_by_whoever_holds_it() -> None:
+    old = created(policy()).object.with_meta(deletion_timestamp=NOW)
+
+    assert updated(policy(), old).object.metadata.finalizers == ()
 
 
 def test_what_is_accepted_without_effect_is_said() -> None:

@@ -57,6 +57,18 @@ def test_what_breaks_the_schema_is_told_in_kubectl_s_words(k: Kubectl, group: st
     assert 'unknown field "spec.sails"' in unknown
 
 
+def test_a_field_that_may_be_selected_by_is(k: Kubectl) -> None:
+    group = f"crafts-{k.namespace}.example.io"
+    k("apply", "-f", k.file(definition(group, STRICT, selectableFields=[{"jsonPath": ".spec.colour"}])))
+    for name, colour in (("one", "red"), ("two", "green")):
+        k("apply", "-f", k.file(boat(group, name, seats=1, colour=colour)))
+
+    assert k("get", f"boats.{group}", "--field-selector", "spec.colour=green", "-o", "name") == f"boat.{group}/two\n"
+    assert "field label not supported: spec.seats" in k(
+        "get", f"boats.{group}", "--field-selector", "spec.seats=1", code=1
+    )
+
+
 def test_a_deleted_definition_takes_everything_along(k: Kubectl, server: Server, group: str) -> None:
     k("apply", "-f", k.file(boat(group, "ferry", seats=1)))
     deleting = k.start("delete", f"crd/boats.{group}", "--timeout=60s")

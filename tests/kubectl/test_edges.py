@@ -1,0 +1,62 @@
+"""The real kubectl where Lifeboat has something of its own to say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.api.builders import policy
+from tests.api.server import Server
+from tests.kubectl.test_kubectl import Kubectl
+
+pytestmark = pytest.mark.kubectl
+
+
+@pytest.fixture
+def k(kubectl: Path, server: Server, namespace: str, tmp_path: Path) -> Kubectl:
+    return Kubectl(kubectl, server, namespace, tmp_path)
+
+
+@pytest.mark.parametrize("plural", ["evictions", "clusterevictions", "failoverrecords", "fleetreadinesses"])
+def test_what_is_made_when_it_is_read_is_got_and_not_watched(k: Kubectl, plural: str) -> None:
+    full = f"{plural}.failover.lifeboat.io"
+    listed = k("api-resources", "--api-group=failover.lifeboat.io", "--verbs=watch", "-o", "name").split()
+
+    assert full not in listed
+    k("get", full)
+    said = k("get", full, "-w", code=1)
+    assert f"{plural} are made when they are read and cannot be watched" in said
+    assert "MethodNotAllowed" in said
+
+
+def test_a_policy_is_replaced_from_the_file_it_was_made_of(k: Kubectl) -> None:
+    made = k.file(policy("everywhere"))
+    k("create", "-f", made)
+    before = yaml.safe_load(k("get", "pp", "everywhere", "-o", "yaml"))["metadata"]
+
+    changed = k.file(policy("everywhere", priority=7))
+    assert "replaced" in k("replace", "-f", changed)
+
+    after = yaml.safe_load(k("get", "pp", "everywhere", "-o", "yaml"))
+    assert after["spec"]["priority"] == 7
+    assert after["metadata"]["labels"] == before["labels"]
+    assert after["metadata"]["finalizers"] == before["finalizers"]
+    taken = policy("everywhere")
+    taken["metadata"]["labels"] = dict.fromkeys(before["labels"], "another-id")
+    assert "field is immutable" in k("replace", "-f", k.file(taken), code=1)
+
+
+def test_an_autoscaler_is_written_in_the_version_that_is_served(k: Kubectl) -> None:
+    scaled = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    spec = {"scaleTargetRef": scaled, "minReplicas": 1, "maxReplicas": 5}
+    v2 = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}, "spec": spec}
+
+    assert "created" in k("apply", "-f", k.file(v2))
+    assert "web" in k("get", "hpa")
+    versions = k("api-versions").split()
+    assert "autoscaling/v2" in versions
+    assert "autoscaling/v1" not in versions
+    said = k("apply", "-f", k.file({**v2, "apiVersion": "autoscaling/v1"}), code=1)
+    assert 'no matches for kind "HorizontalPodAutoscaler" in version "autoscaling/v1"' in said
