@@ -13,16 +13,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import definitions, document_check, metadata_check, works
+from controlplane import definitions, document_check, heartbeats, metadata_check, works
 from controlplane.causes import forbidden
 from controlplane.errors import BadRequest, Cause, Conflict, Invalid, MethodNotAllowed
 from controlplane.estimate import models
 from controlplane.kind import Kind
-from controlplane.kinds import CLUSTER, DEFINITION, WORK
+from controlplane.kinds import CLUSTER, DEFINITION, LEASE, WORK
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
-from controlplane.meta import Object, ObjectMeta, to_seconds
+from controlplane.meta import Object, ObjectMeta, condition, to_seconds, with_condition
 from controlplane.names import safe_hash
 from controlplane.settings import Settings
 
@@ -90,6 +90,8 @@ def admit_update(
     obj = _typed(kind, doc, old, settings=settings, name=old.metadata.name)
     if subresource == STATUS:
         changed = _with_status_of(old, obj).with_meta(managed_fields=obj.metadata.managed_fields)
+        if kind.key == CLUSTER:
+            changed = _timed(changed, old, now=now)
         return Admitted(changed, tuple(warnings))
     obj = _continued(obj, old)
     if kind.has_status and STATUS in kind.resource.subresources:
@@ -226,6 +228,8 @@ def _completed(
     kind: Kind, obj: Any, old: Any, *, settings: Settings, now: datetime
 ) -> tuple[Any, Sequence[str], list[Cause]]:
     """Return the object with what only admission knows, warnings, and what is wrong with it."""
+    if kind.key == LEASE:
+        return heartbeats.stamped(obj, old, now=now), (), []
     if kind.key == CLUSTER:
         return _cluster(obj, old, settings=settings, now=now)
     if kind.key == DEFINITION:
@@ -242,6 +246,17 @@ def _definition(one: Template, *, now: datetime) -> Template:
         return definitions.settled(one, definitions.taken_from(one), now=now)
     except (KeyError, TypeError, AttributeError, StopIteration):
         return one
+
+
+def _timed(cluster: Cluster, old: Any, *, now: datetime) -> Cluster:
+    """Return the cluster with its conditions' transition times by our clock: windows and timeouts are counted from
+    them, and whoever reports may be minutes off (fault 48)."""
+    before: Cluster = old
+    conditions = before.status.conditions
+    for one in cluster.status.conditions:
+        conditions = with_condition(conditions, one, now=now)
+    timed = tuple(found for one in cluster.status.conditions if (found := condition(conditions, one.type)) is not None)
+    return cluster.with_status(conditions=timed)
 
 
 def _cluster(

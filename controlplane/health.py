@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from controlplane.kinds.cluster import ACCESS_LOST, EVICTING_EFFECTS, READY, Cluster
+from controlplane.kinds.cluster import ACCESS_LOST, ACCESS_REFUSED, EVICTING_EFFECTS, PULL, READY, Cluster
 from controlplane.kinds.rows import FleetState, Observation
 from controlplane.meta import Condition, condition
 from controlplane.settings import Settings
@@ -23,13 +23,16 @@ CLUSTER_NOT_REACHABLE = "ClusterNotReachable"
 CLUSTER_NOT_READY = "ClusterNotReady"
 STATUS_UNKNOWN = "ClusterStatusUnknown"
 NEVER_UPDATED = "ClusterStatusNeverUpdated"
+HEARTBEAT = "ClusterHeartbeat"
+"""Reason of a Ready that we publish because a Pull member's agent is back, until the agent itself says something."""
+RENEWED = "its agent renews its Lease"
 
 ESTABLISHED = "Established"  # condition type: the cluster has been Ready once (D8 counts no other)
-PULL = "Pull"
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What one probe or heartbeat says. `access_lost`: why we were not let in; the cluster is not judged then."""
+    """What one probe or heartbeat says. `access_lost`: why we were not let in; the cluster is not judged then, and
+    `reason` is that of the lost access."""
 
     status: str
     reason: str = ""
@@ -37,13 +40,14 @@ class Seen(msgspec.Struct, frozen=True):
     access_lost: str = ""
 
 
-def seen(code: int, *, problem: str = "", access: bool = False) -> Seen:
-    """Return what a readiness probe means: HTTP code (0: no answer), the problem in words, whether access was refused.
+def seen(code: int, *, problem: str = "", access: str = "") -> Seen:
+    """Return what a readiness probe means: HTTP code (0: no answer), the problem in words, `access` the reason why we
+    were not let in, "" where we were.
 
     200 is Ready; no answer and server errors are not reachable; any other answer is not ready (semantics 2.1).
     """
     if access:
-        return Seen("", access_lost=problem or f"the member answered {code}")
+        return Seen("", access, access_lost=problem or f"the member answered {code}")
     if code == 200:
         return Seen(TRUE, CLUSTER_READY, "cluster is healthy and ready to accept workloads")
     if code == 0 or code >= 500:
@@ -59,8 +63,9 @@ def holds_for(settings: Settings) -> timedelta:
 def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) -> Observation:
     """Return the observation after a probe. Time in which nobody looked is taken out of every clock."""
     if what.access_lost:
-        return replace(_without_gap(row, settings, now=now), access_lost=what.access_lost, observed_at=now)
-    known = _without_gap(row, settings, now=now)
+        lost = {"access_lost": what.access_lost, "access_reason": what.reason}
+        return replace(without_gap(row, settings, now=now), observed_at=now, **lost)
+    known = without_gap(row, settings, now=now)
     crossed = (known.status == TRUE) != (what.status == TRUE) or not known.status
     return replace(
         known,
@@ -70,6 +75,7 @@ def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) 
         since=now if crossed or known.since is None else known.since,
         observed_at=now,
         access_lost="",
+        access_reason="",
     )
 
 
@@ -81,7 +87,13 @@ def heartbeat(row: Observation, what: Seen, settings: Settings, *, now: datetime
     return replace(beaten, renewed_at=now, since=now if lapsed else beaten.since)
 
 
-def _without_gap(row: Observation, settings: Settings, *, now: datetime) -> Observation:
+def heard_at(cluster: Cluster, row: Observation) -> datetime | None:
+    """Return when a member itself was last heard of: by the last probe, or from its agent."""
+    return row.renewed_at if cluster.spec.sync_mode == PULL else row.observed_at
+
+
+def without_gap(row: Observation, settings: Settings, *, now: datetime) -> Observation:
+    """Return the observation with the time in which nobody looked taken out of its clocks."""
     if row.observed_at is None:
         return row
     gap = now - row.observed_at - holds_for(settings)
@@ -102,17 +114,24 @@ def settle(cluster: Cluster, row: Observation | None, settings: Settings, *, now
     """Return the debounced Ready, AccessLost and Established conditions of a cluster (transition times left open).
 
     Crossing between True and not True takes the threshold, counted to the second and only over observed time; False
-    and Unknown change places at once; the first observation is accepted (semantics 2.1).
+    and Unknown change places at once; the first observation is accepted (semantics 2.1). While access is lost Ready
+    keeps its status and says why that is only the last known one (D22).
     """
     published = condition(cluster.status.conditions, READY)
     if row is not None and row.access_lost:
-        lost = Condition(ACCESS_LOST, TRUE, "AccessRefused", row.access_lost)
-        return Settled((lost, *_established(cluster, published)))
+        reason = row.access_reason or ACCESS_REFUSED
+        lost = Condition(ACCESS_LOST, TRUE, reason, row.access_lost)
+        kept = () if published is None else (_last_known(published, reason, row.access_lost),)
+        return Settled((lost, *kept, *_established(cluster, published)))
     ready, wake_at = _ready(cluster, published, row, settings, now=now)
     conditions: tuple[Condition, ...] = () if ready is None else (ready,)
     if row is not None and condition(cluster.status.conditions, ACCESS_LOST) is not None:
         conditions += (Condition(ACCESS_LOST, FALSE, "AccessGranted", "the cluster lets us in"),)
     return Settled((*conditions, *_established(cluster, ready)), wake_at)
+
+
+def _last_known(ready: Condition, reason: str, why: str) -> Condition:
+    return replace(ready, reason=reason, message=f"{ready.status} is what was last seen; since then: {why}")
 
 
 def _established(cluster: Cluster, ready: Condition | None) -> tuple[Condition, ...]:
@@ -124,15 +143,16 @@ def _established(cluster: Cluster, ready: Condition | None) -> tuple[Condition, 
 def _ready(
     cluster: Cluster, published: Condition | None, row: Observation | None, settings: Settings, *, now: datetime
 ) -> tuple[Condition | None, datetime | None]:
-    if cluster.spec.sync_mode == PULL:
+    wake_at, pulled = None, cluster.spec.sync_mode == PULL
+    if pulled:
         silent, wake_at = _silence(cluster, row, settings, now=now)
         if silent is not None:
             return silent, None
-    else:
-        wake_at = None
+        if (word := said(cluster)) is not None:
+            return word, wake_at  # the agent has debounced it (semantics 2.1)
     if row is None or not row.status or row.since is None or row.observed_at is None:
         return published, wake_at
-    observed = Condition(READY, row.status, row.reason, row.message)
+    observed = _last_word(row) if pulled else Condition(READY, row.status, row.reason, row.message)
     if published is None or (published.status == TRUE) == (row.status == TRUE):
         return observed, wake_at
     seconds = settings.cluster_success_threshold if row.status == TRUE else settings.cluster_failure_threshold
@@ -142,6 +162,20 @@ def _ready(
         return observed, wake_at
     later = boundary if boundary > now else now + holds_for(settings)
     return published, later if wake_at is None else min(later, wake_at)
+
+
+def said(cluster: Cluster) -> Condition | None:
+    """Return Ready as a Pull member's agent wrote it; None where what stands there is ours, or nothing."""
+    ready = condition(cluster.status.conditions, READY)
+    if ready is None or ready.status not in (TRUE, FALSE) or ready.reason == HEARTBEAT:
+        return None
+    return ready
+
+
+def _last_word(row: Observation) -> Condition:
+    """Return Ready of a Pull member that is heard again and has not said anything about it since."""
+    told = RENEWED if row.reason in ("", HEARTBEAT) else f"{RENEWED}; its last word: {row.reason}: {row.message}"
+    return Condition(READY, row.status, HEARTBEAT, told)
 
 
 def _silence(

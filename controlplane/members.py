@@ -25,6 +25,7 @@ class Target(msgspec.Struct, frozen=True):
     ca: str = ""  # PEM
     insecure: bool = False
     proxy: str = ""
+    proxy_headers: dict[str, str] = {}  # what the proxy is told besides, when a connection is asked for
 
     def __repr__(self) -> str:
         return f"Target({self.cluster} at {self.endpoint})"
@@ -74,13 +75,15 @@ class Answer(msgspec.Struct, frozen=True):
     """A member's answer.
 
     `code`: HTTP status, 0 when there was none (refused, timed out, TLS). `problem` says what went wrong, for people and
-    never with a secret. `access`: the member is there but does not let us in (401, 403, TLS, our own fault; D22).
+    never with a secret. `access`: the member is there but does not let us in (401, 403, TLS, our own fault; D22), and
+    `reason` is why, where more is known than that we are refused.
     """
 
     code: int
     body: Any = None
     problem: str = ""
     access: bool = False
+    reason: str = ""
     at: datetime | None = None
 
     @property
@@ -98,6 +101,7 @@ def endpoint_of(cluster: Any, secret: Any) -> Target:
         ca=_plain(data.get("caBundle", "")),
         insecure=cluster.spec.insecure_skip_tls_verification,
         proxy=cluster.spec.proxy_url,
+        proxy_headers=cluster.spec.proxy_header,
     )
 
 

@@ -75,6 +75,9 @@ BEFORE_FAILOVER_ANNOTATION: Final = "failover.lifeboat.io/before-failover"
 UNJOIN_ANNOTATION: Final = "failover.lifeboat.io/unjoin"
 """On a Cluster: ``keep`` lets it be deleted although bindings are placed on it; what runs there stays (D20)."""
 
+RECEIVED_ANNOTATION: Final = "failover.lifeboat.io/received-at"
+"""On a heartbeat Lease: when its latest renewal was received, by the database's clock (controlplane/heartbeats.py)."""
+
 LEFTOVER_ANNOTATION: Final = "work.lifeboat.io/leftover"
 """On a Work: its copy was let go while its cluster could not be reached (controlplane/leftovers.py)."""
 

@@ -8,7 +8,7 @@ from rest_framework.authentication import BaseAuthentication, SessionAuthenticat
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
-from apps.api import tokens
+from apps.api import agents, tokens
 
 ADMINISTRATORS = "system:masters"
 AUTHENTICATED = "system:authenticated"
@@ -37,4 +37,5 @@ AUTHENTICATORS = (BearerAuthentication, SessionAuthentication)
 
 def groups_of(user: Any) -> list[str]:
     """Return the groups of a user as Kubernetes names them."""
-    return [ADMINISTRATORS, AUTHENTICATED] if user.is_superuser else [AUTHENTICATED]
+    own = [ADMINISTRATORS] if user.is_superuser else [agents.GROUP] if agents.cluster_of(user) else []
+    return [*own, AUTHENTICATED]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from apps.api import agents
 from controlplane.errors import Forbidden, qualified
 
 READING = frozenset(("get", "list", "watch"))
 ANYBODY_MAY_ASK = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
 # A Work carries its manifest whole, so one of a Secret holds the Secret's data.
 CONFIDENTIAL = frozenset((("", "secrets"), ("work.karmada.io", "works")))
+OPEN_PATHS = ("api", "apis", "openapi", "version", "livez", "readyz", "healthz")  # what every client begins with
 REHEARSALS = ("failover.lifeboat.io", "placementreviews")  # they are created and write nothing
 
 
@@ -26,16 +28,34 @@ class Attempt(NamedTuple):
 
 
 def allowed(user: Any, attempt: Attempt) -> bool:
-    """Test whether a user may: superusers everything, others read all but secrets and ask about themselves."""
+    """Test whether a user may: superusers everything, agents what concerns their own cluster, others read all but
+    secrets and works; everybody asks about themselves."""
     if user.is_superuser:
         return True
     if not user.is_authenticated:
         return False
+    if cluster := agents.cluster_of(user):
+        return _granted(cluster, attempt)
     if attempt.group in ANYBODY_MAY_ASK or (attempt.group, attempt.resource) == REHEARSALS:
         return attempt.verb == "create"
     if not attempt.resource:
         return attempt.verb == "get"
     return attempt.verb in READING and (attempt.group, attempt.resource) not in CONFIDENTIAL
+
+
+def _granted(cluster: str, attempt: Attempt) -> bool:
+    """Test whether an agent may. A name that is not known yet (create, before its body is read) is asked again."""
+    if attempt.group in ANYBODY_MAY_ASK:
+        return attempt.verb == "create"
+    if not attempt.resource:
+        return attempt.verb == "get" and attempt.path.strip("/").partition("/")[0] in OPEN_PATHS
+    return any(
+        (one.group, one.resource, one.subresource) == (attempt.group, attempt.resource, attempt.subresource)
+        and attempt.verb in one.verbs
+        and one.namespace == attempt.namespace
+        and (one.name in ("", attempt.name) or (attempt.verb == "create" and not attempt.name))
+        for one in agents.grants(cluster)
+    )
 
 
 def check(user: Any, attempt: Attempt) -> None:
@@ -63,9 +83,17 @@ def rules(user: Any) -> dict[str, Any]:
         paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
         return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
     reviews = ["selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"]
+    asking: dict[str, Any] = {"verbs": ["create"], "apiGroups": sorted(ANYBODY_MAY_ASK), "resources": reviews}
+    if cluster := agents.cluster_of(user):
+        known = [f"/{path}{more}" for path in OPEN_PATHS for more in ("", "/*")]
+        return {
+            "resourceRules": [asking, *(_rule(one) for one in agents.grants(cluster))],
+            "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": known}],
+            "incomplete": False,
+        }
     return {
         "resourceRules": [
-            {"verbs": ["create"], "apiGroups": sorted(ANYBODY_MAY_ASK), "resources": reviews},
+            asking,
             {"verbs": ["create"], "apiGroups": [REHEARSALS[0]], "resources": [REHEARSALS[1]]},
             {"verbs": sorted(READING), "apiGroups": ["*"], "resources": ["*"]},
         ],
@@ -73,3 +101,9 @@ def rules(user: Any) -> dict[str, Any]:
         "incomplete": True,
         "evaluationError": "secrets and works are left out of reading; a rule cannot say so",
     }
+
+
+def _rule(one: agents.Grant) -> dict[str, Any]:
+    resource = f"{one.resource}/{one.subresource}" if one.subresource else one.resource
+    rule: dict[str, Any] = {"verbs": sorted(one.verbs), "apiGroups": [one.group], "resources": [resource]}
+    return rule | ({"resourceNames": [one.name]} if one.name else {})

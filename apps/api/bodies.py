@@ -32,6 +32,15 @@ def decode(content_type: str | None, raw: bytes) -> Body:
     return Body(decode_body(content_type, raw, duplicates=duplicates), duplicates)
 
 
+def name_of(body: Body) -> str:
+    """Return what the object in a body is to be called; of a generated name, what it begins with and an asterisk."""
+    metadata = body.document.get("metadata")
+    if not isinstance(metadata, dict):
+        return ""
+    begins = metadata.get("generateName")
+    return str(metadata.get("name") or (f"{begins}*" if begins else ""))
+
+
 def about(target: Target, document: Document, resource: Resource | None = None) -> Document:
     """Return the document with what only the URL says filled in. Raises BadRequest where it is about something else."""
     resource = resource or target.resource

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.answer import Answer
+from apps.api.authorization import Attempt, check
 from apps.api.clock import ticks
 from apps.api.eviction_metrics import EvictionCollector
 from apps.api.views import KubernetesView
@@ -133,6 +134,7 @@ class MetricsView(KubernetesView):
         return super().perform_content_negotiation(request, force=True)
 
     def get(self, request: Request) -> HttpResponse:
+        check(request.user, Attempt("get", path=request.path_info))
         return HttpResponse(generate_latest(REGISTRY), content_type=CONTENT_TYPE_LATEST)
 
 
@@ -142,6 +144,7 @@ class ControllersView(KubernetesView):
     http_method_names = ["get", "head", "options"]
 
     def get(self, request: Request) -> Response:
+        check(request.user, Attempt("get", path=request.path_info))
         found = figures()
         shown = []
         for controller in CONTROLLERS:

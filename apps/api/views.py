@@ -108,7 +108,8 @@ class ObjectView(KubernetesView):
             verb = "watch"
         else:
             verb = "get" if target.name else "list"
-        return Attempt(verb, resource.group, resource.plural, target.subresource, target.namespace, target.name)
+        name = target.name or _chosen(request, verb)
+        return Attempt(verb, resource.group, resource.plural, target.subresource, target.namespace, name)
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         target = self.target
@@ -126,7 +127,9 @@ class ObjectView(KubernetesView):
     def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if self.target.name:
             raise MethodNotAllowed(f"the server does not allow POST on a {self.target.resource.kind} that has a name")
-        return self._written(self._writer(request).create(bodies.decode(request.content_type, request.body)))
+        body = bodies.decode(request.content_type, request.body)
+        check(request.user, self._attempt(request)._replace(name=bodies.name_of(body)))
+        return self._written(self._writer(request).create(body))
 
     def put(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self._need_name("PUT")
@@ -183,6 +186,14 @@ class ObjectView(KubernetesView):
 
 def _shown(answer: Answer, *, status: int = 200) -> Response:
     return Response(answer, status=status)
+
+
+def _chosen(request: Request, verb: str) -> str:
+    """Return the one object a list or watch is restricted to by field selector, as Kubernetes authorises it."""
+    if verb not in ("list", "watch"):
+        return ""
+    field, _, name = request.query_params.get("fieldSelector", "").partition("=")
+    return name.removeprefix("=") if field.strip() == "metadata.name" and "," not in name else ""
 
 
 def refuse_watch(request: Request, resource: Resource) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 
 import aiohttp
 import orjson
+from aiohttp_socks import ProxyConnectionError, ProxyConnector, ProxyError, ProxyTimeoutError
 
 from controlplane.kinds import KINDS
+from controlplane.kinds.cluster import ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED, MISCONFIGURED
 from controlplane.members import FIELD_MANAGER, Answer, Collect, Discard, Ensure, Probe, Target
 from controlplane.meta import kind_key
 from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
@@ -21,6 +23,8 @@ WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=4, sock_read=90)
 WATCH_SECONDS = 60
 PAGE = 500
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
+_BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)  # of a SOCKS5 proxy; they share no base
+_X509_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
 # Annotations and labels that mark an object as ours; releasing an object strips them.
 OUR_PREFIXES = ("karmada.io/", "work.karmada.io/", "resourcetemplate.karmada.io/", "resourcebinding.karmada.io/")
 
@@ -57,13 +61,12 @@ class MemberClient:
             if session is not None:  # endpoint or credentials changed
                 self._closing.add(task := asyncio.create_task(session.close()))
                 task.add_done_callback(self._closing.discard)
-            headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
-            if target.token:
-                headers["Authorization"] = f"Bearer {target.token}"
-            connector = aiohttp.TCPConnector(limit=CONNECTIONS[lane], ssl=_tls(target))
             session = aiohttp.ClientSession(
-                connector=connector,
-                headers=headers,
+                connector=_connector(target, lane),
+                headers={
+                    "User-Agent": USER_AGENT,
+                    "Accept": "application/json",
+                },  # aiohttp tells them the proxy as well
                 json_serialize=lambda one: orjson.dumps(one).decode(),
             )
             self._sessions[target.cluster, lane] = (target, session)
@@ -82,25 +85,28 @@ class MemberClient:
         seconds: float = ANSWER_SECONDS,
     ) -> Answer:
         """Ask one thing. Every failure is an answer too; nothing is raised for what a member may do."""
+        headers = _credentials(target) | ({"Content-Type": content_type} if body is not None else {})
         try:
             async with self._session(target, lane).request(
                 method,
                 target.endpoint.rstrip("/") + path,
                 params=params,
                 data=None if body is None else orjson.dumps(body),
-                headers={"Content-Type": content_type} if body is not None else None,
-                proxy=target.proxy or None,
+                headers=headers,
                 timeout=aiohttp.ClientTimeout(total=seconds),
+                **_through(target),
             ) as response:
                 raw = await response.read()
                 return _answer(response.status, response.content_type, raw)
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError) as error:
-            return Answer(0, problem=f"TLS: {_first_line(error)}", access=True)
+            return _untrusted(error)
         except TimeoutError:
             return Answer(0, problem=f"no answer within {seconds:g} s")
+        except aiohttp.ClientHttpProxyError as error:
+            return _by_proxy(error)
         except (aiohttp.InvalidURL, ValueError) as error:
-            return Answer(0, problem=f"cannot be called: {_first_line(error)}", access=True)
-        except (aiohttp.ClientError, OSError) as error:
+            return Answer(0, problem=f"cannot be called: {_first_line(error)}", access=True, reason=MISCONFIGURED)
+        except (aiohttp.ClientError, OSError, *_BY_SOCKS) as error:
             return Answer(0, problem=_first_line(error))
 
     async def probe(self, question: Probe) -> Answer:
@@ -175,7 +181,12 @@ class MemberClient:
             "labelSelector": selector,
         }
         url = target.endpoint.rstrip("/") + path
-        async with self._session(target, WATCH).get(url, params=params, timeout=WATCH_TIMEOUT) as response:
+        options = {"params": params, "headers": _credentials(target), "timeout": WATCH_TIMEOUT, **_through(target)}
+        try:
+            response = await self._session(target, WATCH).get(url, **options)
+        except _BY_SOCKS as error:
+            raise OSError(f"the proxy: {_first_line(error)}") from error
+        async with response:
             if response.status == 410:
                 raise Expired
             response.raise_for_status()
@@ -247,7 +258,48 @@ def _answer(status: int, content_type: str, raw: bytes) -> Answer:
     if 200 <= status < 300:
         return Answer(status, body)
     said = body.get("message", "") if isinstance(body, dict) else raw[:200].decode(errors="replace")
-    return Answer(status, body, problem=f"HTTP {status}: {said}".rstrip(": "), access=status in (401, 403))
+    refused = status in (401, 403, 407)
+    return Answer(status, body, problem=f"HTTP {status}: {said}".rstrip(": "), access=refused)
+
+
+def _untrusted(error: Exception) -> Answer:
+    """Return what trouble with TLS means: the member is there, and we cannot be sure that it is it (D22, fault 7)."""
+    cause: Any = getattr(error, "certificate_error", error)
+    if getattr(cause, "verify_code", 0) == _X509_EXPIRED:
+        problem = "TLS: the member's certificate has expired; renew it there, nothing has to be changed here"
+        return Answer(0, problem=problem, access=True, reason=CERTIFICATE_EXPIRED)
+    return Answer(0, problem=f"TLS: {_first_line(error)}", access=True, reason=CERTIFICATE_REFUSED)
+
+
+def _by_proxy(error: aiohttp.ClientHttpProxyError) -> Answer:
+    """Return what a proxy's refusal to connect means: it may refuse us, or not reach the member."""
+    problem = f"the proxy answered {error.status} {error.message}".rstrip()
+    if error.status in (401, 403, 407):
+        return Answer(0, problem=f"{problem}; see spec.proxyHeader", access=True, reason=ACCESS_REFUSED)
+    return Answer(0, problem=problem)
+
+
+def _connector(target: Target, lane: str) -> aiohttp.TCPConnector:
+    limits: dict[str, Any] = {"limit": CONNECTIONS[lane], "ssl": _tls(target)}
+    if _by_socks(target):
+        return ProxyConnector.from_url(target.proxy, rdns=True, **limits)
+    return aiohttp.TCPConnector(**limits)
+
+
+def _credentials(target: Target) -> dict[str, str]:
+    """Return the headers that let us in. They are for the member alone: with each request, never with the session."""
+    return {"Authorization": f"Bearer {target.token}"} if target.token else {}
+
+
+def _through(target: Target) -> dict[str, Any]:
+    """Return what a request says about the HTTP proxy; its headers go with CONNECT, and never to the member."""
+    if not target.proxy or _by_socks(target):
+        return {}
+    return {"proxy": target.proxy, "proxy_headers": target.proxy_headers or None}
+
+
+def _by_socks(target: Target) -> bool:
+    return target.proxy.startswith("socks5://")
 
 
 def _tls(target: Target) -> ssl.SSLContext | bool:

@@ -64,6 +64,7 @@ class Observation(models.Model):
     since = models.DateTimeField(null=True)
     observed_at = models.DateTimeField(null=True)
     access_lost = Word()
+    access_reason = Word(default="")
     renewed_at = models.DateTimeField(null=True)
     collected_at = models.DateTimeField(null=True)
     unobserved_seconds = models.FloatField(default=0.0)

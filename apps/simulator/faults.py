@@ -15,6 +15,7 @@ class Fault(StrEnum):
     BLACKHOLE = "blackhole"  # connections are taken, nothing is ever answered, watches fall silent
     SLOW = "slow"  # every request is answered some seconds late
     UNAUTHORIZED = "unauthorized"  # every request is answered with 401
+    EXPIRED = "expired"  # serves with a certificate whose time is over
     UNHEALTHY = "unhealthy"  # /readyz, /healthz and /livez answer 503, all else works
     NOT_READY = "notready"  # the API works, but pods never become ready
 

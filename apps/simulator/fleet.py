@@ -22,7 +22,7 @@ from apps.simulator.faults import Fault, Trouble
 from apps.simulator.listener import HOST
 from apps.simulator.member import Member, MemberConfig
 from apps.simulator.nodes import NodeShape
-from apps.simulator.tls import Authority
+from apps.simulator.tls import Authority, Contexts
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,10 +66,10 @@ class Fleet:
         options = self.options
         authority = Authority() if options.tls else None
         self.authority = authority.certificate if authority else b""
-        context = authority.context() if authority else None
+        contexts = authority.contexts() if authority else None
         try:
             for config in _configs(options):
-                self.members[config.name] = member = _member(config, context)
+                self.members[config.name] = member = _member(config, contexts)
                 await member.start()
             await self._open_control()
         except BaseException:
@@ -95,11 +95,11 @@ class Fleet:
         self.control_url = f"http://{HOST}:{address[1]}"
 
 
-def _member(config: MemberConfig, context: Any) -> Member:
+def _member(config: MemberConfig, tls: Contexts | None) -> Member:
     try:
-        return Member(config, tls=context)
+        return Member(config, tls=tls)
     except OSError:  # the port of the last run is somebody else's now
-        return Member(msgspec.structs.replace(config, port=0), tls=context)
+        return Member(msgspec.structs.replace(config, port=0), tls=tls)
 
 
 def _configs(options: Options) -> Iterator[MemberConfig]:

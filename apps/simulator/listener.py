@@ -14,9 +14,9 @@ HOST = "127.0.0.1"
 class Listener:
     """Serves one aiohttp server on one port of the loopback, open or closed."""
 
-    def __init__(self, server: web.Server, *, port: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, server: web.Server, *, port: int) -> None:
         self._server = server
-        self._tls = tls
+        self._tls: ssl.SSLContext | None = None
         self._listening: asyncio.Server | None = None
         # Bound but never listening: keeps the number ours while the port is closed.
         self._claim = _bound(port)
@@ -27,13 +27,14 @@ class Listener:
         """Test whether connections are taken."""
         return self._listening is not None
 
-    async def open(self) -> None:
-        """Take connections."""
+    async def open(self, *, tls: ssl.SSLContext | None) -> None:
+        """Take connections; those of another context are cut."""
+        if tls is not self._tls:
+            self.close()
         if self._listening is None:
+            self._tls = tls
             loop = asyncio.get_running_loop()
-            self._listening = await loop.create_server(
-                self._server, sock=_bound(self.port), ssl=self._tls, backlog=1024
-            )
+            self._listening = await loop.create_server(self._server, sock=_bound(self.port), ssl=tls, backlog=1024)
 
     def close(self) -> None:
         """Refuse connections from now on and cut those that are open."""

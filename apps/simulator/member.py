@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 
 import msgspec
 
@@ -17,8 +16,9 @@ from apps.simulator.requestlog import RequestLog
 from apps.simulator.rest import Rest
 from apps.simulator.server import Server
 from apps.simulator.store import Store
+from apps.simulator.tls import Contexts
 from apps.simulator.workloads import Workloads
-from controlplane.errors import NotFound
+from controlplane.errors import BadRequest, NotFound
 
 log = logging.getLogger("simulator")
 
@@ -40,7 +40,7 @@ class MemberConfig(msgspec.Struct, frozen=True):
 class Member:
     """A member cluster. `trouble` is what is wrong with it now."""
 
-    def __init__(self, config: MemberConfig, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, config: MemberConfig, *, tls: Contexts | None = None) -> None:
         self.config = config
         self.store = Store()
         self.objects = Objects(self.store, Catalogue())
@@ -56,7 +56,8 @@ class Member:
         )
         rest = Rest(self.objects, tokens={config.token})
         self.server = Server(rest, self.requests, bookmark_every=config.bookmark_every)
-        self.listener = Listener(self.server.http, port=config.port, tls=tls)
+        self._tls = tls
+        self.listener = Listener(self.server.http, port=config.port)
         self.url = f"{'https' if tls else 'http'}://{HOST}:{self.listener.port}"
 
     @property
@@ -72,7 +73,7 @@ class Member:
             made = nodes.node(f"{self.name}-node-{number}", self.config.shape, now=stamp())
             self._create("Node", made)
         self._task = asyncio.create_task(self._live(), name=f"workloads of {self.name}")
-        await self.listener.open()
+        await self._open()
 
     async def stop(self) -> None:
         """Stop serving; the objects are gone with the process."""
@@ -83,14 +84,24 @@ class Member:
         await self.listener.stop()
 
     async def suffer(self, trouble: Trouble) -> None:
-        """Let a fault begin; Fault.NONE ends whatever there was. The port stays the same."""
+        """Let a fault begin; Fault.NONE ends whatever there was. The port stays the same.
+
+        Raises BadRequest where a certificate shall have expired and there is none: the member serves plain http.
+        """
+        if trouble.fault is Fault.EXPIRED and self._tls is None:
+            raise BadRequest(f"{self.name} serves plain http and has no certificate that could expire; use --tls")
         self.trouble = trouble
         self.server.suffer(trouble)
         self.workloads.freeze(trouble.fault is Fault.NOT_READY)
         if trouble.fault is Fault.DOWN:
             self.listener.close()
         else:
-            await self.listener.open()
+            await self._open()
+
+    async def _open(self) -> None:
+        tls = self._tls
+        expired = self.trouble.fault is Fault.EXPIRED
+        await self.listener.open(tls=None if tls is None else tls.expired if expired else tls.good)
 
     def set_node(self, name: str, *, is_ready: bool) -> None:
         """Let a node become Ready or not. Raises NotFound."""

@@ -1,4 +1,4 @@
-"""A certificate authority of one run, and the server certificate it gives to the loopback."""
+"""A certificate authority of one run, and the certificates it gives to the loopback: a good one, an expired one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -16,41 +17,53 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from apps.simulator.listener import HOST
 
 
+class Contexts(NamedTuple):
+    """What a member serves with: a good certificate, and one that has expired (Fault.EXPIRED)."""
+
+    good: ssl.SSLContext
+    expired: ssl.SSLContext
+
+
 class Authority:
-    """The authority's certificate as PEM, for kubeconfigs, and the context to serve with."""
+    """The authority's certificate as PEM, for kubeconfigs, and the contexts to serve with."""
 
     def __init__(self, *, days: int = 30) -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "simulated members")])
-        server_key = ec.generate_private_key(ec.SECP256R1())
-        server_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
-        root = _certificate(name, name, key.public_key(), days).add_extension(
+        self._days = days
+        self._signer = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "simulated members")])
+        root = _certificate(self._name, self._name, self._signer.public_key(), days=days).add_extension(
             x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
-        leaf = _certificate(server_name, name, server_key.public_key(), days)
+        self.certificate = root.sign(self._signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    def contexts(self) -> Contexts:
+        """Return the contexts to serve HTTPS with."""
+        return Contexts(self._context(days=self._days), self._context(days=0))
+
+    def _context(self, *, days: int) -> ssl.SSLContext:
+        """Return a context with a certificate of its own; `days` 0: it expired some minutes ago."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
+        leaf = _certificate(name, self._name, key.public_key(), days=days)
         names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(HOST)), x509.DNSName("localhost")])
         leaf = leaf.add_extension(names, critical=False)
         leaf = leaf.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         pem = serialization.Encoding.PEM
-        self.certificate = root.sign(key, hashes.SHA256()).public_bytes(pem)
-        self._chain = leaf.sign(key, hashes.SHA256()).public_bytes(pem)
-        self._key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-
-    def context(self) -> ssl.SSLContext:
-        """Return the context to serve HTTPS with."""
+        private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+        chain = leaf.sign(self._signer, hashes.SHA256()).public_bytes(pem)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory(prefix="simulator-") as folder:  # ssl reads keys from files only
             path = Path(folder) / "server.pem"
             path.touch(mode=0o600)
-            path.write_bytes(self._key + self._chain)
+            path.write_bytes(private + chain)
             context.load_cert_chain(path)
         return context
 
 
 def _certificate(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: int
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, *, days: int
 ) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
+    now = datetime.now(UTC) - timedelta(minutes=5)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

@@ -1,6 +1,7 @@
 """ClusterStatus: publishes what was observed of and collected from a member, debounced (semantics 2.1, 2.2; D22).
 
 Whoever probes writes Observation and Collected rows, which make the cluster due here; so does the end of a debounce.
+Pull members are not probed: what arrives from their agents (Lease, status) is taken as observation here.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import health
+from controlplane import health, heartbeats
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import Decision, Event, Put
-from controlplane.kinds import CLUSTER
-from controlplane.kinds.cluster import READY, Cluster
+from controlplane.decision import Decision, Event, Put, Save
+from controlplane.kinds import CLUSTER, LEASE
+from controlplane.kinds.cluster import ACCESS_LOST, PULL, READY, Cluster
 from controlplane.kinds.cluster import ClusterStatus as Status
 from controlplane.kinds.rows import Collected, Observation
+from controlplane.kinds.template import Template
 from controlplane.meta import Condition, Ref, condition, with_condition
+from controlplane.names import CLUSTER_NAMESPACE
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
@@ -30,6 +33,7 @@ class ClusterStatusSnapshot(msgspec.Struct, frozen=True):
     subject: Cluster
     observation: Observation | None
     collected: Collected | None
+    lease: Template | None = None  # a Pull member's heartbeats
 
 
 def _changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
@@ -38,27 +42,42 @@ def _changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
     return (new.ref,)
 
 
+def _renewed(old: Template | None, new: Template | None) -> Iterable[Ref]:
+    """A Pull member is due when its agent's Lease is renewed."""
+    if (
+        new is None
+        or new.metadata.namespace != CLUSTER_NAMESPACE
+        or heartbeats.received(old) == heartbeats.received(new)
+    ):
+        return ()
+    return (Ref(CLUSTER, "", new.metadata.name),)
+
+
 class ClusterStatus(Controller):
     name = "cluster_status"
     group = "fleet"
     keys = (CLUSTER,)
     watches = (
         Watch(CLUSTER, _changed),
+        Watch(LEASE, _renewed),
         Watch("row/Observation", lambda old, new: [Ref(CLUSTER, "", (new or old).key)]),
         Watch("row/Collected", lambda old, new: [Ref(CLUSTER, "", (new or old).key)]),
     )
-    owns = Ownership({CLUSTER: ("status",)})
+    owns = Ownership({CLUSTER: ("status",)}, rows=(Observation,))
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ClusterStatusSnapshot | None]:
         names = [ref.name for ref in refs]
         clusters = state.get(refs)
         observations = state.rows(Observation, "key", names)
         collected = state.rows(Collected, "key", names)
+        pulled = [ref.name for ref, one in clusters.items() if one.spec.sync_mode == PULL]
+        leases = state.get([Ref(LEASE, CLUSTER_NAMESPACE, name) for name in pulled])
         return [
             ClusterStatusSnapshot(
                 clusters[ref],
                 next(iter(observations.get(ref.name, ())), None),
                 next(iter(collected.get(ref.name, ())), None),
+                leases.get(Ref(LEASE, CLUSTER_NAMESPACE, ref.name)),
             )
             if ref in clusters
             else None
@@ -68,27 +87,34 @@ class ClusterStatus(Controller):
     def decide(
         self, snapshot: ClusterStatusSnapshot, settings: Settings, *, now: datetime, answer: Any = None
     ) -> Decision:
-        cluster = snapshot.subject
-        settled = health.settle(cluster, snapshot.observation, settings, now=now)
+        cluster, seen = snapshot.subject, snapshot.observation
+        pulled = cluster.spec.sync_mode == PULL
+        if pulled:
+            seen = heartbeats.heard(cluster, snapshot.lease, seen, settings, now=now)
+        settled = health.settle(cluster, seen, settings, now=now)
         conditions = cluster.status.conditions
         for one in settled.conditions:
             conditions = with_condition(conditions, one, now=now)
         status = replace(cluster.status, conditions=conditions)
-        if snapshot.collected is not None and _healthy(conditions):
+        if snapshot.collected is not None and not pulled and _healthy(conditions):
             status = _with_collected(status, snapshot.collected, now=now)
         changed = cluster if status == cluster.status else replace(cluster, status=status)
         look = now + timedelta(seconds=settings.cluster_monitor_period)
+        rows = (Save(seen),) if pulled and seen is not None and _news(seen, snapshot.observation, settings) else ()
         return Decision(
-            changes=(Put(changed, cluster),) if changed is not cluster else (),
+            changes=(*((Put(changed, cluster),) if changed is not cluster else ()), *rows),
             events=_told(cluster, changed),
             wake_at=look if settled.wake_at is None else min(look, settled.wake_at),
             reason="ClusterStatus",
         )
 
 
-def collects(cluster: Cluster, observation: Observation | None) -> bool:
-    """Test whether a member shall be read now: observed healthy and published Ready (semantics 2.1)."""
-    return cluster.ready == health.TRUE and observation is not None and observation.status == health.TRUE
+def _news(seen: Observation, before: Observation | None, settings: Settings) -> bool:
+    """Test whether a look at a Pull member is worth keeping: something arrived, or it was long ago that we listened."""
+    if before is None or before.observed_at is None or replace(seen, observed_at=before.observed_at) != before:
+        return True
+    assert seen.observed_at is not None, "whoever listens says when"
+    return (seen.observed_at - before.observed_at).total_seconds() >= settings.cluster_status_update_frequency
 
 
 def _healthy(conditions: tuple[Condition, ...]) -> bool:
@@ -115,8 +141,12 @@ def _with_collected(status: Status, collected: Collected, *, now: datetime) -> S
 
 
 def _told(old: Cluster, new: Cluster) -> tuple[Event, ...]:
-    if old.ready == new.ready:
-        return ()
-    ready = condition(new.status.conditions, READY)
-    message = f"cluster {new.metadata.name} is Ready={new.ready}: {ready.message if ready else ''}"
-    return (Event(new, "ClusterReadyChanged", message, warning=new.ready != health.TRUE),)
+    name, events = new.metadata.name, list[Event]()
+    if old.ready != new.ready:
+        ready = condition(new.status.conditions, READY)
+        message = f"cluster {name} is Ready={new.ready}: {ready.message if ready else ''}"
+        events.append(Event(new, "ClusterReadyChanged", message, warning=new.ready != health.TRUE))
+    before, after = (condition(one.status.conditions, ACCESS_LOST) for one in (old, new))
+    if after is not None and (before is None or (before.status, before.reason) != (after.status, after.reason)):
+        events.append(Event(new, after.reason, f"cluster {name}: {after.message}", warning=after.status == health.TRUE))
+    return tuple(events)

@@ -12,7 +12,7 @@ from controlplane.controllers.execution import credentials_of
 from controlplane.controllers.member import MemberController
 from controlplane.decision import NOTHING, Decision, Save
 from controlplane.estimate.summary import count_nodes, summarise
-from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
+from controlplane.kinds.cluster import PUSH, APIEnablement, APIResource, Cluster
 from controlplane.kinds.rows import Collected
 from controlplane.kinds.template import Template
 from controlplane.members import Answer, Collect, endpoint_of
@@ -29,8 +29,13 @@ class Reading(Struct, frozen=True):
 
 
 def _became_ready(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    if new is not None and new.ready == "True" and (old is None or old.ready != "True"):
+    """A member is due when it becomes Ready, or becomes one we reach ourselves."""
+    if new is not None and _readable(new) and (old is None or not _readable(old)):
         yield new.ref
+
+
+def _readable(cluster: Cluster) -> bool:
+    return cluster.ready == "True" and cluster.spec.sync_mode == PUSH
 
 
 class Collection(MemberController):
@@ -50,7 +55,7 @@ class Collection(MemberController):
 
     def question(self, snapshot: Reading, settings: Settings, *, now: datetime) -> Collect | None:
         cluster = snapshot.subject
-        if cluster.ready != "True" or cluster.spec.sync_mode != "Push":
+        if not _readable(cluster):
             return None
         return Collect(endpoint_of(cluster, snapshot.secret), resources=settings.enable_cluster_resource_modeling)
 

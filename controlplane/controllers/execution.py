@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from controlplane import kinds
+from controlplane import kinds, leftovers, works
 from controlplane.controllers.controller import Ownership, cursor_after, page
 from controlplane.controllers.member import MemberController
 from controlplane.decision import NOTHING, Decision, Event, Put
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import PULL, Cluster
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, DISPATCHING, Work
 from controlplane.members import Answer, Discard, Ensure, endpoint_of
@@ -31,15 +32,24 @@ OBJECT_LOST = "ObjectLost"  # reason of Applied=False: the member no longer hold
 
 
 class Dispatch(Struct, frozen=True):
-    """A Work with the cluster it is for and that cluster's credentials."""
+    """A Work with the cluster it is for and that cluster's credentials. `late`: whose copy it is, where it was to be
+    removed before its cluster went away and has come back since."""
 
     subject: Work
     cluster: Cluster | None
     secret: Template | None = None
+    late: leftovers.Late | None = None
 
     @property
     def reachable(self) -> bool:
-        return self.cluster is not None and self.cluster.ready == "True" and bool(self.cluster.spec.api_endpoint)
+        """Test whether we can ask the member ourselves."""
+        return self.alive and self.cluster is not None and self.cluster.dialled
+
+    @property
+    def alive(self) -> bool:
+        """Test whether somebody can: we, or its agent from inside."""
+        cluster = self.cluster
+        return cluster is not None and cluster.ready == "True" and (cluster.dialled or cluster.spec.sync_mode == PULL)
 
 
 def _works(old: Work | None, new: Work | None) -> Iterator[Ref]:
@@ -60,10 +70,22 @@ def lost(work: Work | None) -> bool:
 def _clusters(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
     """All Works of a cluster are due when it comes back, is being removed, or its way in changed."""
     before, after = old or Cluster("", ""), new or Cluster("", "")
-    came_back = before.ready != after.ready and after.ready == "True"
-    moved = (before.spec.api_endpoint, before.spec.secret_ref) != (after.spec.api_endpoint, after.spec.secret_ref)
-    if new is None or came_back or moved or before.terminating != after.terminating:
+    turned = before.ready != after.ready and (after.ready == "True" or after.terminating)
+    if new is None or turned or way_in(before) != way_in(after) or before.terminating != after.terminating:
         yield (new or before).ref
+
+
+def way_in(cluster: Cluster) -> tuple[Any, ...]:
+    """Return how a member is reached: what is different there is asked again."""
+    spec = cluster.spec
+    return (
+        spec.sync_mode,
+        spec.api_endpoint,
+        spec.secret_ref,
+        spec.insecure_skip_tls_verification,
+        spec.proxy_url,
+        spec.proxy_header,
+    )
 
 
 class Execution(MemberController):
@@ -80,13 +102,16 @@ class Execution(MemberController):
     batch: ClassVar[int] = 200
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Dispatch | None]:
-        works = state.get(refs)
+        found: dict[Ref, Work] = state.get(refs)
         names = {ref: _cluster_name(ref) for ref in refs}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in set(names.values()) if name])
         secrets = credentials_of(state, clusters.values())
+        late = _late(state, [(work, clusters.get(Ref(kinds.CLUSTER, "", names[ref]))) for ref, work in found.items()])
         return [
-            Dispatch(works[ref], clusters.get(Ref(kinds.CLUSTER, "", names[ref])), secrets.get(names[ref]))
-            if ref in works
+            Dispatch(
+                found[ref], clusters.get(Ref(kinds.CLUSTER, "", names[ref])), secrets.get(names[ref]), late.get(ref)
+            )
+            if ref in found
             else None
             for ref in refs
         ]
@@ -98,6 +123,8 @@ class Execution(MemberController):
         target = endpoint_of(cluster, snapshot.secret)
         if work.metadata.deletion_timestamp is not None:
             if WORK_FINALIZER not in work.metadata.finalizers:
+                return None
+            if snapshot.late is not None and (snapshot.late.wanted or not snapshot.late.may_go):
                 return None
             return Discard(target, work.manifest, release=work.spec.preserve_resources_on_deletion is True)
         if work.spec.suspend_dispatching or _done(work):
@@ -130,10 +157,13 @@ class Execution(MemberController):
         work = snapshot.subject
         if WORK_FINALIZER not in work.metadata.finalizers:
             return NOTHING
-        gone_with_cluster = snapshot.cluster is None or (not snapshot.reachable and snapshot.cluster.terminating)
+        if snapshot.late is not None and snapshot.late.wanted:
+            return _let_go(work, "WorkWantedAgain")  # the copy stays, and the next Work takes it over
+        if snapshot.late is not None and not snapshot.late.may_go:
+            return Decision(wake_at=now + _patience(work, now=now))
+        gone_with_cluster = snapshot.cluster is None or (not snapshot.alive and snapshot.cluster.terminating)
         if gone_with_cluster or not work.manifest or (answer is not None and (answer.ok or answer.code == 404)):
-            rest = tuple(one for one in work.metadata.finalizers if one != WORK_FINALIZER)
-            return Decision(changes=(Put(work.with_meta(finalizers=rest), work),), reason="WorkRemoved")
+            return _let_go(work, "WorkRemoved")
         if answer is None:
             return NOTHING  # the cluster is away: nothing is deleted because something could not be read
         message = f"removing from {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
@@ -144,6 +174,28 @@ class Execution(MemberController):
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         refs = state.refs_by_index(kinds.WORK, "cluster", origin.name, after=cursor_after(after), limit=limit)
         return page(refs, limit=limit)
+
+
+def _let_go(work: Work, reason: str) -> Decision:
+    rest = tuple(one for one in work.metadata.finalizers if one != WORK_FINALIZER)
+    return Decision(changes=(Put(work.with_meta(finalizers=rest), work),), reason=reason)
+
+
+def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Ref, leftovers.Late]:
+    """Return, for Works whose removal their cluster's absence has outlasted, what their bindings say now (fault 33)."""
+    owners: dict[Ref, Ref] = {}
+    for work, cluster in found:
+        if leftovers.is_late(work, cluster):
+            owners |= {work.ref: owner for owner in works.owner(work, kinds.BINDINGS)}
+    bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
+    names = sorted({target.name for one in bindings.values() for target in one.spec.clusters})
+    clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in names]) if names else {}
+    places: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
+    return {
+        ref: leftovers.late(bindings[owner], _cluster_name(ref), places)
+        for ref, owner in owners.items()
+        if owner in bindings
+    }
 
 
 def _done(work: Work) -> bool:

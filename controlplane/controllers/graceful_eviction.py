@@ -12,6 +12,7 @@ from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.placed import placed_on
 from controlplane.decision import Decision, Event, Put
 from controlplane.eviction import graceful
+from controlplane.health import heard_at
 from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
@@ -70,7 +71,7 @@ class GracefulEviction(Controller):
             ref.name: graceful.Place(
                 cluster.ready == "True",
                 cluster.has_taint(*EVICTING_EFFECTS),
-                next((row.observed_at for row in seen.get(ref.name, ())), None),
+                next((heard_at(cluster, row) for row in seen.get(ref.name, ())), None),
             )
             for ref, cluster in clusters.items()
         }

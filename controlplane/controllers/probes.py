@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from controlplane import kinds
 from controlplane.controllers.controller import Ownership
-from controlplane.controllers.execution import credentials_of
+from controlplane.controllers.execution import credentials_of, way_in
 from controlplane.controllers.member import MemberController
 from controlplane.decision import NOTHING, Decision, Save
 from controlplane.health import observe, seen
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import ACCESS_REFUSED, Cluster
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
 from controlplane.members import Answer, Probe, endpoint_of
@@ -33,7 +33,7 @@ def _joined(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
     """A cluster is due when it joins or its way in changes; after that each decision says when to look again."""
     if new is None:
         return
-    if old is None or old.spec.api_endpoint != new.spec.api_endpoint or old.spec.secret_ref != new.spec.secret_ref:
+    if old is None or way_in(old) != way_in(new):
         yield new.ref
 
 
@@ -59,7 +59,7 @@ class Probes(MemberController):
 
     def question(self, snapshot: Sight, settings: Settings, *, now: datetime) -> Probe | None:
         cluster = snapshot.subject
-        if cluster.spec.sync_mode != "Push" or not cluster.spec.api_endpoint:
+        if not cluster.dialled:
             return None
         # One that hangs is told apart in time to count as observed without a gap (`health.holds_for`).
         return Probe(endpoint_of(cluster, snapshot.secret), seconds=settings.cluster_status_update_frequency)
@@ -68,6 +68,7 @@ class Probes(MemberController):
         if answer is None:
             return NOTHING
         before = snapshot.seen or Observation(key=snapshot.subject.metadata.name)
-        what = seen(answer.code, problem=answer.problem, access=answer.access)
+        lost = (answer.reason or ACCESS_REFUSED) if answer.access else ""
+        what = seen(answer.code, problem=answer.problem, access=lost)
         wake_at = now + timedelta(seconds=settings.cluster_status_update_frequency)
         return Decision(changes=(Save(observe(before, what, settings, now=now)),), wake_at=wake_at)

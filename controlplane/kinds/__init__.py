@@ -55,6 +55,7 @@ FAILOVER_CONFIGURATION = "failover.lifeboat.io/FailoverConfiguration"
 EVENT = "Event"
 NAMESPACE = "Namespace"
 SECRET = "Secret"
+LEASE = "coordination.k8s.io/Lease"
 DEFINITION = definition.KEY
 
 POLICIES = (PROPAGATION_POLICY, CLUSTER_PROPAGATION_POLICY)
@@ -120,6 +121,7 @@ KINDS.register(
         schema=lambda: schema_of(cluster.Cluster),
         normalise=cluster.normalise,
         validate=cluster_rules.validate,
+        warn=cluster_rules.warn,
         indexes=(Index("taint", cluster.taint_keys, "fleet health (D8): who is faulty"),),
     )
 )

@@ -20,6 +20,11 @@ ACCESS_LOST_KEY = "failover.lifeboat.io/access-lost"
 
 READY = "Ready"
 ACCESS_LOST = "AccessLost"
+# Its reasons: we are refused (401, 403); the member's certificate cannot be trusted, or no longer; our own fault.
+ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED = "AccessRefused", "CertificateExpired", "CertificateRefused"
+MISCONFIGURED = "Misconfigured"
+
+PULL, PUSH = "Pull", "Push"  # who reaches whom: an agent in the member the control plane, or the other way round
 
 
 class Taint(Struct, frozen=True):
@@ -49,7 +54,7 @@ class ResourceModel(Struct, frozen=True):
 
 class ClusterSpec(Struct, frozen=True):
     id: str = ""
-    sync_mode: str = "Push"
+    sync_mode: str = PUSH
     api_endpoint: str = ""
     secret_ref: SecretReference | None = None
     impersonator_secret_ref: SecretReference | None = None
@@ -114,6 +119,11 @@ class Cluster(Object, frozen=True):
     def ready(self) -> str:
         """Status of the Ready condition; "" where nobody ever reported one."""
         return next((one.status for one in self.status.conditions if one.type == READY), "")
+
+    @property
+    def dialled(self) -> bool:
+        """Test whether the control plane itself talks to the member; where not, an agent in there does its part."""
+        return self.spec.sync_mode == PUSH and bool(self.spec.api_endpoint)
 
     @property
     def terminating(self) -> bool:

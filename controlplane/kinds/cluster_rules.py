@@ -7,15 +7,17 @@ from collections.abc import Iterator
 
 from controlplane.causes import duplicate, invalid, mistyped, required, unsupported
 from controlplane.errors import Cause
-from controlplane.kinds.cluster import EFFECTS, Cluster, ClusterSpec, SecretReference, Taint
+from controlplane.kinds.cluster import EFFECTS, PULL, PUSH, Cluster, ClusterSpec, SecretReference, Taint
 from controlplane.selectors import dns1123_label_errors, label_key_errors, label_value_errors
 from controlplane.settings import Settings
 
 MAX_NAME = 48
 """Names of derived objects are longer than the cluster's and still have to be labels."""
-SYNC_MODES = ("Pull", "Push")
+SYNC_MODES = (PULL, PUSH)
 PROXY_SCHEMES = ("http", "https", "socks5")
 
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\x80-\uffff]*")
 _URL = re.compile(r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://)?(?P<rest>.*)", re.DOTALL)
 _ENDPOINT = re.compile(
     r"(?P<user>[^/?#]*@)?(?P<host>[^/?#]*)(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>#.*)?", re.DOTALL
@@ -30,6 +32,7 @@ def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Caus
         *_sync_mode(spec.sync_mode),
         *_endpoint(spec.api_endpoint),
         *_proxy(spec.proxy_url),
+        *_proxy_header(spec.proxy_header),
         *_secret(spec.secret_ref, "spec.secretRef"),
         *_secret(spec.impersonator_secret_ref, "spec.impersonatorSecretRef"),
         *_place(spec),
@@ -77,6 +80,23 @@ def _proxy(url: str) -> Iterator[Cause]:
     scheme = "" if parts is None else parts["scheme"] or ""
     if scheme not in PROXY_SCHEMES:
         yield invalid("spec.proxyURL", url, f'unsupported scheme "{scheme}", must be http, https, or socks5')
+
+
+def _proxy_header(header: dict[str, str]) -> Iterator[Cause]:
+    for name, value in sorted(header.items()):
+        path = f"spec.proxyHeader[{name}]"
+        if not _HEADER_NAME.fullmatch(name):
+            yield invalid(path, name, "must be the name of an HTTP header: letters, digits and -")
+        if not _HEADER_VALUE.fullmatch(value):
+            yield invalid(path, "…", "must be one line of visible characters, as the value of an HTTP header is")
+
+
+def warn(new: Cluster, old: Cluster | None, settings: Settings) -> list[str]:
+    """Return what is accepted and has no effect."""
+    spec = new.spec
+    if spec.proxy_header and not spec.proxy_url.startswith(("http://", "https://")):
+        return ["spec.proxyHeader is sent to the HTTP proxy of spec.proxyURL, and there is none"]
+    return []
 
 
 def _secret(ref: SecretReference | None, path: str) -> Iterator[Cause]:

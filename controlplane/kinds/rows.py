@@ -23,9 +23,10 @@ class Observation(Row, frozen=True):
     reason: str = ""
     message: str = ""
     since: datetime | None = None  # when it last crossed between True and not True, unobserved time taken out
-    observed_at: datetime | None = None
+    observed_at: datetime | None = None  # when anybody last looked
     access_lost: str = ""  # why access was lost (401, 403, TLS, our own fault); "" it was not (D22)
-    renewed_at: datetime | None = None  # last heartbeat of a Pull member
+    access_reason: str = ""  # the same in one word, a condition's reason
+    renewed_at: datetime | None = None  # last sign of life of a Pull member's agent, unobserved time taken out
     collected_at: datetime | None = None  # when version, APIs and resources were last read
     unobserved_seconds: float = 0.0  # how long, in all, nobody observed the cluster: such time counts for nothing (D3)
 

@@ -49,9 +49,9 @@ def published(member: Cluster, row: Observation | None, seconds: float) -> str:
 
 @pytest.mark.parametrize(
     ("code", "access", "status"),
-    [(200, False, "True"), (0, False, "False"), (500, False, "False"), (404, False, "False"), (401, True, "")],
+    [(200, "", "True"), (0, "", "False"), (500, "", "False"), (404, "", "False"), (401, "AccessRefused", "")],
 )
-def test_what_a_probe_means(code: int, access: bool, status: str) -> None:
+def test_what_a_probe_means(code: int, access: str, status: str) -> None:
     assert seen(code, access=access).status == status
 
 
@@ -123,7 +123,31 @@ def test_d22_lost_access_keeps_the_last_published_status(ready: str) -> None:
 
     found = settle(cluster("member1", ready=ready), row, SETTINGS, now=at(600)).conditions
 
-    assert [(one.type, one.status) for one in found] == [("AccessLost", "True")]
+    assert [(one.type, one.status) for one in found] == [("AccessLost", "True"), ("Ready", ready)]
+    assert all("401 Unauthorized" in one.message for one in found)
+
+
+def test_fault_7_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too() -> None:
+    expired = seen(0, problem="TLS: the member's certificate has expired", access="CertificateExpired")
+    row = probed((0, UP), (10, expired))
+
+    found = {one.type: one for one in settle(cluster("member1"), row, SETTINGS, now=at(600)).conditions}
+
+    assert (found["AccessLost"].status, found["AccessLost"].reason) == ("True", "CertificateExpired")
+    assert (found["Ready"].status, found["Ready"].reason) == ("True", "CertificateExpired")
+    assert "has expired" in found["Ready"].message
+
+
+def test_ready_says_what_the_member_said_once_we_are_let_in_again() -> None:
+    member = cluster("member1")
+    told = Condition("Ready", "True", "CertificateExpired")
+    member = replace(member, status=replace(member.status, conditions=(told,)))
+    row = probed((0, UP), (10, seen(0, access="CertificateExpired")), (20, seen(200)))
+
+    ready = condition(settle(member, row, SETTINGS, now=at(20)).conditions, "Ready")
+
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("True", "ClusterReady")
 
 
 def test_d22_access_regained_says_so() -> None:

@@ -36,7 +36,14 @@ COVERED: dict[int, tuple[str, ...]] = {
     4: ("test_fault_4_time_in_which_nobody_looked_counts_for_nothing",),
     5: ("test_d22_lost_access_adds_no_schedule_and_nothing_else", "test_d22_a_cluster_with_lost_access_is_not_faulty"),
     6: ("test_a_silent_member_delays_nobody",),
-    8: ("test_a_pull_member_without_heartbeats_is_unknown_after_the_grace_period",),
+    7: (
+        "test_fault_7_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too",
+        "test_fault_7_a_member_whose_certificate_has_expired_is_not_lost_and_says_what_is_wrong",
+    ),
+    8: (
+        "test_a_pull_member_without_heartbeats_is_unknown_after_the_grace_period",
+        "test_fault_8_policies_decide_what_becomes_of_a_cluster_whose_agent_is_silent",
+    ),
     9: ("test_d9_fault_9_when_all_clusters_fail_no_taint_that_moves_workloads_is_added",),
     10: (
         "test_d9_fault_10_after_blindness_the_windows_begin_anew",
@@ -70,16 +77,23 @@ COVERED: dict[int, tuple[str, ...]] = {
     41: ("test_fault_41_a_report_based_on_an_older_version_loses",),
     42: ("test_fault_42_a_workload_scaled_during_its_eviction_keeps_the_new_count",),
     43: ("test_fault_43_a_task_of_a_cluster_that_is_gone_ends",),
+    45: (
+        "test_fault_45_an_agent_speaks_for_no_other_cluster",
+        "test_fault_45_an_agent_does_nothing_else_to_its_own_cluster",
+    ),
     46: ("test_neither_a_hostile_template_nor_a_huge_document_can_hold_up_a_decision",),
+    48: (
+        "test_fault_48_only_the_moment_of_receipt_counts",
+        "test_fault_48_a_condition_changed_when_its_report_arrived",
+        "test_fault_48_the_database_says_when_a_heartbeat_arrived",
+        "test_fault_48_a_condition_turns_by_our_clock",
+    ),
 }
 
 MISSING: dict[int, str] = {
-    7: "no test sends an expired certificate through the probes",
     17: "no test loses the last commits of PostgreSQL",
     28: "application failover does not stop after two clusters yet",
     30: "there are no estimators that could time out yet",
-    45: "agents have no identity of their own yet",
-    48: "heartbeats do not come through the API yet",
 }
 
 

@@ -133,9 +133,7 @@ class Members:
             clusters = {one.metadata.name: one for one in self.store.list(kinds.CLUSTER) if one.ready == "True"}
             secrets = credentials_of(self.store, clusters.values())
             targets = {
-                name: endpoint_of(cluster, secrets.get(name))
-                for name, cluster in clusters.items()
-                if cluster.spec.api_endpoint
+                name: endpoint_of(cluster, secrets.get(name)) for name, cluster in clusters.items() if cluster.dialled
             }
             return {
                 (cluster, api_version, kind): targets[cluster]

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from apps.api import tokens
+from apps.api import agents, tokens
 from apps.api.kubeconfig import kubeconfig, write_private
 from apps.api.management.commands.token import user_named
 
@@ -17,14 +17,17 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--server", required=True, help="https URL of the API: kubectl sends no token over http")
-        parser.add_argument("--user", required=True)
+        whose = parser.add_mutually_exclusive_group(required=True)
+        whose.add_argument("--user")
+        whose.add_argument("--agent", metavar="CLUSTER", help="the agent of a Pull member; it may do nothing else")
         parser.add_argument("--authority", default="", help="PEM file of the authority to trust; none: the system's")
         parser.add_argument("--out", default="kubeconfig", help="the file; its name is the token's")
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = Path(options["out"])
-        secret = tokens.create(user_named(options["user"]), f"kubeconfig {path.absolute()}"[:100])
+        user = user_named(options["user"]) if options["user"] else agents.user_of(options["agent"])
+        secret = tokens.create(user, f"kubeconfig {path.absolute()}"[:100])
         authority = Path(options["authority"]).read_bytes() if options["authority"] else b""
-        text = kubeconfig(server=options["server"], user=options["user"], token=secret, authority=authority)
+        text = kubeconfig(server=options["server"], user=user.get_username(), token=secret, authority=authority)
         write_private(path, text)
         self.stdout.write(f"{path} written")

@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.api import tokens
+from apps.api import agents, tokens
 from apps.api.models import Token
 
 
@@ -18,7 +18,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
         create = actions.add_parser("create", help="make a token and print it; one of the same name is replaced")
-        create.add_argument("--user", required=True)
+        whose = create.add_mutually_exclusive_group(required=True)
+        whose.add_argument("--user")
+        whose.add_argument("--agent", metavar="CLUSTER", help="the agent of a Pull member; it may do nothing else")
         create.add_argument("--name", default="token")
         create.add_argument("--days", type=int, default=0, help="how long it is valid; 0: until revoked")
         listing = actions.add_parser("list", help="list tokens, without their secrets")
@@ -32,7 +34,8 @@ class Command(BaseCommand):
 
     def create(self, options: dict[str, Any]) -> None:
         lifetime = timedelta(days=options["days"]) if options["days"] else None
-        self.stdout.write(tokens.create(user_named(options["user"]), options["name"], lifetime=lifetime))
+        user = user_named(options["user"]) if options["user"] else agents.user_of(options["agent"])
+        self.stdout.write(tokens.create(user, options["name"], lifetime=lifetime))
 
     def list(self, options: dict[str, Any]) -> None:
         found = Token.objects.select_related("user").order_by("user__username", "name")

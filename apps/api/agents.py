@@ -1,0 +1,58 @@
+"""Agents of Pull members: users of their own, each of which speaks for its own cluster and for nothing else (fault 45).
+
+Whose an agent is stands in its user's name, which no form can make: Django's own refuse a colon. Such a user has no
+password and is no staff; it comes in by token alone (`manage.py token create --agent CLUSTER`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from django.contrib.auth import get_user_model
+
+from controlplane.names import CLUSTER_NAMESPACE, execution_namespace
+
+PREFIX = "system:lifeboat:agent:"
+GROUP = "system:lifeboat:agents"
+
+_READING = frozenset(("get", "list", "watch"))
+_CHANGING = frozenset(("get", "update", "patch"))
+
+
+class Grant(NamedTuple):
+    """What an agent may do with one resource; `name` and `namespace` "" where any will do."""
+
+    group: str
+    resource: str
+    verbs: frozenset[str]
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+def grants(cluster: str) -> tuple[Grant, ...]:
+    """Return all an agent may do with objects: renew its Lease, report its Cluster's status, work off its Works."""
+    home, lease = execution_namespace(cluster), ("coordination.k8s.io", "leases")
+    member, works = ("cluster.karmada.io", "clusters"), ("work.karmada.io", "works")
+    return (
+        Grant(*lease, _READING | _CHANGING | {"create"}, namespace=CLUSTER_NAMESPACE, name=cluster),
+        Grant(*member, _READING, name=cluster),
+        Grant(*member, _CHANGING, "status", name=cluster),
+        Grant(*works, _READING | _CHANGING, namespace=home),
+        Grant(*works, _CHANGING, "status", namespace=home),
+    )
+
+
+def user_of(cluster: str) -> Any:
+    """Return the user of a cluster's agent, made where there is none."""
+    user, made = get_user_model().objects.get_or_create(username=PREFIX + cluster)
+    if made:
+        user.set_unusable_password()
+        user.save(update_fields=["password"])
+    return user
+
+
+def cluster_of(user: Any) -> str:
+    """Return the cluster a user is the agent of; "" for everybody else."""
+    name: str = user.get_username()
+    return name.removeprefix(PREFIX) if name.startswith(PREFIX) else ""

@@ -1,0 +1,194 @@
+"""Agents of Pull members: each may renew its Lease, report its Cluster and work off its Works, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.api.builders import CLUSTERS, cluster, config_map, config_maps
+from tests.api.server import Client, Server
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases"
+RECEIVED = "failover.lifeboat.io/received-at"
+
+
+def works(name: str) -> str:
+    return f"/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-{name}/works"
+
+
+def lease(name: str, *, at: datetime | None = None) -> dict[str, Any]:
+    renewed = (at or datetime.now(UTC)).isoformat(timespec="microseconds")
+    spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": renewed}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "karmada-cluster"},
+        "spec": spec,
+    }
+
+
+def work(name: str) -> dict[str, Any]:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+    return {
+        "apiVersion": "work.karmada.io/v1alpha1",
+        "kind": "Work",
+        "metadata": {"name": name},
+        "spec": {"workload": {"manifests": [manifest]}},
+    }
+
+
+@pytest.fixture(scope="module")
+def team(server: Server) -> str:
+    """What the names of two Pull members begin with, `…-a` and `…-b`; each has a Work."""
+    api, name = server.client(), "agents"
+    for member in (f"{name}-a", f"{name}-b"):
+        assert api.post(CLUSTERS, cluster(member, syncMode="Pull")).status == 201
+        assert api.post("/api/v1/namespaces", {"metadata": {"name": f"karmada-es-{member}"}}).status == 201
+        assert api.post(works(member), work("one")).status == 201
+    return name
+
+
+@pytest.fixture(scope="module")
+def secret(server: Server, team: str) -> str:
+    """The token of the first one's agent."""
+    return server.manage("token", "create", "--agent", f"{team}-a")
+
+
+@pytest.fixture
+def agent(server: Server, api: Client, secret: str, team: str) -> Iterator[Client]:
+    """The agent of the first one, which has not renewed its Lease yet."""
+    yield server.client(secret)
+    api.delete(f"{LEASES}/{team}-a")
+
+
+def test_an_agent_does_what_agents_are_for(agent: Client, team: str) -> None:
+    own = f"{team}-a"
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "ClusterReady", "message": ""}]}}
+    released = {"metadata": {"finalizers": None}}
+
+    assert agent.post(LEASES, lease(own)).status == 201
+    assert agent.put(f"{LEASES}/{own}", lease(own)).status == 200
+    assert agent.patch(f"{LEASES}/{own}", {"spec": {"leaseDurationSeconds": 30}}).status == 200
+    assert agent.patch(f"{CLUSTERS}/{own}/status", ready).status == 200
+    assert agent.get(f"{CLUSTERS}/{own}").document["status"]["conditions"][0]["reason"] == "ClusterReady"
+    assert len(agent.get(CLUSTERS, fieldSelector=f"metadata.name={own}").document["items"]) == 1
+    assert len(agent.get(works(own)).document["items"]) == 1
+    assert agent.patch(f"{works(own)}/one/status", {"status": {"conditions": []}}).status == 200
+    assert agent.patch(f"{works(own)}/one", released).status == 200
+    assert agent.get("/apis").status == 200
+    with agent.watch(works(own)) as stream:
+        assert stream.status == 200
+
+
+@pytest.mark.parametrize("other", ["-b", "-a-not"])
+def test_fault_45_an_agent_speaks_for_no_other_cluster(api: Client, agent: Client, team: str, other: str) -> None:
+    name = f"{team}{other}"
+    api.post(LEASES, lease(name))
+    before = api.get(f"{LEASES}/{name}").document
+
+    refused = [
+        agent.post(LEASES, lease(name)),
+        agent.post(LEASES, {**lease(name), "metadata": {"generateName": team}}),
+        agent.put(f"{LEASES}/{name}", lease(name)),
+        agent.patch(f"{LEASES}/{name}", {"spec": {"renewTime": None}}),
+        agent.get(f"{LEASES}/{name}"),
+        agent.patch(f"{CLUSTERS}/{name}/status", {"status": {}}),
+        agent.get(f"{CLUSTERS}/{name}"),
+        agent.get(works(name)),
+        agent.get(f"{works(name)}/one"),
+        agent.patch(f"{works(name)}/one/status", {"status": {}}),
+    ]
+
+    assert {one.status for one in refused} == {403}
+    assert {one.document["reason"] for one in refused} == {"Forbidden"}
+    assert api.get(f"{LEASES}/{name}").document == before
+
+
+def test_fault_45_an_agent_does_nothing_else_to_its_own_cluster(agent: Client, team: str) -> None:
+    own = f"{team}-a"
+    agent.post(LEASES, lease(own))
+
+    refused = [
+        agent.patch(f"{CLUSTERS}/{own}", {"spec": {"taints": []}}),
+        agent.delete(f"{CLUSTERS}/{own}"),
+        agent.post(f"{CLUSTERS}/{own}/fence", {"reason": "me"}),
+        agent.delete(f"{LEASES}/{own}"),
+        agent.delete(LEASES),
+        agent.post(works(own), work("two")),
+        agent.delete(f"{works(own)}/one"),
+        agent.delete(works(own)),
+    ]
+
+    assert {one.status for one in refused} == {403}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/secrets",
+        "/api/v1/namespaces/karmada-cluster/secrets",
+        "/apis/cluster.karmada.io/v1alpha1/clusters",
+        LEASES,
+        "/apis/work.karmada.io/v1alpha1/works",
+        "/apis/work.karmada.io/v1alpha2/resourcebindings",
+        "/apis/failover.lifeboat.io/v1alpha1/evictions",
+        "/apis/failover.lifeboat.io/v1alpha1/fleetreadinesses",
+        "/metrics",
+        "/debug/controllers",
+    ],
+)
+def test_an_agent_reads_nothing_of_others(agent: Client, path: str) -> None:
+    assert agent.get(path).status == 403
+
+
+def test_an_agent_writes_nowhere_else(agent: Client, namespace: str, team: str) -> None:
+    assert agent.post(config_maps(namespace), config_map("one")).status == 403
+    elsewhere = {**lease(f"{team}-a"), "metadata": {"name": f"{team}-a", "namespace": namespace}}
+    assert agent.post(LEASES.replace("karmada-cluster", namespace), elsewhere).status == 403
+
+
+def test_an_agent_is_told_who_it_is_and_what_it_may(agent: Client, team: str) -> None:
+    who = agent.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}).document["status"]["userInfo"]
+    may = agent.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "default"}})
+
+    assert who["username"] == f"system:lifeboat:agent:{team}-a"
+    assert "system:lifeboat:agents" in who["groups"]
+    resources = [name for rule in may.document["status"]["resourceRules"] for name in rule["resources"]]
+    assert {"leases", "clusters/status", "works"} <= set(resources)
+    assert "*" not in resources
+
+
+@pytest.mark.parametrize("skew", [timedelta(seconds=90), timedelta(seconds=-90), timedelta(hours=-6)])
+def test_fault_48_the_database_says_when_a_heartbeat_arrived(
+    server: Server, agent: Client, team: str, skew: timedelta
+) -> None:
+    own = f"{team}-a"
+    (before,) = server.sql("SELECT clock_timestamp()")[0]
+    made = agent.post(LEASES, lease(own, at=before + skew)).document
+    again = lease(own, at=before + skew + timedelta(seconds=10))
+    again["metadata"]["annotations"] = {RECEIVED: (before + timedelta(days=9)).isoformat()}
+    renewed = agent.put(f"{LEASES}/{own}", again).document
+    (after,) = server.sql("SELECT clock_timestamp()")[0]
+
+    first, second = (datetime.fromisoformat(one["metadata"]["annotations"][RECEIVED]) for one in (made, renewed))
+    assert before <= first < second <= after
+
+
+def test_fault_48_a_condition_turns_by_our_clock(server: Server, agent: Client, team: str) -> None:
+    own, now = f"{team}-a", datetime.now(UTC)
+    long_ago = (now - timedelta(hours=3)).isoformat(timespec="seconds")
+    told = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "ClusterNotReady",
+        "message": "",
+        "lastTransitionTime": long_ago,
+    }
+
+    written = agent.patch(f"{CLUSTERS}/{own}/status", {"status": {"conditions": [told]}}).document
+
+    (ready,) = written["status"]["conditions"]
+    assert datetime.fromisoformat(ready["lastTransitionTime"]) >= now - timedelta(minutes=5)

@@ -1,0 +1,196 @@
+"""How members are reached: certificates, proxies, and what trouble with them means."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Any
+
+from apps.clusters.client import MemberClient
+from apps.simulator.fleet import Fleet
+from controlplane import kinds, run
+from controlplane.controllers import CONTROLLERS
+from controlplane.controllers.controller import Controller
+from controlplane.kinds.cluster import SecretReference
+from controlplane.kinds.template import Template
+from controlplane.members import Answer, Probe, Target
+from controlplane.memory import MemoryStore
+from controlplane.meta import ObjectMeta, Ref, condition
+from tests.apps.proxies import HOST, http_proxy, socks_proxy
+from tests.core.fleet_story import FAILOVER, START, cluster
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+DETECTING = ("cluster_status", "fleet", "cluster_taints", "probes")
+
+
+def on_a_fleet(test: Callable[[Fleet, MemberClient], Awaitable[None]]) -> Callable[[], None]:
+    """Run a test with one member that serves https, and a client."""
+
+    async def within() -> None:
+        async with Fleet(members=("member1",), ready_after=0.0, tls=True) as fleet:
+            client = MemberClient()
+            try:
+                await test(fleet, client)
+            finally:
+                await client.close()
+
+    def run_it() -> None:
+        asyncio.run(within())
+
+    run_it.__name__, run_it.__doc__ = test.__name__, test.__doc__  # its parameters are none: pytest sees no fixtures
+    return run_it
+
+
+def target(fleet: Fleet, **more: Any) -> Target:
+    member = fleet["member1"]
+    return Target("member1", member.url, member.config.token, fleet.authority.decode(), **more)
+
+
+class Detection:
+    """Probes over HTTP and what they lead to, in a store of memory."""
+
+    def __init__(self, fleet: Fleet, client: MemberClient) -> None:
+        self.now = START
+        self.client = client
+        self.loop = asyncio.get_running_loop()
+        self.controllers: list[Controller] = [one for one in CONTROLLERS if one.name in DETECTING]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+        member = fleet["member1"]
+        data = {"token": member.config.token, "caBundle": fleet.authority.decode()}
+        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
+        meta = ObjectMeta(name="member1", namespace="karmada-cluster", uid="secret")
+        secret = Template("v1", "Secret", meta, {"data": encoded})
+        reference = SecretReference("karmada-cluster", "member1")
+        joined = cluster("member1", ready="", established=False).with_spec(
+            api_endpoint=member.url, secret_ref=reference
+        )
+        self.store.create(secret, joined)
+
+    def _answer(self, questions: Any) -> list[Answer | None]:
+        async def probe(question: Probe | None) -> Answer | None:
+            return None if question is None else await self.client.probe(question)
+
+        async def all_of_them() -> list[Answer | None]:
+            return await asyncio.gather(*map(probe, questions))
+
+        return asyncio.run_coroutine_threadsafe(all_of_them(), self.loop).result(30)
+
+    async def seconds(self, seconds: int) -> None:
+        """Let time pass, second by second."""
+        world = run.World(answer=self._answer)
+        for _ in range(seconds):
+            self.now += timedelta(seconds=1)
+            await asyncio.to_thread(run.work_off, self.controllers, self.store, FAILOVER, world=world)
+
+    def said(self, type_: str) -> tuple[str, str, str]:
+        found = condition(self.cluster.status.conditions, type_)
+        assert found is not None, f"nothing is said about {type_}"
+        return found.status, found.reason, found.message
+
+    @property
+    def cluster(self) -> Any:
+        ref = Ref(kinds.CLUSTER, "", "member1")
+        return self.store.get([ref])[ref]
+
+
+@on_a_fleet
+async def test_fault_7_a_member_whose_certificate_has_expired_is_not_lost_and_says_what_is_wrong(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    detection = Detection(fleet, client)
+    await detection.seconds(2)
+    assert detection.said("Ready")[:2] == ("True", "ClusterReady")
+
+    await fleet.suffer("member1", "expired")
+    await detection.seconds(120)
+
+    status, reason, message = detection.said("Ready")
+    assert (status, reason) == ("True", "CertificateExpired")
+    assert "certificate has expired" in message
+    assert detection.said("AccessLost")[:2] == ("True", "CertificateExpired")
+    effects = {(one.key, one.effect) for one in detection.cluster.spec.taints}
+    assert effects == {("failover.lifeboat.io/access-lost", "NoSchedule")}
+    told = [one for one in detection.store.list("Event") if one.reason == "CertificateExpired"]
+    assert [one.type for one in told] == ["Warning"]
+
+    await fleet.suffer("member1", "none")
+    await detection.seconds(15)
+    assert detection.said("Ready")[:2] == ("True", "ClusterReady")
+    assert detection.said("AccessLost")[0] == "False"
+    assert detection.cluster.spec.taints == ()
+
+
+@on_a_fleet
+async def test_a_certificate_of_another_authority_is_refused(fleet: Fleet, client: MemberClient) -> None:
+    async with Fleet(members=("other",), tls=True) as other:
+        stranger = Target("member1", fleet["member1"].url, ca=other.authority.decode())
+
+        answer = await client.probe(Probe(stranger))
+
+    assert (answer.code, answer.access, answer.reason) == (0, True, "CertificateRefused")
+
+
+@on_a_fleet
+async def test_an_http_proxy_is_told_the_headers_and_the_member_is_reached(fleet: Fleet, client: MemberClient) -> None:
+    async with http_proxy() as proxy:
+        headers = {"X-Tenant": "blue", "Proxy-Authorization": "Bearer abc"}
+        behind = target(fleet, proxy=f"http://{HOST}:{proxy.port}", proxy_headers=headers)
+
+        probed = await client.probe(Probe(behind))
+        listed = await client.list(behind, CONFIG_MAPS)
+        assert not isinstance(listed, Answer), listed
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}
+        assert (await client.call(behind, "POST", CONFIG_MAPS, body=body)).code == 201
+        async with aclosing(client.watch(behind, CONFIG_MAPS, since=listed[1], selector="")) as events:
+            event, seen = await anext(events)
+
+    assert probed.code == 200
+    assert (event, seen["metadata"]["name"]) == ("ADDED", "one")
+    assert len(proxy.asked) >= 3  # probes, work and watches have connections of their own
+    for place, told in proxy.asked:
+        assert f"https://{place}" == fleet["member1"].url
+        assert (told["x-tenant"], told["proxy-authorization"]) == ("blue", "Bearer abc")
+
+
+@on_a_fleet
+async def test_a_proxy_never_sees_what_lets_us_into_the_member(fleet: Fleet, client: MemberClient) -> None:
+    async with http_proxy() as proxy:
+        behind = target(fleet, proxy=f"http://{HOST}:{proxy.port}")
+
+        answer = await client.call(behind, "GET", CONFIG_MAPS)
+
+    assert answer.code == 200
+    assert proxy.asked
+    assert not [told for _, told in proxy.asked if behind.token in str(told)]
+
+
+@on_a_fleet
+async def test_a_proxy_that_refuses_us_is_lost_access_and_one_that_cannot_connect_is_not(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    found = {}
+    for said in ("407 Proxy Authentication Required", "403 Forbidden", "502 Bad Gateway"):
+        async with http_proxy(answer=said) as proxy:
+            answer = await client.probe(Probe(target(fleet, proxy=f"http://{HOST}:{proxy.port}")))
+            found[said[:3]] = (answer.code, answer.access)
+            assert said in answer.problem
+    gone = await client.probe(Probe(target(fleet, proxy=f"http://{HOST}:{proxy.port}")))
+
+    assert found == {"407": (0, True), "403": (0, True), "502": (0, False)}
+    assert (gone.code, gone.access) == (0, False)
+
+
+@on_a_fleet
+async def test_a_socks_proxy_leads_to_the_member(fleet: Fleet, client: MemberClient) -> None:
+    async with socks_proxy() as proxy:
+        behind = target(fleet, proxy=f"socks5://{HOST}:{proxy.port}")
+
+        answer = await client.probe(Probe(behind))
+
+    assert answer.code == 200, answer
+    assert [f"https://{place}" for place, _ in proxy.asked] == [fleet["member1"].url]
+    gone = await client.probe(Probe(target(fleet, proxy=f"socks5://{HOST}:{proxy.port}", insecure=True)))
+    assert (gone.code, gone.access) == (0, False)
