@@ -9,7 +9,7 @@ from config import env
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 env.required("LIFEBOAT_SECRET_KEY", example="$(openssl rand -base64 48)")
-env.required("LIFEBOAT_ENCRYPTION_KEYS", example="$(openssl rand -base64 32 | tr +/ -_)")
+env.keys("LIFEBOAT_ENCRYPTION_KEYS", env.text("LIFEBOAT_ENCRYPTION_KEYS", default=""))
 
 _django = get_wsgi_application()
 

@@ -1,5 +1,6 @@
 """The environment, read once and typed; what cannot be is refused at start, naming the variable and an example."""
 
+import base64
 import os
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -21,6 +22,27 @@ def required(name: str, *, example: str) -> str:
     if not value:
         raise EnvironmentInvalid(f"{name} is not set; e.g. {name}={example}")
     return value
+
+
+def keys(name: str, value: str) -> tuple[str, ...]:
+    """Return the keys of a comma list, the one that encrypts first. Raises EnvironmentInvalid where there is none, or
+    one is not 32 bytes of URL-safe base64; what it says of it is its place alone."""
+    found = tuple(part.strip() for part in value.split(",") if part.strip())
+    for place, word in enumerate(found, start=1):
+        padded = word + "=" * (-len(word) % 4)
+        try:
+            length = len(base64.b64decode(padded, altchars=b"-_", validate=True))
+        except ValueError:
+            length = 0
+        if length != _KEY_BYTES:
+            raise EnvironmentInvalid(f"{name}: key {place} is not 32 bytes of URL-safe base64; {_KEY_HINT}")
+    if not found:
+        raise EnvironmentInvalid(f"{name} is not set: Secrets are not stored without a key; {_KEY_HINT}")
+    return found
+
+
+_KEY_BYTES = 32
+_KEY_HINT = "make one with: openssl rand -base64 32 | tr +/ -_"
 
 
 def flag(name: str, default: bool) -> bool:

@@ -6,7 +6,6 @@ LIFEBOAT_ENCRYPTION_KEYS and from nothing else; the first one encrypts, all of t
 
 from __future__ import annotations
 
-from binascii import Error as NotBase64
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, TypeVar
@@ -16,6 +15,7 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from msgspec.structs import replace
 
+from config import env
 from controlplane.kinds import WORK
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
@@ -44,20 +44,10 @@ class SealError(Exception):
 def keys(text: str) -> tuple[Fernet, ...]:
     """Return the keys of a comma list, the one that encrypts first. Raises SealError where there is none or one is no
     32 bytes of URL-safe base64."""
-    found = []
-    for place, word in enumerate(filter(None, (part.strip() for part in text.split(",")))):
-        try:
-            found.append(Fernet(word + "=" * (-len(word) % 4)))
-        except (ValueError, NotBase64):
-            raise SealError(f"{VARIABLE}: key {place + 1} is not 32 bytes of URL-safe base64; {_HINT}") from None
-    if not found:
-        raise SealError(f"{VARIABLE} is not set: Secrets are not stored without a key; {_HINT}")
-    return tuple(found)
-
-
-_HINT: Final = (
-    "make one with: python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
-)
+    try:
+        return tuple(Fernet(word + "=" * (-len(word) % 4)) for word in env.keys(VARIABLE, text))
+    except env.EnvironmentInvalid as error:
+        raise SealError(str(error)) from None
 
 
 @lru_cache(maxsize=4)

@@ -1,5 +1,11 @@
 """The environment is read typed, and what cannot be is refused with the variable's name and an example."""
 
+import base64
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from config import env
@@ -96,3 +102,58 @@ def test_a_list_is_written_with_commas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(NAME, "a.example, b.example,")
 
     assert env.words(NAME, default=["c"]) == ["a.example", "b.example"]
+
+
+def key(length: int = 32) -> str:
+    return base64.urlsafe_b64encode(bytes(length)).decode()
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("", "is not set"),
+        (" , ", "is not set"),
+        ("short", "key 1 is not 32 bytes"),
+        (key(31), "key 1 is not 32 bytes"),
+        (f"{key()},{key()[:-4]}!", "key 2 is not 32 bytes"),
+    ],
+)
+def test_keys_that_cannot_be_are_refused_by_their_place_and_never_shown(value: str, said: str) -> None:
+    with pytest.raises(env.EnvironmentInvalid, match=said) as caught:
+        env.keys(NAME, value)
+
+    assert str(caught.value).startswith(NAME)
+    assert "openssl rand" in str(caught.value)
+    assert "short" not in str(caught.value)
+
+
+def test_keys_come_in_order_with_and_without_padding() -> None:
+    assert env.keys(NAME, f"{key()}, {key().rstrip('=')}") == (key(), key().rstrip("="))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        ["-m", "celery", "-A", "config", "worker"],
+        ["-m", "celery", "-A", "config", "beat"],
+        ["-m", "uvicorn", "config.asgi:application"],
+        ["manage.py", "members"],
+    ],
+    ids=["worker", "beat", "api", "members"],
+)
+def test_nothing_serves_with_a_key_that_cannot_be_one(program: list[str]) -> None:
+    malformed = {"LIFEBOAT_SECRET_KEY": "x", "LIFEBOAT_ENCRYPTION_KEYS": "not-a-key"}
+
+    done = subprocess.run(
+        [sys.executable, *program],
+        cwd=Path(env.__file__).parents[1],
+        env={**os.environ, **malformed},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode != 0
+    assert "LIFEBOAT_ENCRYPTION_KEYS: key 1 is not 32 bytes of URL-safe base64" in done.stdout + done.stderr
+    assert "not-a-key" not in done.stdout + done.stderr

@@ -186,7 +186,7 @@ def test_a_secret_is_not_stored_without_a_key(store: DjangoStore, settings: Sett
 
 @pytest.mark.parametrize("text", ["", " , ", "short", "!" * 44])
 def test_keys_that_cannot_be_are_refused_with_the_way_out(text: str) -> None:
-    with pytest.raises(SealError, match="generate_key"):
+    with pytest.raises(SealError, match="openssl rand"):
         keys(text)
 
 
