@@ -68,13 +68,17 @@ def run_batch(
     fence: Fence | None = None,
     limit: int = 0,
 ) -> Report:
-    """Work off one batch of due objects. `claimed` 0: nothing is due."""
+    """Work off one batch of due objects. `claimed` 0: nothing is due.
+
+    `fence`: the lease of the controller's group. Whoever holds it is alone and need not lease the rows one by one, and
+    what one who lost it still decides is refused.
+    """
     claimed = store.claim(
         controller.name,
         shard=shard,
         shards=controller.shards,
         limit=limit or controller.batch,
-        lease_seconds=CLAIM_SECONDS,
+        lease_seconds=0.0 if fence is not None else CLAIM_SECONDS,
     )
     if not claimed.claims:
         return Report(controller.name)

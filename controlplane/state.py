@@ -109,7 +109,7 @@ class Store(State, Protocol):
         """Return the store's clock: aware UTC."""
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
-        """Return due claims, oldest first, and hide them from others for `lease_seconds`."""
+        """Return due claims, oldest first, and hide them from others for `lease_seconds`; 0: from nobody."""
 
     def apply(
         self,

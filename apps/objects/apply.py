@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 from msgspec.structs import replace
+from psycopg.errors import UniqueViolation
 
 from apps.objects import due, log
 from apps.objects.arrays import Array, BinaryCursor, bigints, moments, texts
@@ -126,23 +127,32 @@ class _Transaction:
 
     def run(self) -> list[Outcome]:
         """Write the batch. Raises Fenced."""
-        batch = self.batch
         with binary_cursor() as cursor:
-            stored = batch.expected()
-            if unknown := batch.unknown():
-                stored |= load(cursor, unknown)
-            prepared = self._prepare(batch.settle(stored, {}, now=_clock(cursor) if unknown else _BEFORE))
-            with transaction.atomic(durable=True):
-                self._lock(cursor, len(prepared.settled.lines))
-                locked_at = perf_counter()
-                moved, generations = _moved(cursor, stored), _generations(cursor, batch.guards())
-                if moved or not batch.holds(generations):
-                    prepared = self._prepare(batch.settle({**stored, **moved}, generations, now=self.at))
-                    cursor.run(_SET_VERSION, (self.base + len(prepared.settled.lines),))
-                self._write(cursor, prepared)
-            lines = len(prepared.settled.lines)
-            if self.observe is not None:
-                self.observe(Timing(lines, perf_counter() - locked_at))
+            try:
+                return self._run(cursor, sure=False)
+            except UniqueViolation:
+                return self._run(cursor, sure=True)
+
+    def _run(self, cursor: BinaryCursor, *, sure: bool) -> list[Outcome]:
+        """Write the batch. What it creates is looked for beforehand only to be `sure`: it is hardly ever there, and the
+        database says so where it is."""
+        batch = self.batch
+        stored = batch.expected()
+        if unknown := batch.unknown():
+            stored |= load(cursor, unknown)
+        prepared = self._prepare(batch.settle(stored, {}, now=_clock(cursor) if unknown else _BEFORE))
+        with transaction.atomic(durable=True):
+            self._lock(cursor, len(prepared.settled.lines))
+            locked_at = perf_counter()
+            seen = stored if sure else {ref: one for ref, one in stored.items() if one is not None}
+            moved, generations = _moved(cursor, seen), _generations(cursor, batch.guards())
+            if moved or not batch.holds(generations):
+                prepared = self._prepare(batch.settle({**stored, **moved}, generations, now=self.at))
+                cursor.run(_SET_VERSION, (self.base + len(prepared.settled.lines),))
+            self._write(cursor, prepared)
+        lines = len(prepared.settled.lines)
+        if self.observe is not None:
+            self.observe(Timing(lines, perf_counter() - locked_at))
         return _outcomes(prepared.settled, versions=range(self.base + 1, self.base + 1 + lines))
 
     def _prepare(self, settled: Settled) -> Prepared:

@@ -32,11 +32,15 @@ _GIVE_BACK = f"""
         due_at = CASE WHEN w.lost THEN %s WHEN d.seq = w.seq THEN coalesce(w.wake_at, d.due_at) ELSE d.due_at END
     FROM unnest(%s, %s, %s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq, wake_at, lost)
     WHERE {_SAME}"""
-_CLAIM = """
+_DUE_NOW = """due_at <= clock_timestamp() AND (lease_until IS NULL OR lease_until <= clock_timestamp())"""
+_LOOK = f"""
+    SELECT kind, namespace, name, seq, cursor, due_at FROM objects_due
+    WHERE lower(controller) = %s AND {_DUE_NOW} AND hash %% %s = %s
+    ORDER BY due_at, seq LIMIT %s"""
+_CLAIM = f"""
     WITH picked AS (
         SELECT id FROM objects_due
-        WHERE lower(controller) = %s AND due_at <= clock_timestamp() AND hash %% %s = %s
-          AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+        WHERE lower(controller) = %s AND {_DUE_NOW} AND hash %% %s = %s
         ORDER BY due_at, seq LIMIT %s
         FOR UPDATE SKIP LOCKED
     )
@@ -49,6 +53,10 @@ _RELEASE = f"""
 _FREE = """
     UPDATE objects_due d SET lease_until = NULL FROM unnest(%s, %s) AS w(controller, shards)
     WHERE lower(d.controller) = w.controller AND d.lease_until IS NOT NULL AND d.hash %% w.shards = %s"""
+_WITH_WORK = f"""
+    SELECT w.name FROM unnest(%s, %s) AS w(name, shards) WHERE EXISTS (
+        SELECT 1 FROM objects_due WHERE lower(controller) = w.name AND {_DUE_NOW} AND hash %% w.shards = %s
+    )"""
 _NEXT = """
     SELECT min(CASE WHEN lease_until IS NULL OR lease_until <= clock_timestamp() THEN due_at
                     ELSE greatest(lease_until, due_at) END)
@@ -77,12 +85,11 @@ class Finish(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Ends of claims, packed; sorted as marks are."""
+    """Ends of claims, sorted as marks are. Most are simply over: packed when it turns out that others are not."""
 
     done: int
-    all: int
     removed: list[Array]
-    given_back: list[Array]
+    all: Sequence[Finish]
 
 
 def shard_hash(ref: Ref) -> int:
@@ -116,22 +123,17 @@ def pack_ends(ends: Sequence[Finish]) -> Ends:
     """Return the ends of claims ready for `finish`."""
     ordered = sorted(ends, key=lambda end: (end.claim.controller, end.claim.ref))
     done = [end for end in ordered if end.wake_at is None and not end.lost]
-    seqs = bigints([end.claim.seq for end in ordered])
-    wakes, losses = moments([end.wake_at for end in ordered]), booleans([end.lost for end in ordered])
-    return Ends(
-        len(done),
-        len(ordered),
-        [*_claimed(done), bigints([end.claim.seq for end in done])],
-        [*_claimed(ordered), seqs, wakes, losses],
-    )
+    return Ends(len(done), [*_claimed(done), bigints([end.claim.seq for end in done])], ordered)
 
 
 def finish(cursor: BinaryCursor, ends: Ends, *, at: datetime) -> None:
     """End claims: rows go, or wait for `wake_at`, unless they were marked meanwhile. The write lock is held."""
-    if ends.done:
-        cursor.run(_REMOVE, ends.removed)
-    if ends.all:
-        cursor.run(_GIVE_BACK, (at, *ends.given_back))
+    gone = cursor.run(_REMOVE, ends.removed).rowcount if ends.done else 0
+    if gone == len(ends.all):
+        return
+    seqs = bigints([end.claim.seq for end in ends.all])
+    wakes, losses = moments([end.wake_at for end in ends.all]), booleans([end.lost for end in ends.all])
+    cursor.run(_GIVE_BACK, (at, *_claimed(ends.all), seqs, wakes, losses))
 
 
 def _claimed(ends: Sequence[Finish]) -> list[Array]:
@@ -142,7 +144,8 @@ def claim(
     cursor: BinaryCursor, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float
 ) -> Claims:
     """Return due rows, oldest first, leased; see `Store.claim`. A transaction of its own that waits for nobody."""
-    rows = cursor.run(_CLAIM, (controller, shards, shard, limit, lease_seconds)).fetchall()
+    which = (controller, shards, shard, limit)
+    rows = cursor.run(*((_CLAIM, (*which, lease_seconds)) if lease_seconds else (_LOOK, which))).fetchall()
     now = cursor.run("SELECT clock_timestamp()").fetchone()
     assert now is not None
     rows.sort(key=lambda row: (row[5], row[3]))
@@ -172,6 +175,12 @@ def end_chunk(cursor: BinaryCursor, claim: Claim, *, to: str | None) -> None:
     if to is None:
         cursor.run(_END, (*which, claim.seq))
     cursor.run(_CURSOR, (to or "", *which))
+
+
+def with_work(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int) -> set[str]:
+    """Return the controllers that may claim something now; `shards`: into how many each is split."""
+    rows = cursor.run(_WITH_WORK, (texts(list(shards)), bigints(list(shards.values())), shard))
+    return {name for (name,) in rows}
 
 
 def next_due(cursor: BinaryCursor, controllers: Collection[str]) -> datetime | None:

@@ -9,6 +9,7 @@ from django.db import connection
 
 from apps.objects import sealing
 from apps.objects.arrays import BinaryCursor
+from apps.objects.compression import compression
 from controlplane.meta import Ref
 from controlplane.state import Change
 
@@ -54,6 +55,8 @@ def _make_partition(cursor: BinaryCursor, start: int) -> int:
     name = f"{TABLE}_{start}_{end}"
     # ATTACH lets readers of the log go on, which CREATE … PARTITION OF would not.
     cursor.execute(f"CREATE TABLE {name} (LIKE {TABLE} INCLUDING ALL)")
+    compress: Any = compression(name, "doc", "old_doc")
+    cursor.execute(compress)
     cursor.execute(f"ALTER TABLE {TABLE} ATTACH PARTITION {name} FOR VALUES FROM ({start}) TO ({end})")
     return end
 

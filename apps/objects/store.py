@@ -51,8 +51,13 @@ class DjangoStore(DjangoState):
         return apply(decisions, router=self.router, by=by, fence=fence, dry_run=dry_run, observe=self.observe)
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
-        with transaction.atomic(durable=True), binary_cursor() as cursor:
+        with binary_cursor() as cursor:
             return due.claim(cursor, controller, shard=shard, shards=shards, limit=limit, lease_seconds=lease_seconds)
+
+    def with_work(self, shards: Mapping[str, int], *, shard: int) -> set[str]:
+        """Return which controllers have something to claim now, in one query; `shards`: into how many each is split."""
+        with binary_cursor() as cursor:
+            return due.with_work(cursor, shards, shard=shard)
 
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
         if claims:

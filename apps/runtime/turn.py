@@ -25,7 +25,6 @@ from controlplane.state import Fence, Fenced
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 1.0  # seconds: the lease is renewed and settings are read again at least this often
-PATIENCE_SECONDS = 5.0  # how long a patient controller waits at most while its group has other things to do
 STAND_BY_SECONDS = 0.2  # between two looks at a lease another process holds
 TIDY_SECONDS = 600.0  # between two looks for what the change log need not keep any longer
 TIDIES = "garbage"  # the controller whose group looks
@@ -53,12 +52,12 @@ class Turn:
         self.world = world
         self.configuration = configuration
         self.controllers = tuple(self.group.of_shard(shard))
-        self.names = frozenset(one.name for one in self.controllers)
+        self.shards = {one.name: one.shards for one in self.controllers}
+        self.names = frozenset(self.shards)
         self.holder = holder()
         self.lease_seconds: float = django_settings.LEASE_SECONDS
         self.fence: Fence | None = None
         self._renewed = 0.0
-        self._patient_at = ticks()  # when patient controllers last had their batch
         self._failed: set[str] = set()  # controllers that fail as a whole
 
     def run(
@@ -107,18 +106,11 @@ class Turn:
         return seen
 
     def work(self) -> int:
-        """Run one batch of each controller in order, of patient ones where nothing else is to be done; return how many
-        objects were looked at."""
-        seen = self._batches(patient=False)
-        if not seen or ticks() - self._patient_at > PATIENCE_SECONDS:
-            self._patient_at = ticks()
-            seen += self._batches(patient=True)
-        return seen
-
-    def _batches(self, *, patient: bool) -> int:
+        """Run one batch of each controller that has work, in order; return how many objects were looked at."""
         settings, seen = self.configuration.settings(), 0
+        due = self.store.with_work(self.shards, shard=self.shard)
         for one in self.controllers:
-            if one.patient is patient and settings.runs(one.name) and one.name not in self._failed and self._renew():
+            if one.name in due and settings.runs(one.name) and one.name not in self._failed and self._renew():
                 seen += self._batch(one, settings).claimed
         return seen
 
@@ -147,7 +139,7 @@ class Turn:
         self.fence = self.store.take_lease(self.group.name, self.shard, holder=self.holder, seconds=self.lease_seconds)
         self._renewed = asked_at
         if self.fence is not None and self.fence != before:
-            self.store.take_over({one.name: one.shards for one in self.controllers}, shard=self.shard)
+            self.store.take_over(self.shards, shard=self.shard)
             self._begin()
             self._tidy()
         return self.fence is not None

@@ -38,7 +38,6 @@ class Controller:
     owns: ClassVar[Ownership]
     shards: ClassVar[int] = 1
     batch: ClassVar[int] = 500
-    patient: ClassVar[bool] = False  # runs when its group has nothing else to do, at the latest after some seconds
     at_once: ClassVar[bool] = False  # a fan-out decides its objects chunk by chunk instead of making each of them due
     starts: ClassVar[tuple[Ref, ...]] = ()  # due whenever a process begins to work: nothing need have changed for them
 

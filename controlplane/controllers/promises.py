@@ -34,25 +34,27 @@ class Promised(Struct, frozen=True):
 
 
 def _reported(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    if old is not None and new is not None and old.status.resource_summary != new.status.resource_summary:
-        yield new.ref
+    if old is not None and (new is None or old.status.resource_summary != new.status.resource_summary):
+        yield old.ref
 
 
-def _row(old: Any, new: Any) -> Iterator[Ref]:
+def _collected(old: Collected | None, new: Collected | None) -> Iterator[Ref]:
     if new is not None:
-        yield Ref(CLUSTER, "", new.key if isinstance(new, Collected) else new.cluster)
+        yield Ref(CLUSTER, "", new.key)
 
 
 class Promises(Controller):
-    """Key: a cluster. Runs beside the scheduler, in its group, so that both never write one promise at a time."""
+    """Key: a cluster. Runs beside the scheduler, in its group, so that both never write one promise at a time.
+
+    Only a report ends a promise early, so it is reports that make it look, not the thousands of promises a second; who
+    counts promises leaves out what is older than 300 s.
+    """
 
     name: ClassVar[str] = "promises"
     group: ClassVar[str] = "scheduling"
     keys: ClassVar[tuple[str, ...]] = (CLUSTER,)
-    patient: ClassVar[bool] = True  # thousands of promises a second are made, and none ends before a report follows
     watches: ClassVar[tuple[Watch, ...]] = (
-        Watch("row/Collected", _row),
-        Watch("row/Promise", _row),
+        Watch("row/Collected", _collected),
         Watch(CLUSTER, _reported),
     )
     owns: ClassVar[Ownership] = Ownership({}, rows=(Promise,))

@@ -2,6 +2,8 @@
 
 from django.db import migrations, models
 
+from apps.objects.compression import compression
+
 TABLE = """
 CREATE TABLE objects_changelog (
     version bigint NOT NULL PRIMARY KEY,
@@ -18,13 +20,10 @@ CREATE TABLE objects_changelog (
 ) PARTITION BY RANGE (version);
 CREATE INDEX changelog_object ON objects_changelog (kind, namespace, name, version);
 """
-COMPRESSION = """
-DO $$ BEGIN
-    ALTER TABLE objects_changelog ALTER COLUMN doc SET COMPRESSION lz4, ALTER COLUMN old_doc SET COMPRESSION lz4;
-EXCEPTION WHEN feature_not_supported OR invalid_parameter_value THEN NULL;
-END $$
+FIRST = f"""
+CREATE TABLE objects_changelog_1_1000001 PARTITION OF objects_changelog FOR VALUES FROM (1) TO (1000001);
+{compression("objects_changelog_1_1000001", "doc", "old_doc")};
 """
-FIRST = "CREATE TABLE objects_changelog_1_1000001 PARTITION OF objects_changelog FOR VALUES FROM (1) TO (1000001)"
 
 
 class Migration(migrations.Migration):
@@ -34,7 +33,6 @@ class Migration(migrations.Migration):
         migrations.SeparateDatabaseAndState(
             database_operations=[
                 migrations.RunSQL(TABLE, "DROP TABLE objects_changelog"),
-                migrations.RunSQL(COMPRESSION, migrations.RunSQL.noop),
                 migrations.RunSQL(FIRST, migrations.RunSQL.noop),
             ],
             state_operations=[

@@ -35,6 +35,7 @@ SETTINGS = {
     "shared_buffers": "256MB",
     "max_wal_size": "2GB",
     "wal_compression": "on",
+    "wal_init_zero": "off",  # a new segment is not written twice while somebody waits for it
     "fsync": "on",
     "synchronous_commit": "on",
     "jit": "off",  # short queries: compiling them costs more than running them
