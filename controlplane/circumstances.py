@@ -28,8 +28,8 @@ def told(
 
     Raises Invalid with all causes where it cannot work as things are.
     """
-    if kind.key == FAILBACK and old is None:
-        _check_failback(state, kind, new, now=now)
+    if kind.key == FAILBACK:
+        _check_failback(state, kind, new, old, now=now)
     if old is not None and kind.key in (*POLICIES, *BINDINGS) and _spec(new) != _spec(old):
         return _queued(state, kind, new, settings)
     return ()
@@ -39,9 +39,13 @@ def _spec(obj: Any) -> Any:
     return obj.spec
 
 
-def _check_failback(state: State, kind: Kind, new: Any, *, now: datetime) -> None:
-    """Raise Invalid where what shall go back cannot (D23)."""
+def _check_failback(state: State, kind: Kind, new: Any, old: Any, *, now: datetime) -> None:
+    """Raise Invalid where what shall go back cannot (D23): when it is created, and when an edit sets it going."""
     one: Failback = new
+    if old is not None:
+        if not _still(old) or _still(new):
+            return
+        one = one.with_spec(binding="")  # it may be on its way
     named = failback.binding_ref(one.spec.binding)
     found = state.get([named, Ref(CLUSTER, "", one.spec.cluster)])
     binding: Binding | None = found.get(named)
@@ -51,6 +55,10 @@ def _check_failback(state: State, kind: Kind, new: Any, *, now: datetime) -> Non
     causes = list(failback.refused(one.spec, binding, clusters, now=now))
     if causes:
         raise Invalid.of(kind.resource.kind, one.metadata.name, causes, group=kind.resource.group)
+
+
+def _still(one: Failback) -> bool:
+    return one.spec.stop or one.spec.dry_run
 
 
 def _queued(state: State, kind: Kind, edited: Object, settings: Settings) -> tuple[str, ...]:

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.kind import KINDS, decode
 from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds import failover_record as kind
-from controlplane.kinds.binding import HEALTHY, Binding, GracefulEvictionTask, TargetCluster
+from controlplane.kinds.binding import HEALTHY, PARTLY_FAILED_BACK, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.failover_record import Durations, FailoverRecord, FailoverRecordStatus, Step
 from controlplane.meta import ObjectMeta, Ref, condition, to_seconds
@@ -136,7 +138,7 @@ def _record(one: _Failover, around: Sequence[Versions]) -> FailoverRecord:
             state=kind.FINISHED if one.finished else kind.RUNNING,
             reason=task.reason,
             purge_mode=task.purge_mode,
-            left=tuple(target for left in one.tasks if (target := old.spec.target(left.from_cluster)) is not None),
+            left=tuple(_gone(old, task) for task in one.tasks),
             before=old.spec.clusters,
             after=_after(one),
             preserved={key: value for left in one.tasks for key, value in left.preserved_label_state.items()},
@@ -144,6 +146,13 @@ def _record(one: _Failover, around: Sequence[Versions]) -> FailoverRecord:
             steps=timed,
         ),
     )
+
+
+def _gone(old: Binding, task: GracefulEvictionTask) -> TargetCluster:
+    """Return what a task took off a target: all of it, or the part that a failback gives back."""
+    target = old.spec.target(task.from_cluster)
+    assert target is not None, "a failover begins with tasks made out of targets"
+    return replace(target, replicas=task.replicas or 0) if task.reason == PARTLY_FAILED_BACK else target
 
 
 def _since(step: Step, start: datetime) -> Step:

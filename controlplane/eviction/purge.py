@@ -60,19 +60,22 @@ def leaving(
     preserved: Mapping[str, str] | None = None,
     now: datetime,
 ) -> Binding:
-    """Return the binding with its target on a cluster moved into a task; a task already there is left as it is.
+    """Return the binding with its target on a cluster moved into a task; a task already there is left as it is, but for
+    that of a part, which leaves with the rest now.
 
     Raises AssertionError where the binding has no target there.
     """
     target = binding.spec.target(cluster)
     assert target is not None, f"{binding.ref} has no target on {cluster}"
     rest = tuple(one for one in binding.spec.clusters if one.name != cluster)
-    tasks = binding.spec.graceful_eviction_tasks
-    if binding.spec.task(cluster) is None:
+    tasks, part = binding.spec.graceful_eviction_tasks, binding.spec.kept_beside(cluster)
+    if part:
+        tasks = tuple(one for one in tasks if one.from_cluster != cluster)
+    if part or binding.spec.task(cluster) is None:
         task = GracefulEvictionTask(
             from_cluster=cluster,
             purge_mode=mode,
-            replicas=target.replicas or None,
+            replicas=(target.replicas + part) or None,
             reason=reason,
             message=message[:MAX_MESSAGE],
             producer=producer,

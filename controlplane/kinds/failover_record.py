@@ -53,7 +53,8 @@ class FailoverRecordStatus(Struct, frozen=True):
     resource: ObjectReference = ObjectReference("", "", "")
     state: Annotated[str, Meta(description="Running or Finished.")] = ""
     reason: Annotated[
-        str, Meta(description="Why: TaintUntolerated, ApplicationFailure, Drain, Failback, Reverted.")
+        str,
+        Meta(description="Why: TaintUntolerated, ApplicationFailure, Drain, Failback, FailbackInPart, Reverted."),
     ] = ""
     purge_mode: str = ""
     left: tuple[TargetCluster, ...] = ()

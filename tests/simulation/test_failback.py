@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane import kinds
+from controlplane import kinds, record
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.failback import FAILBACK, Failback
 from controlplane.meta import Ref
 from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
-from tests.simulation.stories import apply, binding, joined, placed, running
+from tests.simulation.stories import NGINX_BINDING, apply, binding, joined, placed, running
 from tests.simulation.world import Simulation
 
 SEEDS = range(3)
@@ -254,6 +254,88 @@ def test_what_a_policy_wants_elsewhere_by_now_is_not_brought_back(seed: int) -> 
     assert placed(world) == {"member2": 3}
     assert failback(world).status.phase == "Finished"
     assert failback(world).status.returned == 0
+
+
+UPGRADE = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: Drain
+metadata:
+  name: upgrade
+spec:
+  cluster: member1
+  rate: 1
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_drain_let_leave_comes_back_after_the_maintenance(seed: int) -> None:
+    world = joined("member1", "member2", seed=seed)
+    apply(world, *apps(3))
+    world.run(40)
+    apply(world, UPGRADE)
+    world.run(700)
+    assert (on(world, "member1"), away(world, "member1")) == (0, 3)
+    (upgraded,) = world.store.get([Ref(kinds.CLUSTER, "", "member1")]).values()
+    world.store.put(upgraded.with_spec(taints=()), upgraded)
+
+    apply(world, HOME % "cluster: member1\n  rate: 1")
+    world.run(800)
+
+    assert (on(world, "member1"), away(world, "member1")) == (3, 0)
+    assert failback(world).status.phase == "Finished"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_workers_that_die_at_any_write_bring_everything_back_all_the_same(seed: int) -> None:
+    world = joined("member1", "member2", seed=seed, kill_rate=0.05)
+    world.run(120)
+    apply(world, *apps(3))
+    world.run(300)
+    world.fault("member1", "down")
+    world.run(600)
+    world.fault("member1", "none")
+    world.run(1400)
+    assert away(world, "member1") == 3
+
+    apply(world, HOME % "cluster: member1\n  rate: 1")
+    world.run(2000)
+
+    assert world.kills > 0
+    assert (on(world, "member1"), away(world, "member1")) == (3, 0)
+    assert (failback(world).status.phase, failback(world).status.returned) == ("Finished", 3)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_cluster_that_fails_while_it_gives_a_part_back_is_left_with_all_it_has(seed: int) -> None:
+    world = failed_over(DIVIDED, NGINX % 3, members=3, seed=seed)
+    world.run(SEASONED)
+    world.fault("member1", "notready")
+    apply(world, HOME % "cluster: member1")
+    world.run(SEASONED + 20)
+    assert binding(world).spec.kept_beside("member2") == 1
+
+    world.fault("member2", "down")
+    world.run(SEASONED + 60)
+
+    (task,) = binding(world).spec.graceful_eviction_tasks
+    assert (task.from_cluster, task.reason, task.replicas) == ("member2", "TaintUntolerated", 3)
+    world.fault("member1", "none")
+    world.run(SEASONED + 120)
+    assert placed(world) == {"member1": 3}
+    assert running(world)["member1"] == 3
+
+
+def test_a_failback_is_told_as_a_record() -> None:
+    world = failed_over(DIVIDED, NGINX % 3)
+    world.run(SEASONED)
+    apply(world, HOME % "cluster: member1")
+    world.run(SEASONED + 60)
+
+    *_, last = record.records([change for change in world.store.log if change.ref == NGINX_BINDING])
+
+    assert (last.status.reason, last.status.state) == ("FailbackInPart", "Finished")
+    assert [(one.name, one.replicas) for one in last.status.left] == [("member2", 1)]
+    assert [(one.name, one.replicas) for one in last.status.after] == [("member1", 1), ("member2", 2)]
 
 
 def test_a_task_of_a_whole_copy_is_no_part_of_one() -> None:
