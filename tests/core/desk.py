@@ -1,0 +1,122 @@
+"""The live scheduler in memory: a store, its controllers, a clock moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from controlplane import run
+from controlplane.controllers.promises import Promises
+from controlplane.controllers.scheduler import Scheduler
+from controlplane.kinds import CLUSTER, RESOURCE_BINDING
+from controlplane.kinds.binding import (
+    SCHEDULED,
+    Binding,
+    ObjectReference,
+    ReplicaRequirements,
+    ResourceBindingSpec,
+    TargetCluster,
+)
+from controlplane.kinds.cluster import (
+    APIEnablement,
+    APIResource,
+    Cluster,
+    ClusterSpec,
+    ClusterStatus,
+    ResourceSummary,
+    Taint,
+)
+from controlplane.kinds.policy import (
+    ClusterPreferences,
+    Placement,
+    ReplicaSchedulingStrategy,
+)
+from controlplane.memory import MemoryStore
+from controlplane.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.settings import Settings
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+APPS = (APIEnablement("apps/v1", (APIResource("deployments", "Deployment"),)),)
+BY_ROOM = ReplicaSchedulingStrategy("Divided", "Weighted", ClusterPreferences(dynamic_weight="AvailableReplicas"))
+
+
+def cluster(name: str, *, pods: int = 0, labels: Mapping[str, str] = {}, taints: tuple[Taint, ...] = ()) -> Cluster:
+    summary = ResourceSummary(allocatable={"pods": str(pods), "cpu": "1000"}) if pods else None
+    return Cluster(
+        "cluster.karmada.io/v1alpha1",
+        "Cluster",
+        ObjectMeta(name=name, uid=f"uid-{name}", generation=1, labels=dict(labels)),
+        ClusterSpec(taints=taints),
+        ClusterStatus(api_enablements=APPS, conditions=(Condition("Ready", "True"),), resource_summary=summary),
+    )
+
+
+def binding(name: str, placement: Placement | None, *, replicas: int = 1, on: Mapping[str, int] = {}) -> Binding:
+    return Binding(
+        "work.karmada.io/v1alpha2",
+        "ResourceBinding",
+        ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1),
+        ResourceBindingSpec(
+            ObjectReference("apps/v1", "Deployment", name, "default", uid=f"template-{name}"),
+            replicas=replicas,
+            replica_requirements=ReplicaRequirements(resource_request={"cpu": "1"}),
+            clusters=tuple(TargetCluster(*pair) for pair in on.items()),
+            placement=placement,
+        ),
+    )
+
+
+class Desk:
+    """A store with the scheduler and a clock moved by hand."""
+
+    def __init__(self, *objects: Any, settings: Settings | None = None) -> None:
+        self.now = START
+        self.settings = settings or Settings()
+        self.controllers = [Scheduler(), Promises()]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+        self.store.create(*objects)
+        self.settle()
+
+    def settle(self) -> None:
+        run.work_off(self.controllers, self.store, self.settings, world=run.World())
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.settle()
+
+    def binding(self, name: str) -> Binding:
+        found: Binding = self.store.get([Ref(RESOURCE_BINDING, "default", name)])[
+            Ref(RESOURCE_BINDING, "default", name)
+        ]
+        return found
+
+    def places(self, name: str) -> dict[str, int]:
+        return {one.name: one.replicas for one in self.binding(name).spec.clusters}
+
+    def said(self, name: str) -> tuple[str, str]:
+        found = condition(self.binding(name).status.conditions, SCHEDULED)
+        assert found is not None
+        return found.status, found.reason
+
+    def change(self, new: Any) -> None:
+        old = self.store.get([new.ref])[new.ref]
+        self.store.put(new.with_meta(resource_version=old.metadata.resource_version), old)
+        self.settle()
+
+    def cluster(self, name: str) -> Cluster:
+        found: Cluster = self.store.get([Ref(CLUSTER, "", name)])[Ref(CLUSTER, "", name)]
+        return found
+
+    def decided(self) -> list[str]:
+        """Names of the bindings that are due for the scheduler now, once fan-outs are worked off."""
+        scheduler = self.controllers[0]
+        while any(ref.kind not in scheduler.keys for ref in self.store.due.get("scheduler", ())):
+            claims = self.store.claim("scheduler", shard=0, shards=1, limit=1000, lease_seconds=1)
+            for claim in claims.claims:
+                if claim.ref.kind in scheduler.keys:
+                    continue
+                refs, cursor = scheduler.expand(self.store, claim.ref, after=claim.cursor, limit=2)
+                self.store.advance(claim, refs, cursor=cursor)
+            self.store.release([one for one in claims.claims if one.ref.kind in scheduler.keys])
+        return sorted(ref.name for ref in self.store.due.get("scheduler", ()))
