@@ -73,7 +73,8 @@ BEFORE_FAILOVER_ANNOTATION: Final = "failover.lifeboat.io/before-failover"
 """On a binding: where it was before it failed over, and which of that it has left (controlplane/kinds/home.py)."""
 
 UNJOIN_ANNOTATION: Final = "failover.lifeboat.io/unjoin"
-"""On a Cluster: ``keep`` lets it be deleted although bindings are placed on it; what runs there stays (D20)."""
+"""On a Cluster: lets it be deleted although bindings are placed on it; what runs there stays (``keep``) or is removed
+(``delete``; D20)."""
 
 RECEIVED_ANNOTATION: Final = "failover.lifeboat.io/received-at"
 """On a heartbeat Lease: when its latest renewal was received, by the database's clock (controlplane/heartbeats.py)."""

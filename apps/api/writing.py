@@ -17,13 +17,12 @@ from apps.api.query import Listing, Writing
 from apps.api.target import Target
 from apps.objects.definitions import definitions
 from apps.objects.store import DjangoStore
-from controlplane import admission, circumstances, lifecycle
-from controlplane.decision import Decision, Delete, Put
+from controlplane import admission, circumstances, lifecycle, unjoin
+from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, NotFound
 from controlplane.kind import to_wire
-from controlplane.kinds import BINDINGS, CLUSTER, DEFINITION, NAMESPACE
+from controlplane.kinds import DEFINITION, NAMESPACE
 from controlplane.meta import Object, Ref
-from controlplane.names import UNJOIN_ANNOTATION
 from controlplane.settings import Settings
 from controlplane.state import Actor, Outcome
 from controlplane.wire import scale
@@ -37,7 +36,6 @@ from controlplane.wire.prune import prune, validate_fields
 Document = dict[str, Any]
 
 ATTEMPTS = 30  # of a write that names no version: others may win meanwhile, this often
-_SHOWN = 5  # bindings named where a cluster is not empty
 GENERATED = 8  # tries to find a free generated name
 # Parts of metadata a client cannot set; an update keeps what is stored.
 _KEPT = (
@@ -135,37 +133,21 @@ class Writer:
         return written._replace(warnings=[*warnings, *written.warnings])
 
     def delete(self, options: Document, *, live: Object | None = None) -> Written | Gone:
-        """Delete: gone at once, or the object with a deletionTimestamp where finalizers hold it. Raises Conflict."""
+        """Delete: gone at once, or the object with a deletionTimestamp where finalizers hold it.
+
+        Raises Conflict, also for a Cluster while bindings are on it.
+        """
         for _ in range(ATTEMPTS):
             live = live or self._live()
             self._check_preconditions(live, options)
             exact = bool(options.get("preconditions", {}).get("resourceVersion"))
-            outcome = self._apply(self._deletion(live, exact=exact))
+            unjoin.check(self.store, [live], self.settings)
+            outcome = self._apply(lifecycle.deletion(live, now=self.now, exact=exact))
             if not outcome.lost:
                 left = outcome.objects[0]
                 return Gone(live.metadata.name, live.metadata.uid) if left is None else Written(_encoded(left), [])
             live = None
         raise self._conflict()
-
-    def _deletion(self, live: Object, *, exact: bool) -> Put | Delete:
-        """Return the deletion of an object. Raises Conflict for a Cluster while anything is on it."""
-        if self.kind.key == CLUSTER:
-            self._check_empty(live)
-        return lifecycle.deletion(live, now=self.now, exact=exact)
-
-    def _check_empty(self, cluster: Object) -> None:
-        """Raise Conflict where bindings are still placed on a cluster and nobody said to keep what runs there (D20)."""
-        name = cluster.metadata.name
-        if cluster.metadata.annotations.get(UNJOIN_ANNOTATION) == "keep":
-            return
-        left = [ref for kind in BINDINGS for ref in self.store.refs_by_index(kind, "placed", name, limit=_SHOWN)]
-        if left:
-            named = ", ".join(f"{ref.namespace}/{ref.name}".lstrip("/") for ref in left[:_SHOWN])
-            more = ", …" if len(left) >= _SHOWN else ""
-            raise self._conflict(
-                f"bindings are still placed on it ({named}{more}): empty it with a Drain first, or annotate it with "
-                f"{UNJOIN_ANNOTATION}: keep to leave what runs there behind"
-            )
 
     def scale(self, wanted: Callable[[Document], Document]) -> bytes:
         """Set the replicas of a workload to what `wanted` makes of its present Scale; return the workload."""
@@ -181,7 +163,8 @@ class Writer:
         refs = [self.kind.ref(*_place(text)) for text in page.texts]
         for _ in range(ATTEMPTS):
             live = self.store.get(refs)
-            changes = [self._deletion(obj, exact=False) for obj in live.values()]
+            unjoin.check(self.store, live.values(), self.settings)
+            changes = [lifecycle.deletion(obj, now=self.now) for obj in live.values()]
             decisions = [Decision(changes=(change,), reason="API") for change in changes]
             outcomes = self.store.apply(
                 [(None, decision) for decision in decisions], by=self.actor, dry_run=self.writing.dry_run

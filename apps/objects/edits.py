@@ -16,7 +16,7 @@ from apps.objects.masks import unmasked
 from apps.objects.store import store
 from apps.objects.tables import read
 from apps.objects.texts import SERVERS
-from controlplane import admission, circumstances, lifecycle
+from controlplane import admission, circumstances, lifecycle, unjoin
 from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
 from controlplane.kind import KINDS, Kind, to_wire
@@ -105,9 +105,10 @@ def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
 def remove(refs: Sequence[Ref], *, user: str) -> Removed:
     """Delete objects; those with finalizers are marked and go when the last one is done. What is gone already is.
 
-    Raises Forbidden for namespaces every installation has.
+    Raises Forbidden for namespaces every installation has, Conflict for a Cluster while bindings are on it.
     """
     found = store().get(refs)
+    unjoin.check(store(), found.values(), configuration().settings())
     now = store().now()
     changes = [lifecycle.deletion(obj, now=now) for obj in found.values()]
     decisions = [(None, Decision(changes=(change,), reason=REASON)) for change in changes]

@@ -29,6 +29,7 @@ from controlplane.controllers.rebalancer import Rebalancer
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.controllers.template_status import TemplateStatus
 from controlplane.controllers.work_status import WorkStatus
+from controlplane.controllers.unjoin import Unjoin
 from controlplane.controllers.works import Works
 
 __all__ = ["CONTROLLERS"]
@@ -51,6 +52,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     Dependencies(),
     Works(),
     Namespaces(),
+    Unjoin(),
     NamespaceContent(),
     Definitions(),
     BindingStatus(),

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from controlplane import bindings, interpret, kinds, leftovers, matching, works
+from controlplane import bindings, interpret, kinds, leftovers, matching, unjoin, works
 from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
 from controlplane.controllers.policies import TemplateKinds
 from controlplane.decision import NOTHING, Decision, Delete, Event, Put, deleting
@@ -185,15 +185,29 @@ def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], bo
         if name in kept or work.metadata.deletion_timestamp is not None:
             continue
         cluster, task = snapshot.clusters.get(name), binding.spec.task(name)
-        gone = cluster is None or cluster.terminating or (task is not None and task.purge_mode == DIRECTLY)
+        if cluster is not None and cluster.terminating and unjoin.keeps(cluster):
+            continue  # its copy is released, not removed: controllers.unjoin
+        gone = _is_gone(cluster) or (task is not None and task.purge_mode == DIRECTLY)
         if not gone and cluster is not None and cluster.ready != "True":
             marked = leftovers.marked(work)
             changes += [Put(marked, work)] if marked is not work else []
-        elif gone or not leftovers.is_leftover(work) or leftovers.may_go(binding, name, snapshot.clusters):
+        elif gone or not _may_be_last(work, cluster) or leftovers.may_go(binding, name, snapshot.clusters):
             changes.append(deleting(work, now=now))
         else:
             left = True
     return changes, left
+
+
+def _may_be_last(work: Work, cluster: Cluster | None) -> bool:
+    """Test whether a copy nobody wants waits for healthy ones: no eviction has seen to that before (fault 33, D20)."""
+    return leftovers.is_leftover(work) or (cluster is not None and cluster.terminating)
+
+
+def _is_gone(cluster: Cluster | None) -> bool:
+    """Test whether nothing on a cluster is to be waited for: it is gone, or leaves by force or without an answer."""
+    if cluster is None:
+        return True
+    return cluster.terminating and (unjoin.forced(cluster) or cluster.ready != "True")
 
 
 def _wanted(snapshot: Copies, template: Template, *, frozen: bool, now: datetime) -> list[Put | Delete]:

@@ -123,6 +123,7 @@ KINDS.register(
         validate=cluster_rules.validate,
         warn=cluster_rules.warn,
         indexes=(Index("taint", cluster.taint_keys, "fleet health (D8): who is faulty"),),
+        default=cluster_rules.default,
     )
 )
 

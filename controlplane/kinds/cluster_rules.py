@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from controlplane.causes import duplicate, invalid, mistyped, required, unsupported
 from controlplane.errors import Cause
 from controlplane.kinds.cluster import EFFECTS, PULL, PUSH, Cluster, ClusterSpec, SecretReference, Taint
+from controlplane.names import CLUSTER_FINALIZER, UNJOIN_ANNOTATION
 from controlplane.selectors import dns1123_label_errors, label_key_errors, label_value_errors
 from controlplane.settings import Settings
 
 MAX_NAME = 48
 """Names of derived objects are longer than the cluster's and still have to be labels."""
+UNJOIN_KEEP, UNJOIN_DELETE = "keep", "delete"
+"""What becomes of what runs on a cluster that is deleted although bindings are placed on it (D20)."""
 SYNC_MODES = (PULL, PUSH)
 PROXY_SCHEMES = ("http", "https", "socks5")
 
@@ -37,7 +40,21 @@ def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Caus
         *_secret(spec.impersonator_secret_ref, "spec.impersonatorSecretRef"),
         *_place(spec),
         *_taints(spec.taints),
+        *_unjoin(new.metadata.annotations.get(UNJOIN_ANNOTATION)),
     ]
+
+
+def default(new: Cluster, old: Cluster | None, settings: Settings) -> Cluster:
+    """Return a new cluster held until it has been emptied; the finalizer of one that is there is its user's to take."""
+    finalizers = new.metadata.finalizers
+    if old is not None or CLUSTER_FINALIZER in finalizers:
+        return new
+    return new.with_meta(finalizers=(*finalizers, CLUSTER_FINALIZER))
+
+
+def _unjoin(wish: str | None) -> Iterator[Cause]:
+    if wish is not None and wish not in (UNJOIN_KEEP, UNJOIN_DELETE):
+        yield unsupported(f"metadata.annotations[{UNJOIN_ANNOTATION}]", wish, (UNJOIN_KEEP, UNJOIN_DELETE))
 
 
 def _name(name: str) -> Iterator[Cause]:

@@ -55,6 +55,8 @@ def refusal(attempt: Attempt, question: Question, place: int) -> Refusal | None:
         return Refusal("ClusterEviction", "an eviction task leaves it")
     if there:
         return None
+    if not fleet.open[place]:
+        return Refusal("Terminating", "it is being deleted")
     taint = fleet.refused_by(place, plan.placement.cluster_tolerations, REFUSING)
     if taint is not None:
         return Refusal("TaintToleration", f"taint {spelled(taint)} is not tolerated")

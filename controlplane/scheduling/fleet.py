@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from controlplane import unjoin
 from controlplane.estimate.capacity import Capacity, Room, room_of
 from controlplane.estimate.request import Bundle, Request
 from controlplane.kinds.cluster import NO_EXECUTE, PREFER_NO_EXECUTE, Cluster, Taint
@@ -44,6 +45,7 @@ class Fleet:
         "clusters",
         "index",
         "names",
+        "open",
         "present",
         "settings",
         "size",
@@ -67,7 +69,9 @@ class Fleet:
         )
         self._apis, self._api_ids = _interned(one.status.api_enablements for one in self.clusters)
         self.absent: Mask = np.zeros(self.size, dtype=np.bool_)
-        self.present: Mask = ~self._mask(lambda one: one.terminating)
+        self.open: Mask = ~self._mask(lambda one: one.terminating)  # takes newcomers, as far as it alone decides
+        # One that the eviction queue empties keeps its copies until they have left through it (D20).
+        self.present: Mask = self.open | np.bool_(unjoin.evicts(settings))
         self._cache: dict[Any, Any] = {}
 
     @classmethod

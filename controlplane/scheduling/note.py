@@ -257,6 +257,7 @@ class _Sieve:
 
     def _newcomers(self) -> None:
         fleet, question = self.fleet, self.question
+        self._refuse("Terminating", "it is being deleted", ~fleet.open)
         self._taints()
         unserved = f"it does not serve {question.kind} of {question.api_version}"
         self._refuse("APIEnablement", unserved, ~fleet.enables(question.api_version, question.kind))

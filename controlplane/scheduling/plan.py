@@ -72,7 +72,7 @@ class Plan:
         self.keeps = fleet.present & self.affinity
         for field in self.spread_fields():
             self.keeps = self.keeps & ~fleet.lacking(field)
-        self.admits = self.keeps & ~fleet.refusing(placement.cluster_tolerations, REFUSING)
+        self.admits = self.keeps & fleet.open & ~fleet.refusing(placement.cluster_tolerations, REFUSING)
         discouraged = fleet.refusing(placement.cluster_tolerations, DISCOURAGING)
         self.reluctant: Mask = discouraged | fleet.refusing((), (PREFER_NO_EXECUTE,))
         self._feasible: dict[tuple[str, str], tuple[Mask, Places]] = {}

@@ -47,9 +47,9 @@ def needs_scheduling(binding: Binding, fleet: Fleet) -> str | None:
 
 
 def _going(spec: ResourceBindingSpec, fleet: Fleet) -> bool:
-    """Test whether a target is being deleted or gone."""
+    """Test whether a target is gone, or being deleted with nobody to move the copy but us."""
     places = (fleet.index.get(target.name) for target in spec.clusters)
-    return any(place is None or fleet.clusters[place].terminating for place in places)
+    return any(place is None or not (fleet.open[place] or fleet.present[place]) for place in places)
 
 
 def placement_changed(placement: Placement, applied: str, *, observed: str) -> bool:

@@ -256,6 +256,26 @@ def test_a_namespace_goes_after_what_is_in_it_and_ours_stays(root: Client) -> No
     assert found(ours.ref).metadata.deletion_timestamp is None
 
 
+def test_d20_a_cluster_with_bindings_on_it_is_not_deleted_on_any_page(root: Client) -> None:
+    full, free, _ = stored(cluster("full"), cluster("free"), binding("web", "full"))
+    chosen = [page_of(one).split("/")[-3] for one in (full, free)]
+    sent = {"action": "delete_selected", "_selected_action": chosen, "index": "0", "post": "yes"}
+
+    alone = root.post(page_of(full, "delete"), follow=True).content.decode()
+    together = root.post(list_of(CLUSTER), sent, follow=True).content.decode()
+
+    for said in (alone, together):
+        assert "bindings are still placed on it" in said
+        assert "Drain" in said
+    assert found(full.ref).metadata.deletion_timestamp is None
+    assert found(free.ref) == free
+
+    change(full, full.with_meta(annotations={"failover.lifeboat.io/unjoin": "delete"}))
+    root.post(list_of(CLUSTER), sent, follow=True)
+    assert found(free.ref) is None
+    assert found(full.ref) is None
+
+
 def test_many_are_deleted_at_once_after_asking(root: Client) -> None:
     made = stored(*(template(f"settings-{number:03}") for number in range(120)))
     chosen = [page_of(one).split("/")[-3] for one in made[:3]]

@@ -63,6 +63,8 @@ class Member:
             return self._ensure(question.manifest, now=now)
         if isinstance(question, Discard):
             self.objects.pop(place_of(question.manifest), None)
+            if question.release:
+                return Answer(200)
             return Answer(404, problem="gone")
         assert isinstance(question, Observe)
         held = self.objects.get(place_of(question.manifest))

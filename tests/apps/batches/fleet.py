@@ -20,7 +20,7 @@ from controlplane.kinds.policy import (
 from controlplane.kinds.rows import EVICTED, AilingCopies, Observation
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.meta import ObjectMeta
-from controlplane.names import UNSCHEDULABLE_TAINT
+from controlplane.names import CLUSTER_FINALIZER, UNSCHEDULABLE_TAINT
 from tests.apps.batches.stored import (
     AT_ONCE,
     LONG_AGO,
@@ -33,6 +33,7 @@ from tests.apps.batches.stored import (
     many,
     queued,
     refs,
+    work_of,
 )
 from tests.core.fleet_story import START, binding
 
@@ -101,6 +102,14 @@ def eviction_records(size: int) -> Case:
     return Case([*well, *over], refs(well), size)
 
 
+def unjoin(size: int) -> Case:
+    """A cluster that is being deleted, with Works nobody owns any more."""
+    leaving = {"deletion_timestamp": START, "finalizers": (CLUSTER_FINALIZER,)}
+    going = [one.with_meta(**leaving) for one in clusters("gone")]
+    works = [work_of(one, "gone") for one in bound(size)]
+    return Case([*going, *works], refs(going), min(size, AT_ONCE), -(-size // AT_ONCE))
+
+
 def to_clusters(size: int) -> Case:
     return Case(clusters(*many(size)), [FLEET], size)
 
@@ -166,6 +175,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "application_failover": application_failover,
     "eviction_pending": eviction_pending,
     "eviction_records": eviction_records,
+    "unjoin": unjoin,
 }
 
 FAN_OUTS: dict[str, Callable[[int], Case]] = {

@@ -1,0 +1,208 @@
+"""Unjoining: what a Cluster that is being deleted waits for, and what becomes of what runs there (D20)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane import kinds, unjoin, works
+from controlplane.admission import admit_create
+from controlplane.controllers.unjoin import Departure, Unjoin
+from controlplane.decision import Decision, Delete, Put
+from controlplane.errors import Conflict, Invalid
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work, Workload, WorkSpec
+from controlplane.memory import MemoryStore
+from controlplane.meta import ObjectMeta, Ref
+from controlplane.settings import Compat, Settings
+from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated
+
+WEB = binding("web", duplicated("member1"), on={"member1": 2})
+EMPTIED = replace(FAILOVER, compat=Compat(terminating_taint=True))
+CLOSED = replace(Settings(), compat=Compat(terminating_taint=True))
+
+
+def leaving(wish: str = "", ready: str = "True") -> Cluster:
+    notes = {"failover.lifeboat.io/unjoin": wish} if wish else {}
+    return cluster("member1", ready=ready).with_meta(
+        deletion_timestamp=START, finalizers=("karmada.io/cluster-controller", "example.io/other"), annotations=notes
+    )
+
+
+def work(name: str, owner: Any = None, **meta: Any) -> Work:
+    notes = {works.BINDING_ANNOTATION: str(owner)} if owner else {}
+    fields = {"finalizers": ("karmada.io/execution-controller",), "annotations": notes, "generation": 1, **meta}
+    manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"}}
+    metadata = ObjectMeta(name=name, namespace="karmada-es-member1", uid=f"uid-{name}", **fields)
+    return Work("work.karmada.io/v1alpha1", "Work", metadata, WorkSpec(workload=Workload((manifest,))))
+
+
+OF_WEB = work("web", WEB.ref)
+BY_HAND = work("by-hand")
+GOING = work("going", deletion_timestamp=START)
+HOME = Template("v1", "Namespace", ObjectMeta(name="karmada-es-member1", uid="home"))
+LEASE = Template("coordination.k8s.io/v1", "Lease", ObjectMeta(name="member1", namespace="karmada-cluster", uid="l"))
+
+
+def decided(departure: Departure, settings: Settings = FAILOVER) -> Decision:
+    return Unjoin().decide(departure, settings, now=START)
+
+
+def told(decision: Decision) -> str:
+    return " ".join(one.message for one in decision.events)
+
+
+def deleted(decision: Decision) -> set[str]:
+    """Names of what goes, by either way."""
+    gone = {change.old.metadata.name for change in decision.changes if isinstance(change, Delete)}
+    marked = {
+        one.new.metadata.name
+        for one in decision.changes
+        if isinstance(one, Put) and one.new.metadata.deletion_timestamp
+    }
+    return gone | (marked - {"member1"})
+
+
+def test_a_cluster_is_held_by_our_finalizer_from_the_beginning() -> None:
+    doc = {"metadata": {"name": "member1"}, "spec": {"syncMode": "Push"}}
+
+    made = admit_create(kinds.KINDS[kinds.CLUSTER], doc, namespace="", settings=Settings(), now=START, uid="uid")
+
+    assert made.object.metadata.finalizers == ("karmada.io/cluster-controller",)
+
+
+def test_a_cluster_that_joined_before_there_was_one_gets_it() -> None:
+    (change,) = decided(Departure(cluster("member1"))).changes
+
+    assert isinstance(change, Put)
+    assert change.new.metadata.finalizers == ("karmada.io/cluster-controller",)
+    assert isinstance(change.new, Cluster)
+    assert decided(Departure(change.new)) == Decision()
+
+
+@pytest.mark.parametrize(
+    ("departure", "settings", "waits_for"),
+    [
+        (Departure(leaving(), placed=(WEB.ref,)), FAILOVER, "nobody moves them: drain it"),
+        (Departure(leaving(), placed=(WEB.ref,), works=(OF_WEB,)), EMPTIED, "the eviction queue moves them"),
+        (Departure(leaving(), placed=(WEB.ref,)), CLOSED, "nobody moves them"),
+        (Departure(leaving(ready="Unknown"), placed=(WEB.ref,)), FAILOVER, "web-deployment"),
+        (Departure(leaving(), works=(OF_WEB,), owners=frozenset({WEB.ref})), FAILOVER, "may be the last that work"),
+    ],
+    ids=["placed", "queue", "queue, gate closed", "unreachable", "replacements not healthy yet"],
+)
+def test_what_it_waits_for_is_said_and_nothing_is_removed(
+    departure: Departure, settings: Settings, waits_for: str
+) -> None:
+    decision = decided(departure, settings)
+
+    assert decision.changes == ()
+    assert waits_for in told(decision)
+    assert decision.wake_at == START + timedelta(seconds=10)
+
+
+@pytest.mark.parametrize(
+    ("departure", "goes"),
+    [
+        (Departure(leaving(), works=(BY_HAND, GOING), home=HOME), {"by-hand"}),
+        (Departure(leaving(), works=(OF_WEB,)), {"web"}),
+        (Departure(leaving(), works=(OF_WEB, BY_HAND), owners=frozenset({WEB.ref})), {"by-hand"}),
+        (Departure(leaving(ready="False"), works=(OF_WEB,), owners=frozenset({WEB.ref})), {"web"}),
+        (Departure(leaving("delete"), placed=(WEB.ref,), works=(OF_WEB,), owners=frozenset({WEB.ref})), {"web"}),
+        (Departure(leaving("keep"), placed=(WEB.ref,), works=(OF_WEB,), owners=frozenset({WEB.ref})), {"web"}),
+        (Departure(leaving(), works=(GOING,), home=HOME), set()),
+        (Departure(leaving(), home=HOME, lease=LEASE), {"karmada-es-member1"}),
+    ],
+    ids=["the rest", "nobody's", "not the bindings'", "unreachable", "delete", "keep", "wait", "namespace"],
+)
+def test_works_go_first_and_then_their_namespace(departure: Departure, goes: set[str]) -> None:
+    decision = decided(departure)
+
+    assert deleted(decision) == goes
+    assert decision.wake_at == START + timedelta(seconds=1)
+    assert not any(isinstance(one, Put) and one.new.ref.kind == kinds.CLUSTER for one in decision.changes)
+
+
+def test_keep_leaves_the_objects_on_the_member() -> None:
+    (change,) = decided(Departure(leaving("keep"), works=(OF_WEB,))).changes
+
+    assert isinstance(change, Put)
+    assert isinstance(change.new, Work)
+    assert change.new.spec.preserve_resources_on_deletion is True
+    assert change.new.metadata.deletion_timestamp == START
+
+
+def test_the_last_thing_to_go_is_our_finalizer_and_nobody_elses() -> None:
+    decision = decided(Departure(leaving(), lease=LEASE))
+
+    (freed, lease) = decision.changes
+    assert isinstance(freed, Put)
+    assert freed.new.metadata.finalizers == ("example.io/other",)
+    assert isinstance(lease, Delete)
+    assert decided(Departure(freed.new)) == Decision()  # type: ignore[arg-type]
+
+
+# The guard
+
+FREE, FULL = cluster("free"), cluster("member1")
+
+
+@pytest.mark.parametrize(
+    ("objects", "settings", "refused"),
+    [
+        ([FREE], FAILOVER, ""),
+        ([FULL], FAILOVER, "default/web-deployment"),
+        ([FULL], FAILOVER, "Drain"),
+        ([FREE, FULL], FAILOVER, '"member1"'),
+        ([FULL], CLOSED, "the gate Failover is closed"),
+        ([FULL], EMPTIED, ""),
+        ([leaving()], FAILOVER, ""),
+        ([FULL.with_meta(annotations={"failover.lifeboat.io/unjoin": "keep"})], FAILOVER, ""),
+        ([FULL.with_meta(annotations={"failover.lifeboat.io/unjoin": "delete"})], FAILOVER, ""),
+        ([WEB], FAILOVER, ""),
+    ],
+)
+def test_d20_a_cluster_with_bindings_is_not_deleted(objects: list[Any], settings: Settings, refused: str) -> None:
+    store = MemoryStore(controllers=())
+    store.create(FREE, FULL, WEB)
+
+    if not refused:
+        unjoin.check(store, objects, settings)
+        return
+    with pytest.raises(Conflict) as caught:
+        unjoin.check(store, objects, settings)
+    assert refused in caught.value.message
+
+
+def test_another_wish_than_keep_or_delete_is_refused() -> None:
+    doc = {
+        "metadata": {"name": "m", "annotations": {"failover.lifeboat.io/unjoin": "kepe"}},
+        "spec": {"syncMode": "Push"},
+    }
+
+    with pytest.raises(Invalid) as caught:
+        admit_create(kinds.KINDS[kinds.CLUSTER], doc, namespace="", settings=Settings(), now=START, uid="uid")
+
+    (cause,) = caught.value.details.causes
+    assert cause.field == "metadata.annotations[failover.lifeboat.io/unjoin]"
+    assert '"keep", "delete"' in cause.message
+
+
+def test_what_it_finds_is_what_holds_it() -> None:
+    store = MemoryStore(controllers=())
+    store.create(leaving(), cluster("free"), WEB, OF_WEB, BY_HAND, HOME, LEASE)
+
+    (found, other) = Unjoin().load(store, [Ref(kinds.CLUSTER, "", "member1"), Ref(kinds.CLUSTER, "", "free")])
+
+    assert found is not None
+    assert [ref.name for ref in found.placed] == ["web-deployment"]
+    assert {one.metadata.name for one in found.works} == {"web", "by-hand"}
+    assert found.owners == {WEB.ref}
+    assert found.home is not None
+    assert found.lease is not None
+    assert other is not None
+    assert (other.placed, other.works) == ((), ())
