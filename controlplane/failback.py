@@ -7,7 +7,7 @@ is healthy. With purge mode Directly the old goes first, as the policy wants it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -16,10 +16,10 @@ import numpy as np
 from controlplane import health
 from controlplane.causes import invalid
 from controlplane.errors import Cause
-from controlplane.eviction.preserve import preserved
+from controlplane.eviction.preserve import Preserved, preserved
 from controlplane.eviction.purge import leaving, purge_mode, shrinking
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING, home
-from controlplane.kinds.binding import FAILED_BACK, Binding, ResourceBindingSpec, TargetCluster
+from controlplane.kinds.binding import FAILED_BACK, Binding, GracefulEvictionTask, ResourceBindingSpec, TargetCluster
 from controlplane.kinds.cluster import ACCESS_LOST, EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.failback import FailbackSpec
 from controlplane.kinds.home import Home
@@ -48,6 +48,14 @@ class Way(msgspec.Struct, frozen=True):
     replicas: int
     leaves: tuple[str, ...]
     promises: tuple[Promise, ...] = ()
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """What tasks say of who asked. `held`: why nothing may leave a cluster that would give replicas; "" it may."""
+
+    producer: str
+    message: str
+    held: Callable[[str], str] = lambda giver: ""
 
 
 class Blocked(msgspec.Struct, frozen=True):
@@ -128,7 +136,7 @@ class Trial:
         held = live(promises, collected_at={}, now=now)
         self._ledger = Ledger.of(self._fleet, ((one.cluster, one.replicas, record.asked_by(one)) for one in held))
 
-    def way(self, binding: Binding, known: Home, cluster: str, *, producer: str, message: str) -> Way | Blocked:
+    def way(self, binding: Binding, known: Home, cluster: str, errand: Errand) -> Way | Blocked:
         """Return how a binding goes back to a cluster of its home, asking the scheduler whether it may be there."""
         spec = binding.spec
         if spec.placement is None:
@@ -151,7 +159,14 @@ class Trial:
         )
         if isinstance(wanted, Blocked):
             return wanted
-        return self._gone(binding, wanted, cluster, question, attempt, producer=producer, message=message)
+        less = self._less(binding, wanted, errand)
+        if isinstance(less, Blocked):
+            return less
+        leaves, tasks = less
+        tasks = tuple(task for task in tasks if task.from_cluster != cluster)
+        new = binding.with_spec(clusters=_targets(binding, wanted), graceful_eviction_tasks=tasks)
+        new = home.returned(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
+        return Way(new, cluster, wanted[cluster], leaves, self._promised(binding, cluster, wanted, question))
 
     def _asked(self, binding: Binding, bare: ResourceBindingSpec, cluster: str) -> tuple[Question, Attempt] | Blocked:
         """Return the scheduler's question and the first affinity term under which it may choose the cluster."""
@@ -215,55 +230,39 @@ class Trial:
         names = [one.name for one in binding.spec.clusters]
         return sorted(names, key=lambda name: (name in known.clusters, well.get(name, False), name))
 
-    def _gone(
-        self,
-        binding: Binding,
-        wanted: Mapping[str, int],
-        cluster: str,
-        question: Question,
-        attempt: Attempt,
-        *,
-        producer: str,
-        message: str,
-    ) -> Way | Blocked:
-        """Return the way: targets as wanted, tasks for what leaves, the room on the cluster taken."""
+    def _less(
+        self, binding: Binding, wanted: Mapping[str, int], errand: Errand
+    ) -> tuple[tuple[str, ...], tuple[GracefulEvictionTask, ...]] | Blocked:
+        """Return the clusters that give replicas, and the tasks with those that keep them running until they are not
+        needed any more. A part that leaves Directly is not kept."""
         new, leaves = binding, list[str]()
         for target in binding.spec.clusters:
-            if wanted.get(target.name, -1) >= target.replicas:
+            rest = wanted.get(target.name)
+            if rest is not None and rest >= target.replicas:
                 continue
             leaves.append(target.name)
-            after = self._less(new, target, wanted.get(target.name), producer=producer, message=message)
-            if isinstance(after, Blocked):
-                return after
-            new = after
-        tasks = tuple(task for task in new.spec.graceful_eviction_tasks if task.from_cluster != cluster)
-        new = binding.with_spec(clusters=_targets(binding, wanted), graceful_eviction_tasks=tasks)
-        new = home.returned(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
-        return Way(new, cluster, wanted[cluster], tuple(leaves), self._promised(binding, cluster, wanted, question))
+            why = errand.held(target.name)
+            state = preserved(binding, target.name, self._settings) if rest is None else Preserved()
+            if state.problem and self._settings.state_preservation_on_missing == "Hold":
+                why = why or f"the state to carry over cannot be read from cluster {target.name}: {state.problem}"
+            if why:
+                return Blocked(why)
+            new = self._left(new, target, rest, state, errand)
+        return tuple(leaves), new.spec.graceful_eviction_tasks
 
-    def _less(
-        self, binding: Binding, target: TargetCluster, rest: int | None, *, producer: str, message: str
-    ) -> Binding | Blocked:
+    def _left(
+        self, binding: Binding, target: TargetCluster, rest: int | None, state: Preserved, errand: Errand
+    ) -> Binding:
         """Return the binding with a task for what leaves a target. `rest`: replicas that stay there; None: nothing."""
-        mode, now = purge_mode(binding, self._settings), self._now
-        if rest is not None and mode == DIRECTLY:
-            return binding  # it shrinks at once
-        if rest is not None:
-            part = target.replicas - rest
-            return shrinking(binding, target.name, part, mode=mode, producer=producer, message=message, now=now)
-        state = preserved(binding, target.name, self._settings)
-        if state.problem and self._settings.state_preservation_on_missing == "Hold":
-            return Blocked(f"the state to carry over cannot be read from cluster {target.name}: {state.problem}")
-        return leaving(
-            binding,
-            target.name,
-            mode=mode,
-            reason=FAILED_BACK,
-            producer=producer,
-            message=message,
-            preserved=state.labels,
-            now=now,
-        )
+        mode, now, name = purge_mode(binding, self._settings), self._now, target.name
+        producer, message = errand.producer, errand.message
+        if rest is None:
+            words = {"reason": FAILED_BACK, "producer": producer, "message": message}
+            return leaving(binding, name, mode=mode, preserved=state.labels, now=now, **words)
+        if mode == DIRECTLY:
+            return binding
+        part = target.replicas - rest
+        return shrinking(binding, name, part, mode=mode, producer=producer, message=message, now=now)
 
     def _promised(
         self, binding: Binding, cluster: str, wanted: Mapping[str, int], question: Question

@@ -12,16 +12,18 @@ from controlplane import health
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.evictions import template_of
 from controlplane.controllers.fleet import fleet_state
+from controlplane.controllers.labels import workload_labels
 from controlplane.decision import NOTHING, Decision, Event, Guard, Put
 from controlplane.eviction import rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.purge import leaving, purge_mode
 from controlplane.eviction.refuge import refuge
-from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD
+from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
 from controlplane.kinds.home import departed
+from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import Eviction, FleetState, Promise
 from controlplane.meta import Ref, to_seconds
 from controlplane.names import UNSCHEDULABLE_TAINT
@@ -46,6 +48,7 @@ class Draining(msgspec.Struct, frozen=True):
     heads: tuple[Eviction, ...]  # the next failure evictions
     fleet: FleetState
     holds: Holds
+    windows: tuple[MaintenanceWindow, ...]  # they keep clusters out of the fleet's health, and no drain waiting
     promises: tuple[Promise, ...]
 
 
@@ -72,8 +75,11 @@ class Drains(Controller):
         promised = state.rows(Promise, "cluster", list(known)).values()
         promises = tuple(row for rows in promised for row in rows)
         heads, fleet = tuple(state.queue_heads(due_by=EVER, limit=1)), fleet_state(state)
-        holds = Holds(tuple(state.list(EVICTION_HOLD)))
         placed = _placed(state, {one.spec.cluster for one in found.values()})
+        holds, windows = Holds(tuple(state.list(EVICTION_HOLD))), tuple(state.list(MAINTENANCE_WINDOW))
+        if holds.needs_labels():
+            labels = workload_labels(state, (one for on in placed.values() for one in on))
+            holds = msgspec.structs.replace(holds, labels=labels)
         return [
             None
             if (drain := found.get(ref)) is None
@@ -85,6 +91,7 @@ class Drains(Controller):
                 heads,
                 fleet,
                 holds,
+                windows,
                 promises,
             )
             for ref in refs
@@ -129,7 +136,8 @@ def _paused(snapshot: Draining, settings: Settings, *, now: datetime) -> str:
     """Return what a drain gives way to; "" where nothing."""
     if any(row.due_at is not None and row.due_at <= now for row in snapshot.heads):
         return "evictions from failed clusters are due: they go first"
-    tier = health.in_force(health.fleet_health(snapshot.clusters), snapshot.fleet, settings)
+    maintained = Holds(windows=snapshot.windows).maintained(now=now)
+    tier = health.in_force(health.fleet_health(snapshot.clusters, maintained=maintained), snapshot.fleet, settings)
     return "" if tier.name == health.NORMAL else f"the fleet is not well: {tier.why}"
 
 

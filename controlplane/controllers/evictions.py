@@ -16,9 +16,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from controlplane import health
-from controlplane.bindings import template_ref
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import FLEET, configuration, fleet_state, to_fleet
+from controlplane.controllers.labels import workload_labels
 from controlplane.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.eviction import plan, rate
 from controlplane.eviction.holds import Holds
@@ -121,7 +121,7 @@ class Evictions(Controller):
             looked=looked,
             capacity=capacity,
             promises=_promises(state, clusters) if heads else (),
-            holds=replace(holds, labels=_labels(state, bindings) if holds.needs_labels() else {}),
+            holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
         )
         return [one if ref == FLEET else None for ref in refs]
 
@@ -176,13 +176,6 @@ class Evictions(Controller):
             ),
             reason="Evictions",
         )
-
-
-def _labels(state: State, bindings: Mapping[Ref, Binding]) -> dict[Ref, dict[str, str]]:
-    """Return the labels of the workloads bindings are for."""
-    templates = {ref: template_ref(one) for ref, one in bindings.items()}
-    found = state.get(list(templates.values()))
-    return {ref: found[name].metadata.labels for ref, name in templates.items() if name in found}
 
 
 def _promises(state: State, clusters: Iterable[Cluster]) -> tuple[Promise, ...]:

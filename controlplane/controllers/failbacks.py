@@ -10,11 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import failback, health
-from controlplane.bindings import template_ref
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.drains import EVER
 from controlplane.controllers.evictions import template_of
 from controlplane.controllers.fleet import fleet_state
+from controlplane.controllers.labels import workload_labels
 from controlplane.decision import NOTHING, Decision, Event, Guard, Put, Save
 from controlplane.eviction import graceful, rate
 from controlplane.eviction.holds import Holds
@@ -112,12 +112,7 @@ class Failbacks(Controller):
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
         labels: dict[Ref, dict[str, str]] = {}
         if one.spec.selector is not None or holds.needs_labels():
-            templates = state.get({template_ref(each) for each in bindings.values()})
-            labels = {
-                ref: templates[template_ref(each)].metadata.labels
-                for ref, each in bindings.items()
-                if template_ref(each) in templates
-            }
+            labels = workload_labels(state, bindings.values())
         return FailingBack(
             one,
             page,
@@ -335,18 +330,17 @@ def _way(
 ) -> failback.Way | failback.Blocked:
     one, holds = snapshot.subject, snapshot.holds
     why = failback.unfit(snapshot.clusters.get(name), name, now=now)
+    if not why and name in holds.maintained(now=now):
+        why = f"cluster {name} is in a MaintenanceWindow"
     if why:
         return failback.Blocked(why)
-    if name in holds.maintained(now=now):
-        return failback.Blocked(f"cluster {name} is in a MaintenanceWindow")
-    for target in binding.spec.clusters:
-        cluster = snapshot.clusters.get(target.name)
-        row = Eviction("", str(binding.ref), target.name)
-        held = "" if cluster is None else holds.why(row, binding, cluster, now=now)[1]
-        if held:
-            return failback.Blocked(held)
+
+    def held(giver: str) -> str:
+        cluster, row = snapshot.clusters.get(giver), Eviction("", str(binding.ref), giver)
+        return "" if cluster is None else holds.why(row, binding, cluster, now=now)[1]
+
     message = f"Failback {one.metadata.name}: {one.spec.reason or f'back to cluster {name}'}"
-    return trial.way(binding, known, name, producer=f"Failback/{one.metadata.name}", message=message)
+    return trial.way(binding, known, name, failback.Errand(f"Failback/{one.metadata.name}", message, held))
 
 
 def _back(binding: Binding, way: failback.Way, snapshot: FailingBack, *, now: datetime) -> Decision:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controlplane import failback
 from controlplane.eviction.purge import leaving
-from controlplane.failback import Blocked, Trial, Way
+from controlplane.failback import Blocked, Errand, Trial, Way
 from controlplane.kinds import by_hand, home
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
@@ -21,6 +21,7 @@ from controlplane.settings import Settings
 from tests.core.fleet_story import START, binding, by_room, by_weight, cluster, duplicated, no_execute
 
 NOW = START + timedelta(hours=1)
+ERRAND = Errand("Failback/home", "home")
 MEMBERS = [cluster(f"member{number}") for number in range(1, 5)]
 
 
@@ -44,7 +45,7 @@ def away(
 def way(one: Binding, to: str = "member1", *, members: list[Cluster] = MEMBERS) -> Way | Blocked:
     known = home.home(one)
     assert known is not None
-    return Trial(members, (), Settings(), now=NOW).way(one, known, to, producer="Failback/home", message="home")
+    return Trial(members, (), Settings(), now=NOW).way(one, known, to, ERRAND)
 
 
 def targets(one: Binding) -> dict[str, int]:
@@ -159,6 +160,19 @@ def test_what_stands_against_it_is_named(one: Binding, members: list[Cluster], w
     assert why in found.why
 
 
+def test_a_hold_counts_on_the_clusters_that_give_and_on_no_other() -> None:
+    one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 3, "member3": 3})
+    known = home.home(one)
+    assert known is not None
+
+    def way_with(held: str) -> Way | Blocked:
+        errand = Errand("", "", lambda giver: f"{giver} is held" if giver == held else "")
+        return Trial(MEMBERS, (), Settings(), now=NOW).way(one, known, "member1", errand)
+
+    assert way_with("member3") == Blocked("member3 is held")
+    assert isinstance(way_with("member2"), Way)
+
+
 def test_ways_of_one_look_do_not_use_the_same_room() -> None:
     members = [cluster("member1", slots=4), *MEMBERS[1:]]
     one = away(by_room(), was={"member1": 3, "member2": 3}, now={"member2": 6})
@@ -167,7 +181,7 @@ def test_ways_of_one_look_do_not_use_the_same_room() -> None:
     known = home.home(one)
     assert known is not None
 
-    first, second = (trial.way(each, known, "member1", producer="", message="") for each in (one, other))
+    first, second = (trial.way(each, known, "member1", ERRAND) for each in (one, other))
 
     assert isinstance(first, Way)
     assert sum(promise.replicas for promise in first.promises) == 3

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.eviction.purge import leaving
-from controlplane.failback import Trial, Way
+from controlplane.failback import Errand, Trial, Way
 from controlplane.kinds import home
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.settings import Settings
@@ -35,7 +35,7 @@ def test_replicas_only_change_places(share: int, others: dict[str, int], now: di
     assert known is not None
     trial = Trial(MEMBERS, (), Settings(), now=START + timedelta(hours=1))
 
-    way = trial.way(one, known, "member1", producer="", message="")
+    way = trial.way(one, known, "member1", Errand("", ""))
 
     if not isinstance(way, Way):
         return

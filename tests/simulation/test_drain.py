@@ -114,3 +114,57 @@ def test_what_has_nowhere_to_go_stays_and_is_named(seed: int) -> None:
     (left,) = drain(world).status.cannot_leave
     assert left.binding.endswith("nginx-deployment")
     assert left.message
+
+
+HELD = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: EvictionHold
+metadata:
+  name: release
+spec:
+  reason: we are releasing
+  selector:
+    matchLabels:
+      app: nginx
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_workloads_held_by_their_labels_stay_and_are_named(seed: int) -> None:
+    world = joined("member1", "member2", seed=seed)
+    apply(world, DIVIDED, NGINX % 3)
+    world.run(30)
+
+    apply(world, HELD, UPGRADE % ("member1", "1", "false"))
+    world.run(90)
+
+    assert "member1" in placed(world)
+    assert [one.message for one in drain(world).status.cannot_leave] == ["EvictionHold release: we are releasing"]
+
+
+MAINTAINED = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: MaintenanceWindow
+metadata:
+  name: racks
+spec:
+  clusters: [member2, member3, member5]
+  until: "2026-03-01T06:00:00Z"
+  reason: new racks
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_clusters_that_are_being_worked_on_keep_no_other_from_being_emptied(seed: int) -> None:
+    world = joined("member1", "member2", "member3", "member4", "member5", seed=seed)
+    apply(world, DIVIDED.replace("member2", "member4"), NGINX % 3)
+    world.run(30)
+    apply(world, MAINTAINED)
+    for name in ("member2", "member3", "member5"):
+        world.fault(name, "down")
+    world.run(60)
+
+    apply(world, UPGRADE % ("member1", "1", "false"))
+    world.run(120)
+
+    assert (drain(world).status.phase, placed(world)) == ("Finished", {"member4": 3})

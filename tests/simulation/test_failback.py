@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from controlplane import kinds, record
+from controlplane.decision import Decision, deleting
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.failback import FAILBACK, Failback
 from controlplane.meta import Ref
+from controlplane.state import Actor
 from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
 from tests.simulation.stories import NGINX_BINDING, apply, binding, joined, placed, running
 from tests.simulation.world import Simulation
@@ -254,6 +256,38 @@ def test_what_a_policy_wants_elsewhere_by_now_is_not_brought_back(seed: int) -> 
     assert placed(world) == {"member2": 3}
     assert failback(world).status.phase == "Finished"
     assert failback(world).status.returned == 0
+
+
+HELD = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: EvictionHold
+metadata:
+  name: release
+spec:
+  reason: we are releasing
+  selector:
+    matchLabels:
+      app: nginx
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_held_stays_and_is_named_until_it_is_released(seed: int) -> None:
+    world = failed_over(DIVIDED, NGINX % 3, *apps(1), seed=seed)
+    world.run(SEASONED)
+    apply(world, HELD, HOME % "cluster: member1\n  rate: 10")
+    world.run(SEASONED + 60)
+
+    status = failback(world).status
+    assert placed(world) == {"member2": 3}
+    assert (status.phase, status.returned, status.remaining) == ("Running", 1, 1)
+    assert [one.message for one in status.cannot_return] == ["EvictionHold release: we are releasing"]
+
+    (hold,) = world.store.list(kinds.EVICTION_HOLD)
+    world.store.apply([(None, Decision(changes=(deleting(hold, now=world.now),)))], by=Actor("jane"))
+    world.run(SEASONED + 120)
+    assert placed(world) == {"member1": 1, "member2": 2}
+    assert failback(world).status.phase == "Finished"
 
 
 UPGRADE = """
