@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from controlplane.meta import Ref, condition
 from controlplane.scheduling.account import explained
 from controlplane.settings import GATES, Settings
 from controlplane.state import Actor
+from tests.guide_fleet import ANYWHERE, ON_ONE_CLUSTER, TABLES, Row, pod
 from tests.simulation.manifests import NGINX, admitted, cluster
 from tests.simulation.member import Member
 from tests.simulation.stories import NGINX_BINDING, QUICK, apply, placed
@@ -25,36 +27,6 @@ from tests.simulation.world import Simulation
 WITHOUT_MODELS = replace(QUICK, feature_gates={**GATES, "CustomizedClusterResourceModeling": False})
 SILENT = replace(QUICK, cluster_status_update_frequency=100_000)
 """Members report once, when they join."""
-
-POLICY = """
-apiVersion: policy.karmada.io/v1alpha1
-kind: PropagationPolicy
-metadata:
-  name: by-room
-spec:
-  resourceSelectors:
-    - apiVersion: apps/v1
-      kind: Deployment
-  placement:
-    spreadConstraints: %s
-    replicaScheduling:
-      replicaSchedulingType: Divided
-      replicaDivisionPreference: Weighted
-      weightPreference:
-        dynamicWeight: AvailableReplicas
-"""
-ONE_CLUSTER = "[{spreadByField: cluster, minGroups: 1, maxGroups: 1}]"
-
-
-def node(name: str, cpu: str, memory: str) -> dict[str, Any]:
-    ready = [{"type": "Ready", "status": "True"}]
-    allocatable = {"cpu": cpu, "memory": memory, "pods": "110"}
-    return {"metadata": {"name": name}, "status": {"allocatable": allocatable, "conditions": ready}}
-
-
-def pod(on: str, requests: dict[str, str]) -> dict[str, Any]:
-    containers = [{"name": "main", "resources": {"requests": requests}}]
-    return {"metadata": {"name": "p"}, "spec": {"nodeName": on, "containers": containers}, "status": {}}
 
 
 @dataclass
@@ -88,51 +60,17 @@ def world_of(*members: Member, settings: Settings, **how: Any) -> Simulation:
     return world
 
 
-def nodes(**by_size: int) -> list[dict[str, Any]]:
-    """Return as many nodes of each size, written cpu_memory: c2_16=1 is one node with 2 cpu and 16Gi free."""
-    found = []
-    for size, many in by_size.items():
-        cpu, memory = size[1:].split("_")
-        found += [node(f"{size}-{number}", cpu, f"{memory}Gi") for number in range(many)]
-    return found
+@pytest.mark.parametrize("row", TABLES)
+def test_from_nodes_and_pods_to_the_cluster_the_guide_prefers(row: Row) -> None:
+    members = [Stocked(name, nodes=shown.nodes, there=shown.pods) for name, shown in row.clusters.items()]
+    world = world_of(*members, settings=QUICK if row.graded else WITHOUT_MODELS)
+    asked = f"image: nginx\n        resources: {{requests: {json.dumps(row.requests)}}}"
 
-
-def busy(pods: int, cpu: str) -> list[dict[str, Any]]:
-    """Return so many pods on the first node, the first of which asks for that much."""
-    return [pod("only", {"cpu": cpu}), *(pod("only", {}) for _ in range(pods - 1))]
-
-
-def plain() -> list[Member]:
-    """Return the guide's three clusters of one node: 3.05 cpu free, 2 cpu free, and no pod slot free."""
-    one = [node("only", "4", "16265856Ki")]
-    taken = {"member1": busy(11, "950m"), "member2": busy(11, "2"), "member3": busy(110, "2")}
-    return [Stocked(name, nodes=one, there=pods) for name, pods in taken.items()]
-
-
-def modelled() -> list[Member]:
-    """Return the guide's three clusters of many nodes."""
-    sizes = {"member1": {"c2_16": 1, "c4_32": 6}, "member2": {"c2_16": 4, "c4_32": 4}, "member3": {"c32_256": 1}}
-    return [Stocked(name, nodes=nodes(**counts)) for name, counts in sizes.items()]
-
-
-@pytest.mark.parametrize(
-    ("members", "settings", "requests", "room", "preferred"),
-    [
-        (plain, WITHOUT_MODELS, "resources: {requests: {cpu: 500m}}", (6, 4, 0), "member1"),
-        (modelled, QUICK, "resources: {requests: {cpu: 3, memory: 20Gi}}", (7, 8, 10), "member3"),
-        (modelled, QUICK, "resources: {requests: {cpu: 3, memory: 60Gi}}", (6, 4, 4), "member1"),
-    ],
-)
-def test_from_nodes_and_pods_to_the_cluster_the_guide_prefers(
-    members: Any, settings: Settings, requests: str, room: tuple[int, ...], preferred: str
-) -> None:
-    world = world_of(*members(), settings=settings)
-
-    apply(world, POLICY % ONE_CLUSTER, (NGINX % 1).replace("image: nginx", f"image: nginx\n        {requests}"))
+    apply(world, ON_ONE_CLUSTER, (NGINX % 1).replace("image: nginx", asked))
     world.run(30)
 
-    assert placed(world) == {preferred: 1}
-    assert seen(world) == room
+    assert placed(world) == {row.preferred: 1}
+    assert seen(world) == row.room
 
 
 def seen(world: Simulation) -> tuple[int | None, ...]:
@@ -177,7 +115,7 @@ def never_too_many(world: Simulation) -> None:
 def small_fleet(**how: Any) -> Simulation:
     world = world_of(Stocked("b", pods=10), Stocked("c", pods=5), **how)
     world.checks.append(never_too_many)
-    apply(world, POLICY % "[]")
+    apply(world, ANYWHERE)
     return world
 
 
