@@ -180,9 +180,14 @@ def _paused(snapshot: FailingBack, settings: Settings, *, now: datetime) -> str:
 def _arrived(
     snapshot: FailingBack, settings: Settings, *, now: datetime
 ) -> tuple[int, tuple[Returning, ...], Staying | None]:
-    """Return how many of those on their way are back now, which are still on it, and the first failure."""
+    """Return how many of those on their way are back now, which are still on it, and the first failure.
+
+    Resumed, they have as much time again.
+    """
     back, still, failed = 0, list[Returning](), None
-    for one in snapshot.subject.status.returning:
+    resumed = snapshot.subject.status.phase == STOPPED
+    for seen in snapshot.subject.status.returning:
+        one = replace(seen, since=to_seconds(now)) if resumed else seen
         binding = snapshot.bindings.get(Ref.parse(one.binding))
         if binding is None or binding.metadata.deletion_timestamp is not None:
             continue
@@ -191,9 +196,10 @@ def _arrived(
         if left is not None and left < one.since:
             continue  # somebody else wrote the binding just then: it has not begun, and the next round sees it
         why = _failure(binding, one, snapshot.clusters, settings, now=now)
-        if why:
-            failed = failed or Staying(one.binding, why, one.cluster)
-        elif _ailing(binding, one, snapshot.clusters) or _tasks(binding):
+        failed = failed or (Staying(one.binding, why, one.cluster) if why else None)
+        if binding.spec.target(one.cluster) is None:
+            continue
+        if why or _ailing(binding, one, snapshot.clusters) or _tasks(binding):
             still.append(one)
         else:
             back += 1
@@ -209,11 +215,13 @@ def _failure(
     unfit = failback.unfit(clusters.get(one.cluster), one.cluster, seasoned=False, now=now)
     if unfit:
         return unfit
-    ailing, late = _ailing(binding, one, clusters), now > one.since + _patience(settings)
-    if ailing and late:
-        return f"after {_patience(settings).total_seconds():g} s the copy it goes back to is not healthy: {ailing}"
-    overdue = [task for task in _tasks(binding) if now > graceful.deadline(task, settings)]
-    return f"the old copy on cluster {overdue[0].from_cluster} cannot be let go: see EvictionStuck" if overdue else ""
+    if now <= one.since + _patience(settings):
+        return ""
+    ailing, left = _ailing(binding, one, clusters), [task.from_cluster for task in _tasks(binding)]
+    seconds = _patience(settings).total_seconds()
+    if ailing:
+        return f"after {seconds:g} s the copy it goes back to is not healthy: {ailing}"
+    return f"after {seconds:g} s the old copy on {', '.join(left)} cannot be let go: see EvictionStuck" if left else ""
 
 
 def _patience(settings: Settings) -> timedelta:

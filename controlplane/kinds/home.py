@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from controlplane.kinds import by_hand
 from controlplane.kinds.binding import Binding
@@ -26,7 +28,7 @@ class Home(Struct, frozen=True):
     """`clusters`: replicas by cluster before the first of its failovers; `left`: since when it is away from which."""
 
     clusters: dict[str, int]
-    left: dict[str, datetime]
+    left: dict[str, Annotated[datetime, Meta(tz=True)]]
     placement: str  # digest of the placement it was home under
 
     @property
@@ -40,7 +42,8 @@ def home(binding: Binding) -> Home | None:
     known = _noted(binding)
     if known is None or known.placement != _digest(binding.spec.placement) or by_hand.stands(binding):
         return None
-    away = {name: at for name, at in known.left.items() if binding.spec.target(name) is None}
+    gone = (name for name in known.left if binding.spec.target(name) is None and name in known.clusters)
+    away = {name: known.left[name] for name in gone}
     if not away:
         return None
     found = Home(known.clusters, away, known.placement)

@@ -16,6 +16,7 @@ from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.failback import Failback, FailbackSpec, validate
 from controlplane.kinds.policy import ClusterAffinityTerm, ClusterFailoverBehavior, Placement, Suspension
 from controlplane.meta import Condition, ObjectMeta
+from controlplane.names import BEFORE_FAILOVER_ANNOTATION
 from controlplane.selectors import LabelSelector
 from controlplane.settings import Settings
 from tests.core.fleet_story import START, binding, by_room, by_weight, cluster, duplicated, no_execute
@@ -203,6 +204,14 @@ def test_home_is_where_it_was_before_the_first_failover() -> None:
     assert known.left == {"member1": START}
 
 
+def note(one: Binding) -> str:
+    return one.metadata.annotations[BEFORE_FAILOVER_ANNOTATION]
+
+
+def noted(one: Binding, text: str) -> Binding:
+    return one.with_meta(annotations={BEFORE_FAILOVER_ANNOTATION: text})
+
+
 @pytest.mark.parametrize(
     "edited",
     [
@@ -210,9 +219,19 @@ def test_home_is_where_it_was_before_the_first_failover() -> None:
         lambda one: one.with_spec(reschedule_triggered_at=NOW),
         lambda one: by_hand.marked(one.with_spec(clusters=(TargetCluster("member4", 6),)), one),
         lambda one: one.with_spec(clusters=(TargetCluster("member1", 3), TargetCluster("member2", 3))),
-        lambda one: one.with_meta(annotations={"failover.lifeboat.io/before-failover": "not ours"}),
+        lambda one: noted(one, "not ours"),
+        lambda one: noted(one, note(one).replace("T00:00:00Z", "T00:00:00")),
+        lambda one: noted(one, note(one).replace('"left":{"member1"', '"left":{"member4"')),
     ],
-    ids=["placed by another rule", "placed anew", "placed by hand", "back already", "written by others"],
+    ids=[
+        "placed by another rule",
+        "placed anew",
+        "placed by hand",
+        "back already",
+        "no note",
+        "no time",
+        "none of its home",
+    ],
 )
 def test_it_is_no_home_any_more(edited: object) -> None:
     one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6})

@@ -200,6 +200,14 @@ def test_it_stops_at_the_first_copy_that_does_not_get_healthy(seed: int) -> None
     assert (on(world, "member1"), status.returned) == (1, 0)
     assert all(count >= 2 for count in served(world))
 
+    world.fault("member1", "none")
+    edit(world, stop=True)
+    world.run(SEASONED + 1310)
+    edit(world, stop=False)
+    world.run(SEASONED + 1500)
+    assert (failback(world).status.phase, failback(world).status.returned) == ("Finished", 4)
+    assert failback(world).status.failed is None
+
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_stops_when_the_origin_fails_again(seed: int) -> None:
