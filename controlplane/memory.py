@@ -11,7 +11,7 @@ from controlplane.controllers.controller import Controller
 from controlplane.decision import Decision, Delete, Drop, Event, Put, Save
 from controlplane.events import counted
 from controlplane.kind import encode
-from controlplane.kinds import KINDS, WORK
+from controlplane.kinds import KINDS, OWNER, WORK
 from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
@@ -89,6 +89,18 @@ class MemoryStore:
         values = (value,) if isinstance(value, str) else value
         found = sorted({ref for one in values for ref in self._index.get((kind, index, one), ())})
         return [ref for ref in found if (ref.namespace, ref.name) > after][:limit]
+
+    def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
+        found: dict[str, list[Object]] = {}
+        for kind in KINDS:
+            for value in owners if any(one.name == OWNER for one in kind.indexes) else ():
+                refs = self._index.get((kind.key, OWNER, value), ())
+                found.setdefault(value, []).extend(self.objects[ref] for ref in refs)
+        return {
+            owner: sorted(ones, key=lambda one: (one.metadata.deletion_timestamp is not None, one.ref))[:limit]
+            for owner, ones in found.items()
+            if ones
+        }
 
     def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
         assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"

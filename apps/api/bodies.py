@@ -9,7 +9,7 @@ from apps.api.target import Target
 from controlplane.errors import BadRequest, TooLarge
 from controlplane.wire import protobuf
 from controlplane.wire.body import MAX_BYTES, decode_body
-from controlplane.wire.negotiate import media_type_of
+from controlplane.wire.negotiate import go_bool, media_type_of
 from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]
@@ -74,6 +74,13 @@ def delete_options(content_type: str | None, raw: bytes, query: Any) -> Document
         if options.get("kind", "DeleteOptions") != "DeleteOptions":
             raise BadRequest(f"the body of a DELETE is DeleteOptions, not {options['kind']!r}")
     policy = query.get("propagationPolicy") or options.get("propagationPolicy") or ""
+    orphans = options.get("orphanDependents")
+    if "orphanDependents" in query:
+        orphans = go_bool("orphanDependents", query.get("orphanDependents"))
+    if orphans is not None and policy:
+        raise BadRequest("orphanDependents and propagationPolicy cannot be both set: leave orphanDependents out")
+    if orphans is not None:
+        policy = "Orphan" if orphans else "Background"
     if policy not in ("", "Background", "Foreground", "Orphan"):
         raise BadRequest(f"propagationPolicy={policy!r} is not one of Background, Foreground, Orphan")
     preconditions = options.get("preconditions") or {}

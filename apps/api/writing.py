@@ -17,7 +17,7 @@ from apps.api.query import Listing, Writing
 from apps.api.target import Target
 from apps.objects.definitions import definitions
 from apps.objects.store import DjangoStore
-from controlplane import admission, circumstances, lifecycle, unjoin
+from controlplane import admission, circumstances, lifecycle, orphans, unjoin
 from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, NotFound
 from controlplane.kind import to_wire
@@ -137,12 +137,14 @@ class Writer:
 
         Raises Conflict, also for a Cluster while bindings are on it.
         """
+        policy = options.get("propagationPolicy", "")
         for _ in range(ATTEMPTS):
             live = live or self._live()
             self._check_preconditions(live, options)
             exact = bool(options.get("preconditions", {}).get("resourceVersion"))
             unjoin.check(self.store, [live], self.settings)
-            outcome = self._apply(lifecycle.deletion(live, now=self.now, exact=exact))
+            orphans.check(self.store, [live], policy)
+            outcome = self._apply(lifecycle.deletion(live, now=self.now, policy=policy, exact=exact))
             if not outcome.lost:
                 left = outcome.objects[0]
                 return Gone(live.metadata.name, live.metadata.uid) if left is None else Written(_encoded(left), [])
@@ -159,12 +161,14 @@ class Writer:
 
     def delete_all(self, asked: Listing, options: Document) -> Many:
         """Delete every object the selectors take; return them as they were listed."""
+        policy = options.get("propagationPolicy", "")
         page = reading.listed(self.store, self.target, asked)
         refs = [self.kind.ref(*_place(text)) for text in page.texts]
         for _ in range(ATTEMPTS):
             live = self.store.get(refs)
             unjoin.check(self.store, live.values(), self.settings)
-            changes = [lifecycle.deletion(obj, now=self.now) for obj in live.values()]
+            orphans.check(self.store, live.values(), policy)
+            changes = [lifecycle.deletion(obj, now=self.now, policy=policy) for obj in live.values()]
             decisions = [Decision(changes=(change,), reason="API") for change in changes]
             outcomes = self.store.apply(
                 [(None, decision) for decision in decisions], by=self.actor, dry_run=self.writing.dry_run

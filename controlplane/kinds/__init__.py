@@ -28,7 +28,7 @@ from controlplane.kinds import (
     workload_rebalancer,
     workload_rebalancer_rules,
 )
-from controlplane.meta import Ref
+from controlplane.meta import Ref, kind_key
 from controlplane.names import (
     CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
     DEPENDENCIES_ANNOTATION,
@@ -57,6 +57,9 @@ NAMESPACE = "Namespace"
 SECRET = "Secret"
 LEASE = "coordination.k8s.io/Lease"
 DEFINITION = definition.KEY
+
+OWNER = "owner"
+"""The index of what others own, by their owners' references."""
 
 POLICIES = (PROPAGATION_POLICY, CLUSTER_PROPAGATION_POLICY)
 BINDINGS = (RESOURCE_BINDING, CLUSTER_RESOURCE_BINDING)
@@ -128,6 +131,17 @@ KINDS.register(
 )
 
 
+def _owners(obj: Any) -> list[str]:
+    """Return the owners of an object as references, both ways: who asks knows whether the owner has a namespace."""
+    namespace = obj.metadata.namespace
+    named = [(kind_key(one.api_version, one.kind), one.name) for one in obj.metadata.owner_references]
+    spaces = ("", namespace) if namespace else ("",)
+    return sorted({str(Ref(kind, space, name)) for kind, name in named for space in spaces})
+
+
+_OWNED = Index(OWNER, _owners, "controllers.owners: what an object that goes owns")
+
+
 def _selected_kinds(obj: policy.Policy) -> list[str]:
     return sorted({f"{one.api_version}/{one.kind}" for one in obj.spec.resource_selectors})
 
@@ -157,7 +171,10 @@ def _policy_kind(kind: str, plural: str, short: str, *, namespaced: bool) -> Non
             validate=policy_rules.validate,
             warn=policy_rules.warn,
             has_status=False,
-            indexes=(Index("selects", _selected_kinds, "controllers.policies: which policies may match a template"),),
+            indexes=(
+                Index("selects", _selected_kinds, "controllers.policies: which policies may match a template"),
+                _OWNED,
+            ),
         )
     )
 
@@ -369,6 +386,7 @@ def _definition_faults(new: template.Template, old: template.Template | None, se
     return definition_rules.faults(new.document(), None if old is None else old.document())
 
 
+_CLAIMED = Index("policy", _claimed_by, "controllers.policies: templates a policy claims")
 # Built-in kinds whose objects describe members or machinery and are never templates of ours.
 _NOT_TEMPLATES = {"Event", "events.k8s.io/Event"}
 # Kinds with a status whose generations Kubernetes does not count; those without a status it does not count either.
@@ -398,7 +416,7 @@ for _resource in builtin.RESOURCES:
                 fill=definition_rules.defaulted,
                 validate=_definition_faults,
                 warn=lambda new, old, settings: definition_rules.warnings(new.document()),
-                indexes=(Index("policy", _claimed_by, "controllers.policies: templates a policy claims"),),
+                indexes=(_CLAIMED, _OWNED),
             )
         )
     elif _resource.key not in _NOT_TEMPLATES:
@@ -409,7 +427,7 @@ for _resource in builtin.RESOURCES:
                 schema=lambda one=_resource: builtin.schema(one.group, one.version, one.kind),  # type: ignore[misc]
                 normalise=secret.normalise if _resource.key == SECRET else lambda doc: [],
                 validate=secret.validate if _resource.key == SECRET else lambda new, old, settings: [],
-                indexes=(Index("policy", _claimed_by, "controllers.policies: templates a policy claims"),),
+                indexes=(_CLAIMED, _OWNED),
                 has_generation="status" in _resource.subresources and _resource.key not in _UNCOUNTED,
                 has_status="status" in _resource.subresources,
             )

@@ -15,7 +15,7 @@ from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.leftovers import marked
-from controlplane.meta import Ref
+from controlplane.meta import OwnerReference, Ref
 from controlplane.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
 from controlplane.wire.definition import CLEANUP_FINALIZER
 from tests.apps.batches.fleet import to_placed
@@ -105,6 +105,14 @@ def to_definitions(size: int) -> Case:
     return Case(found, [Ref(GROUP, "", "example.io")], size)
 
 
+def owners(size: int) -> Case:
+    """Objects that have gone, each the only owner of another."""
+    gone = [plain("ConfigMap", name, "default") for name in many(size)]
+    said = [OwnerReference("v1", "ConfigMap", one.metadata.name, one.metadata.uid) for one in gone]
+    owned = [plain("Secret", one.name, "default", owner_references=(one,)) for one in said]
+    return Case(owned, refs(gone), size)
+
+
 def binding_status(size: int) -> Case:
     found = [one.with_status(aggregated_status=()) for one in bound(size, spare=2)]
     return Case([*found, *(work_of(one, "spare", applied=True) for one in found)], refs(found), size)
@@ -148,6 +156,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "namespaces of a fleet": namespaces_of_a_fleet,
     "namespace_content": namespace_content,
     "definitions": definitions,
+    "owners": owners,
     "binding_status": binding_status,
     "template_status": template_status,
 }

@@ -1,0 +1,136 @@
+"""propagationPolicy: what becomes of what a deleted object owns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.builders import config_map, config_maps, deployment, deployments
+from tests.api.controllers import work
+from tests.api.server import Client, Server
+from tests.processes import until
+
+BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"
+
+
+def family(api: Client, namespace: str) -> None:
+    """A ConfigMap that owns two others."""
+    uid = api.post(config_maps(namespace), config_map("top")).document["metadata"]["uid"]
+    for name in ("one", "two"):
+        owned = config_map(name)
+        said = {"apiVersion": "v1", "kind": "ConfigMap", "name": "top", "uid": uid, "blockOwnerDeletion": True}
+        owned["metadata"]["ownerReferences"] = [said]
+        assert api.post(config_maps(namespace), owned).status == 201
+
+
+def there(api: Client, namespace: str) -> list[str]:
+    return [one["metadata"]["name"] for one in api.get(config_maps(namespace)).document["items"]]
+
+
+def settled(server: Server, api: Client, namespace: str, expected: list[str]) -> None:
+    def holds() -> bool:
+        work(server, "owners")
+        return there(api, namespace) == expected
+
+    until(holds, within=30)
+
+
+@pytest.mark.parametrize(
+    ("options", "at_once"),
+    [
+        ({}, ["one", "two"]),
+        ({"propagationPolicy": "Background"}, ["one", "two"]),
+        ({"propagationPolicy": "Foreground"}, ["one", "top", "two"]),
+        ({"orphanDependents": False}, ["one", "two"]),
+    ],
+)
+def test_what_is_owned_goes_too(
+    server: Server, api: Client, namespace: str, options: dict[str, Any], at_once: list[str]
+) -> None:
+    family(api, namespace)
+
+    deleted = api.delete(config_maps(namespace, "top"), {"kind": "DeleteOptions", "apiVersion": "v1", **options})
+
+    assert deleted.status == 200
+    assert there(api, namespace) == at_once
+    if "top" in at_once:
+        assert deleted.document["metadata"]["finalizers"] == ["foregroundDeletion"]
+    settled(server, api, namespace, [])
+
+
+@pytest.mark.parametrize("query", [{"propagationPolicy": "Orphan"}, {"orphanDependents": "true"}])
+def test_orphans_stay_without_their_owner(server: Server, api: Client, namespace: str, query: dict[str, str]) -> None:
+    family(api, namespace)
+
+    assert api.delete(config_maps(namespace, "top"), **query).status == 200
+
+    settled(server, api, namespace, ["one", "two"])
+    assert "ownerReferences" not in api.get(config_maps(namespace, "one")).document["metadata"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"propagationPolicy": "Sideways"},
+        {"propagationPolicy": "Orphan", "orphanDependents": True},
+    ],
+)
+def test_what_nobody_can_do_is_refused(api: Client, namespace: str, options: dict[str, Any]) -> None:
+    api.post(config_maps(namespace), config_map("top"))
+
+    refused = api.delete(config_maps(namespace, "top"), {"kind": "DeleteOptions", "apiVersion": "v1", **options})
+
+    assert (refused.status, refused.document["reason"]) == (400, "BadRequest")
+    assert there(api, namespace) == ["top"]
+
+
+@pytest.mark.parametrize("preserves", [False, True])
+def test_a_propagated_workload_is_not_orphaned_where_its_copies_would_go(
+    api: Client, namespace: str, preserves: bool
+) -> None:
+    made = api.post(deployments(namespace), deployment("web")).document["metadata"]
+    resource = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "namespace": namespace,
+        "name": "web",
+        "uid": made["uid"],
+    }
+    spec = {"resource": resource, "clusters": [{"name": "member1"}], "preserveResourcesOnDeletion": preserves}
+    assert api.post(BINDINGS.format(namespace), {"metadata": {"name": "web-deployment"}, "spec": spec}).status == 201
+
+    answer = api.delete(deployments(namespace, "web"), propagationPolicy="Orphan")
+
+    if preserves:
+        assert answer.status == 200
+        return
+    assert answer.status == 409
+    assert "member1" in answer.document["message"]
+    assert "preserveResourcesOnDeletion: true" in answer.document["message"]
+    assert api.delete(deployments(namespace, "web"), propagationPolicy="Background").status == 200
+
+
+def test_in_the_foreground_a_workload_goes_after_its_binding(server: Server, api: Client, namespace: str) -> None:
+    made = api.post(deployments(namespace), deployment("web")).document["metadata"]
+    resource = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "namespace": namespace,
+        "name": "web",
+        "uid": made["uid"],
+    }
+    held = {"name": "web-deployment", "finalizers": ["example.io/hold"]}
+    binding = f"{BINDINGS.format(namespace)}/web-deployment"
+    made = api.post(BINDINGS.format(namespace), {"metadata": held, "spec": {"resource": resource}})
+    assert made.status == 201, made.body
+
+    assert api.delete(deployments(namespace, "web"), propagationPolicy="Foreground").status == 200
+    work(server, "policies", "owners")
+
+    assert api.get(binding).document["metadata"]["deletionTimestamp"]
+    assert api.get(deployments(namespace, "web")).status == 200
+    assert api.patch(binding, {"metadata": {"finalizers": None}}).status == 200
+    work(server, "owners")
+    assert api.get(binding).status == 404
+    assert api.get(deployments(namespace, "web")).status == 404

@@ -1,0 +1,216 @@
+"""What an object owns goes with it, before it, or is let go, as whoever deletes it says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from controlplane import lifecycle
+from controlplane.controllers.owners import Owners
+from controlplane.decision import Decision, Put
+from controlplane.kinds.template import Template
+from controlplane.lifecycle import BACKGROUND, FOREGROUND, ORPHAN
+from controlplane.memory import MemoryStore
+from controlplane.meta import Object, ObjectMeta, OwnerReference
+from controlplane.run import World, work_off
+from controlplane.settings import Settings
+from controlplane.state import Actor
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Story:
+    """A store in which time passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.controllers = [Owners()]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+
+    def create(self, *objects: Object) -> None:
+        for one in objects:
+            self.change(Put(one, None))
+
+    def change(self, change: Any) -> None:
+        assert not self.store.apply([(None, Decision(changes=(change,)))], by=Actor("jane"))[0].lost
+
+    def delete(self, obj: Object, policy: str = "") -> None:
+        self.change(lifecycle.deletion(self.live(obj), now=self.now, policy=policy))
+
+    def live(self, obj: Object) -> Any:
+        return self.store.get([obj.ref]).get(obj.ref)
+
+    def there(self, *objects: Object) -> list[str]:
+        return [one.metadata.name for one in objects if self.live(one) is not None]
+
+    def pass_time(self, seconds: float = 2) -> None:
+        self.now += timedelta(seconds=seconds)
+        work_off(self.controllers, self.store, Settings(), world=World())
+
+
+def config(
+    name: str, *owners: Template, namespace: str = "shop", uid: str = "", blocks: bool = True, **meta: Any
+) -> Any:
+    references = tuple(
+        OwnerReference(one.api_version, one.kind, one.metadata.name, one.metadata.uid, block_owner_deletion=blocks)
+        for one in owners
+    )
+    uid = uid or f"uid-{namespace}-{name}"
+    metadata = ObjectMeta(name=name, namespace=namespace, uid=uid, owner_references=references, **meta)
+    return Template("v1", "ConfigMap", metadata)
+
+
+@pytest.mark.parametrize("policy", ["", BACKGROUND, FOREGROUND])
+def test_what_is_owned_goes_with_its_owner_however_deep(policy: str) -> None:
+    story = Story()
+    top = config("top")
+    middle = config("middle", top)
+    low, other = config("low", middle), config("other")
+    story.create(top, middle, low, other)
+    story.pass_time()
+    assert len(story.there(top, middle, low)) == 3
+
+    story.delete(top, policy)
+    story.pass_time()
+    story.pass_time()
+
+    assert story.there(top, middle, low, other) == ["other"]
+
+
+def test_in_the_background_the_owner_goes_at_once() -> None:
+    story = Story()
+    top = config("top")
+    low = config("low", top)
+    story.create(top, low)
+
+    story.delete(top, BACKGROUND)
+
+    assert story.there(top, low) == ["low"]
+
+
+@pytest.mark.parametrize("blocks", [True, False])
+def test_in_the_foreground_the_owner_waits_for_what_blocks_it(blocks: bool) -> None:
+    story = Story()
+    top = config("top")
+    held = config("held", top, blocks=blocks, finalizers=("example.io/hold",))
+    story.create(top, held)
+
+    story.delete(top, FOREGROUND)
+    assert story.live(top).metadata.finalizers == ("foregroundDeletion",)
+    story.pass_time()
+    story.pass_time()
+
+    assert story.live(held).metadata.deletion_timestamp is not None
+    assert (story.live(top) is not None) is blocks
+    left = story.live(held)
+    kept = tuple(one for one in left.metadata.finalizers if one != "example.io/hold")
+    story.change(Put(left.with_meta(finalizers=kept), left))
+    story.pass_time()
+    story.pass_time()
+    assert story.there(top, held) == []
+
+
+def test_orphans_lose_their_owner_and_stay() -> None:
+    story = Story()
+    top, second = config("top"), config("second")
+    low, shared = config("low", top), config("shared", top, second)
+    story.create(top, second, low, shared)
+
+    story.delete(top, ORPHAN)
+    assert story.live(top).metadata.finalizers == ("orphan",)
+    story.pass_time()
+    story.pass_time()
+
+    assert story.there(top, low, shared) == ["low", "shared"]
+    assert story.live(low).metadata.owner_references == ()
+    assert [one.name for one in story.live(shared).metadata.owner_references] == ["second"]
+
+
+@pytest.mark.parametrize("policy", ["", FOREGROUND])
+def test_what_has_another_owner_stays_with_that_one(policy: str) -> None:
+    story = Story()
+    top, second = config("top"), config("second")
+    shared = config("shared", top, second)
+    story.create(top, second, shared)
+
+    story.delete(top, policy)
+    story.pass_time()
+    story.pass_time()
+
+    assert story.there(top, shared) == ["shared"]
+    assert [one.name for one in story.live(shared).metadata.owner_references] == ["second"]
+
+
+def test_an_owner_made_anew_under_the_same_name_owns_nothing_of_the_old_one() -> None:
+    story = Story()
+    first, again = config("top"), config("top", uid="uid-again")
+    low, new = config("low", first), config("new", again)
+    story.create(first, low)
+
+    story.delete(first)
+    story.create(again, new)
+    story.pass_time()
+
+    assert story.there(again, low, new) == ["top", "new"]
+
+
+def test_who_names_an_owner_that_is_not_there_goes() -> None:
+    story = Story()
+    low, late = config("low", config("never")), config("late")
+    story.create(low, late)
+    story.change(Put(late.with_meta(owner_references=low.metadata.owner_references), story.live(late)))
+
+    story.pass_time()
+
+    assert story.there(low, late) == []
+
+
+def test_an_owner_nobody_serves_holds_what_it_owns() -> None:
+    story = Story()
+    stranger = Template("example.io/v1", "Boat", ObjectMeta(name="ferry", namespace="shop", uid="uid-ferry"))
+    low = config("low", stranger)
+    story.create(low)
+
+    story.pass_time()
+
+    assert story.there(low) == ["low"]
+
+
+def test_an_owner_elsewhere_is_another_one() -> None:
+    story = Story()
+    here, there = config("top"), config("top", namespace="other")
+    low = config("low", here)
+    story.create(here, there, low)
+
+    story.delete(there)
+    story.pass_time()
+
+    assert story.there(here, low) == ["top", "low"]
+
+
+def test_more_than_one_page_of_dependents_goes() -> None:
+    story = Story()
+    top = config("top")
+    many = [config(f"low-{number:03}", top) for number in range(450)]
+    story.create(top, *many)
+
+    story.delete(top)
+    for _ in range(5):
+        story.pass_time()
+
+    assert story.there(*many) == []
+
+
+def test_looked_at_twice_nothing_changes() -> None:
+    story = Story()
+    top = config("top")
+    story.create(top, config("low", top))
+    story.pass_time()
+    version = story.store.version
+
+    story.store.mark("owners", [top.ref])
+    story.pass_time()
+
+    assert story.store.version == version
