@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -24,11 +23,10 @@ def event_ref(told: Told, *, by: str) -> Ref:
     return Ref("Event", about.namespace or "default", f"{about.name}.{digest}")
 
 
-def counted(told: Told, *, by: str, now: datetime, old: Callable[[Ref], Any]) -> Event:
-    """Return the Event object to store: new, or the one there is with its count raised."""
-    ref = event_ref(told, by=by)
+def counted(told: Told, *, ref: Ref, by: str, now: datetime, old: Any) -> Event:
+    """Return the Event object to store under its reference: new, or the one there is (`old`) with its count raised."""
     moment = to_seconds(now)
-    known: Event | None = old(ref)
+    known: Event | None = old
     if known is not None:
         return replace(known, count=known.count + 1, last_timestamp=moment)
     about = told.about

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
 from functools import lru_cache
 
 _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
@@ -22,6 +21,7 @@ def child_uid(parent_uid: str, role: str, name: str) -> str:
 @lru_cache(maxsize=4096)
 def _space(parent_uid: str) -> bytes:
     try:
-        return uuid.UUID(parent_uid).bytes
+        found = bytes.fromhex(parent_uid.replace("-", ""))
     except ValueError:
-        return hashlib.sha256(parent_uid.encode()).digest()[:16]
+        found = b""
+    return found if len(found) == 16 else hashlib.sha256(parent_uid.encode()).digest()[:16]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from controlplane.controllers.controller import Controller
 from controlplane.decision import Decision, Delete, Drop, Event, Put, Save
-from controlplane.events import counted
+from controlplane.events import counted, event_ref
 from controlplane.kind import encode
 from controlplane.kinds import KINDS, OWNER, WORK
 from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
@@ -286,7 +286,8 @@ class MemoryStore:
         )
 
     def _tell(self, event: Event, by: Actor) -> None:
-        found = counted(event, by=by.name, now=self.now(), old=lambda ref: self.objects.get(ref))
+        ref = event_ref(event, by=by.name)
+        found = counted(event, ref=ref, by=by.name, now=self.now(), old=self.objects.get(ref))
         self._write(Write(found, False), Decision(reason=event.reason), by, None)
 
     def _enter(self, obj: Object) -> None:

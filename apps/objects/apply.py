@@ -8,10 +8,11 @@ due rows set by set, tell listeners. The number of statements depends on the tab
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from django.db import connection, transaction
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from psycopg.errors import UniqueViolation
 
 from apps.objects import due, log
 from apps.objects.arrays import Array, BinaryCursor, bigints, moments, texts
-from apps.objects.batch import Batch, Line, Settled, batches
+from apps.objects.batch import Batch, Item, Line, Settled, batches, unknown_of
 from apps.objects.tables import SEPARATOR, ObjectTable, RowTable, object_table, read, row_table
 from controlplane.decision import Decision, Drop, Save
 from controlplane.kind import KINDS, Kind
@@ -75,6 +76,8 @@ class Prepared(NamedTuple):
 
 
 Stored = Mapping[Ref, Object | None]
+Part = TypeVar("Part")
+Made = TypeVar("Made")
 
 
 @contextmanager
@@ -97,63 +100,88 @@ def apply(
     dry_run: bool = False,
     observe: Callable[[Timing], None] | None = None,
 ) -> list[Outcome]:
-    """Write decisions, each whole or not at all; see `controlplane.state.Store.apply`."""
+    """Write decisions, each whole or not at all; see `controlplane.state.Store.apply`.
+
+    More than fit one transaction are made ready while the database still writes those before them.
+    """
+    parts = list(batches(decisions, by=by))
+    if dry_run:
+        return [outcome for part in parts for outcome in _rehearse(Batch(part, router=router, by=by))]
     outcomes: list[Outcome] = []
-    for part in batches(decisions):
-        batch = Batch(part, router=router, by=by)
-        outcomes += _rehearse(batch) if dry_run else _Transaction(batch, fence=fence, observe=observe).run()
+    with binary_cursor() as cursor:
+        unknown = {ref for part in parts for ref in unknown_of(part)}
+        known = load(cursor, unknown)
+        now = _clock(cursor) if unknown else _BEFORE
+
+        def ready(part: Sequence[Item]) -> _Transaction:
+            return _Transaction(Batch(part, router=router, by=by), known, now=now)
+
+        for one in ahead(ready, parts):
+            outcomes += one.run(cursor, fence=fence, observe=observe)
     return outcomes
+
+
+def ahead(make: Callable[[Part], Made], parts: Sequence[Part]) -> Iterator[Made]:
+    """Yield what is made of each part, in order; the next one is made while the caller works with the one before."""
+    if len(parts) < 2:
+        yield from map(make, parts)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(make, parts[0])
+        for part in parts[1:]:
+            made, waiting = waiting.result(), pool.submit(make, part)
+            yield made
+        yield waiting.result()
 
 
 def _rehearse(batch: Batch) -> list[Outcome]:
     """Return what would become of the batch; nothing is written and nothing waits."""
     with binary_cursor() as cursor:
         now = _clock(cursor)
-        stored = {**batch.expected(), **load(cursor, batch.unknown())}
+        stored = {**batch.expected(), **load(cursor, unknown_of(batch.items))}
         stored |= _moved(cursor, stored)
         settled = batch.settle(stored, _generations(cursor, batch.guards()), now=now)
     return _outcomes(settled, versions=None)
 
 
 class _Transaction:
-    """One batch on its way into the database."""
+    """One batch on its way into the database. `known`: what is stored, as read before, of what the batch does not say
+    itself (`batch.unknown_of`)."""
 
-    def __init__(self, batch: Batch, *, fence: Fence | None, observe: Callable[[Timing], None] | None) -> None:
+    def __init__(self, batch: Batch, known: Stored, *, now: datetime) -> None:
         self.batch = batch
-        self.fence = fence
-        self.observe = observe
+        self.stored = batch.expected() | {ref: known[ref] for ref in unknown_of(batch.items)}
         self.base = 0  # the newest version before this batch
         self.at = _BEFORE
+        self.prepared = self._prepare(batch.settle(self.stored, {}, now=now))
 
-    def run(self) -> list[Outcome]:
+    def run(
+        self, cursor: BinaryCursor, *, fence: Fence | None, observe: Callable[[Timing], None] | None
+    ) -> list[Outcome]:
         """Write the batch. Raises Fenced."""
-        with binary_cursor() as cursor:
-            try:
-                return self._run(cursor, sure=False)
-            except UniqueViolation:
-                return self._run(cursor, sure=True)
+        try:
+            timing = self._run(cursor, fence, sure=False)
+        except UniqueViolation:
+            timing = self._run(cursor, fence, sure=True)
+        if observe is not None:
+            observe(timing)
+        return _outcomes(self.prepared.settled, versions=range(self.base + 1, self.base + 1 + timing.lines))
 
-    def _run(self, cursor: BinaryCursor, *, sure: bool) -> list[Outcome]:
+    def _run(self, cursor: BinaryCursor, fence: Fence | None, *, sure: bool) -> Timing:
         """Write the batch. What it creates is looked for beforehand only to be `sure`: it is hardly ever there, and the
         database says so where it is."""
-        batch = self.batch
-        stored = batch.expected()
-        if unknown := batch.unknown():
-            stored |= load(cursor, unknown)
-        prepared = self._prepare(batch.settle(stored, {}, now=_clock(cursor) if unknown else _BEFORE))
+        batch, stored = self.batch, self.stored
         with transaction.atomic(durable=True):
-            self._lock(cursor, len(prepared.settled.lines))
+            self._lock(cursor, len(self.prepared.settled.lines), fence)
             locked_at = perf_counter()
-            seen = stored if sure else {ref: one for ref, one in stored.items() if one is not None}
+            created = set() if sure else batch.created()
+            seen = {ref: one for ref, one in stored.items() if one is not None or ref not in created}
             moved, generations = _moved(cursor, seen), _generations(cursor, batch.guards())
             if moved or not batch.holds(generations):
-                prepared = self._prepare(batch.settle({**stored, **moved}, generations, now=self.at))
-                cursor.run(_SET_VERSION, (self.base + len(prepared.settled.lines),))
-            self._write(cursor, prepared)
-        lines = len(prepared.settled.lines)
-        if self.observe is not None:
-            self.observe(Timing(lines, perf_counter() - locked_at))
-        return _outcomes(prepared.settled, versions=range(self.base + 1, self.base + 1 + lines))
+                self.prepared = self._prepare(batch.settle({**stored, **moved}, generations, now=self.at))
+                cursor.run(_SET_VERSION, (self.base + len(self.prepared.settled.lines),))
+            self._write(cursor, self.prepared)
+        return Timing(len(self.prepared.settled.lines), perf_counter() - locked_at)
 
     def _prepare(self, settled: Settled) -> Prepared:
         ends = [
@@ -164,14 +192,14 @@ class _Transaction:
         beside = [*_child_statements(settled.lines), *_row_statements(settled.kept)]
         return Prepared(settled, self._shapes(settled), beside, due.pack_marks(settled.marks), due.pack_ends(ends))
 
-    def _lock(self, cursor: BinaryCursor, count: int) -> None:
+    def _lock(self, cursor: BinaryCursor, count: int, fence: Fence | None) -> None:
         """Take the write lock and the versions, and check that the lease is still ours."""
         version, self.at = cursor.run(_LOCK, (count,)).fetchone()  # type: ignore[misc]  # one row always
         self.base = version - count
-        if self.fence is not None:
-            held = cursor.run(_FENCE, (self.fence.name, self.fence.shard, self.fence.epoch)).fetchone()
+        if fence is not None:
+            held = cursor.run(_FENCE, (fence.name, fence.shard, fence.epoch)).fetchone()
             if held is None:
-                raise Fenced(f"lease {self.fence.name}/{self.fence.shard} epoch {self.fence.epoch} has passed")
+                raise Fenced(f"lease {fence.name}/{fence.shard} epoch {fence.epoch} has passed")
         log.make_room(cursor, version)
 
     def _shapes(self, settled: Settled) -> list[Shapes]:

@@ -68,14 +68,16 @@ def refs_of(decision: Decision) -> list[Ref | None]:
 
 
 class Item(NamedTuple):
-    """One decision of a batch. `refs`: what each change writes; made once, for everything below asks."""
+    """One decision of a batch. `refs`: what each change writes; `told`: what each event is kept as. Made once, for
+    everything below asks."""
 
     claim: Claim | None
     decision: Decision
     refs: list[Ref | None]
+    told: list[Ref]
 
 
-def batches(decisions: Sequence[tuple[Claim | None, Decision]]) -> Iterator[list[Item]]:
+def batches(decisions: Sequence[tuple[Claim | None, Decision]], *, by: Actor) -> Iterator[list[Item]]:
     """Yield the decisions in order, in parts that fit a transaction and never touch again what they wrote."""
     part: list[Item] = []
     size, seen = 0.0, set[Ref | None]()
@@ -87,12 +89,22 @@ def batches(decisions: Sequence[tuple[Claim | None, Decision]]) -> Iterator[list
         if part and (size + weight > MAX_OBJECTS or again):
             yield part
             part, size, seen = [], 0.0, set()
-        part.append(Item(claim, decision, refs))
+        part.append(Item(claim, decision, refs, [event_ref(event, by=by.name) for event in decision.events]))
         size += weight
         seen.update(refs)
         seen.discard(None)
     if part:
         yield part
+
+
+def unknown_of(items: Sequence[Item]) -> set[Ref]:
+    """Return what has to be read first: Events are counted up, a Delete names what it wants and not what it saw."""
+    found = {ref for item in items for ref in item.told}
+    for item in items:
+        for ref, change in zip(item.refs, item.decision.changes, strict=True):
+            if isinstance(change, Delete) and ref is not None:
+                found.add(ref)
+    return found
 
 
 class Batch:
@@ -119,12 +131,12 @@ class Batch:
                     found.setdefault(ref, change.old)
         return found
 
-    def unknown(self) -> set[Ref]:
-        """Return what has to be read first: Events are counted up, a Delete names what it wants and not what it saw."""
-        found = {event_ref(told, by=self.by.name) for item in self.items for told in item.decision.events}
+    def created(self) -> set[Ref]:
+        """Return what the batch takes to be new: objects it creates, and Events."""
+        found = {ref for item in self.items for ref in item.told}
         for item in self.items:
             for ref, change in zip(item.refs, item.decision.changes, strict=True):
-                if isinstance(change, Delete) and ref is not None:
+                if isinstance(change, Put) and change.old is None and ref is not None:
                     found.add(ref)
         return found
 
@@ -158,14 +170,14 @@ class Batch:
             verdict = Verdict(f"guard {wrong.ref}") if wrong else self._settle_one(item, stored, settled)
             settled.verdicts.append(verdict)
             if not verdict.lost:
-                self._tell(decision, stored, settled.lines, told, now=now)
+                self._tell(item, stored, settled.lines, told, now=now)
         for line in settled.lines:
             new = None if line.removed else line.new
             settled.marks.update(self.router.marks(line.old, new, by=self.by, own=line.own, merged=line.merged))
         return settled
 
     def _settle_one(self, item: Item, stored: Mapping[Ref, Object | None], settled: Settled) -> Verdict:
-        claim, decision, refs = item
+        claim, decision, refs, _ = item
         staged: dict[Ref, Write | Remove] = {}
         results: list[Ref | Object | None] = []
         for ref, change in zip(refs, decision.changes, strict=True):
@@ -199,7 +211,7 @@ class Batch:
 
     def _tell(
         self,
-        decision: Decision,
+        item: Item,
         stored: Mapping[Ref, Object | None],
         lines: list[Line],
         told: dict[Ref, int],
@@ -207,15 +219,14 @@ class Batch:
         now: datetime,
     ) -> None:
         """Add the decision's events; one that was told before in this batch is counted up where it stands."""
-        for event in decision.events:
-            ref = event_ref(event, by=self.by.name)
+        for ref, event in zip(item.told, item.decision.events, strict=True):
             if ref in told:
                 line = lines[told[ref]]
                 assert isinstance(line.new, Event)
                 lines[told[ref]] = line._replace(new=replace(line.new, count=line.new.count + 1))
                 continue
             told[ref] = len(lines)
-            new = counted(event, by=self.by.name, now=now, old=stored.get)
+            new = counted(event, ref=ref, by=self.by.name, now=now, old=stored.get(ref))
             lines.append(Line(ref, stored.get(ref), new, reason=event.reason))
 
 

@@ -274,7 +274,7 @@ class _Round:
         """Keep what is there, say why, and look again when a cluster changes or after a while."""
         binding = snapshot.subject
         seen = account.Part(summary_of(verdict, trigger=trigger, now=self.now), detail_of(verdict), self.fleet.names)
-        outcome = replace(outcome, message=account.message(outcome.message, account.clusters(seen, {})))
+        outcome = replace(outcome, message=account.message(outcome.message, account.accounts(seen, {})))
         part = self._part(binding, outcome)
         new = record.refused(binding, outcome, part=part, now=self.now)
         failed = Event(binding, "ScheduleBindingFailed", outcome.message, warning=True)

@@ -102,7 +102,14 @@ def tried(part: Part) -> tuple[TermTried, ...]:
 
 
 def clusters(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[ClusterAccount]:
-    """Yield what became of every cluster under the last affinity term that was tried."""
+    """Yield what became of every cluster under the last affinity term that was tried, with a sentence about it."""
+    detail, term = part.detail, part.detail.terms[-1]
+    for one in accounts(part, reported_at):
+        yield msgspec.structs.replace(one, sentence=_sentence(one, detail, term))
+
+
+def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[ClusterAccount]:
+    """Yield what became of every cluster under the last affinity term that was tried, without a sentence."""
     detail, term = part.detail, part.detail.terms[-1]
     held = dict(detail.held)
     refused = {name: (filter_, value) for filter_, value, mask in term.refused for name in _named(mask, part.names)}
@@ -112,14 +119,22 @@ def clusters(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[Cluste
     room = {part.names[place]: room for place, room in zip(term.seen, term.room, strict=True) if part.names}
     for name in part.names:
         reported = reported_at.get(name)
-        base = ClusterAccount(name, REFUSED, target_before=name in held, replicas_before=held.get(name, 0))
-        if name in refused:
-            filter_, value = refused[name]
-            one = msgspec.structs.replace(base, filter=filter_, value=value)
+        filter_, value = refused.get(name, ("", ""))
+        if filter_:
+            yield ClusterAccount(
+                name,
+                REFUSED,
+                filter=filter_,
+                value=value,
+                target_before=name in held,
+                replicas_before=held.get(name, 0),
+            )
         else:
-            one = msgspec.structs.replace(
-                base,
-                verdict=CHOSEN if name in taken else NOT_CHOSEN,
+            yield ClusterAccount(
+                name,
+                CHOSEN if name in taken else NOT_CHOSEN,
+                target_before=name in held,
+                replicas_before=held.get(name, 0),
                 score=TARGET_SCORE if name in held else 0,
                 capacity=room.get(name),
                 capacity_reported_at=reported if name in room else None,
@@ -127,7 +142,6 @@ def clusters(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[Cluste
                 weight=weights.get(name),
                 replicas=shares.get(name) if detail.workload else None,
             )
-        yield msgspec.structs.replace(one, sentence=_sentence(one, detail, term))
 
 
 def division(part: Part) -> str:
