@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from controlplane.controllers.controller import Controller
 from controlplane.decision import Decision, Delete, Drop, Event, Put, Save
-from controlplane.events import counted, event_ref
+from controlplane.events import counted
 from controlplane.kind import encode
-from controlplane.kinds import KINDS, OWNER, WORK
+from controlplane.kinds import KINDS, WORK
 from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
@@ -90,18 +90,6 @@ class MemoryStore:
         found = sorted({ref for one in values for ref in self._index.get((kind, index, one), ())})
         return [ref for ref in found if (ref.namespace, ref.name) > after][:limit]
 
-    def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
-        found: dict[str, list[Object]] = {}
-        for kind in KINDS:
-            for value in owners if any(one.name == OWNER for one in kind.indexes) else ():
-                refs = self._index.get((kind.key, OWNER, value), ())
-                found.setdefault(value, []).extend(self.objects[ref] for ref in refs)
-        return {
-            owner: sorted(ones, key=lambda one: (one.metadata.deletion_timestamp is not None, one.ref))[:limit]
-            for owner, ones in found.items()
-            if ones
-        }
-
     def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
         assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"
         found: dict[str, Any] = {}
@@ -111,6 +99,10 @@ class MemoryStore:
             if getattr(row, index) in wanted:
                 found.setdefault(getattr(row, index), []).append(row)
         return found
+
+    def values(self, type_: type[Row], index: str) -> Collection[str]:
+        assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"
+        return {getattr(row, index) for row in self._rows.get(type_, {}).values()}
 
     def _queue(self) -> Sequence[Eviction]:
         rows = self._rows.get(Eviction, {}).values()
@@ -286,8 +278,7 @@ class MemoryStore:
         )
 
     def _tell(self, event: Event, by: Actor) -> None:
-        ref = event_ref(event, by=by.name)
-        found = counted(event, ref=ref, by=by.name, now=self.now(), old=self.objects.get(ref))
+        found = counted(event, by=by.name, now=self.now(), old=lambda ref: self.objects.get(ref))
         self._write(Write(found, False), Decision(reason=event.reason), by, None)
 
     def _enter(self, obj: Object) -> None:

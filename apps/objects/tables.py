@@ -204,8 +204,12 @@ class RowTable:
 
     def select(self, index: str) -> str:
         """Return the query for rows by an index. Raises AssertionError where the type declares no such index."""
+        return f"SELECT {self.columns} FROM {self.name} WHERE {self.indexed(index)} = ANY(%s) ORDER BY key"
+
+    def indexed(self, index: str) -> str:
+        """Return the column of an index. Raises AssertionError where the type declares no such index."""
         assert index == "key" or index in self.type.INDEXES, f"{self.type.__name__} declares no index {index}"
-        return f"SELECT {self.columns} FROM {self.name} WHERE {index} = ANY(%s) ORDER BY key"
+        return index
 
     def pack(self, values: Sequence[rows.Row]) -> list[Array]:
         """Return values as packed columns."""

@@ -24,6 +24,8 @@ class Promise(models.Model):
             models.Index(fields=["cluster"], name="promise_cluster"),
             # read by controllers.scheduler: a binding's own promises are replaced
             models.Index(fields=["binding"], name="promise_binding"),
+            # read by controllers.scheduler: what was promised lately, on all clusters
+            models.Index(fields=["made_at"], name="promise_made_at"),
         ]
 
     def __str__(self) -> str:
@@ -49,6 +51,12 @@ class PlacementNote(models.Model):
     detail = models.TextField()
     previous = models.TextField()
     fleet = Word()
+
+    class Meta:
+        indexes = [
+            # read by controllers.fleet_names: which fleets some note speaks of
+            models.Index(fields=["fleet"], name="placementnote_fleet"),
+        ]
 
     def __str__(self) -> str:
         return self.key

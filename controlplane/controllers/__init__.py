@@ -17,11 +17,11 @@ from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.failbacks import Failbacks
 from controlplane.controllers.fleet import FleetWatch
+from controlplane.controllers.fleet_names import FleetLists
 from controlplane.controllers.garbage import Garbage
 from controlplane.controllers.graceful_eviction import GracefulEviction
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.controllers.namespaces import Namespaces
-from controlplane.controllers.owners import Owners
 from controlplane.controllers.policies import Policies
 from controlplane.controllers.policy_release import PolicyRelease
 from controlplane.controllers.probes import Probes
@@ -48,6 +48,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     Rebalancer(),
     Scheduler(),
     Promises(),
+    FleetLists(),
     Policies(),
     PolicyRelease(),
     Dependencies(),
@@ -56,7 +57,6 @@ CONTROLLERS: tuple[Controller, ...] = (
     Unjoin(),
     NamespaceContent(),
     Definitions(),
-    Owners(),
     BindingStatus(),
     TemplateStatus(),
     EvictionPending(),

@@ -156,6 +156,8 @@ class PlacementNote(Row, frozen=True):
     previous: str = ""  # the decision before; "" there was none
     fleet: str = ""  # key of FleetNames
 
+    INDEXES: ClassVar[dict[str, str]] = {"fleet": "controllers.fleet_names: which fleets some note speaks of"}
+
 
 class FleetNames(Row, frozen=True):
     """The names of a fleet's clusters in order, as a JSON list, under the digest of them (key)."""

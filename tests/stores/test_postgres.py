@@ -321,6 +321,14 @@ class TestProjections:
 
 
 PLANNED = 20_000
+FILLED = (
+    "resources_binding",
+    "resources_work",
+    "objects_due",
+    "failover_eviction",
+    "scheduling_promise",
+    log.TABLE,
+)
 
 
 READS: dict[str, Callable[[DjangoStore], Any]] = {
@@ -339,10 +347,12 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "rows by binding": lambda store: store.rows(Eviction, "binding", [f"b{n}" for n in range(500)]),
     "rows by cluster": lambda store: store.rows(Eviction, "cluster", ["member1"]),
     "rows by state": lambda store: store.rows(Eviction, "state", ["Held"]),
+    "rows by key": lambda store: store.rows(Promise, "key", [f"b{n}" for n in range(500)]),
+    "values": lambda store: store.values(Promise, "cluster"),
+    "promised": lambda store: store.promised(within=timedelta(seconds=300)),
     "queue_heads": lambda store: store.queue_heads(due_by=store.now() + timedelta(hours=1), limit=10),
     "next_eviction": lambda store: store.next_eviction(),
     "kinds_on_members": lambda store: store.kinds_on_members(),
-    "owned": lambda store: store.owned([f"ConfigMap:ns{n % 50}/top{n}" for n in range(500)], limit=200),
     "next_due": lambda store: store.next_due(["c1"]),
     "claim": lambda store: store.claim("c1", shard=0, shards=1, limit=100, lease_seconds=1),
     "changes": lambda store: store.changes(PLANNED - 100),
@@ -384,11 +394,16 @@ class TestPlans:
                         CASE WHEN n % 100 = 0 THEN 'Held' ELSE 'Queued' END, '', '', 1, '[]' {numbers}"""
             )
             cursor.execute(
+                f"""INSERT INTO scheduling_promise (key, binding, cluster, replicas, request, made_at)
+                    SELECT 'b' || n, 'b' || n, 'member' || n % 500, 1, '{{}}',
+                        now() - n * interval '1 second' {numbers}"""
+            )
+            cursor.execute(
                 f"""INSERT INTO objects_changelog (version, type, kind, namespace, name, doc, actor, reason, cause, at)
                     SELECT n, 'ADDED', '{RESOURCE_BINDING}', 'ns' || n % 50, 'b' || n, repeat('x', 1500), 'a', '', 0,
                         now() {numbers}"""
             )
-            for table in ("resources_binding", "resources_work", "objects_due", "failover_eviction", log.TABLE):
+            for table in FILLED:
                 cursor.execute(f"ANALYZE {table}")
         return store
 

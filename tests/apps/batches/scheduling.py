@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
+from controlplane.controllers.fleet import FLEET
 from controlplane.controllers.scheduler import ROOM
 from controlplane.kinds.binding import SCHEDULED, Binding
-from controlplane.kinds.rows import Collected, Promise
+from controlplane.kinds.rows import Collected, FleetNames, PlacementNote, Promise
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
 from controlplane.meta import Condition, ObjectMeta, Ref
 from tests.apps.batches.stored import LONG_AGO, Case, bound, clusters, many, refs, work_of
@@ -51,6 +52,13 @@ def promises_of_what_runs(size: int) -> Case:
     return Case([*found, *held, *applied, *rows, *reports], refs(found), size)
 
 
+def fleet_names(size: int) -> Case:
+    """Nobody speaks of any of them but of the first."""
+    lists = [FleetNames(name, "[]") for name in many(size)]
+    spoken = PlacementNote("work.karmada.io/ResourceBinding/default/x", fleet=lists[0].key)
+    return Case([*lists, spoken], [FLEET], size - 1)
+
+
 def to_schedulable(size: int) -> Case:
     spare = clusters("spare")
     return Case([*spare, *(one for one in scheduler(size).stored if isinstance(one, Binding))], refs(spare), size)
@@ -70,6 +78,7 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "scheduler": scheduler,
     "promises": promises,
     "promises of what runs": promises_of_what_runs,
+    "fleet_names": fleet_names,
 }
 
 FAN_OUTS: dict[str, Callable[[int], Case]] = {

@@ -1,0 +1,54 @@
+"""Names of fleets go when the last note that speaks of them has gone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from controlplane import run
+from controlplane.controllers.fleet_names import LOOK, FleetLists
+from controlplane.controllers.scheduler import Scheduler
+from controlplane.kinds.policy import Placement
+from controlplane.kinds.rows import FleetNames
+from controlplane.memory import MemoryStore
+from controlplane.settings import Settings
+from tests.core.desk import BY_ROOM, START, binding, cluster
+
+
+class Clerk:
+    """The scheduler, and who tidies up behind it."""
+
+    def __init__(self) -> None:
+        self.now = START
+        self.controllers = [Scheduler(), FleetLists()]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+        run.begin(self.controllers, self.store)
+
+    def settle(self) -> None:
+        run.work_off(self.controllers, self.store, Settings(), world=run.World())
+
+    def an_hour_later(self) -> None:
+        self.now += LOOK + timedelta(seconds=1)
+        self.settle()
+
+    def kept(self) -> set[str]:
+        """Return the lists of names that are kept."""
+        keys = self.store.values(FleetNames, "key")
+        return {row.names for rows in self.store.rows(FleetNames, "key", keys).values() for row in rows}
+
+
+def test_names_stay_while_a_note_speaks_of_them_and_go_after_it() -> None:
+    clerk = Clerk()
+    web = binding("web", Placement(replica_scheduling=BY_ROOM))
+    clerk.store.create(cluster("a", pods=9), web)
+    clerk.settle()
+    clerk.store.create(cluster("b", pods=9), binding("db", Placement(replica_scheduling=BY_ROOM)))
+    clerk.settle()
+    clerk.an_hour_later()
+    assert clerk.kept() == {'["a"]', '["a","b"]'}  # web was placed when there was one cluster
+
+    old = clerk.store.get([web.ref])[web.ref]
+    clerk.store.put(old.with_spec(replicas=3), old)
+    clerk.settle()
+    clerk.an_hour_later()
+
+    assert clerk.kept() == {'["a","b"]'}
