@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from controlplane.controllers.controller import Controller
 from controlplane.decision import Decision, Delete, Drop, Event, Put, Save
-from controlplane.events import counted
+from controlplane.events import counted, event_ref
 from controlplane.kind import encode
-from controlplane.kinds import KINDS, WORK
+from controlplane.kinds import KINDS, OWNER, WORK
 from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
@@ -89,6 +89,18 @@ class MemoryStore:
         values = (value,) if isinstance(value, str) else value
         found = sorted({ref for one in values for ref in self._index.get((kind, index, one), ())})
         return [ref for ref in found if (ref.namespace, ref.name) > after][:limit]
+
+    def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
+        found: dict[str, list[Object]] = {}
+        for kind in KINDS:
+            for value in owners if any(one.name == OWNER for one in kind.indexes) else ():
+                refs = self._index.get((kind.key, OWNER, value), ())
+                found.setdefault(value, []).extend(self.objects[ref] for ref in refs)
+        return {
+            owner: sorted(ones, key=lambda one: (one.metadata.deletion_timestamp is not None, one.ref))[:limit]
+            for owner, ones in found.items()
+            if ones
+        }
 
     def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
         assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"
@@ -278,7 +290,8 @@ class MemoryStore:
         )
 
     def _tell(self, event: Event, by: Actor) -> None:
-        found = counted(event, by=by.name, now=self.now(), old=lambda ref: self.objects.get(ref))
+        ref = event_ref(event, by=by.name)
+        found = counted(event, ref=ref, by=by.name, now=self.now(), old=self.objects.get(ref))
         self._write(Write(found, False), Decision(reason=event.reason), by, None)
 
     def _enter(self, obj: Object) -> None:

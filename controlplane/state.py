@@ -44,6 +44,10 @@ class State(Protocol):
         """Return one page of the references under an index value, or under any of several, in (namespace, name) order:
         for fan-out."""
 
+    def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
+        """Return up to `limit` objects of any kind that name each owner (a reference as text) in their ownerReferences,
+        those first that are not being deleted, then in order of their references."""
+
     def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
         """Return row-native values by one of their declared indexes (`kinds.rows`)."""
 

@@ -12,7 +12,7 @@ from apps.objects.arrays import texts
 from apps.objects.tables import object_table, read, row_table
 from controlplane.errors import Expired
 from controlplane.kind import KINDS
-from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds import CLUSTER, OWNER, WORK
 from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
 from controlplane.meta import Ref
 from controlplane.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
@@ -75,6 +75,27 @@ class DjangoState:
         with binary_cursor() as cursor:
             rows = cursor.run(query, (kind, texts([f"{index}={one}" for one in values]), *after, limit))
             return [Ref(kind, namespace, name) for namespace, name in rows]
+
+    def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
+        tables = sorted(
+            {object_table(kind.key).name for kind in KINDS if any(one.name == OWNER for one in kind.indexes)}
+        )
+        found: dict[str, list[Any]] = {}
+        for table in tables:
+            query = f"""
+                SELECT w.value, o.kind, o.doc FROM unnest(%s) AS w(value)
+                CROSS JOIN LATERAL (
+                    SELECT kind, namespace, name, deletion_timestamp, doc FROM {table}
+                    WHERE keys @> ARRAY['{OWNER}=' || w.value]
+                    ORDER BY deletion_timestamp IS NOT NULL, (kind || ''), namespace, name LIMIT %s
+                ) o ORDER BY o.deletion_timestamp IS NOT NULL, o.kind, o.namespace, o.name"""
+            with binary_cursor() as cursor:
+                for value, kind, doc in cursor.run(query, (texts(set(owners)), limit)):
+                    found.setdefault(value, []).append(read(kind, doc))
+        return {
+            owner: sorted(ones, key=lambda one: (one.metadata.deletion_timestamp is not None, one.ref))[:limit]
+            for owner, ones in found.items()
+        }
 
     def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
         table = row_table(type_)

@@ -22,6 +22,7 @@ from controlplane.controllers.garbage import Garbage
 from controlplane.controllers.graceful_eviction import GracefulEviction
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.controllers.namespaces import Namespaces
+from controlplane.controllers.owners import Owners
 from controlplane.controllers.policies import Policies
 from controlplane.controllers.policy_release import PolicyRelease
 from controlplane.controllers.probes import Probes
@@ -57,6 +58,7 @@ CONTROLLERS: tuple[Controller, ...] = (
     Unjoin(),
     NamespaceContent(),
     Definitions(),
+    Owners(),
     BindingStatus(),
     TemplateStatus(),
     EvictionPending(),

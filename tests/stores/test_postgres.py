@@ -353,6 +353,7 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "queue_heads": lambda store: store.queue_heads(due_by=store.now() + timedelta(hours=1), limit=10),
     "next_eviction": lambda store: store.next_eviction(),
     "kinds_on_members": lambda store: store.kinds_on_members(),
+    "owned": lambda store: store.owned([f"ConfigMap:ns{n % 50}/top{n}" for n in range(500)], limit=200),
     "next_due": lambda store: store.next_due(["c1"]),
     "claim": lambda store: store.claim("c1", shard=0, shards=1, limit=100, lease_seconds=1),
     "changes": lambda store: store.changes(PLANNED - 100),

@@ -19,7 +19,7 @@ from controlplane.kinds.rows import (
     Promise,
 )
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.meta import Ref
+from controlplane.meta import OwnerReference, Ref
 from tests.stores.grounds import PLACER, USER, binding, cluster, create, meta, stored, template, write
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -121,6 +121,34 @@ class TestIndexes:
     def test_what_no_object_has_is_not_found(self, filled: Any) -> None:
         assert filled.by_index(RESOURCE_BINDING, "placed", ["nowhere"]) == {}
         assert list(filled.refs_by_index(RESOURCE_BINDING, "placed", "nowhere")) == []
+
+
+class TestOwned:
+    def test_dependents_of_any_kind_are_found_those_first_that_stay(self, store: Any) -> None:
+        (owner,) = create(store, template("top"))
+        one = OwnerReference(owner.api_version, owner.kind, "top", owner.metadata.uid)
+        going = {"deletion_timestamp": NOON, "finalizers": ("example.io/hold",)}
+        create(
+            store,
+            template("a", uid="uid-a").with_meta(owner_references=(one,), **going),
+            template("b", uid="uid-b").with_meta(owner_references=(one,)),
+            template("c", uid="uid-c", kind="Secret").with_meta(owner_references=(one,)),
+            template("d", uid="uid-d"),
+        )
+
+        found = store.owned([str(owner.ref), "ConfigMap:default/other"], limit=10)
+
+        assert [dependent.metadata.name for dependent in found.pop(str(owner.ref))] == ["b", "c", "a"]
+        assert found == {}
+        first = store.owned([str(owner.ref)], limit=1)[str(owner.ref)]
+        assert [dependent.metadata.name for dependent in first] == ["b"]
+
+    def test_an_owner_of_another_namespace_is_another_one(self, store: Any) -> None:
+        one = OwnerReference("v1", "ConfigMap", "top", "uid-top")
+        create(store, template("a", namespace="shop").with_meta(owner_references=(one,)))
+
+        assert [*store.owned(["ConfigMap:shop/top", "ConfigMap:other/top"], limit=10)] == ["ConfigMap:shop/top"]
+        assert [*store.owned(["ConfigMap:top"], limit=10)] == ["ConfigMap:top"]  # were it cluster-scoped
 
 
 def test_the_kinds_of_manifests_per_cluster(store: Any) -> None:
