@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from tests.api.builders import policy
+from tests.api.controllers import work
 from tests.api.server import Server
 from tests.kubectl.test_kubectl import Kubectl
 
@@ -46,6 +47,23 @@ def test_a_policy_is_replaced_from_the_file_it_was_made_of(k: Kubectl) -> None:
     taken = policy("everywhere")
     taken["metadata"]["labels"] = dict.fromkeys(before["labels"], "another-id")
     assert "field is immutable" in k("replace", "-f", k.file(taken), code=1)
+
+
+@pytest.mark.parametrize(("cascade", "left"), [("background", ""), ("foreground", ""), ("orphan", "configmap/low\n")])
+def test_a_deletion_cascades_as_kubectl_says(k: Kubectl, server: Server, cascade: str, left: str) -> None:
+    top = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "top"}}
+    k("create", "-f", k.file(top))
+    uid = k("get", "cm", "top", "-o", "jsonpath={.metadata.uid}")
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "top", "uid": uid, "blockOwnerDeletion": True}
+    k("create", "-f", k.file({**top, "metadata": {"name": "low", "ownerReferences": [owner]}}))
+
+    deleting = k.start("delete", "cm", "top", f"--cascade={cascade}", "--timeout=60s")
+    while deleting.poll() is None:
+        work(server, "owners")
+    assert (deleting.returncode, deleting.communicate()[0]) == (0, 'configmap "top" deleted\n')
+
+    work(server, "owners")
+    assert k("get", "cm", "-o", "name") == left
 
 
 def test_an_autoscaler_is_written_in_the_version_that_is_served(k: Kubectl) -> None:
