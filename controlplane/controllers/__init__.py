@@ -30,8 +30,8 @@ from controlplane.controllers.promises import Promises
 from controlplane.controllers.rebalancer import Rebalancer
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.controllers.template_status import TemplateStatus
-from controlplane.controllers.work_status import WorkStatus
 from controlplane.controllers.unjoin import Unjoin
+from controlplane.controllers.work_status import WorkStatus
 from controlplane.controllers.works import Works
 
 __all__ = ["CONTROLLERS"]
@@ -54,8 +54,8 @@ CONTROLLERS: tuple[Controller, ...] = (
     PolicyRelease(),
     Dependencies(),
     Works(),
-    Namespaces(),
     Unjoin(),
+    Namespaces(),
     NamespaceContent(),
     Definitions(),
     Owners(),
