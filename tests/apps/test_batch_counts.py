@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from django.db import transaction
 from msgspec.structs import replace
 
 from apps.objects import apply as writing
@@ -58,12 +59,19 @@ class Tally:
         self.inside = False
 
     def count(self, query: str, rows: int) -> None:
+        if query == writing._LOCK:  # the first statement of every transaction of `apply`
+            self.transactions.append(0)
+            self.inside = True
+            transaction.on_commit(self.leave)
         if self.inside:
             self.transactions[-1] += 1
             own = query in (writing._LOCK, writing._SET_VERSION) or "objects_due" in query
             self.rows += rows if not own and any(verb in query for verb in ("INSERT", "UPDATE", "DELETE")) else 0
         else:
             self.reading += 1
+
+    def leave(self) -> None:
+        self.inside = False
 
     @property
     def counts(self) -> dict[str, int]:
@@ -83,7 +91,7 @@ def declared_kinds() -> Iterator[None]:
 def tallies(monkeypatch: pytest.MonkeyPatch) -> list[Tally]:
     """Statements are added to the last tally of this list; none, none counted."""
     found: list[Tally] = []
-    run, write = BinaryCursor.run, writing._Transaction.run
+    run = BinaryCursor.run
 
     def counted(self: BinaryCursor, query: Any, params: Sequence[Any] = ()) -> BinaryCursor:
         done = run(self, query, params)
@@ -91,18 +99,7 @@ def tallies(monkeypatch: pytest.MonkeyPatch) -> list[Tally]:
             found[-1].count(query, max(done.rowcount, 0))
         return done
 
-    def bracketed(self: Any) -> Any:
-        if not found:
-            return write(self)
-        found[-1].transactions.append(0)
-        found[-1].inside = True
-        try:
-            return write(self)
-        finally:
-            found[-1].inside = False
-
     monkeypatch.setattr(BinaryCursor, "run", counted)
-    monkeypatch.setattr(writing._Transaction, "run", bracketed)
     return found
 
 
