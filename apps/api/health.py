@@ -18,7 +18,8 @@ from controlplane.wire.negotiate import go_bool
 LEASE_FRESH = timedelta(seconds=60)  # workers renew theirs every few seconds
 _PLAN_SECONDS = 60.0
 _LEASES = """
-    SELECT count(*) FILTER (WHERE until > clock_timestamp() - %s * interval '1 second'), count(*) FROM objects_lease"""
+    SELECT count(*) FILTER (WHERE until > clock_timestamp() - %s * interval '1 second'), count(*) FROM objects_lease
+    WHERE (name = 'members') = %s"""
 
 
 def database() -> str:
@@ -56,17 +57,26 @@ def migrations() -> str:
 
 def workers() -> str:
     """Look whether the leases of workers are fresh: without workers nothing moves, but reading works."""
+    return _stale("worker", members=False)
+
+
+def members() -> str:
+    """Look whether a process talks to members: without one nothing is observed and nothing applied."""
+    return _stale("members process", members=True)
+
+
+def _stale(who: str, *, members: bool) -> str:
     with connection.cursor() as cursor:
-        cursor.execute(_LEASES, [LEASE_FRESH.total_seconds()])
+        cursor.execute(_LEASES, [LEASE_FRESH.total_seconds(), members])
         fresh, known = cursor.fetchone()
     if known and not fresh:
-        return f"none of {known} leases was renewed within {LEASE_FRESH.seconds} s; is a worker running?"
+        return f"none of {known} leases was renewed within {LEASE_FRESH.seconds} s; is a {who} running?"
     return ""
 
 
 # What has to be well for this process to be sent requests; the rest is told and does not make it unready.
 NEEDED: dict[str, Callable[[], str]] = {"database": database, "migrations": migrations}
-TOLD: dict[str, Callable[[], str]] = {"redis": broker, "workers": workers}
+TOLD: dict[str, Callable[[], str]] = {"redis": broker, "workers": workers, "members": members}
 
 
 @csrf_exempt

@@ -52,7 +52,8 @@ _RELEASE = f"""
     FROM unnest(%s, %s, %s, %s) AS w(controller, kind, namespace, name) WHERE {_SAME}"""
 _FREE = """
     UPDATE objects_due d SET lease_until = NULL FROM unnest(%s, %s) AS w(controller, shards)
-    WHERE lower(d.controller) = w.controller AND d.lease_until IS NOT NULL AND d.hash %% w.shards = %s"""
+    WHERE lower(d.controller) = w.controller AND d.lease_until IS NOT NULL AND d.hash %% w.shards = %s
+      AND d.lease_until <= coalesce(%s, 'infinity'::timestamptz)"""
 _WITH_WORK = f"""
     SELECT w.name FROM unnest(%s, %s) AS w(name, shards) WHERE EXISTS (
         SELECT 1 FROM objects_due WHERE lower(controller) = w.name AND {_DUE_NOW} AND hash %% w.shards = %s
@@ -163,10 +164,10 @@ def release(cursor: BinaryCursor, claims: Sequence[Claim], *, due_at: datetime |
     cursor.run(_RELEASE, (due_at, *columns))
 
 
-def free(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int) -> None:
-    """Make claimed rows of a shard claimable at once; `shards`: into how many each controller is split. The write lock
-    is held."""
-    cursor.run(_FREE, (texts(list(shards)), bigints(list(shards.values())), shard))
+def free(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int, until: datetime | None) -> None:
+    """Make claimed rows of a shard claimable at once; `shards`: into how many each controller is split; `until`: only
+    claims that run out by then. The write lock is held."""
+    cursor.run(_FREE, (texts(list(shards)), bigints(list(shards.values())), shard, until))
 
 
 def end_chunk(cursor: BinaryCursor, claim: Claim, *, to: str | None) -> None:

@@ -85,13 +85,14 @@ class DjangoStore(DjangoState):
         with binary_cursor() as cursor:
             return leases.take(cursor, name, shard, holder=holder, seconds=seconds)
 
-    def take_over(self, shards: Mapping[str, int], *, shard: int) -> None:
-        """Free what earlier holders of a lease still claim, by controller and number of shards.
+    def take_over(self, shards: Mapping[str, int], *, shard: int, until: datetime | None = None) -> None:
+        """Free what earlier holders of a lease still claim, by controller and number of shards; with `until` only
+        claims that run out by then, which are older than one's own.
 
         They can write nothing any more (`apply` checks the fence), so nobody has to wait for their claims to run out.
         """
         with _writing() as cursor:
-            due.free(cursor, shards, shard=shard)
+            due.free(cursor, shards, shard=shard, until=until)
 
     def drop_lease(self, fence: Fence, *, holder: str) -> None:
         with binary_cursor() as cursor:

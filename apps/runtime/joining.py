@@ -16,13 +16,14 @@ from controlplane import kinds
 from controlplane.admission import admit_create
 from controlplane.decision import Decision, Put
 from controlplane.kinds import KINDS
-from controlplane.kinds.cluster import Cluster, SecretReference
+from controlplane.kinds.cluster import PULL, PUSH, Cluster, SecretReference
 from controlplane.meta import Object, Ref, kind_key
 from controlplane.settings import Settings
 from controlplane.state import Actor
 
 SECRETS_NAMESPACE = "karmada-cluster"
 ACTOR = Actor("join")
+_CLUSTER = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster"}
 
 
 class JoinError(Exception):
@@ -92,7 +93,8 @@ def _inline(cluster: dict[str, Any], name: str, folder: Path) -> str:
 def join(store: DjangoStore, members: list[Member], settings: Settings) -> list[str]:
     """Create or update Secret and Cluster of each member; return the names of those that changed.
 
-    Raises errors.Invalid for what cannot be, JoinError where somebody changed the same objects meanwhile.
+    Raises errors.Invalid for what cannot be, JoinError where somebody changed the same objects meanwhile or where a
+    cluster is being deleted.
     """
     held = store.get([ref for one in members for ref in (_secret_ref(one), _cluster_ref(one))])
     changed: list[str] = []
@@ -109,6 +111,33 @@ def join(store: DjangoStore, members: list[Member], settings: Settings) -> list[
     if lost:
         raise JoinError(f"somebody changed the same objects meanwhile ({lost[0]}): join again")
     return changed
+
+
+def join_pull(store: DjangoStore, name: str, settings: Settings) -> bool:
+    """Make the Cluster of a member whose own agent reaches us; False where it is joined that way already.
+
+    Raises errors.Invalid for what cannot be, JoinError where it is joined another way or is being deleted.
+    """
+    ref = Ref(kinds.CLUSTER, "", name)
+    held: Cluster | None = store.get([ref]).get(ref)
+    if held is not None:
+        _check_stays(held)
+        if held.spec.sync_mode != PULL:
+            raise JoinError(f"{name} is joined as {held.spec.sync_mode}: edit spec.syncMode to change who reaches whom")
+        return False
+    new = _admitted(store, {**_CLUSTER, "metadata": {"name": name}, "spec": {"syncMode": PULL}}, settings)
+    outcome = store.apply([(None, Decision(changes=(Put(new, None),), reason="Join"))], by=ACTOR)[0]
+    if outcome.lost:
+        raise JoinError(f"somebody joined {name} meanwhile: join again")
+    return True
+
+
+def _check_stays(cluster: Cluster) -> None:
+    if cluster.terminating:
+        name = cluster.metadata.name
+        raise JoinError(
+            f"{name} is being deleted: wait until it is gone (kubectl describe cluster {name} says on what)"
+        )
 
 
 def create_missing(store: DjangoStore, text: str, settings: Settings) -> list[str]:
@@ -153,13 +182,13 @@ def _wanted_cluster(store: DjangoStore, member: Member, held: Cluster | None, se
     secret = _secret_ref(member)
     if held is None:
         spec = {
-            "syncMode": "Push",
+            "syncMode": PUSH,
             "apiEndpoint": member.url,
             "secretRef": {"namespace": secret.namespace, "name": secret.name},
             "insecureSkipTLSVerification": member.insecure,
         }
-        doc = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", "metadata": {"name": member.name}}
-        return Put(_admitted(store, {**doc, "spec": spec}, settings), None)
+        return Put(_admitted(store, {**_CLUSTER, "metadata": {"name": member.name}, "spec": spec}, settings), None)
+    _check_stays(held)
     changed = held.with_spec(
         api_endpoint=member.url,
         secret_ref=SecretReference(secret.namespace, secret.name),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from controlplane.causes import duplicate, invalid, mistyped, required, unsupported
+from controlplane.causes import duplicate, forbidden, invalid, mistyped, required, unsupported
 from controlplane.errors import Cause
 from controlplane.kinds.cluster import EFFECTS, PULL, PUSH, Cluster, ClusterSpec, SecretReference, Taint
 from controlplane.names import CLUSTER_FINALIZER, UNJOIN_ANNOTATION
@@ -37,7 +37,7 @@ def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Caus
         *_proxy(spec.proxy_url),
         *_proxy_header(spec.proxy_header),
         *_secret(spec.secret_ref, "spec.secretRef"),
-        *_secret(spec.impersonator_secret_ref, "spec.impersonatorSecretRef"),
+        *_impersonator(spec.impersonator_secret_ref, None if old is None else old.spec.impersonator_secret_ref),
         *_place(spec),
         *_taints(spec.taints),
         *_unjoin(new.metadata.annotations.get(UNJOIN_ANNOTATION)),
@@ -122,6 +122,15 @@ def _secret(ref: SecretReference | None, path: str) -> Iterator[Cause]:
     for field, value in (("namespace", ref.namespace), ("name", ref.name)):
         if not value:
             yield required(f"{path}.{field}", "name the Secret fully, or leave the reference out")
+
+
+def _impersonator(ref: SecretReference | None, old: SecretReference | None) -> Iterator[Cause]:
+    """The original acts in members for users by this Secret, through a proxy that is not served here."""
+    faults = list(_secret(ref, "spec.impersonatorSecretRef"))
+    yield from faults
+    if ref is not None and not faults and ref != old:
+        rule = "no proxy to members is served here, so nothing would act for users by it: leave it out; spec.secretRef "
+        yield forbidden("spec.impersonatorSecretRef", f"{rule}is how the control plane itself comes in")
 
 
 def _place(spec: ClusterSpec) -> Iterator[Cause]:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.api.builders import CLUSTERS, cluster, config_map, config_maps
 from tests.api.server import Client, Server
@@ -192,3 +193,26 @@ def test_fault_48_a_condition_turns_by_our_clock(server: Server, agent: Client, 
 
     (ready,) = written["status"]["conditions"]
     assert datetime.fromisoformat(ready["lastTransitionTime"]) >= now - timedelta(minutes=5)
+
+
+def test_a_pull_member_joins_from_the_command_line_and_its_agent_is_let_in(server: Server, api: Client) -> None:
+    told = server.manage("join", "far-away", "--pull")
+    again = server.manage("join", "far-away", "--pull")
+    server.manage(
+        "kubeconfig", "--server", "https://127.0.0.1", "--agent", "far-away", "--out", str(server.folder / "k")
+    )
+    user = yaml.safe_load((server.folder / "k").read_text())["users"][0]
+
+    assert told.startswith("far-away joined")
+    assert again.startswith("far-away is joined")
+    assert api.get(f"{CLUSTERS}/far-away").document["spec"]["syncMode"] == "Pull"
+    assert user["name"] == "system:lifeboat:agent:far-away"
+    assert server.client(user["user"]["token"]).get(f"{CLUSTERS}/far-away").status == 200
+
+
+def test_a_cluster_that_is_leaving_is_not_joined_again(server: Server, api: Client) -> None:
+    server.manage("join", "leaving", "--pull")
+    assert api.delete(f"{CLUSTERS}/leaving").status == 200
+
+    with pytest.raises(AssertionError, match="leaving is being deleted: wait until it is gone"):
+        server.manage("join", "leaving", "--pull")

@@ -15,6 +15,7 @@ from apps.clusters.client import MemberClient
 from apps.objects.configuration import Configuration
 from apps.objects.store import DjangoStore
 from apps.runtime.groups import GROUPS, MEMBERS
+from apps.runtime.members.presence import Presence
 from apps.runtime.members.pump import AWAY_SECONDS, Pump
 from apps.runtime.members.watches import Watches
 from apps.runtime.nudges import Nudges
@@ -59,21 +60,50 @@ class Members:
             for one in GROUPS[MEMBERS].controllers
             if isinstance(one, MemberController)
         }
+        self.presence = Presence(store, self.pumps)
 
     async def run(self) -> None:
         """Run until cancelled."""
         try:
+            await self._begin()
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._staying())
                 for pump in self.pumps.values():
                     tasks.create_task(pump.run())
                 tasks.create_task(self._refreshing())
                 tasks.create_task(self._marking())
                 tasks.create_task(self._listening())
         finally:
+            await self._leave()
             await self.watches.close()
             await self.client.close()
             self.executor.shutdown(wait=False, cancel_futures=True)
             self.listener.shutdown(wait=False, cancel_futures=True)
+
+    async def _begin(self) -> None:
+        """Take a place before anything is claimed, as soon as the database is there."""
+        while True:
+            try:
+                return await self._in_thread(self.presence.begin)
+            except OperationalError as error:
+                log.warning("members: the database is away: %s", error)
+                await asyncio.sleep(AWAY_SECONDS)
+
+    async def _leave(self) -> None:
+        """Say that nobody is here any more; a database that is away shall not hold us."""
+        try:
+            await asyncio.wait_for(self._in_thread(self.presence.leave), AWAY_SECONDS)
+        except TimeoutError:
+            pass  # the place is free soon all the same
+
+    async def _staying(self) -> None:
+        """Keep our place among the members processes."""
+        while True:
+            await asyncio.sleep(self.presence.seconds / 3)
+            try:
+                await self._in_thread(self.presence.renew)
+            except OperationalError as error:
+                log.warning("members: the database is away: %s", error)
 
     async def answer(self, question: Question) -> Answer:
         """Return a member's answer to one question."""
