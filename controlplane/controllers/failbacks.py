@@ -347,14 +347,19 @@ def _way(
         cluster, row = snapshot.clusters.get(giver), Eviction("", str(binding.ref), giver)
         return "" if cluster is None else holds.why(row, binding, cluster, now=now)[1]
 
-    message = f"Failback {one.metadata.name}: {one.spec.reason or f'back to cluster {name}'}"
-    return trial.way(binding, known, name, failback.Errand(f"Failback/{one.metadata.name}", message, held))
+    errand = failback.Errand(f"Failback/{one.metadata.name}", _message(one, name), held)
+    return trial.way(binding, known, name, errand)
+
+
+def _message(one: Failback, cluster: str) -> str:
+    return f"Failback {one.metadata.name}: {one.spec.reason or f'cluster {cluster} is well again'}"
 
 
 def _back(binding: Binding, way: failback.Way, snapshot: FailingBack, *, now: datetime) -> Decision:
     """Return the write of one way back, which holds while its cluster is what it was."""
     cluster, one = snapshot.clusters[way.cluster], snapshot.subject
-    message = f"goes back to cluster {way.cluster} from {', '.join(way.leaves) or 'nowhere'}: {one.spec.reason}"
+    whence = f" from {', '.join(way.leaves)}" if way.leaves else ""
+    message = f"goes back to cluster {way.cluster}{whence}: {_message(one, way.cluster)}"
     return Decision(
         changes=(Put(way.binding, binding), *(Save(row) for row in way.promises)),
         events=tuple(Event(about, "WorkloadFailback", message) for about in (binding, template_of(binding))),
