@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -46,8 +47,10 @@ class MemoryStore:
         self.version = 0
         self.objects: dict[Ref, Object] = {}
         self.log: list[Change] = []
-        self.due: dict[tuple[str, Ref], _Due] = {}
+        self.due: dict[str, dict[Ref, _Due]] = {}  # by controller
         self._index: dict[tuple[str, str, str], set[Ref]] = {}
+        self._of_kind: dict[str, list[Ref]] = {}  # in (namespace, name) order
+        self._texts: dict[Ref, bytes] = {}  # of every object, as the log has it
         self._rows: dict[type, dict[str, Row]] = {}
         self._leases: dict[tuple[str, int], _Lease] = {}
         self._seq = 0
@@ -63,11 +66,10 @@ class MemoryStore:
     def list(
         self, kind: str, *, namespace: str = "", after: tuple[str, str] = ("", ""), limit: int = 0
     ) -> Sequence[Any]:
-        refs = sorted(
-            ref
-            for ref in self.objects
-            if ref.kind == kind and (not namespace or ref.namespace == namespace) and (ref.namespace, ref.name) > after
-        )
+        refs = self._of_kind.get(kind, [])
+        refs = refs[bisect_right(refs, Ref(kind, *after)) :]
+        if namespace:
+            refs = [ref for ref in refs if ref.namespace == namespace]
         return [self.objects[ref] for ref in (refs[:limit] if limit else refs)]
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
@@ -104,12 +106,14 @@ class MemoryStore:
 
     def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
         assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"
+        stored = self._rows.get(type_, {})
+        if index == "key":
+            return {key: [stored[key]] for key in sorted(set(values)) if key in stored}
         found: dict[str, Any] = {}
         wanted = set(values)
-        for key in sorted(self._rows.get(type_, {})):
-            row = self._rows[type_][key]
-            if getattr(row, index) in wanted:
-                found.setdefault(getattr(row, index), []).append(row)
+        for _, row in sorted(stored.items()):
+            if (value := getattr(row, index)) in wanted:
+                found.setdefault(value, []).append(row)
         return found
 
     def values(self, type_: type[Row], index: str) -> Collection[str]:
@@ -261,10 +265,9 @@ class MemoryStore:
         stored = subject.with_meta(resource_version=str(self.version))
         self._unindex(old)
         if isinstance(result, Write):
-            self.objects[stored.ref] = stored
-            self._enter(stored)
-        else:
-            self.objects.pop(stored.ref, None)
+            self._enter(stored, fresh=old is None)
+        elif old is not None:
+            self._leave(old)
         self._note(old, stored, removed=isinstance(result, Remove), decision=decision, by=by)
         new = stored if isinstance(result, Write) else None
         merged = isinstance(result, Write) and result.merged
@@ -274,13 +277,15 @@ class MemoryStore:
 
     def _note(self, old: Object | None, stored: Object, *, removed: bool, decision: Decision, by: Actor) -> None:
         type_ = "DELETED" if removed else "ADDED" if old is None else "MODIFIED"
-        before = None if old is None else encode(old).at(int(old.metadata.resource_version))
+        before, text = self._texts.pop(stored.ref, None), encode(stored).at(self.version)
+        if not removed:
+            self._texts[stored.ref] = text
         self.log.append(
             Change(
                 self.version,
                 type_,
                 stored.ref,
-                encode(stored).at(self.version),
+                text,
                 before,
                 by.name,
                 decision.reason,
@@ -294,30 +299,40 @@ class MemoryStore:
         found = counted(event, ref=ref, by=by.name, now=self.now(), old=self.objects.get(ref))
         self._write(Write(found, False), Decision(reason=event.reason), by, None)
 
-    def _enter(self, obj: Object) -> None:
-        kind = KINDS.get(obj.ref.kind)
+    def _enter(self, obj: Object, *, fresh: bool) -> None:
+        ref = obj.ref
+        self.objects[ref] = obj
+        if fresh:
+            insort(self._of_kind.setdefault(ref.kind, []), ref)
+        kind = KINDS.get(ref.kind)
         for index in kind.indexes if kind is not None else ():
             for value in index.keys(obj):
-                self._index.setdefault((obj.ref.kind, index.name, value), set()).add(obj.ref)
+                self._index.setdefault((ref.kind, index.name, value), set()).add(ref)
+
+    def _leave(self, obj: Object) -> None:
+        del self.objects[obj.ref]
+        self._of_kind[obj.ref.kind].remove(obj.ref)
 
     def _unindex(self, obj: Object | None) -> None:
         if obj is None:
             return
-        kind = KINDS.get(obj.ref.kind)
+        ref = obj.ref
+        kind = KINDS.get(ref.kind)
         for index in kind.indexes if kind is not None else ():
             for value in index.keys(obj):
-                self._index.get((obj.ref.kind, index.name, value), set()).discard(obj.ref)
+                self._index.get((ref.kind, index.name, value), set()).discard(ref)
 
     # Due rows
 
     def _mark(self, controller: str, ref: Ref, due_at: datetime | None) -> None:
         moment = due_at or self.now()
-        old = self.due.get((controller, ref))
+        rows = self.due.setdefault(controller, {})
+        old = rows.get(ref)
         self._seq += 1
         if old is None:
-            self.due[controller, ref] = _Due(moment, self._seq)
+            rows[ref] = _Due(moment, self._seq)
         else:
-            self.due[controller, ref] = old._replace(due_at=min(old.due_at, moment), seq=self._seq)
+            rows[ref] = _Due(min(old.due_at, moment), self._seq, old.lease_until, old.cursor)
 
     def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
         for ref in refs:
@@ -325,58 +340,60 @@ class MemoryStore:
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
         now = self.now()
+        rows = self.due.get(controller, {})
         found = sorted(
             (due.due_at, due.seq, ref)
-            for (name, ref), due in self.due.items()
-            if name == controller
-            and due.due_at <= now
+            for ref, due in rows.items()
+            if due.due_at <= now
             and (due.lease_until is None or due.lease_until <= now)
-            and shard_of(ref, shards) == shard
+            and (shards == 1 or shard_of(ref, shards) == shard)
         )[:limit]
         until = now + timedelta(seconds=lease_seconds)
         claims = []
-        for _, seq, ref in found:
-            due = self.due[controller, ref]
-            self.due[controller, ref] = due._replace(lease_until=until)
-            claims.append(Claim(controller, ref, seq, due.cursor))
+        for due_at, seq, ref in found:
+            cursor = rows[ref].cursor
+            rows[ref] = _Due(due_at, seq, until, cursor)
+            claims.append(Claim(controller, ref, seq, cursor))
         return Claims(now, tuple(claims))
 
     def _finish(self, claim: Claim, wake_at: datetime | None) -> None:
-        due = self.due.get((claim.controller, claim.ref))
+        rows = self.due.get(claim.controller, {})
+        due = rows.get(claim.ref)
         if due is None:
             return
         if due.seq != claim.seq:
-            self.due[claim.controller, claim.ref] = due._replace(lease_until=None)
+            rows[claim.ref] = due._replace(lease_until=None)
         elif wake_at is None:
-            del self.due[claim.controller, claim.ref]
+            del rows[claim.ref]
         else:
-            self.due[claim.controller, claim.ref] = _Due(wake_at, due.seq)
+            rows[claim.ref] = _Due(wake_at, due.seq)
 
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
         for claim in claims:
-            due = self.due.get((claim.controller, claim.ref))
-            if due is not None:
-                self.due[claim.controller, claim.ref] = due._replace(lease_until=None, due_at=due_at or self.now())
+            rows = self.due.get(claim.controller, {})
+            if (due := rows.get(claim.ref)) is not None:
+                rows[claim.ref] = due._replace(lease_until=None, due_at=due_at or self.now())
 
     def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
         self.mark(claim.controller, refs)
-        due = self.due.get((claim.controller, claim.ref))
+        rows = self.due.get(claim.controller, {})
+        due = rows.get(claim.ref)
         if due is None:
             return
         if cursor is not None:
-            self.due[claim.controller, claim.ref] = due._replace(lease_until=None, cursor=cursor)
+            rows[claim.ref] = due._replace(lease_until=None, cursor=cursor)
         elif due.seq == claim.seq:
-            del self.due[claim.controller, claim.ref]
+            del rows[claim.ref]
         else:
-            self.due[claim.controller, claim.ref] = due._replace(lease_until=None, cursor="")
+            rows[claim.ref] = due._replace(lease_until=None, cursor="")
 
     def next_due(self, controllers: Collection[str]) -> datetime | None:
         now = self.now()
         return min(
             (
                 due.due_at if due.lease_until is None or due.lease_until <= now else max(due.lease_until, due.due_at)
-                for (name, _), due in self.due.items()
-                if name in controllers
+                for name in controllers
+                for due in self.due.get(name, {}).values()
             ),
             default=None,
         )

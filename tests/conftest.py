@@ -9,9 +9,34 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from tests.simulation.histogram import Histogram
+
 # How long an example takes says something of the machine, not of the claim.
 hypothesis_settings.register_profile("claims", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 hypothesis_settings.load_profile("claims")
+
+
+_trouble = Histogram()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up what the chaos tests saw, also those of other processes."""
+    if report.when == "call":
+        _trouble.add(report.user_properties)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run in which a kind of trouble happened too rarely."""
+    if _trouble.rare and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how often each kind of trouble happened."""
+    if lines := _trouble.lines():
+        terminalreporter.section("trouble in the simulator")
+        for line in lines:
+            terminalreporter.line(line)
 
 
 @pytest.fixture(scope="session")

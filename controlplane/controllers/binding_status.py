@@ -25,15 +25,16 @@ class Reports(Struct, frozen=True):
 
 
 def _work(old: Work | None, new: Work | None) -> Iterator[Ref]:
-    """The binding of a Work is due when a member reported or the Work goes; a new one has nothing to say yet."""
-    if old is None:
-        return
-    if new is not None and (old.status, old.metadata.deletion_timestamp) == (
-        new.status,
-        new.metadata.deletion_timestamp,
-    ):
+    """The binding of a Work is due when a member reported, or the Work goes, is left over or is wanted again; a new one
+    has nothing to say yet."""
+    if old is None or (new is not None and _counts(old) == _counts(new)):
         return
     yield from works.owner(old, kinds.BINDINGS)
+
+
+def _counts(work: Work) -> tuple[Any, ...]:
+    """Return what of a Work decides what is added up."""
+    return work.status, work.metadata.deletion_timestamp, is_leftover(work)
 
 
 def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:

@@ -140,13 +140,17 @@ class Evictions(Controller):
     def ask(
         self, snapshots: Sequence[EvictionsSnapshot], settings: Settings, *, now: datetime
     ) -> rate.TakeTokens | None:
-        """Return how many tokens the evictions that could happen now need."""
+        """Return how many tokens the evictions that could happen now need.
+
+        A rate below the normal one is told to the buckets where nothing waits as well: while evictions are stopped or
+        slowed down, no tokens are made for what comes next (I2).
+        """
         if not snapshots or not settings.gate("Failover"):
             return None
         snapshot, tier = snapshots[0], tier_of(snapshots[0], settings, now=now)
         planned = self._plan(snapshot, settings, tier, now=now)
         scope = settings.eviction.bucket_scope
-        wanted = Counter({rate.bucket_of(row.cluster, scope): 0 for row in snapshot.heads})
+        wanted = Counter({rate.bucket_of(name, scope): 0 for name in _tapped(snapshot, tier, settings)})
         wanted.update(rate.bucket_of(move.row.cluster, scope) for move in planned.moves)
         return rate.TakeTokens(dict(wanted), tier.rate) if wanted else None
 
@@ -176,6 +180,13 @@ class Evictions(Controller):
             ),
             reason="Evictions",
         )
+
+
+def _tapped(snapshot: EvictionsSnapshot, tier: health.Tier, settings: Settings) -> Iterable[str]:
+    """Yield the clusters whose evictions take tokens, and those whose evictions soon may, at a rate that is lowered."""
+    yield from (row.cluster for row in snapshot.heads)
+    if tier.rate < settings.resource_eviction_rate:
+        yield from (one.metadata.name for one in snapshot.clusters if health.faulty(one))
 
 
 def _promises(state: State, clusters: Iterable[Cluster]) -> tuple[Promise, ...]:

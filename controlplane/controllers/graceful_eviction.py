@@ -41,7 +41,7 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 
 
 def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
-    """A cluster concerns the tasks that leave it when it recovers, or when its Ready changes."""
+    """A cluster concerns the tasks that leave it, or wait for it, when it recovers, or when its Ready changes."""
     if old is None or new is None:
         return () if old is None else (old.ref,)
     recovered = old.has_taint(*EVICTING_EFFECTS) and not new.has_taint(*EVICTING_EFFECTS)
@@ -60,7 +60,8 @@ class GracefulEviction(Controller):
     batch = 1000
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        return placed_on(state, [origin.name], index="leaving", after=after, limit=limit)
+        """Return the bindings that leave a cluster, and those that leave another one for it."""
+        return placed_on(state, [origin.name, f"to:{origin.name}"], index="leaving", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[GracefulEvictionSnapshot | None]:
         bindings = state.get(refs)

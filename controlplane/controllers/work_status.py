@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -26,13 +26,24 @@ class Held(Struct, frozen=True):
     subject: Work
 
 
+def _applied(old: Work | None, new: Work | None) -> Iterator[Ref]:
+    """A Work nothing is known of yet is due once it is applied: its member may have told of the object before that."""
+    if new is not None and not new.status.manifest_statuses and _is_applied(new) and not _is_applied(old):
+        yield new.ref
+
+
+def _is_applied(work: Work | None) -> bool:
+    applied = None if work is None else condition(work.status.conditions, APPLIED)
+    return applied is not None and applied.status == "True"
+
+
 class WorkStatus(MemberController):
-    """Key: a Work. Made due by the watch on its member, not by changes of ours."""
+    """Key: a Work. Made due by the watch on its member, and when it is applied for the first time."""
 
     name: ClassVar[str] = "work_status"
     group: ClassVar[str] = "members"
     keys: ClassVar[tuple[str, ...]] = (kinds.WORK,)
-    watches: ClassVar[tuple[Watch, ...]] = ()
+    watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.WORK, _applied),)
     owns: ClassVar[Ownership] = Ownership({kinds.WORK: ("status.conditions", "status.manifest_statuses")})
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Held | None]:

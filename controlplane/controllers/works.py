@@ -224,7 +224,7 @@ def _wanted(snapshot: Copies, template: Template, *, frozen: bool, now: datetime
             continue
         if stored is not None and stored.metadata.deletion_timestamp is not None:
             continue  # due again once it is gone
-        place = _no_more_than(target, stored, binding) if frozen else _with_rest(target, binding)
+        place = _no_more_than(target, stored, binding) if frozen else _with_rest(target, stored, binding)
         work = works.render(common, place, completions=shares.get(target.name), now=now)
         if stored is None:
             changes.append(Put(work, None))
@@ -235,21 +235,31 @@ def _wanted(snapshot: Copies, template: Template, *, frozen: bool, now: datetime
     return changes
 
 
-def _with_rest(target: TargetCluster, binding: Binding) -> TargetCluster:
-    """Return a target with the replicas that go elsewhere and stay until they run there (failback)."""
+def _with_rest(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
+    """Return a target with the replicas that go elsewhere and stay until they run there: those of a failback, and those
+    it has while a copy leaves another cluster, as far as the workload still asks for so many."""
     rest = binding.spec.kept_beside(target.name)
-    return replace(target, replicas=target.replicas + rest) if rest else target
+    if rest:
+        return replace(target, replicas=target.replicas + rest)
+    present = _present(stored, binding) if binding.spec.graceful_eviction_tasks else None
+    kept = 0 if present is None else min(present, binding.spec.replicas)
+    return replace(target, replicas=kept) if kept > target.replicas else target
 
 
 def _no_more_than(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
     """Return a target that does not take over replicas before the old copy is gone."""
+    present = _present(stored, binding)
+    return target if present is None or present >= target.replicas else replace(target, replicas=present)
+
+
+def _present(stored: Work | None, binding: Binding) -> int | None:
+    """Return how many replicas of a Divided workload a stored Work asks for; None where that is no question."""
     placement = binding.spec.placement
     if stored is None or placement is None or not placement.divided or not binding.workload:
-        return target
+        return None
     manifest = stored.manifest
     ask = interpret.of(manifest.get("apiVersion", ""), manifest.get("kind", "")).replicas
-    present = target.replicas if ask is None else ask(manifest).replicas
-    return target if present >= target.replicas else TargetCluster(name=target.name, replicas=present)
+    return None if ask is None else ask(manifest).replicas
 
 
 def _told(snapshot: Copies, found: Sequence[directly.Source], *, now: datetime) -> tuple[list[Put], list[Event]]:

@@ -219,7 +219,10 @@ def _claimed_by(obj: Any) -> list[str]:
 
 
 def _leaving_clusters(obj: binding.Binding) -> list[str]:
-    return sorted({task.from_cluster for task in obj.spec.graceful_eviction_tasks})
+    """Return the clusters a binding leaves, and as "to:<name>" those whose copies have to be healthy first."""
+    tasks = obj.spec.graceful_eviction_tasks
+    going = {f"to:{target.name}" for target in obj.spec.clusters} if tasks else set()
+    return sorted({task.from_cluster for task in tasks} | going)
 
 
 def _required_by(obj: binding.Binding) -> list[str]:
@@ -265,7 +268,9 @@ def _binding_kind(kind: str, plural: str, short: str, *, namespaced: bool) -> No
                 Index("pending", affine.pending_keys, "controllers.scheduler: bindings that wait for room"),
                 Index("group", affine.group_keys, "controllers.scheduler: bindings of a workload affinity group"),
                 Index("placed", _placed_on, "controllers.eviction_queue, scheduler: bindings on a cluster"),
-                Index("leaving", _leaving_clusters, "controllers.graceful_eviction: tasks a recovery may cancel (D12)"),
+                Index(
+                    "leaving", _leaving_clusters, "controllers.graceful_eviction: tasks a cluster's change may clear"
+                ),
                 Index("required", _required_by, "controllers.dependencies: what a workload said it needs"),
                 Index("depends", _depends_on, "controllers.dependencies: workloads that need an object"),
                 Index("policy", _claimed_by, "controllers.policies: bindings a policy claims, when it changes"),

@@ -48,7 +48,7 @@ def test_a_process_that_begins_looks_at_what_concerns_everything() -> None:
 
     run.begin(story.controllers, story.store)
 
-    assert {name for (name, ref) in story.store.due if ref == FLEET} >= {
+    assert {name for name, rows in story.store.due.items() if FLEET in rows} >= {
         "fleet",
         "evictions",
         "cluster_taints",

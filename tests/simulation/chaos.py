@@ -1,189 +1,246 @@
-"""Random trouble: for every seed a fleet, some workloads and a string of faults; at the end everything has healed."""
+"""Random trouble: for every seed a fleet, some workloads and a string of faults; at the end everything has healed.
+
+    python -m tests.simulation.chaos 4711
+
+runs one seed again and prints its timeline.
+"""
 
 from __future__ import annotations
 
+import random
+import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import msgspec
-import yaml
 
 from controlplane import kinds
-from controlplane.kinds.policy import Toleration
-from controlplane.meta import Ref
+from controlplane.decision import Decision, Put
+from controlplane.kinds.configuration import FailoverConfiguration
+from controlplane.kinds.rows import EVICTED, HELD, QUEUED, Eviction, FleetState
+from controlplane.meta import ObjectMeta, Ref
+from controlplane.settings import Settings, with_overrides
+from controlplane.state import Actor
+from tests.simulation import trouble
+from tests.simulation.audit import Audit
 from tests.simulation.eviction_watch import EvictionWatch
-from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX, admitted
-from tests.simulation.stories import joined
+from tests.simulation.manifests import ANYWHERE, DIVIDED, DUPLICATED, NGINX, admitted
+from tests.simulation.stories import QUICK, joined
+from tests.simulation.taint_watch import TaintWatch
+from tests.simulation.timeline import told
 from tests.simulation.world import START, Simulation
 
-CALM_AFTER = 290.0  # seconds: no fault begins later
-QUIET_AT = 700.0  # seconds: by then everything has to be healed
+BEGINS = 17.0  # seconds: every workload runs by then
+SPREAD = 45.0  # seconds within which all faults begin
+HEALS = 85.0  # seconds: then everything that is still broken is mended
+AT_REST = 4.0  # seconds in which nothing changes any more: the end
+QUIET_AT = 400.0  # seconds: by then everything has to be healed
+PER_SEED = 5  # faults
+POLICIES = (DIVIDED, DUPLICATED, ANYWHERE)
+APPS = tuple(f"app-{number}" for number in range(3))
+SETTINGS: Settings = msgspec.structs.replace(QUICK, graceful_eviction_timeout=25)
 
-FAULTS = (
-    "down",
-    "flap",
-    "unauthorized",
-    "notready",
-    "redis_lost",
-    "redis_flushed",
-    "killed",
-    "policy_edited",
-    "scaled",
-    "late_ticks",
-    "probe_lost",
-    "all_down",
-)
+Predicate = Callable[[], bool]
 
 
 class Chaos:
-    """One seeded run. `fired` counts the faults that really happened."""
+    """One seeded run. `fired` counts the faults that really happened, not only those that were ordered."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.fired: Counter[str] = Counter()
-        self.world = joined(*(f"member{number}" for number in range(1, 6)), seed=seed)
+        self.world = joined(*(f"member{number}" for number in range(1, 6)), seed=seed, settings=SETTINGS)
         self.watch = EvictionWatch()
-        self.world.checks.append(self.watch)
-        self.chance = self.world.chance
-        self.apps = {f"app-{number}": self.chance.choice((DIVIDED, DUPLICATED)) for number in range(3)}
+        self.watch.attach(self.world)
+        self.world.checks += [TaintWatch(), self._look]
+        self.chance = random.Random(f"trouble {seed}")  # apart from the workers': an edited fault leaves others alone
         self.plan = self._planned()
-        for name, policy in self.apps.items():
-            self._apply(name, policy)
+        self._waiting: list[tuple[Predicate, Callable[[], None], float]] = []
+        for name in APPS:
+            self._apply(name, self.chance.choice(POLICIES))
 
     def _planned(self) -> list[tuple[float, str]]:
-        """Return when which fault shall happen."""
-        moment, plan = 40.0, []
-        for _ in range(self.chance.randint(2, 5)):
-            moment += self.chance.uniform(1, 50)
-            plan.append((moment, self.chance.choice(FAULTS)))
-        return plan
+        """Return when which fault shall happen. The first goes by the seed, so that each is the first in its turn."""
+        names = list(trouble.FAULTS)
+        chosen = [names[self.seed % len(names)], *self.chance.choices(names, k=PER_SEED - 1)]
+        moments = sorted(BEGINS + self.chance.uniform(0, SPREAD) for _ in chosen)
+        return list(zip(moments, chosen, strict=True))
 
     def _apply(self, name: str, policy: str) -> None:
         for text in (policy, NGINX % 3):
-            doc = yaml.safe_load(text.replace("nginx", name))
-            self.world.create(admitted(doc, self.world.settings, now=self.world.now))
+            self.world.create(admitted(text, self.world.settings, now=self.world.now, rename=("nginx", name)))
 
     def run(self) -> Simulation:
-        """Let the faults happen, then let everything heal."""
-        self.world.run(40)
+        """Let the faults happen, then let everything heal. Raises AssertionError where something does not hold."""
         for moment, fault in self.plan:
-            self.world.at(moment, self._cause(fault, moment))
-        self.world.at(CALM_AFTER + 60, self._heal)
-        self.world.run(QUIET_AT)
+            self.world.at(moment, lambda fault=fault: trouble.FAULTS[fault](self))
+        self.world.at(HEALS, self._heal)
+        moment, version = HEALS, -1
+        while moment < QUIET_AT and (self.world.store.version != version or unhealed(self.world)):
+            moment, version = moment + AT_REST, self.world.store.version
+            self.world.run(moment)
+        assert not (problem := unhealed(self.world)), f"not healed: {problem}"
+        Audit().whole(self.world)
         return self.world
 
-    def _cause(self, fault: str, moment: float) -> Callable[[], None]:
-        def act() -> None:
-            self.fired[fault] += 1
-            getattr(self, f"_{fault}")(moment)
+    # What faults are made of
 
-        return act
+    def fires(self, fault: str) -> None:
+        """Count a fault that happened."""
+        self.fired[fault] += 1
+        self.world.note(f"fault: {fault}")
 
-    def _member(self) -> str:
-        return self.chance.choice(sorted(self.world.members))
+    def when(self, predicate: Predicate, action: Callable[[], None], *, within: float = 45.0) -> None:
+        """Do something once, right after the step that makes something true."""
+        self._waiting.append((predicate, action, self.seconds + within))
+        self._look(self.world)
 
-    def _lasting(self, member: str, fault: str, moment: float) -> None:
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return (self.world.now - START).total_seconds()
+
+    def _look(self, world: Simulation) -> None:
+        for one in list(self._waiting):
+            predicate, action, until = one
+            if self.seconds > min(until, HEALS):
+                self._waiting.remove(one)
+            elif predicate():
+                self._waiting.remove(one)
+                world.after(0, action)
+
+    def victim(self) -> str:
+        """Return a member that is well and holds something; any where there is none."""
+        well = [name for name, member in sorted(self.world.members.items()) if member.fault == "none"]
+        placed = {target.name for one in self.world.store.list(kinds.RESOURCE_BINDING) for target in one.spec.clusters}
+        return self.chance.choice([name for name in well if name in placed] or well or sorted(self.world.members))
+
+    def breaks(self, member: str, fault: str = "down", *, seconds: float = 0.0) -> None:
+        """Order a fault of a member, for so long where that is said."""
         self.world.fault(member, fault)
-        self.world.at(moment + self.chance.uniform(0.5, 60), lambda: self.world.fault(member, "none"))
+        if seconds:
+            self.world.after(seconds, lambda: self.mends(member, fault))
 
-    def _down(self, moment: float) -> None:
-        self._lasting(self._member(), "down", moment)
-
-    def _unauthorized(self, moment: float) -> None:
-        self._lasting(self._member(), "unauthorized", moment)
-
-    def _notready(self, moment: float) -> None:
-        self._lasting(self._member(), "notready", moment)
-
-    def _probe_lost(self, moment: float) -> None:
-        member = self._member()
-        self.world.fault(member, "down")
-        self.world.at(moment + 0.9, lambda: self.world.fault(member, "none"))
-
-    def _flap(self, moment: float) -> None:
-        member = self._member()
-        for turn in range(8):
-            fault = "down" if turn % 2 == 0 else "none"
-            self.world.at(moment + 2 * turn, lambda fault=fault: self.world.fault(member, fault))
-
-    def _all_down(self, moment: float) -> None:
-        for member in self.world.members:
-            self._lasting(member, "down", moment)
-
-    def _redis_lost(self, moment: float) -> None:
-        self.world.redis_away = True
-        self.world.at(moment + self.chance.uniform(1, 40), self._redis_back)
-
-    def _redis_back(self) -> None:
-        self.world.redis_away = False
-
-    def _redis_flushed(self, moment: float) -> None:
-        self.world.buckets.clear()
-        self.watch.flushed = self.world.now
-
-    def _killed(self, moment: float) -> None:
-        self.world.kill_rate = 0.1
-        self.world.at(moment + 20, self._kept_alive)
-
-    def _kept_alive(self) -> None:
-        self.world.kill_rate = 0.0
-
-    def _late_ticks(self, moment: float) -> None:
-        """Every object of every controller is looked at again, at once."""
-        for (name, ref), due in list(self.world.store.due.items()):
-            if due.lease_until is None:
-                self.world.store.mark(name, [ref])
-
-    def _policy_edited(self, moment: float) -> None:
-        name = self.chance.choice(sorted(self.apps))
-        self._excuse(name)
-        ref = Ref(kinds.PROPAGATION_POLICY, "default", f"{name}-propagation")
-        policy = self.world.store.get([ref])[ref]
-        seconds = self.chance.choice((0, 20, 300))
-        toleration = {"key": "cluster.karmada.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
-        placement = _replaced(policy.spec.placement, toleration | {"tolerationSeconds": seconds})
-        assert not self.world.store.put(policy.with_spec(placement=placement), policy).lost
-
-    def _excuse(self, name: str) -> None:
-        """A user's own edit may cost copies while what it asks for comes up (I1)."""
-        self.world.excused[name] = self.world.now + timedelta(seconds=10)
-
-    def _scaled(self, moment: float) -> None:
-        ref = Ref("apps/Deployment", "default", self.chance.choice(sorted(self.apps)))
-        deployment = self.world.store.get([ref])[ref]
-        spec = {**deployment.spec, "replicas": self.chance.randint(1, 8)}
-        changed = deployment.with_content({**deployment.content, "spec": spec})
-        assert not self.world.store.put(changed, deployment).lost
-        self._excuse(ref.name)
-
-    def _heal(self) -> None:
-        self.world.redis_away, self.world.kill_rate = False, 0.0
-        for member in self.world.members:
+    def mends(self, member: str, fault: str = "down") -> None:
+        """End a fault, unless it has become another one."""
+        if self.world.members[member].fault == fault:
             self.world.fault(member, "none")
 
+    def ready(self, member: str) -> str:
+        """Return what is published of a member: True, False, Unknown."""
+        found: str = self.cluster(member).ready
+        return found
 
-def _replaced(placement: Any, toleration: dict[str, Any]) -> Any:
-    return msgspec.structs.replace(placement, cluster_tolerations=(msgspec.convert(toleration, Toleration),))
+    def cluster(self, member: str) -> Any:
+        """Return a Cluster as it is now."""
+        return self.world.store.objects[Ref(kinds.CLUSTER, "", member)]
+
+    def evictions(self, member: str, state: str) -> list[Eviction]:
+        """Return the rows of a member's queue in a state."""
+        rows: list[Eviction] = self.world.store.all_rows(Eviction)
+        return [row for row in rows if row.cluster == member and row.state == state]
+
+    def queued(self, member: str) -> bool:
+        """Test whether an eviction from a member waits for its token."""
+        return any(row.due_at is not None for row in self.evictions(member, QUEUED))
+
+    def held(self, member: str) -> bool:
+        """Test whether an eviction from a member is held."""
+        return bool(self.evictions(member, HELD))
+
+    def evicted(self, member: str) -> bool:
+        """Test whether something has been evicted from a member since its taint."""
+        return bool(self.evictions(member, EVICTED))
+
+    def leaving(self, member: str = "") -> list[Any]:
+        """Return the bindings that leave a member, or any."""
+        found = self.world.store.list(kinds.RESOURCE_BINDING)
+        return [
+            one
+            for one in found
+            if any(task.from_cluster == member or not member for task in one.spec.graceful_eviction_tasks)
+        ]
+
+    def blind(self) -> bool:
+        """Test whether the fleet is known to be blind."""
+        return any(row.blind_since is not None for row in self.world.store.all_rows(FleetState))
+
+    def excuse(self, workload: str) -> None:
+        """A user's own edit may cost copies while what it asks for comes up (I1)."""
+        self.world.excused[workload] = self.world.now + timedelta(seconds=30)
+
+    def configure(self, **overrides: Any) -> None:
+        """Change settings as a user does, at run time; what is not named is as it was at the start."""
+        store, ref = self.world.store, trouble.FLEET
+        old: Any = store.object(ref)
+        number = 1 if old is None else old.metadata.generation + 1
+        meta = ObjectMeta(name=ref.name, uid="uid-settings", generation=number) if old is None else old.metadata
+        meta = msgspec.structs.replace(meta, generation=number)
+        new = FailoverConfiguration(trouble.API_VERSION, "FailoverConfiguration", meta, overrides)
+        self.world.settings = with_overrides(SETTINGS, overrides)
+        assert not store.apply([(None, Decision(changes=(Put(new, old),)))], by=Actor("test"))[0].lost
+
+    def _heal(self) -> None:
+        self.world.note("everything is mended")
+        self.world.redis_away, self.world.kill_rate = False, 0.0
+        self.world.dies.clear()
+        self.world.store.withheld, self.world.history = "", None
+        self._waiting.clear()
+        for member in self.world.members:
+            self.world.fault(member, "none")
+        for kind in (kinds.EVICTION_HOLD, kinds.MAINTENANCE_WINDOW):
+            for one in self.world.store.list(kind):
+                trouble.delete(self, one)
+        for name in self.world.members:
+            trouble.untaint(self, name)
+        self.configure()
 
 
-def healed(world: Simulation) -> None:
-    """Assert that nothing is left over: workloads placed whole, no task, no queue, members holding what they should."""
-    where = f"seed {world.seed}"
-    assert not world.failures, f"{where}: {world.failures[0].error}\n{world.failures[0].trace}"
+def unhealed(world: Simulation) -> str:
+    """Return what is left over of the trouble; "" where workloads are placed whole, nothing waits, and members hold
+    what they should."""
+    if world.failures:
+        return f"{world.failures[0].error}\n{world.failures[0].trace}"
     for binding in world.store.list(kinds.RESOURCE_BINDING):
         placed = {target.name: target.replicas for target in binding.spec.clusters}
-        assert not binding.spec.graceful_eviction_tasks, f"{where}: {binding.ref} still leaves {placed}"
-        assert binding.spec.placement is not None
-        if binding.spec.placement.divided:
-            assert sum(placed.values()) == binding.spec.replicas, f"{where}: {binding.ref} {placed}"
-        else:
-            assert len(placed) == 2, f"{where}: {binding.ref} {placed}"
-            assert set(placed.values()) == {binding.spec.replicas}, f"{where}: {binding.ref} {placed}"
-        name = binding.spec.resource.name
+        name, wants = binding.spec.resource.name, binding.spec.replicas
+        if binding.spec.graceful_eviction_tasks:
+            return f"{binding.ref} still leaves {[one.from_cluster for one in binding.spec.graceful_eviction_tasks]}"
+        if binding.spec.placement.divided and sum(placed.values()) != wants:
+            return f"{binding.ref} is placed {placed}, not {wants}"
+        if not binding.spec.placement.divided and list(placed.values()) != [wants, wants]:
+            return f"{binding.ref} is placed {placed}, not twice {wants}"
         for member in world.members.values():
             held = member.objects.get(("apps/v1", "Deployment", "default", name))
             count = None if held is None else held.wanted
-            assert count == placed.get(member.name), f"{where}: {member.name} holds {count} of {name}, placed {placed}"
-    assert not world.store.evictions_by_cluster(), f"{where}: {world.store.evictions_by_cluster()} still queued"
-    assert world.now - START >= timedelta(seconds=QUIET_AT)
+            if count != placed.get(member.name):
+                return f"{member.name} holds {count} of {name}, placed {placed}"
+    if waiting := world.store.evictions_by_cluster():
+        return f"{waiting} still queued"
+    return ""
+
+
+def replay(seed: int) -> str:
+    """Return how a seed is run again."""
+    return f"python -m tests.simulation.chaos {seed}"
+
+
+def run(seed: int) -> Chaos:
+    """Run one seed. Raises AssertionError with what does not hold, how to run it again, and what happened."""
+    chaos = Chaos(seed)
+    try:
+        chaos.run()
+    except AssertionError as error:
+        faults = ", ".join(f"{fault} at {moment:.1f} s" for moment, fault in chaos.plan)
+        story = f"seed {seed}: {error}\nreplay: {replay(seed)}\nordered: {faults}\n{told(chaos.world)}"
+        raise AssertionError(story) from error
+    return chaos
+
+
+if __name__ == "__main__":
+    try:
+        print(told(run(int(sys.argv[1])).world))
+    except AssertionError as failed:
+        sys.exit(str(failed))

@@ -1,79 +1,241 @@
-"""What must hold of every eviction (I2, I3, I4, I8), asserted from rows and clusters after every step."""
+"""What must hold of every eviction and every token (I2, I3, I4, I8, I12), asserted from rows, clusters and buckets.
+
+The rules are written down here a second time, from the decisions (D6 to D9), not taken from the code they check.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from controlplane import kinds
-from controlplane.kinds.cluster import EVICTING_EFFECTS
+from controlplane.controllers.fleet import FLEET
+from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, capacity
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
 from controlplane.kinds.eviction_hold import EvictionHold
-from controlplane.kinds.rows import EVICTED, Eviction, FleetState
+from controlplane.kinds.maintenance_window import MaintenanceWindow
+from controlplane.kinds.rows import EVICTED, QUEUED, Eviction, FleetState, Judgement
 from controlplane.meta import Ref
+from controlplane.taints import ending
+from tests.simulation.audit import eviction_is_told
 from tests.simulation.world import Simulation
 
-Appeared = tuple[str, str, str, datetime | None]  # cluster, key, effect, timeAdded
+Arrival = tuple[str, str, str, str, datetime | None]  # binding, cluster, key, effect, timeAdded
+FOR_EVER = timedelta(days=36500)
+WHOLE = 1e-6
 
 
 class EvictionWatch:
-    """Remembers who tolerated what for ever when it appeared, and how many tokens there can have been."""
+    """Remembers what each binding tolerated when a taint met it, and how many tokens there can have been."""
 
     def __init__(self) -> None:
         self._seen: set[tuple[str, datetime | None]] = set()
-        self._bears: dict[Appeared, frozenset[str]] = {}
-        self._allowed = 0.0
-        self._last: tuple[datetime, float] | None = None
-        self.flushed: datetime | None = None
+        self._bears: dict[Arrival, timedelta] = {}
+        self._looked: tuple[dict[Ref, Cluster], dict[Ref, Binding]] = ({}, {})
+        self._buckets: dict[str, Bucket] = {}
+        self._made = 0.0  # tokens the rates have made so far
+        self._made_at: tuple[datetime, float] | None = None
+        self._room = 0.0  # the least of (tokens given - tokens made) before any of the tokens given
+        self._given = 0
+        self._losses = 0
 
-    def begins(self, world: Simulation) -> None:
-        """Count the bucket's tokens from here, where it is empty."""
-        self._allowed, self._last = 0.0, (world.now, world.settings.resource_eviction_rate)
+    def attach(self, world: Simulation) -> None:
+        """Be called from now on."""
+        self._buckets = dict(world.buckets)
+        world.checks.append(self)
+        world.asked.append(self.tokens_are_due)
 
     def __call__(self, world: Simulation) -> None:
-        self._note_taints(world)
-        self._count_tokens(world)
-        for row in world.store.rows(Eviction, "state", [EVICTED]).get(EVICTED, ()):
-            if (row.key, row.ended_at) not in self._seen:
+        if world.losses != self._losses:
+            self._losses = world.losses
+            self._forget_lost(world)
+        self._note_arrivals(world)
+        self._count_made(world)
+        for row in world.store.all_rows(Eviction):
+            self._judged_once(row)
+            if row.state == EVICTED and (row.key, row.ended_at) not in self._seen:
                 self._seen.add((row.key, row.ended_at))
                 self._check(world, row)
 
-    def _note_taints(self, world: Simulation) -> None:
-        for cluster in world.store.list(kinds.CLUSTER):
-            for taint in cluster.spec.taints:
-                key = (cluster.metadata.name, taint.key, taint.effect, taint.time_added)
-                if taint.effect not in EVICTING_EFFECTS or key in self._bears:
-                    continue
-                self._bears[key] = frozenset(
-                    str(one.ref)
-                    for one in world.store.list(kinds.RESOURCE_BINDING)
-                    for toleration in one.spec.placement.cluster_tolerations
-                    if toleration.operator == "Exists" and toleration.key in ("", taint.key)
-                    if toleration.toleration_seconds is None
-                )
+    def _forget_lost(self, world: Simulation) -> None:
+        """What the database has lost did not happen; the tokens spent on it are gone all the same."""
+        rows = world.store.all_rows(Eviction)
+        self._seen &= {(row.key, row.ended_at) for row in rows}
+        self._looked = ({}, {})
+        self._bears = {_arrival(row, one): _waited(one) for row in rows for one in row.judged}
 
-    def _count_tokens(self, world: Simulation) -> None:
-        """I2, I12: no more tokens than the rate has made since the bucket began, empty."""
-        rate = world.settings.resource_eviction_rate
-        if self._last is not None:
-            self._allowed += (world.now - self._last[0]).total_seconds() * self._last[1]
-        self._last = (world.now, rate)
-        count = len(world.tokens)
-        assert count <= self._allowed + 1e-6, f"{count} tokens where the rate has made {self._allowed:.2f}"
-        if self.flushed is not None:
-            since = [one for one in world.tokens if one >= self.flushed]
-            made = (world.now - self.flushed).total_seconds() * rate
-            assert len(since) <= made + 1e-6, f"{len(since)} tokens since the flush, {made:.2f} made"
+    # I3
+
+    def _note_arrivals(self, world: Simulation) -> None:
+        """Keep how long a binding bore a taint at the first moment both were there (D6: judged once, on arrival)."""
+        clusters = {one.ref: one for one in world.store.list(kinds.CLUSTER)}
+        bindings: dict[Ref, Binding] = {one.ref: one for one in world.store.list(kinds.RESOURCE_BINDING)}
+        old_clusters, old_bindings = self._looked
+        self._looked = clusters, bindings
+        moved = [ref for ref, one in clusters.items() if old_clusters.get(ref) is not one]
+        edited = [one for ref, one in bindings.items() if old_bindings.get(ref) is not one]
+        if not moved and not edited:
+            return
+        for binding in bindings.values() if moved else edited:
+            for target in binding.spec.clusters:
+                cluster = clusters.get(Ref(kinds.CLUSTER, "", target.name))
+                for taint in () if cluster is None else cluster.spec.taints:
+                    key = (str(binding.ref), target.name, taint.key, taint.effect, taint.time_added)
+                    if taint.effect in EVICTING_EFFECTS and key not in self._bears:
+                        self._bears[key] = bears(binding, taint)
+
+    def _judged_once(self, row: Eviction) -> None:
+        """I3: what a taint means for a copy is what the policy said when they met; later edits change nothing."""
+        for one in row.judged:
+            known = self._bears.setdefault(_arrival(row, one), _waited(one))
+            assert known == _waited(one), (
+                f"I3: {row.key}: {one.key} was borne for {known}, is judged {one.wait_seconds}"
+            )
+
+    # I2, I12
+
+    def _count_made(self, world: Simulation, *, looking: bool = False) -> None:
+        """Add up what the rates have made. A rate is in force from when somebody looks: a worker that died or sleeps
+        leaves the one before in force until the next one comes."""
+        rate = rate_in_force(world)
+        if self._made_at is not None:
+            self._made += (world.now - self._made_at[0]).total_seconds() * self._made_at[1]
+            if not looking and world.store.busy(FLEET):
+                rate = max(rate, self._made_at[1])
+        self._made_at = (world.now, rate)
+
+    def tokens_are_due(self, world: Simulation, question: TakeTokens, answer: Tokens) -> None:
+        """I2, I4, I12: tokens are asked for at the rate in force, for evictions that may happen, and never too many."""
+        where = f"at {world.now}"
+        self._count_made(world, looking=True)
+        rate = rate_in_force(world)
+        assert question.rate == rate, f"I4: tokens are asked for at {question.rate}/s, in force is {rate}/s, {where}"
+        may = sum(1 for row in world.store.all_rows(Eviction) if may_happen(world, row))
+        asked = sum(question.wanted.values())
+        assert asked <= may, f"{asked} tokens are asked for and {may} evictions may happen, {where}: re-check first"
+        for name in question.wanted:
+            if name in world.buckets:
+                self._follow(name, world.buckets[name], answer.granted.get(name, 0), where)
+        for _ in range(sum(answer.granted.values())):
+            self._room = min(self._room, self._given - self._made) if self._given else -self._made
+            self._given += 1
+            allowed = capacity(max(rate, self._burst(world))) + WHOLE
+            used = self._given - self._made - self._room
+            assert used <= allowed, f"I2: {used:.2f} tokens more than the rate made, in one window, {where}"
+
+    def _burst(self, world: Simulation) -> float:
+        return world.settings.resource_eviction_rate
+
+    def _follow(self, name: str, new: Bucket, granted: int, where: str) -> None:
+        """I12: a bucket is filled by time alone, at the lower of the rates before and after; a new one is empty."""
+        old = self._buckets.get(name)
+        filled = 0.0 if old is None else old.tokens + max(0.0, new.at - old.at) * min(old.rate, new.rate)
+        self._buckets[name] = new
+        held = new.tokens + granted
+        assert held <= filled + WHOLE, (
+            f"I12: bucket {name} held {held:.3f} tokens where {filled:.3f} were made, {where}"
+        )
+
+    def flushed(self) -> None:
+        """Be told that Redis has forgotten its buckets: they begin empty."""
+        self._buckets.clear()
+
+    # I3, I4, I7, I8
 
     def _check(self, world: Simulation, row: Eviction) -> None:
         where = f"{row.key} at {world.now}"
-        assert len(self._seen) <= len(world.tokens), f"{where}: evicted without a token"
-        fleet = next(iter(world.store.rows(FleetState, "key", ["default"]).get("default", ())), FleetState("default"))
-        assert fleet.blind_since is None, f"{where}: evicted while blind (I4)"
-        cluster = world.store.get([Ref(kinds.CLUSTER, "", row.cluster)]).get(Ref(kinds.CLUSTER, "", row.cluster))
-        present = [] if cluster is None else [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
-        assert present, f"{where}: evicted from a cluster that has recovered (I8)"
-        tolerated = [self._bears.get((row.cluster, one.key, one.effect, one.time_added), ()) for one in present]
-        assert any(row.binding not in one for one in tolerated), f"{where}: it tolerated the taint (I3)"
-        holds: list[EvictionHold] = list(world.store.list(kinds.EVICTION_HOLD))
-        namespace = Ref.parse(row.binding).namespace
-        open_ = [one for one in holds if one.open(now=world.now) and one.covers(row.cluster, namespace, {})]
-        assert not open_, f"{where}: evicted in spite of hold {open_[0].metadata.name} (I4)"
+        assert len(self._seen) <= self._given, f"I2: {where}: evicted without a token"
+        assert not covering(world, row), f"I4: {where}: evicted in spite of {covering(world, row)}"
+        cluster = world.store.object(Ref(kinds.CLUSTER, "", row.cluster))
+        present = moving_taints(cluster)
+        assert present, f"I8: {where}: evicted from a cluster that has recovered"
+        due = [self._due(world, row, one) for one in present]
+        assert min(due) <= world.now, f"I3: {where}: it tolerated the taint until {min(due)}"
+        eviction_is_told(world, row)
+
+    def _due(self, world: Simulation, row: Eviction, taint: Taint) -> datetime:
+        key = (row.binding, row.cluster, taint.key, taint.effect, taint.time_added)
+        fleet = fleet_of(world)
+        clocks = [one for one in (taint.time_added, fleet.sighted_at, fleet.failover_on_since) if one is not None]
+        return max(clocks) + self._bears.get(key, timedelta(0))
+
+
+def _arrival(row: Eviction, judged: Judgement) -> Arrival:
+    return row.binding, row.cluster, judged.key, judged.effect, judged.time_added
+
+
+def _waited(judged: Judgement) -> timedelta:
+    return FOR_EVER if judged.wait_seconds is None else timedelta(seconds=judged.wait_seconds)
+
+
+def bears(binding: Binding, taint: Taint) -> timedelta:
+    """Return how long a binding bears a taint (D4, D6)."""
+    spec = binding.spec
+    if taint.effect == "PreferNoExecute":
+        behaviour = None if spec.failover is None else spec.failover.cluster
+        return FOR_EVER if behaviour is None else timedelta(seconds=behaviour.waits)
+    tolerations = () if spec.placement is None else spec.placement.cluster_tolerations
+    for one in tolerations:
+        same = one.key in ("", taint.key) and one.effect in ("", taint.effect)
+        if same and (one.operator == "Exists" or one.value == taint.value):
+            return FOR_EVER if one.toleration_seconds is None else timedelta(seconds=max(0, one.toleration_seconds))
+    return timedelta(0)
+
+
+def fleet_of(world: Simulation) -> FleetState:
+    """Return what is remembered of the fleet."""
+    return next((one for one in world.store.all_rows(FleetState) if one.key == "default"), FleetState("default"))
+
+
+def rate_in_force(world: Simulation) -> float:
+    """Return the rate of evictions by D8 and D9."""
+    windows: list[MaintenanceWindow] = list(world.store.list(kinds.MAINTENANCE_WINDOW))
+    maintained = {name for one in windows if one.open(now=world.now) for name in one.spec.clusters}
+    total = faulty = 0
+    for cluster in world.store.list(kinds.CLUSTER):
+        conditions = {one.type: one.status for one in cluster.status.conditions}
+        once = conditions.get("Established") == "True" or cluster.ready == "True"
+        if cluster.metadata.name in maintained or not once or cluster.metadata.deletion_timestamp is not None:
+            continue
+        total += 1
+        faulty += cluster.ready != "True" or bool(moving_taints(cluster))
+    settings = world.settings
+    if not settings.gate("Failover") or fleet_of(world).blind_since is not None or (total and faulty == total):
+        return 0.0
+    if 10_000 * faulty <= round(10_000 * settings.unhealthy_cluster_threshold) * total:
+        return settings.resource_eviction_rate
+    small = total <= settings.large_cluster_num_threshold
+    return 0.0 if small else settings.secondary_resource_eviction_rate
+
+
+def moving_taints(cluster: Cluster | None) -> list[Taint]:
+    """Return the taints of a cluster that move workloads."""
+    return [] if cluster is None else [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
+
+
+def covering(world: Simulation, row: Eviction) -> str:
+    """Return what holds an eviction now: an open hold or window; "" where nothing does (I4)."""
+    holds: list[EvictionHold] = list(world.store.list(kinds.EVICTION_HOLD))
+    namespace = Ref.parse(row.binding).namespace
+    for one in holds:
+        if one.open(now=world.now) and one.covers(row.cluster, namespace, {}):
+            return f"hold {one.metadata.name}"
+    windows: list[MaintenanceWindow] = list(world.store.list(kinds.MAINTENANCE_WINDOW))
+    for window in windows:
+        if window.open(now=world.now) and row.cluster in window.spec.clusters:
+            return f"window {window.metadata.name}"
+    return ""
+
+
+def may_happen(world: Simulation, row: Eviction) -> bool:
+    """Test whether a queued eviction may happen now, refuge aside: what a token may be asked for."""
+    if row.due_at is None or row.due_at > world.now or row.state != QUEUED or covering(world, row):
+        return False
+    binding: Binding | None = world.store.get([Ref.parse(row.binding)]).get(Ref.parse(row.binding))
+    if binding is None or binding.spec.target(row.cluster) is None:
+        return False
+    cluster: Cluster | None = world.store.get([Ref(kinds.CLUSTER, "", row.cluster)]).get(
+        Ref(kinds.CLUSTER, "", row.cluster)
+    )
+    meant = {(one.key, one.effect) for one in moving_taints(cluster)} - (set() if cluster is None else ending(cluster))
+    return any((one.key, one.effect) in meant for one in row.judged if one.due_at is not None)

@@ -1,101 +1,112 @@
-"""What must hold after every step of every run (I1 …): called by the simulator after each controller's turn."""
+"""What must hold after every step of every run about copies and tasks (I1, I5, I6), called by the simulator.
+
+I2, I3, I4, I8 and I12 are in `eviction_watch`, I7, I9, I10 and I11 in `audit`, the windows of taints in `taint_watch`.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from controlplane import kinds
-from controlplane.eviction.rate import capacity
-from controlplane.kinds.binding import Binding
-from tests.simulation.member import place_of
+from controlplane.kinds.binding import SCHEDULED, Binding
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.meta import Ref, condition
 from tests.simulation.world import Simulation
 
 
 class Watchman:
-    """Remembers what it must compare with: how many copies served before."""
+    """Looks at every change of a binding, and at every copy we take away."""
 
     def __init__(self) -> None:
-        self._served: dict[str, int] = {}
-        self._faults: dict[str, str] = {}
+        self._seen: dict[Ref, Binding] = {}
+
+    def attach(self, simulation: Simulation) -> None:
+        """Be called from now on."""
+        simulation.checks.append(self)
+        simulation.taken.append(no_copy_taken)
 
     def __call__(self, simulation: Simulation) -> None:
-        self.no_copy_taken(simulation)
-        at_most_one_task(simulation)
-        within_rate(simulation)
-        replicas_conserved(simulation)
-
-    def no_copy_taken(self, simulation: Simulation) -> None:
-        """I1: what serves never goes below what is asked for by our doing; what is above may go."""
-        faults = {name: member.fault for name, member in simulation.members.items()}
-        totals, wanted = _served(simulation), _wanted(simulation)
-        if faults == self._faults and not _undetected(simulation):
-            for name in self._served:
-                if simulation.excused.get(name, simulation.now) > simulation.now:
-                    continue
-                left, kept = totals.get(name, 0), min(self._served[name], wanted.get(name, 0))
-                assert left >= kept, f"seed {simulation.seed}: {name} served {kept}, now {left}, at {simulation.now}"
-        self._served, self._faults = dict(totals), faults
+        for binding in bindings(simulation):
+            changed = self._seen.get(binding.ref) is not binding
+            self._seen[binding.ref] = binding
+            if changed:
+                at_most_one_task(simulation, binding)
+                replicas_conserved(simulation, binding)
+            if changed or not whole(binding):
+                accounted_for(simulation, binding)
 
 
-def _undetected(simulation: Simulation) -> bool:
+def no_copy_taken(simulation: Simulation, workload: str, before: int, after: int) -> None:
+    """I1: what serves never goes below what is asked for by our doing; what is above may go.
+
+    It may where the user asked for it: an edit of his a moment ago, or purge mode Directly. A member that fails and is
+    not yet known to binds nobody: what serves there counts in neither number.
+    """
+    if after >= before or simulation.excused.get(workload, simulation.now) > simulation.now or undetected(simulation):
+        return
+    binding = next((one for one in bindings(simulation) if one.spec.resource.name == workload), None)
+    if binding is None or any(task.purge_mode == DIRECTLY for task in binding.spec.graceful_eviction_tasks):
+        return
+    kept = min(before, wanted(binding))
+    assert after >= kept, f"I1: {workload} served {before}, now {after} of {wanted(binding)}, at {simulation.now}"
+
+
+def undetected(simulation: Simulation) -> bool:
     """Test whether a member has a fault that its Cluster does not show yet: what nobody can know binds nobody."""
     ready = {cluster.metadata.name: cluster.ready for cluster in simulation.store.list(kinds.CLUSTER)}
     return any(member.fault == "down" and ready.get(name) == "True" for name, member in simulation.members.items())
 
 
-def _wanted(simulation: Simulation) -> dict[str, int]:
-    """Return how many replicas each workload asks for, over all its clusters."""
-    found = {}
-    for binding in _bindings(simulation):
-        placement, spec = binding.spec.placement, binding.spec
-        divided = placement is not None and placement.divided
-        copies = 1 if divided else len({target.name for target in spec.clusters})
-        found[spec.resource.name] = spec.replicas * copies
-    return found
+def wanted(binding: Binding) -> int:
+    """Return how many replicas a binding asks for, over all its clusters."""
+    placement, spec = binding.spec.placement, binding.spec
+    divided = placement is not None and placement.divided
+    return spec.replicas * (1 if divided else len({target.name for target in spec.clusters}))
 
 
-def _served(simulation: Simulation) -> Counter[str]:
-    """Count ready replicas per binding over members that are up."""
-    found: Counter[str] = Counter()
-    for member in simulation.members.values():
-        for place, held in member.objects.items():
-            if place[1] == "Deployment":
-                found[place[3]] += member.ready_replicas(place_of(held.manifest), now=simulation.now)
-    return found
-
-
-def _bindings(simulation: Simulation) -> list[Binding]:
+def bindings(simulation: Simulation) -> list[Binding]:
+    """Return all bindings."""
     found: list[Any] = []
     for kind in kinds.BINDINGS:
         found += simulation.store.list(kind)
     return found
 
 
-def at_most_one_task(simulation: Simulation) -> None:
-    """I6: one task per binding and cluster, and no cluster both target and task for long (D12)."""
-    for binding in _bindings(simulation):
-        names = [task.from_cluster for task in binding.spec.graceful_eviction_tasks]
-        assert len(names) == len(set(names)), f"seed {simulation.seed}: {binding.ref} has two tasks for one cluster"
+def at_most_one_task(simulation: Simulation, binding: Binding) -> None:
+    """I6: one task per binding and cluster."""
+    names = [task.from_cluster for task in binding.spec.graceful_eviction_tasks]
+    assert len(names) == len(set(names)), f"I6: {binding.ref} has two tasks for one cluster, at {simulation.now}"
 
 
-def within_rate(simulation: Simulation) -> None:
-    """I2: tokens given in any window never exceed capacity plus rate times its length."""
-    rate = simulation.settings.resource_eviction_rate
-    times = [moment.timestamp() for moment in simulation.tokens]
-    if not times:
-        return
-    newest = times[-1]
-    for count, moment in enumerate(reversed(times), start=1):
-        allowed = capacity(rate) + rate * (newest - moment) + 1e-6
-        assert count <= allowed, f"seed {simulation.seed}: {count} evictions within {newest - moment:.1f} s"
-
-
-def replicas_conserved(simulation: Simulation) -> None:
+def replicas_conserved(simulation: Simulation, binding: Binding) -> None:
     """I5: what a Divided binding has placed never exceeds what it asks for."""
-    for binding in _bindings(simulation):
-        placement = binding.spec.placement
-        if placement is not None and placement.divided:
-            placed = sum(target.replicas for target in binding.spec.clusters)
-            scheduled = binding.status.scheduler_observed_generation == binding.metadata.generation
-            assert not scheduled or placed <= binding.spec.replicas, f"seed {simulation.seed}: {placed} placed"
+    if binding.spec.placement is not None and binding.spec.placement.divided:
+        placed = sum(target.replicas for target in binding.spec.clusters)
+        assert not scheduled(binding) or placed <= binding.spec.replicas, f"I5: {binding.ref}: {placed} placed"
+
+
+def scheduled(binding: Binding) -> bool:
+    """Test whether the scheduler has dealt with the binding as it is."""
+    return binding.status.scheduler_observed_generation == binding.metadata.generation
+
+
+def whole(binding: Binding) -> bool:
+    """Test whether all a binding asks for is placed somewhere."""
+    targets, placement = binding.spec.clusters, binding.spec.placement
+    if placement is not None and placement.divided:
+        return sum(target.replicas for target in targets) >= binding.spec.replicas
+    return bool(targets)
+
+
+def accounted_for(simulation: Simulation, binding: Binding) -> None:
+    """I5: every evicted replica is placed, or pending with reason and deadline; true once nobody is at it."""
+    tasks = binding.spec.graceful_eviction_tasks
+    if not tasks or whole(binding) or not scheduled(binding) or simulation.store.busy(binding.ref):
+        return
+    where = f"{binding.ref} at {simulation.now}"
+    said = condition(binding.status.conditions, SCHEDULED)
+    assert said is not None, f"I5: {where} has replicas nowhere and does not say why"
+    assert said.status == "False", f"I5: {where} has replicas nowhere and says {said.status}"
+    assert said.reason, f"I5: {where} has replicas nowhere without a reason"
+    assert said.message, f"I5: {where} has replicas nowhere without words"
+    assert all(task.creation_timestamp is not None for task in tasks), f"I5: {where}: a task has no time to end by"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -89,6 +91,31 @@ spec:
             weight: 2
 """
 
+ANYWHERE = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata:
+  name: nginx-propagation
+spec:
+  resourceSelectors:
+    - apiVersion: apps/v1
+      kind: Deployment
+      name: nginx
+  failover:
+    cluster:
+      purgeMode: Gracefully
+      tolerationSeconds: 4
+  placement:
+    clusterAffinity:
+      exclude:
+        - member5
+    replicaScheduling:
+      replicaDivisionPreference: Weighted
+      replicaSchedulingType: Divided
+      weightPreference:
+        dynamicWeight: AvailableReplicas
+"""
+
 NOT_READY_MEANS_LEAVE = """
 apiVersion: policy.karmada.io/v1alpha1
 kind: ClusterTaintPolicy
@@ -117,9 +144,14 @@ def cluster(name: str) -> dict[str, Any]:
     }
 
 
-def admitted(text: str | dict[str, Any], settings: Settings, *, now: datetime) -> Object:
-    """Return the object of a manifest as the API would store it; namespaced ones without a namespace in `default`."""
-    doc: dict[str, Any] = yaml.safe_load(text) if isinstance(text, str) else text
+def admitted(
+    text: str | dict[str, Any], settings: Settings, *, now: datetime, rename: tuple[str, str] = ("", "")
+) -> Object:
+    """Return the object of a manifest as the API would store it; namespaced ones without a namespace in `default`.
+
+    `rename`: a word in the manifest and what stands there instead.
+    """
+    doc: dict[str, Any] = copy.deepcopy(_read(text, *rename)) if isinstance(text, str) else text
     kind: Kind = KINDS[kind_key(doc["apiVersion"], doc["kind"])]
     if kind.resource.namespaced:
         doc["metadata"].setdefault("namespace", "default")
@@ -127,3 +159,8 @@ def admitted(text: str | dict[str, Any], settings: Settings, *, now: datetime) -
     return admit_create(
         kind, doc, namespace=doc["metadata"].get("namespace", ""), settings=settings, now=now, uid=uid
     ).object
+
+
+@lru_cache(maxsize=256)
+def _read(text: str, old: str, new: str) -> Any:
+    return yaml.safe_load(text.replace(old, new) if old else text)

@@ -48,6 +48,7 @@ class Member:
     fault: str = UP
     objects: dict[Place, Held] = field(default_factory=dict)
     created: list[tuple[datetime, Place, dict[str, str]]] = field(default_factory=list)  # with the labels it came with
+    looked_at: datetime | None = None  # up to when `turned` has told what became ready
 
     def answer(self, question: Question, *, now: datetime) -> Answer:
         """Return what the cluster says, or fails to say."""
@@ -62,9 +63,9 @@ class Member:
         if isinstance(question, Ensure):
             return self._ensure(question.manifest, now=now)
         if isinstance(question, Discard):
-            self.objects.pop(place_of(question.manifest), None)
             if question.release:
                 return Answer(200)
+            self.objects.pop(place_of(question.manifest), None)
             return Answer(404, problem="gone")
         assert isinstance(question, Observe)
         held = self.objects.get(place_of(question.manifest))
@@ -124,6 +125,12 @@ class Member:
         """Return when an object becomes ready next, without anybody doing anything."""
         moments = [self.healthy_since(held) for held in self.objects.values()]
         return min((moment for moment in moments if moment is not None and moment > now), default=None)
+
+    def turned(self, *, now: datetime) -> bool:
+        """Test whether an object became ready since this was asked last."""
+        since, self.looked_at = self.looked_at, now
+        moments = (self.healthy_since(held) for held in self.objects.values())
+        return any(moment is not None and moment <= now and (since is None or moment > since) for moment in moments)
 
     def _summary(self, *, resources: bool) -> dict[str, Any]:
         apis: list[dict[str, Any]] = [

@@ -11,6 +11,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.meta import Ref
 from controlplane.settings import GATES, Settings
 from controlplane.wire import definition
+from tests.simulation.audit import Audit
 from tests.simulation.invariants import Watchman
 from tests.simulation.manifests import NOT_READY_MEANS_LEAVE, admitted, cluster
 from tests.simulation.member import Member
@@ -34,7 +35,8 @@ def joined(*names: str, seed: int = 0, settings: Settings = QUICK, kill_rate: fl
     simulation.members = {name: Member(name) for name in names}
     documents = [NOT_READY_MEANS_LEAVE, *(cluster(name) for name in names)]
     simulation.create(*(admitted(one, settings, now=simulation.now) for one in documents))
-    simulation.checks.append(Watchman())
+    Watchman().attach(simulation)
+    simulation.checks.append(Audit())
     simulation.run(10)
     return simulation
 

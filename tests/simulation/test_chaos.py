@@ -2,26 +2,81 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.simulation.chaos import FAULTS, Chaos, healed
+from controlplane.eviction.holds import Holds
+from tests.simulation import chaos
+from tests.simulation.histogram import ALL, LEAST, PROPERTY, Histogram
+from tests.simulation.trouble import FAULTS
 
-SEEDS = range(24)
+AT_ONCE = 20  # seeds in one test: small enough to be spread over processes evenly
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
-def test_everything_heals(seed: int) -> None:
-    chaos = Chaos(seed)
+@pytest.mark.parametrize("first", range(0, ALL, AT_ONCE))
+def test_everything_heals(first: int, record_property: Callable[[str, Any], None]) -> None:
+    fired = Counter(dict.fromkeys(FAULTS, 0))
+    seconds, failed = list[float](), list[str]()
+    for seed in range(first, first + AT_ONCE):
+        began = time.process_time()
+        try:
+            fired.update(set(chaos.run(seed).fired))
+        except AssertionError as error:
+            failed.append(str(error))
+        seconds.append(round(time.process_time() - began, 4))
+    record_property(PROPERTY, {"fired": dict(fired), "seconds": seconds})
 
-    healed(chaos.run())
+    assert not failed, "\n\n".join(failed)
 
 
-def test_every_kind_of_fault_is_ordered_by_some_seed() -> None:
-    ordered: Counter[str] = Counter()
-    for seed in SEEDS:
-        ordered.update(fault for _, fault in Chaos(seed).plan)
+def test_a_seed_runs_the_same_way_every_time() -> None:
+    script = "from tests.simulation import chaos; print(chaos.told(chaos.run(3).world))"
+    stories = {
+        subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={"PYTHONHASHSEED": hashes}, **_TEXT).stdout
+        for hashes in ("1", "2")
+    }
 
-    assert not set(FAULTS) - set(ordered)
+    assert len(stories) == 1
+    assert len(next(iter(stories)).splitlines()) > 100
+
+
+def test_a_failing_seed_says_how_to_run_it_again_and_what_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Holds, "why", lambda self, row, binding, cluster, *, now: ("", ""))
+    seed = list(FAULTS).index("recovered_held")
+
+    with pytest.raises(AssertionError) as failure:
+        chaos.run(seed)
+
+    text = str(failure.value)
+    assert text.startswith(f"seed {seed}: ")
+    assert f"replay: python -m tests.simulation.chaos {seed}\n" in text
+    assert "recovered_held at " in text
+    assert "fault down" in text  # what was done to the members
+    assert "Ready: True -> False" in text  # and what we made of it
+
+
+def test_the_replay_command_tells_the_timeline() -> None:
+    told = subprocess.run([sys.executable, *chaos.replay(3).split()[1:]], cwd=ROOT, **_TEXT)
+
+    assert told.returncode == 0
+    assert "ScheduleBindingSucceed" in told.stdout
+
+
+def test_a_kind_of_trouble_that_is_too_rare_is_named() -> None:
+    found = Histogram()
+    found.add([(PROPERTY, {"fired": {"partition": LEAST, "killed": LEAST - 1}, "seconds": [0.2] * ALL})])
+
+    assert found.rare == [f"killed: {LEAST - 1} of {ALL}"]
+    assert "happened too rarely: killed: 99 of 1000" in found.lines()
+
+
+_TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": False}

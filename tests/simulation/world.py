@@ -1,61 +1,44 @@
 """The seeded simulator: the product's own controllers and run loop under a virtual clock, with k interleaved workers.
 
 Time only moves when nothing is due. Workers interleave where it matters: between what a controller read and what it
-writes, another worker may get its whole turn (`_Interleaved.apply`), and a worker may die on either side of a write.
+writes, another worker may get its whole turn (`Store.apply`), and a worker may die between any two effects: before
+and after a write, after it took a token, after a member did what it was asked.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from controlplane import kinds
+from controlplane import kinds, run
 from controlplane.controllers import CONTROLLERS
+from controlplane.controllers.controller import Controller
 from controlplane.controllers.work_status import WorkStatus
-from controlplane.decision import Decision
 from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take
-from controlplane.memory import MemoryStore
+from controlplane.members import Discard, Ensure
 from controlplane.meta import Object, Ref
+from controlplane.names import execution_namespace
 from controlplane.run import Failure, World, run_batch
 from controlplane.settings import Settings
-from controlplane.state import Actor, Claim, Fence, Outcome
-from tests.simulation.member import Member, place_of
+from controlplane.state import Fenced
+from tests.simulation.member import DOWN, UNAUTHORIZED, Member, place_of
+from tests.simulation.store import Kept, Killed, Store
 
 START = datetime(2026, 3, 1, 2, 36, 26, tzinfo=UTC)
+LEASE_SECONDS = 5.0
 
-
-class Killed(Exception):
-    """The worker died here (kill -9): nothing after this line of it happens."""
-
-
-class _Interleaved(MemoryStore):
-    """A MemoryStore whose writes are where other workers and death come in between."""
-
-    before_apply: Callable[[], None] = staticmethod(lambda: None)
-    after_apply: Callable[[], None] = staticmethod(lambda: None)
-
-    def apply(
-        self,
-        decisions: Sequence[tuple[Claim | None, Decision]],
-        *,
-        by: Actor,
-        fence: Fence | None = None,
-        dry_run: bool = False,
-    ) -> Sequence[Outcome]:
-        if by.controller:
-            self.before_apply()
-        outcomes = super().apply(decisions, by=by, fence=fence, dry_run=dry_run)
-        if by.controller:
-            self.after_apply()
-        return outcomes
+Check = Callable[["Simulation"], None]
 
 
 @dataclass
 class Simulation:
-    """One run. `kill_rate`: chance of a worker dying at each side of a write; `workers`: how many interleave."""
+    """One run. `kill_rate`: chance of a worker dying at each point between two effects; `workers`: how many
+    interleave."""
 
     seed: int = 0
     settings: Settings = field(default_factory=Settings)
@@ -69,17 +52,27 @@ class Simulation:
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
-        self.store = _Interleaved(controllers=CONTROLLERS, clock=lambda: self.now)
-        self.store.before_apply = self._between
-        self.store.after_apply = self._maybe_die
+        self.controllers: tuple[Controller, ...] = tuple(type(one)() for one in CONTROLLERS)
+        self.store = Store(self)
         self.buckets: dict[str, Bucket] = {}
+        self.died: Counter[str] = Counter()  # by where the worker was
+        self.dies: dict[str, int] = {}  # a worker dies when it comes to such a point for the n-th time
+        self.slept = 0  # how many workers slept over the end of their lease
         self.tokens: list[datetime] = []  # when each token was given
         self.excused: dict[str, datetime] = {}  # until when fewer copies of a workload are its user's own wish
-        self._running: set[str] = set()  # groups whose lease is held: one worker at a time has it
+        self.journal: list[tuple[datetime, str]] = []  # what happened besides changes of objects
+        self.checks: list[Check] = []  # after every step
+        self.asked: list[Callable[[Simulation, TakeTokens, Tokens], None]] = []  # before a worker has its tokens
+        self.taken: list[Callable[[Simulation, str, int, int], None]] = []  # workload, ready before and after our doing
+        self.losses = 0  # how often the database lost its last commits
+        self.stalled_until = START  # no worker runs before
+        self.history: deque[Kept] | None = None  # what the database was before the last turns, where somebody asked
+        self._turns = 0
         self._depth = 0
-        self._checked = 0  # the version up to which the invariants have been asserted
         self._events: list[tuple[datetime, int, Callable[[], None]]] = []
-        self.checks: list[Callable[[Simulation], None]] = []
+        self._ordered = 0
+        self._seen: dict[Ref, Any] = {}  # what the watch on a member last said of a Work's object
+        self._stepped = (-1, -1)  # versions of objects and rows up to which the checks have run
 
     # What a story says
 
@@ -89,39 +82,81 @@ class Simulation:
 
     def at(self, seconds: float, action: Callable[[], None]) -> None:
         """Do something so many seconds after the start of the simulation."""
-        self._events.append((START + timedelta(seconds=seconds), len(self._events), action))
+        self._ordered += 1
+        self._events.append((START + timedelta(seconds=seconds), self._ordered, action))
         self._events.sort(key=lambda one: one[:2])
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do something so many seconds from now."""
+        self.at((self.now - START).total_seconds() + seconds, action)
+
+    def note(self, text: str) -> None:
+        """Keep in the journal what happened just now."""
+        self.journal.append((self.now, text))
 
     def fault(self, member: str, fault: str) -> None:
         """Order a fault of a member, from now on."""
+        self.note(f"{member}: fault {fault}")
+        if self.members[member].fault in (DOWN, UNAUTHORIZED):  # a watch that begins again lists everything
+            self._seen = {ref: seen for ref, seen in self._seen.items() if ref.namespace != execution_namespace(member)}
         self.members[member].fault = fault
-        self._mark_statuses()
+        self._mark_statuses(member)
+
+    def stall(self, seconds: float) -> None:
+        """Let no worker run for so long: ticks are late."""
+        self.stalled_until = self.now + timedelta(seconds=seconds)
+
+    def restart(self) -> None:
+        """Let all workers begin anew: what they kept in memory is gone, and they look at what processes begin with."""
+        self.note("all workers begin anew")
+        self.controllers = tuple(type(one)() for one in self.controllers)
+        run.begin(self.controllers, self.store)
+
+    def lose_commits(self, kept: Kept) -> None:
+        """Put the database back to what it was; members, Redis and the clock know nothing of it. All workers die."""
+        lost = self.store.version - kept.version
+        self.note(f"the database loses its last {lost} versions")
+        self.losses += 1
+        self.store.put_back(kept)
+        self._seen.clear()  # processes list their members anew after their connections broke
+        self.restart()
+        for name in self.members:
+            self._mark_statuses(name)
 
     def run(self, seconds: float) -> None:
         """Let the world go on until so many seconds after the start."""
         ends = START + timedelta(seconds=seconds)
         while True:
-            self._work_off()
-            upcoming = self._next(ends)
-            if upcoming is None:
+            if self.now >= self.stalled_until:
+                self._work_off()
+            upcoming = self._next()
+            if upcoming is None or upcoming > ends:
                 self.now = ends
                 return
-            self.now = max(upcoming, self.now)
-            while self._events and self._events[0][0] <= self.now:
-                self._events.pop(0)[2]()
-            self._mark_statuses()
+            self.now = upcoming
+            self._happen()
+            for name, member in self.members.items():
+                if member.turned(now=self.now):
+                    self._mark_statuses(name)
+            self._check()
 
     # How it goes
 
-    def _next(self, ends: datetime) -> datetime | None:
+    def _next(self) -> datetime | None:
+        """Return the next moment at which anything can happen."""
         moments = [self._events[0][0]] if self._events else []
-        due = self.store.next_due([one.name for one in CONTROLLERS])
-        moments += [due] if due is not None else []
+        if self.stalled_until > self.now:
+            return min([*moments, self.stalled_until])
+        moments += [one for one in self.store.moments() if one > self.now]
         for member in self.members.values():
             change = member.next_change(now=self.now)
             moments += [change] if change is not None else []
-        upcoming = min(moments, default=None)
-        return upcoming if upcoming is not None and upcoming <= ends else None
+        return min(moments, default=None)
+
+    def _happen(self) -> None:
+        """Let happen what was ordered for now."""
+        while self._events and self._events[0][0] <= self.now:
+            self._events.pop(0)[2]()
 
     def _work_off(self) -> None:
         for _ in range(5000):
@@ -130,62 +165,116 @@ class Simulation:
         raise AssertionError(f"seed {self.seed}: controllers undo each other's work at {self.now}: {self._loudest()}")
 
     def _loudest(self) -> list[Any]:
-        return sorted((str(ref), name) for (name, ref), due in self.store.due.items() if due.due_at <= self.now)[:8]
+        rows = ((name, ref, due) for name, rows in self.store.due.items() for ref, due in rows.items())
+        return sorted((str(ref), name) for name, ref, due in rows if due.due_at <= self.now)[:8]
 
     def _round(self) -> int:
-        due = {name for (name, _), row in self.store.due.items() if row.due_at <= self.now}
-        controllers = [controller for controller in CONTROLLERS if controller.name in due]
+        due = self.store.due_now()
+        controllers = [controller for controller in self.controllers if controller.name in due]
         self.chance.shuffle(controllers)
-        return sum(self._turn(controller) for controller in controllers)
-
-    def _turn(self, controller: Any) -> int:
-        """Let a worker run one batch of a controller; 0 where another worker has the lease of its group."""
-        if controller.group in self._running:
-            return 0
-        self._running.add(controller.group)
-        try:
-            return self._batches(controller)
-        finally:
-            self._running.discard(controller.group)
-
-    def _batches(self, controller: Any) -> int:
         claimed = 0
-        for shard in range(controller.shards):
-            try:
-                claimed += run_batch(
-                    controller,
-                    self.store,
-                    self.settings,
-                    world=World(self._answer, self.failures.append),
-                    shard=shard,
-                    limit=self.chance.choice((1, 3, 500)),
-                ).claimed
-            except Killed:
-                claimed += 1
-        if claimed and self.store.version != self._checked:
-            self._checked = self.store.version
-            for check in self.checks:
-                check(self)
+        for controller in controllers:
+            self._happen()
+            if self.history is not None:
+                self.history.append(self.store.keep())
+            claimed += self._turn(controller)
         return claimed
 
-    def _between(self) -> None:
-        """Let another worker have its turn between what this one read and what it will write."""
-        self._maybe_die()
-        if self._depth + 1 < self.workers and self.chance.random() < 0.3:
-            self._depth += 1
+    def _turn(self, controller: Controller) -> int:
+        """Let a worker run one batch of a controller; 0 where another worker has the lease of its group."""
+        self._turns += 1
+        holder = f"turn-{self._turns}"
+        claimed = 0
+        for shard in range(controller.shards):
+            fence = self.store.take_lease(controller.group, shard, holder=holder, seconds=LEASE_SECONDS)
+            if fence is None:
+                continue
             try:
-                self._turn(self.chance.choice(CONTROLLERS))
-            finally:
-                self._depth -= 1
+                with self.store.worker():
+                    claimed += run_batch(
+                        controller,
+                        self.store,
+                        self.settings,
+                        world=World(self._answer, self.failures.append),
+                        shard=shard,
+                        fence=fence,
+                        limit=self.chance.choice((1, 3, 500, 500)),
+                    ).claimed
+            except Killed:
+                claimed += 1
+                continue  # its lease runs out, and so do its claims
+            self.store.drop_lease(fence, holder=holder)
+        self._check()
+        return claimed
 
-    def _maybe_die(self) -> None:
+    def _check(self) -> None:
+        """Assert what must hold after every step: where anything changed since the last one."""
+        stepped = (self.store.version, self.store.kept)
+        if stepped == self._stepped:
+            return
+        self._stepped = stepped
+        for check in self.checks:
+            check(self)
+
+    def between(self) -> None:
+        """Let another worker have its turn between what this one read and what it will write."""
+        self.may_die("before a write")
+        if self._depth + 1 < self.workers and self.chance.random() < 0.3:
+            with self._deeper():
+                self._turn(self.chance.choice(self.controllers))
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+
+    def may_die(self, where: str) -> None:
+        """End the worker here, by chance or where that was ordered."""
+        if where in self.dies:
+            self.dies[where] -= 1
+            if not self.dies[where]:
+                del self.dies[where]
+                self.die(where)
         if self.kill_rate and self.chance.random() < self.kill_rate:
-            self.kills += 1
-            raise Killed
+            self.die(where)
+
+    def die(self, where: str) -> None:
+        """End the worker here."""
+        self.kills += 1
+        self.died[where] += 1
+        self.note(f"a worker dies {where}")
+        raise Killed
+
+    def oversleep(self, write: Callable[[], Any]) -> None:
+        """Let a worker sleep before its write until its lease is another's; then the write has to be refused."""
+
+        def wake() -> None:
+            try:
+                write()
+            except Fenced:
+                self.note("a late write is refused: its lease has passed")
+            else:
+                raise AssertionError(f"seed {self.seed}: a write was accepted after its lease had passed")
+
+        self.after(LEASE_SECONDS + 1, wake)
+        self.slept += 1
+        self.note("a worker falls asleep before its write")
+        raise Killed
+
+    # The world outside
 
     def _answer(self, question: Any) -> Any:
         if isinstance(question, TakeTokens):
-            return self._tokens(question)
+            tokens = self._tokens(question)
+            for hook in self.asked:
+                hook(self, question, tokens)
+            if any(tokens.granted.values()):
+                self.note(f"{sum(tokens.granted.values())} tokens at {question.rate}/s")
+                self.may_die("after taking tokens")
+            return tokens
         return [None if one is None else self._ask_member(one) for one in question]
 
     def _tokens(self, question: TakeTokens) -> Tokens:
@@ -201,24 +290,31 @@ class Simulation:
         return Tokens(granted, min(waits, default=-1.0))
 
     def _ask_member(self, question: Any) -> Any:
-        name = question.cluster if hasattr(question, "cluster") else question.target.cluster
-        answer = self.members[name].answer(question, now=self.now)
-        self._mark_statuses()
+        if not isinstance(question, Ensure | Discard):
+            name = question.cluster if hasattr(question, "cluster") else question.target.cluster
+            return self.members[name].answer(question, now=self.now)
+        place = place_of(question.manifest)
+        before = self.ready(place[3])
+        answer = self.members[question.target.cluster].answer(question, now=self.now)
+        for hook in self.taken:
+            hook(self, place[3], before, self.ready(place[3]))
+        self._mark_statuses(question.target.cluster)
+        self.may_die("after a member acted")
         return answer
 
-    def _mark_statuses(self) -> None:
-        """Play the watch streams: every Work whose object is on a reachable member is looked at again."""
-        for work in self.store.list(kinds.WORK):
-            cluster = work.metadata.namespace.removeprefix("karmada-es-")
-            member = self.members.get(cluster)
-            if member is not None and member.fault in ("none", "notready") and work.manifest:
-                held = member.objects.get(place_of(work.manifest))
-                seen = None if held is None else member.document(held, now=self.now).get("status")
-                if self._seen.get(work.ref) != (seen, held is None):
-                    self._seen[work.ref] = (seen, held is None)
-                    self.store.mark(WorkStatus.name, [work.ref])
+    def ready(self, workload: str) -> int:
+        """Return how many replicas of a Deployment serve now, over all members."""
+        place = ("apps/v1", "Deployment", "default", workload)
+        return sum(member.ready_replicas(place, now=self.now) for member in self.members.values())
 
-    @property
-    def _seen(self) -> dict[Ref, Any]:
-        found: dict[Ref, Any] = self.__dict__.setdefault("_seen_statuses", {})
-        return found
+    def _mark_statuses(self, name: str) -> None:
+        """Play the watch stream of a member: every Work whose object changed there is looked at again."""
+        member = self.members[name]
+        if member.fault not in ("none", "notready"):
+            return
+        for work in self.store.by_index(kinds.WORK, "cluster", [name]).get(name, ()):
+            held = member.objects.get(place_of(work.manifest)) if work.manifest else None
+            seen = None if held is None else member.document(held, now=self.now).get("status")
+            if self._seen.get(work.ref) != (seen, held is None):
+                self._seen[work.ref] = (seen, held is None)
+                self.store.mark(WorkStatus.name, [work.ref])

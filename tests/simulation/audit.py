@@ -1,0 +1,89 @@
+"""What must hold of the record of every run (I7, I9, I10, I11), asserted after every step from the change log."""
+
+from __future__ import annotations
+
+from controlplane.decision import Decision, deleting
+from controlplane.kind import encode
+from controlplane.kinds import BINDINGS, EVENT
+from controlplane.kinds.event import Event
+from controlplane.kinds.rows import Eviction
+from controlplane.meta import Ref
+from controlplane.state import Actor, Change
+from tests.simulation.world import Simulation
+
+EVICTED_EVENT = "EvictWorkloadFromClusterSucceed"
+
+
+class Audit:
+    """Plays the log as somebody would who has nothing else, and compares with what is stored."""
+
+    def __init__(self) -> None:
+        self._played: dict[Ref, bytes] = {}
+        self._version = 0
+        self._read = 0
+        self._losses = 0
+
+    def __call__(self, world: Simulation) -> None:
+        if world.losses != self._losses:  # what was lost never happened: the log says so too
+            self._losses, self._played, self._version, self._read = world.losses, {}, 0, 0
+        fresh = world.store.log[self._read :]
+        self._read = len(world.store.log)
+        for change in fresh:
+            self._play(world, change)
+        self._compare(world, fresh)
+        dry_run_writes_nothing(world)
+
+    def _play(self, world: Simulation, change: Change) -> None:
+        """I7: who and by which rule; I10: a line for each version, none left out, each beginning where one ended."""
+        assert change.version == self._version + 1, f"I10: version {change.version} follows {self._version} in the log"
+        self._version = change.version
+        assert change.actor, f"I7: nobody wrote {change.ref} at version {change.version}"
+        by_controller = any(change.actor == one.name for one in world.controllers)
+        assert change.reason or not by_controller, f"I7: {change.actor} wrote {change.ref} for no reason"
+        assert change.old_document == self._played.get(change.ref), (
+            f"I9: {change.ref} was another before {change.version}"
+        )
+        if change.type == "DELETED":
+            self._played.pop(change.ref, None)
+        else:
+            self._played[change.ref] = change.document
+
+    def _compare(self, world: Simulation, fresh: list[Change]) -> None:
+        """I9: playing the log gives what is stored; I10: nothing is stored that the log does not tell."""
+        assert self._version == world.store.version, (
+            f"I10: version {world.store.version}, the log ends at {self._version}"
+        )
+        assert len(self._played) == len(world.store.objects), "I9: the log tells of other objects than are stored"
+        for ref in {change.ref for change in fresh}:
+            stored = world.store.object(ref)
+            text = None if stored is None else encode(stored).at(int(stored.metadata.resource_version))
+            assert self._played.get(ref) == text, f"I9: {ref} is stored otherwise than the log tells"
+
+    def whole(self, world: Simulation) -> None:
+        """I9, for all objects and the whole log at once: at the end of a run."""
+        self(world)
+        for ref, stored in world.store.objects.items():
+            assert self._played[ref] == encode(stored).at(int(stored.metadata.resource_version)), f"I9: {ref}"
+
+
+def dry_run_writes_nothing(world: Simulation) -> None:
+    """I11: what is only tried leaves no trace: no version, row, due mark or line in the log."""
+    store = world.store
+    refs = store.refs_by_index(BINDINGS[0], "placed", list(world.members), limit=1)
+    if not refs:
+        return
+    binding = store.get(refs)[refs[0]]
+    before = store.stamp()
+    tried = Decision(changes=(deleting(binding, now=world.now),))
+    outcome = store.apply([(None, tried)], by=Actor("tries"), dry_run=True)[0]
+    assert not outcome.lost, f"I11: a dry run was refused: {outcome.lost}"
+    assert store.stamp() == before, "I11: a dry run has written"
+
+
+def eviction_is_told(world: Simulation, row: Eviction) -> None:
+    """I7: an eviction can be read afterwards: why, in its row, and as an Event about its binding."""
+    ref = Ref.parse(row.binding)
+    told: list[Event] = [one for one in world.store.list(EVENT, namespace=ref.namespace) if one.reason == EVICTED_EVENT]
+    here = [one.message for one in told if one.involved_object.name == ref.name]
+    assert row.message, f"I7: {row.key} does not say why it happened"
+    assert any(f"cluster {row.cluster} " in one for one in here), f"I7: no Event tells of {row.key}: {here}"

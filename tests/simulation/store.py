@@ -1,0 +1,135 @@
+"""The store of the simulator: a MemoryStore whose writes are where other workers, death and sleep come in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from controlplane.decision import Decision, Drop, Save
+from controlplane.kinds.rows import Row
+from controlplane.memory import MemoryStore
+from controlplane.meta import Object, Ref
+from controlplane.state import Actor, Claim, Fence, Outcome
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Simulation
+
+
+class Killed(Exception):
+    """The worker ended here (kill -9): nothing after this line of it happens."""
+
+
+class Kept(NamedTuple):
+    """All a database holds at one moment."""
+
+    version: int
+    parts: dict[str, Any]
+    logged: int
+
+
+class Store(MemoryStore):
+    """A store of one simulation. `changed` and `rows_changed` are what was written since somebody emptied them."""
+
+    def __init__(self, world: Simulation) -> None:
+        super().__init__(controllers=world.controllers, clock=lambda: world.now)
+        self.world = world
+        self.kept = 0  # how many rows were kept or dropped so far
+        self.withheld: str = ""  # name of the controller whose next write sleeps too long
+        self._working = 0
+
+    # Reading, for the clock
+
+    def due_now(self) -> set[str]:
+        """Return the controllers something is due for."""
+        now = self.now()
+        return {name for name, rows in self.due.items() if any(row.due_at <= now for row in rows.values())}
+
+    def moments(self) -> Iterator[datetime]:
+        """Yield when due rows fall due or their claims run out, and when leases do."""
+        for rows in self.due.values():
+            for row in rows.values():
+                yield row.due_at if row.lease_until is None else max(row.due_at, row.lease_until)
+        for lease in self._leases.values():
+            yield lease.until
+
+    def busy(self, ref: Ref) -> bool:
+        """Test whether any controller still has to look at an object."""
+        now = self.now()
+        return any(ref in rows and rows[ref].due_at <= now for rows in self.due.values())
+
+    # Writing
+
+    @contextmanager
+    def worker(self) -> Iterator[None]:
+        """Mark that what is written in here is written by a worker, who may die or sleep."""
+        self._working += 1
+        try:
+            yield
+        finally:
+            self._working -= 1
+
+    def apply(
+        self,
+        decisions: Sequence[tuple[Claim | None, Decision]],
+        *,
+        by: Actor,
+        fence: Fence | None = None,
+        dry_run: bool = False,
+    ) -> Sequence[Outcome]:
+        if not by.controller or not self._working:
+            return super().apply(decisions, by=by, fence=fence, dry_run=dry_run)
+        self.world.between()
+        if self.withheld == by.name:
+            self.withheld = ""
+            self.world.oversleep(lambda: MemoryStore.apply(self, decisions, by=by, fence=fence))
+        outcomes = super().apply(decisions, by=by, fence=fence, dry_run=dry_run)
+        self.world.may_die("after a write")
+        return outcomes
+
+    def _keep(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
+        self.kept += 1
+        super()._keep(change, by, own)
+
+    # Losing
+
+    def keep(self) -> Kept:
+        """Return all there is, to be put back later."""
+        parts = {
+            "objects": dict(self.objects),
+            "due": {name: dict(rows) for name, rows in self.due.items()},
+            "_index": {key: set(refs) for key, refs in self._index.items()},
+            "_of_kind": {kind: list(refs) for kind, refs in self._of_kind.items()},
+            "_texts": dict(self._texts),
+            "_rows": {type_: dict(rows) for type_, rows in self._rows.items()},
+            "version": self.version,
+            "_seq": self._seq,
+        }
+        return Kept(self.version, parts, len(self.log))
+
+    def put_back(self, kept: Kept) -> None:
+        """Make the store what it was; what was written since never happened. Leases and claims end with their holders:
+        a database that was away for longer than they last."""
+        for name, part in kept.parts.items():
+            setattr(self, name, part)
+        del self.log[kept.logged :]
+        self.due = {
+            name: {ref: row._replace(lease_until=None) for ref, row in rows.items()} for name, rows in self.due.items()
+        }
+        self._leases.clear()
+        self.kept += 1
+
+    # For invariants
+
+    def all_rows(self, type_: type[Row]) -> list[Any]:
+        """Return all rows of a type."""
+        return list(self._rows.get(type_, {}).values())
+
+    def stamp(self) -> tuple[Any, ...]:
+        """Return what differs after any write at all."""
+        return self.version, self.kept, self._seq, len(self.log), len(self.objects)
+
+    def object(self, ref: Ref) -> Object | None:
+        """Return an object, None where there is none."""
+        return self.objects.get(ref)
