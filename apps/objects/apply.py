@@ -8,11 +8,10 @@ due rows set by set, tell listeners. The number of statements depends on the tab
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from time import perf_counter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from django.db import connection, transaction
 from msgspec.structs import replace
@@ -20,7 +19,7 @@ from psycopg.errors import UniqueViolation
 
 from apps.objects import due, log
 from apps.objects.arrays import Array, BinaryCursor, bigints, moments, texts
-from apps.objects.batch import Batch, Item, Line, Settled, batches, unknown_of
+from apps.objects.batch import Batch, Line, Settled, batches
 from apps.objects.tables import SEPARATOR, ObjectTable, RowTable, object_table, read, row_table
 from controlplane.decision import Decision, Drop, Save
 from controlplane.kind import KINDS, Kind
@@ -76,8 +75,6 @@ class Prepared(NamedTuple):
 
 
 Stored = Mapping[Ref, Object | None]
-Part = TypeVar("Part")
-Made = TypeVar("Made")
 
 
 @contextmanager
@@ -100,77 +97,54 @@ def apply(
     dry_run: bool = False,
     observe: Callable[[Timing], None] | None = None,
 ) -> list[Outcome]:
-    """Write decisions, each whole or not at all; see `controlplane.state.Store.apply`.
-
-    More than fit one transaction are made ready while the database still writes those before them.
-    """
-    parts = list(batches(decisions, by=by))
-    if dry_run:
-        return [outcome for part in parts for outcome in _rehearse(Batch(part, router=router, by=by))]
+    """Write decisions, each whole or not at all; see `controlplane.state.Store.apply`."""
     outcomes: list[Outcome] = []
     with binary_cursor() as cursor:
-        unknown = {ref for part in parts for ref in unknown_of(part)}
-        known = load(cursor, unknown)
-        now = _clock(cursor) if unknown else _BEFORE
-
-        def ready(part: Sequence[Item]) -> _Transaction:
-            return _Transaction(Batch(part, router=router, by=by), known, now=now)
-
-        for one in ahead(ready, parts):
-            outcomes += one.run(cursor, fence=fence, observe=observe)
+        for part in batches(decisions, by=by):
+            batch = Batch(part, router=router, by=by)
+            if dry_run:
+                outcomes += _rehearse(cursor, batch)
+            else:
+                outcomes += _Transaction(cursor, batch).run(fence=fence, observe=observe)
     return outcomes
 
 
-def ahead(make: Callable[[Part], Made], parts: Sequence[Part]) -> Iterator[Made]:
-    """Yield what is made of each part, in order; the next one is made while the caller works with the one before."""
-    if len(parts) < 2:
-        yield from map(make, parts)
-        return
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(make, parts[0])
-        for part in parts[1:]:
-            made, waiting = waiting.result(), pool.submit(make, part)
-            yield made
-        yield waiting.result()
-
-
-def _rehearse(batch: Batch) -> list[Outcome]:
+def _rehearse(cursor: BinaryCursor, batch: Batch) -> list[Outcome]:
     """Return what would become of the batch; nothing is written and nothing waits."""
-    with binary_cursor() as cursor:
-        now = _clock(cursor)
-        stored = {**batch.expected(), **load(cursor, unknown_of(batch.items))}
-        stored |= _moved(cursor, stored)
-        settled = batch.settle(stored, _generations(cursor, batch.guards()), now=now)
+    now = _clock(cursor)
+    stored = {**batch.expected(), **load(cursor, batch.unknown())}
+    stored |= _moved(cursor, stored)
+    settled = batch.settle(stored, _generations(cursor, batch.guards()), now=now)
     return _outcomes(settled, versions=None)
 
 
 class _Transaction:
-    """One batch on its way into the database. `known`: what is stored, as read before, of what the batch does not say
-    itself (`batch.unknown_of`)."""
+    """One batch on its way into the database."""
 
-    def __init__(self, batch: Batch, known: Stored, *, now: datetime) -> None:
+    def __init__(self, cursor: BinaryCursor, batch: Batch) -> None:
+        self.cursor = cursor
         self.batch = batch
-        self.stored = batch.expected() | {ref: known[ref] for ref in unknown_of(batch.items)}
+        self.stored = batch.expected()
+        if unknown := batch.unknown():
+            self.stored |= load(cursor, unknown)
         self.base = 0  # the newest version before this batch
         self.at = _BEFORE
-        self.prepared = self._prepare(batch.settle(self.stored, {}, now=now))
+        self.prepared = self._prepare(batch.settle(self.stored, {}, now=_clock(cursor) if unknown else _BEFORE))
 
-    def run(
-        self, cursor: BinaryCursor, *, fence: Fence | None, observe: Callable[[Timing], None] | None
-    ) -> list[Outcome]:
+    def run(self, *, fence: Fence | None, observe: Callable[[Timing], None] | None) -> list[Outcome]:
         """Write the batch. Raises Fenced."""
         try:
-            timing = self._run(cursor, fence, sure=False)
+            timing = self._run(fence, sure=False)
         except UniqueViolation:
-            timing = self._run(cursor, fence, sure=True)
+            timing = self._run(fence, sure=True)
         if observe is not None:
             observe(timing)
         return _outcomes(self.prepared.settled, versions=range(self.base + 1, self.base + 1 + timing.lines))
 
-    def _run(self, cursor: BinaryCursor, fence: Fence | None, *, sure: bool) -> Timing:
+    def _run(self, fence: Fence | None, *, sure: bool) -> Timing:
         """Write the batch. What it creates is looked for beforehand only to be `sure`: it is hardly ever there, and the
         database says so where it is."""
-        batch, stored = self.batch, self.stored
+        cursor, batch, stored = self.cursor, self.batch, self.stored
         with transaction.atomic(durable=True):
             self._lock(cursor, len(self.prepared.settled.lines), fence)
             locked_at = perf_counter()

@@ -97,16 +97,6 @@ def batches(decisions: Sequence[tuple[Claim | None, Decision]], *, by: Actor) ->
         yield part
 
 
-def unknown_of(items: Sequence[Item]) -> set[Ref]:
-    """Return what has to be read first: Events are counted up, a Delete names what it wants and not what it saw."""
-    found = {ref for item in items for ref in item.told}
-    for item in items:
-        for ref, change in zip(item.refs, item.decision.changes, strict=True):
-            if isinstance(change, Delete) and ref is not None:
-                found.add(ref)
-    return found
-
-
 class Batch:
     """Decisions that are written in one transaction. No object is written by two of them."""
 
@@ -129,6 +119,15 @@ class Batch:
             for ref, change in zip(item.refs, item.decision.changes, strict=True):
                 if isinstance(change, Put) and ref is not None:
                     found.setdefault(ref, change.old)
+        return found
+
+    def unknown(self) -> set[Ref]:
+        """Return what has to be read first: Events are counted up, a Delete names what it wants and not what it saw."""
+        found = {ref for item in self.items for ref in item.told}
+        for item in self.items:
+            for ref, change in zip(item.refs, item.decision.changes, strict=True):
+                if isinstance(change, Delete) and ref is not None:
+                    found.add(ref)
         return found
 
     def created(self) -> set[Ref]:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.db import models
 
-from apps.objects.models import Child, StoredObject, Word
+from apps.objects.models import Child, StoredObject, Word, search_indexes
 from controlplane.kinds.binding import SCHEDULED
 from controlplane.kinds.binding import Binding as BindingObject
 from controlplane.kinds.work import APPLIED
@@ -52,6 +52,9 @@ class Binding(StoredObject):
             _tasks,
         ),
     )
+
+    class Meta(StoredObject.Meta):
+        indexes = search_indexes(pending=True)
 
     resource_kind = Word()
     replicas = models.BigIntegerField()
