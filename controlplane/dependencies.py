@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from controlplane import bindings, interpret
 from controlplane.identity import child_uid
+from controlplane.interpret.interpreter import Dependency
+from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, BindingSnapshot, ObjectReference, ResourceBindingSpec, TargetCluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
@@ -21,20 +24,59 @@ from controlplane.names import (
     RESOURCE_BINDING_ID_LABEL,
     depended_by_label,
 )
+from controlplane.selectors import LabelSelector
+from controlplane.state import Selection
+
+ABORT: Final = "Abort"
+OVERWRITE: Final = "Overwrite"
 
 
-def needed(template: Template) -> list[Ref]:
-    """Return the objects a workload names; those chosen by selector are not followed."""
+class Policy(NamedTuple):
+    """How an attached binding treats what stands on members; `mixed`: those that need it do not agree."""
+
+    conflict_resolution: str
+    preserve_resources_on_deletion: bool | None
+    mixed: str = ""
+
+
+def needed(template: Template) -> list[Dependency]:
+    """Return what a workload needs beside it, by name or by label selector."""
     ask = interpret.of(template.api_version, template.kind).dependencies
-    found = () if ask is None else ask(template.document())
-    refs = (Ref(kind_key(one.api_version, one.kind), one.namespace, one.name) for one in found if one.name)
-    return sorted(set(refs))
+    found: Sequence[Dependency] = () if ask is None else ask(template.document())
+    by_text = {_text(one): one for one in found if one.name or one.label_selector is not None}
+    return [by_text[text] for text in sorted(by_text)]
 
 
-def annotated(binding: Binding, refs: Iterable[Ref]) -> Binding:
+def named(needs: Iterable[Dependency]) -> list[Ref]:
+    """Return the objects needed by name."""
+    return [Ref(kind_key(one.api_version, one.kind), one.namespace, one.name) for one in needs if one.name]
+
+
+def selections(needs: Iterable[Dependency]) -> list[Selection]:
+    """Return what is needed by label selector."""
+    return [
+        Selection(
+            kind_key(one.api_version, one.kind), one.namespace, msgspec.convert(one.label_selector, LabelSelector)
+        )
+        for one in needs
+        if not one.name
+    ]
+
+
+def _text(one: Dependency) -> str:
+    return msgspec.json.encode(_said(one), order="sorted").decode()
+
+
+def _said(one: Dependency) -> dict[str, Any]:
+    """Return a dependency as the annotation lists it, in the original's words."""
+    words = {"apiVersion": one.api_version, "kind": one.kind, "namespace": one.namespace}
+    return {**words, "name": one.name} if one.name else {**words, "labelSelector": one.label_selector}
+
+
+def annotated(binding: Binding, needs: Iterable[Dependency]) -> Binding:
     """Return a workload's binding with the list of what it needs; the same one where it says so already."""
     rest = {key: value for key, value in binding.metadata.annotations.items() if key != DEPENDENCIES_ANNOTATION}
-    listed = [{"kind": ref.kind, "namespace": ref.namespace, "name": ref.name} for ref in refs]
+    listed = [_said(one) for one in needs]
     if listed:
         rest[DEPENDENCIES_ANNOTATION] = msgspec.json.encode(listed).decode()
     return binding.with_meta(annotations=rest)
@@ -61,6 +103,41 @@ def required(attached: Binding, parent: Ref, clusters: tuple[TargetCluster, ...]
         labels[label] = "true"
     ordered = tuple(sorted(others, key=lambda one: (one.namespace, one.name)))
     return attached.with_spec(required_by=ordered).with_meta(labels=labels)
+
+
+def agreed(parents: Iterable[Binding]) -> Policy | None:
+    """Return what those that need one object want of it together: any Overwrite wins, and any wish to preserve it.
+
+    None where nobody needs it.
+    """
+    specs = [one.spec for one in parents]
+    if not specs:
+        return None
+    conflicts = {one.conflict_resolution or ABORT for one in specs}
+    preserves = {one.preserve_resources_on_deletion is True for one in specs}
+    told = [
+        *(["conflictResolution: Overwrite and Abort, Overwrite is used"] if len(conflicts) > 1 else ()),
+        *(["preserveResourcesOnDeletion: true and false, true is used"] if len(preserves) > 1 else ()),
+    ]
+    resolution = OVERWRITE if OVERWRITE in conflicts else specs[0].conflict_resolution
+    preserve = True if True in preserves else specs[0].preserve_resources_on_deletion
+    return Policy(resolution, preserve, "; ".join(told))
+
+
+def treated(attached: Binding, policy: Policy | None) -> Binding:
+    """Return an attached binding as those that need it agreed; one with a policy of its own follows that."""
+    if policy is None or attached.spec.placement is not None:
+        return attached
+    return attached.with_spec(
+        conflict_resolution=policy.conflict_resolution,
+        preserve_resources_on_deletion=policy.preserve_resources_on_deletion,
+    )
+
+
+def needing(attached: Binding) -> list[Ref]:
+    """Return the bindings that say they need an attached one."""
+    kinds = {True: RESOURCE_BINDING, False: CLUSTER_RESOURCE_BINDING}
+    return [Ref(kinds[bool(one.namespace)], one.namespace, one.name) for one in attached.spec.required_by]
 
 
 def created(template: Template, parent: Binding, *, now: datetime) -> Binding:

@@ -17,7 +17,7 @@ from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
 from controlplane.settle import Lost, Remove, Same, Write, check_generation, settle
-from controlplane.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome
+from controlplane.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, Selection
 
 
 class _Due(NamedTuple):
@@ -91,6 +91,13 @@ class MemoryStore:
         values = (value,) if isinstance(value, str) else value
         found = sorted({ref for one in values for ref in self._index.get((kind, index, one), ())})
         return [ref for ref in found if (ref.namespace, ref.name) > after][:limit]
+
+    def selected(self, selections: Collection[Selection]) -> dict[Selection, Sequence[Any]]:
+        found = {}
+        for one in selections:
+            objects = self.list(one.kind, namespace=one.namespace)
+            found[one] = [obj for obj in objects if one.labels.matches(obj.metadata.labels)]
+        return {one: objects for one, objects in found.items() if objects}
 
     def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
         found: dict[str, list[Object]] = {}

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from controlplane.decision import Decision
 from controlplane.kinds.rows import Row
 from controlplane.meta import Object, Ref
+from controlplane.selectors import LabelSelector
 
 
 class Fenced(Exception):
     """The lease a batch was to be written under has passed to somebody else; nothing of it was written."""
+
+
+class Selection(NamedTuple):
+    """Objects of a kind in a namespace, chosen by their labels."""
+
+    kind: str
+    namespace: str
+    labels: LabelSelector
 
 
 class State(Protocol):
@@ -43,6 +52,9 @@ class State(Protocol):
     ) -> Sequence[Ref]:
         """Return one page of the references under an index value, or under any of several, in (namespace, name) order:
         for fan-out."""
+
+    def selected(self, selections: Collection[Selection]) -> dict[Selection, Sequence[Any]]:
+        """Return the objects each selection chooses, in (namespace, name) order."""
 
     def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
         """Return up to `limit` objects of any kind that name each owner (a reference as text) in their ownerReferences,

@@ -16,7 +16,7 @@ from controlplane.kinds import CLUSTER, OWNER, WORK
 from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
 from controlplane.meta import Ref
 from controlplane.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
-from controlplane.state import Change
+from controlplane.state import Change, Selection
 
 START = ("", "")
 # No plan made while a table was small may walk all objects of a kind where it should look up keys.
@@ -75,6 +75,26 @@ class DjangoState:
         with binary_cursor() as cursor:
             rows = cursor.run(query, (kind, texts([f"{index}={one}" for one in values]), *after, limit))
             return [Ref(kind, namespace, name) for namespace, name in rows]
+
+    def selected(self, selections: Collection[Selection]) -> dict[Selection, Sequence[Any]]:
+        asked = list(dict.fromkeys(selections))
+        parts: list[str] = []
+        params: list[Any] = []
+        for number, one in enumerate(asked):
+            conditions, values = ["kind = %s", "namespace = %s"], [one.kind, one.namespace]
+            for condition, value in label_conditions(one.labels):
+                conditions.append(condition)
+                values.append(value)
+            table = object_table(one.kind).name
+            parts.append(f"SELECT {number}, kind, namespace, name, doc FROM {table} WHERE {' AND '.join(conditions)}")
+            params += values
+        found: dict[Selection, list[Any]] = {}
+        if parts:
+            with binary_cursor() as cursor:
+                query = f"{' UNION ALL '.join(parts)} ORDER BY 1, namespace, name"
+                for number, kind, _, _, doc in cursor.run(query, params):
+                    found.setdefault(asked[number], []).append(read(kind, doc))
+        return dict(found)
 
     def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
         tables = sorted(

@@ -139,7 +139,7 @@ def _policy(old: Policy | None, new: Policy | None) -> Iterator[Ref]:
 
 def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
     """A template is due when its binding went, or when somebody wrote into it what its policy decides."""
-    if old is None:
+    if old is None or bindings.template_ref(old).kind in _NEVER:
         return
     if new is not None:
         before, after = old.spec, new.spec

@@ -58,6 +58,9 @@ SECRET = "Secret"
 LEASE = "coordination.k8s.io/Lease"
 DEFINITION = definition.KEY
 
+SELECTED = "*"
+"""Stands for the name in a reference to whatever a selector chooses; no object is called so."""
+
 OWNER = "owner"
 """The index of what others own, by their owners' references."""
 
@@ -232,9 +235,11 @@ def _required_by(obj: binding.Binding) -> list[str]:
 def _depends_on(obj: binding.Binding) -> list[str]:
     try:
         text = obj.metadata.annotations.get(DEPENDENCIES_ANNOTATION, "[]")
-        listed = msgspec.json.decode(text, type=list[dict[str, str]])
-        return sorted({str(Ref(one["kind"], one["namespace"], one["name"])) for one in listed})
-    except (msgspec.MsgspecError, KeyError):
+        listed = msgspec.json.decode(text, type=list[dict[str, Any]])
+        kinds = [kind_key(one.get("apiVersion", ""), one["kind"]) for one in listed]
+        places = [(one.get("namespace", ""), one.get("name") or SELECTED) for one in listed]
+        return sorted({str(Ref(kind, *place)) for kind, place in zip(kinds, places, strict=True)})
+    except (msgspec.MsgspecError, KeyError, TypeError):
         return []  # somebody else wrote it
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from controlplane import bindings
 from controlplane.controllers.dependencies import Dependencies
+from controlplane.definitions import kinds_of
+from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
-from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
+from controlplane.kinds.event import Event
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ResourceSelector
 from controlplane.kinds.template import Template
+from controlplane.meta import ObjectMeta
 from controlplane.settings import GATES, Settings
 from tests.core.propagation_story import START, Story, cluster, deployment, policy
 
@@ -108,3 +116,161 @@ def test_running_again_changes_nothing() -> None:
 
     assert story.again() == 0
     assert any(isinstance(one, Dependencies) for one in story.controllers)
+
+
+def test_what_a_workload_needs_is_listed_on_its_binding_in_the_original_s_words() -> None:
+    web = needing()
+    story = story_of(web, config())
+    story.place(web, member1=3)
+
+    binding = story.binding(web)
+    assert binding is not None
+    listed = json.loads(binding.metadata.annotations["resourcebinding.karmada.io/dependencies"])
+    assert listed == [{"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "settings"}]
+
+
+@pytest.fixture
+def imports() -> Iterator[None]:
+    """The kind ServiceImport, brought by its definition."""
+    names = {"kind": "ServiceImport", "plural": "serviceimports"}
+    versions = [{"name": "v1alpha1", "served": True, "storage": True}]
+    spec = {"group": "multicluster.x-k8s.io", "scope": "Namespaced", "names": names, "versions": versions}
+    metadata = ObjectMeta(name="serviceimports.multicluster.x-k8s.io", uid="uid-serviceimports")
+    KINDS.bring(kinds_of([Template("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata, {"spec": spec})]))
+    yield
+    KINDS.bring(())
+
+
+def imported(name: str = "shop") -> Template:
+    """A ServiceImport, which needs the derived Service and whatever slices carry its label."""
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}", "generation": 1}
+    return Template.fold(
+        {"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceImport", "metadata": metadata, "spec": {}}
+    )
+
+
+def endpoints(name: str, service: str = "derived-shop", *, namespace: str = "default") -> Template:
+    labels = {"kubernetes.io/service-name": service}
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{namespace}-{name}", "labels": labels}
+    return Template.fold({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": metadata})
+
+
+def service(name: str = "derived-shop") -> Template:
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    return Template.fold({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {}})
+
+
+def importing(*objects: Template) -> tuple[Story, Template]:
+    shop = imported()
+    story = Story(
+        *MEMBERS,
+        policy("all", ResourceSelector("multicluster.x-k8s.io/v1alpha1", "ServiceImport"), propagate_deps=True),
+        shop,
+        *objects,
+    )
+    story.place(shop, member1=0)
+    return story, shop
+
+
+def leaves(story: Story, one: Template) -> bool:
+    """Whether nobody needs the object any more; its binding stays until its copies have gone."""
+    found = story.binding(one)
+    return found is None or found.metadata.deletion_timestamp is not None
+
+
+def test_what_is_chosen_by_label_follows_as_what_is_named(imports: None) -> None:
+    mine, other, elsewhere = endpoints("a"), endpoints("b", "another"), endpoints("c", namespace="team")
+
+    story, _ = importing(service(), mine, other, elsewhere)
+
+    assert placed(story, service()) == {"shop-serviceimport": {"member1"}}
+    assert placed(story, mine) == {"shop-serviceimport": {"member1"}}
+    assert placed(story, other) == {}
+    assert placed(story, elsewhere) == {}
+
+
+def test_what_begins_or_ceases_to_be_chosen_is_noticed(imports: None) -> None:
+    story, shop = importing(endpoints("other", "another"))
+    late = endpoints("late")
+
+    story.add(late)
+    assert placed(story, late) == {"shop-serviceimport": {"member1"}}
+    story.edit(story.template(late).with_meta(labels={"kubernetes.io/service-name": "another"}))
+    assert leaves(story, late)
+    story.edit(story.template(endpoints("other")).with_meta(labels={"kubernetes.io/service-name": "derived-shop"}))
+    assert placed(story, endpoints("other")) == {"shop-serviceimport": {"member1"}}
+
+    story.delete(shop)
+    assert leaves(story, endpoints("other"))
+
+
+def test_what_is_needed_again_before_it_has_gone_comes_back(imports: None) -> None:
+    story, _ = importing()
+    late = endpoints("late")
+    story.add(late)
+    story.edit(story.template(late).with_meta(labels={}))
+    story.edit(story.template(late).with_meta(labels=late.metadata.labels))
+    assert leaves(story, late)
+
+    for work in story.works().values():  # the member has taken its copy away
+        if work.metadata.deletion_timestamp is not None:
+            story.edit(work.with_meta(finalizers=()))
+
+    assert not leaves(story, late)
+    assert placed(story, late) == {"shop-serviceimport": {"member1"}}
+
+
+def test_looking_again_at_what_is_chosen_changes_nothing(imports: None) -> None:
+    story, _ = importing(service(), endpoints("a"))
+
+    assert story.again() == 0
+
+
+def conflicts(story: Story) -> list[str]:
+    found = [one for one in story.store.objects.values() if isinstance(one, Event)]
+    return [one.message for one in found if one.reason == "DependencyPolicyConflict"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "field", "told"),
+    [
+        ({"conflict_resolution": "Overwrite"}, "conflict_resolution", "conflictResolution: Overwrite and Abort"),
+        (
+            {"preserve_resources_on_deletion": True},
+            "preserve_resources_on_deletion",
+            "preserveResourcesOnDeletion: true and false",
+        ),
+    ],
+)
+def test_those_that_need_one_object_agree_and_who_differs_is_told(wish: dict[str, Any], field: str, told: str) -> None:
+    web, db, settings = needing("web"), needing("db"), config()
+    ours = (
+        policy("web", ResourceSelector("apps/v1", "Deployment", name="web"), propagate_deps=True, **wish),
+        policy("db", ResourceSelector("apps/v1", "Deployment", name="db"), propagate_deps=True),
+    )
+    story = Story(*MEMBERS, *ours, web, db, settings)
+    story.place(db, member2=3)
+    story.place(web, member1=3)
+
+    attached = story.binding(settings)
+    assert attached is not None
+    assert getattr(attached.spec, field) == wish[field]
+    assert [one for one in conflicts(story) if told in one]
+    assert story.again() == 0
+
+    story.delete(web)
+    attached = story.binding(settings)
+    assert attached is not None
+    assert getattr(attached.spec, field) != wish[field]
+
+
+def test_those_that_agree_are_told_nothing() -> None:
+    web, db, settings = needing("web"), needing("db"), config()
+    story = Story(*MEMBERS, policy("all", propagate_deps=True, conflict_resolution="Overwrite"), web, db, settings)
+    story.place(web, member1=3)
+    story.place(db, member2=3)
+
+    attached = story.binding(settings)
+    assert attached is not None
+    assert attached.spec.conflict_resolution == "Overwrite"
+    assert conflicts(story) == []

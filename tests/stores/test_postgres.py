@@ -22,7 +22,8 @@ from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.rows import Eviction, Promise
 from controlplane.meta import Ref
 from controlplane.run import World
-from controlplane.selectors import parse_field_selector, parse_label_selector
+from controlplane.selectors import LabelSelector, parse_field_selector, parse_label_selector
+from controlplane.state import Selection
 from tests.stores.grounds import PLACER, USER, binding, cluster, controllers, create, stored, template, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -353,6 +354,9 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "queue_heads": lambda store: store.queue_heads(due_by=store.now() + timedelta(hours=1), limit=10),
     "next_eviction": lambda store: store.next_eviction(),
     "kinds_on_members": lambda store: store.kinds_on_members(),
+    "selected": lambda store: store.selected(
+        [Selection(RESOURCE_BINDING, f"ns{n % 50}", LabelSelector(match_labels={"app": f"a{n}"})) for n in range(50)]
+    ),
     "owned": lambda store: store.owned([f"ConfigMap:ns{n % 50}/top{n}" for n in range(500)], limit=200),
     "next_due": lambda store: store.next_due(["c1"]),
     "claim": lambda store: store.claim("c1", shard=0, shards=1, limit=100, lease_seconds=1),

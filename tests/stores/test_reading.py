@@ -20,6 +20,8 @@ from controlplane.kinds.rows import (
 )
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.meta import OwnerReference, Ref
+from controlplane.selectors import LabelSelector, LabelSelectorRequirement
+from controlplane.state import Selection
 from tests.stores.grounds import PLACER, USER, binding, cluster, create, meta, stored, template, write
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -121,6 +123,36 @@ class TestIndexes:
     def test_what_no_object_has_is_not_found(self, filled: Any) -> None:
         assert filled.by_index(RESOURCE_BINDING, "placed", ["nowhere"]) == {}
         assert list(filled.refs_by_index(RESOURCE_BINDING, "placed", "nowhere")) == []
+
+
+class TestSelected:
+    def test_each_selection_has_what_its_labels_choose_in_its_namespace(self, store: Any) -> None:
+        shop = {"namespace": "shop", "labels": {"app": "web"}}
+        create(
+            store,
+            template("b", uid="uid-b", **shop),
+            template("a", uid="uid-a", **shop),
+            template("c", uid="uid-c", namespace="shop"),
+            template("a", uid="uid-other", namespace="other", labels={"app": "web"}),
+            template("s", uid="uid-s", kind="Secret", **shop),
+        )
+        web = LabelSelector(match_labels={"app": "web"})
+        plain = LabelSelector(match_expressions=(LabelSelectorRequirement("app", "DoesNotExist"),))
+        asked = [
+            Selection("ConfigMap", "shop", web),
+            Selection("ConfigMap", "shop", plain),
+            Selection("Secret", "shop", web),
+            Selection("Secret", "other", web),
+        ]
+
+        found = store.selected(asked)
+
+        assert {one: names(objects) for one, objects in found.items()} == {
+            asked[0]: ["shop/a", "shop/b"],
+            asked[1]: ["shop/c"],
+            asked[2]: ["shop/s"],
+        }
+        assert store.selected([]) == {}
 
 
 class TestOwned:

@@ -11,6 +11,7 @@ from controlplane.bindings import template_ref
 from controlplane.controllers.definitions import GROUP
 from controlplane.controllers.works import BACK
 from controlplane.dependencies import annotated
+from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
@@ -61,7 +62,8 @@ def dependencies(size: int) -> Case:
 
 def to_needing(size: int) -> Case:
     shared = plain("ConfigMap", "shared", "default")
-    found = [annotated(one.with_spec(propagate_deps=True), [shared.ref]) for one in bound(size, spare=2)]
+    needs = [Dependency("v1", "ConfigMap", "default", "shared")]
+    found = [annotated(one.with_spec(propagate_deps=True), needs) for one in bound(size, spare=2)]
     return Case([shared, *found], [shared.ref], size)
 
 
