@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+from msgspec.structs import replace
 
 from controlplane import kinds
 from controlplane.controllers.controller import Ownership
@@ -20,12 +22,17 @@ from controlplane.meta import Ref, Struct
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
+USE_SHOWN_EVERY: Final = timedelta(seconds=60)
+"""What pods take moves with every pod: a report that differs in nothing else is kept once in this time, so that Cluster
+status is not written with every report of every member (design, storage)."""
+
 
 class Reading(Struct, frozen=True):
-    """A cluster and its credentials."""
+    """A cluster, its credentials, and the last report that was kept."""
 
     subject: Cluster
     secret: Template | None
+    before: Collected | None = None
 
 
 def _became_ready(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
@@ -51,7 +58,13 @@ class Collection(MemberController):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Reading | None]:
         clusters = state.get(refs)
         secrets = credentials_of(state, clusters.values())
-        return [Reading(clusters[ref], secrets.get(ref.name)) if ref in clusters else None for ref in refs]
+        reports: dict[str, Sequence[Collected]] = state.rows(Collected, "key", [ref.name for ref in refs])
+        return [
+            Reading(clusters[ref], secrets.get(ref.name), next(iter(reports.get(ref.name, ())), None))
+            if ref in clusters
+            else None
+            for ref in refs
+        ]
 
     def question(self, snapshot: Reading, settings: Settings, *, now: datetime) -> Collect | None:
         cluster = snapshot.subject
@@ -66,7 +79,7 @@ class Collection(MemberController):
         if not answer.ok:
             return Decision(wake_at=wake_at)
         row = collected(snapshot.subject, answer.body, settings, now=now)
-        return Decision(changes=(Save(row),), wake_at=wake_at)
+        return Decision(changes=() if _waits(row, snapshot.before) else (Save(row),), wake_at=wake_at)
 
 
 def collected(cluster: Cluster, body: dict[str, Any], settings: Settings, *, now: datetime) -> Collected:
@@ -96,6 +109,22 @@ def collected(cluster: Cluster, body: dict[str, Any], settings: Settings, *, now
         ),
         at=now,
     )
+
+
+def _waits(row: Collected, before: Collected | None) -> bool:
+    """Test whether a report may be left out: only what pods take is news in it, and the last one kept is young."""
+    if before is None or before.at is None or row.at is None or row.at - before.at >= USE_SHOWN_EVERY:
+        return False
+    return row.resource_summary != before.resource_summary and _unused(row) == _unused(before)
+
+
+def _unused(row: Collected) -> Collected:
+    """Return what a report says apart from what pods take."""
+    summary = row.resource_summary
+    if summary is not None:
+        grades = tuple(replace(one, count=0) for one in summary.allocatable_modelings)
+        summary = replace(summary, allocated={}, allocating={}, allocatable_modelings=grades)
+    return replace(row, at=None, resource_summary=summary)
 
 
 def _by_name(resource: APIResource) -> str:
