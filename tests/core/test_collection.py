@@ -1,0 +1,84 @@
+"""Which reports of a member are kept: what it is at once, what its pods take once a minute."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from controlplane.controllers.collection import Collection, Reading
+from controlplane.decision import Save
+from controlplane.estimate.models import DEFAULT_MODELS
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import Collected
+from controlplane.members import Answer
+from controlplane.settings import Settings
+from tests.core.desk import START, cluster
+from tests.guide_fleet import node, pod
+
+APPS = {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}
+BATCH = {"groupVersion": "batch/v1", "resources": [{"name": "jobs", "kind": "Job"}]}
+
+
+def body(*, pods: int = 1, nodes: int = 1, apis: tuple[Any, ...] = (APPS,), version: str = "v1.32.0") -> dict[str, Any]:
+    return {
+        "version": {"gitVersion": version},
+        "apis": list(apis),
+        "nodes": [node(f"n{number}", "8", "32Gi") for number in range(nodes)],
+        "pods": [pod("n0", {"cpu": "1"}, name=f"p{number}") for number in range(pods)],
+    }
+
+
+class Member:
+    """One member that is asked again and again; `kept` is the last report that was kept."""
+
+    def __init__(self) -> None:
+        self.subject: Cluster = cluster("member1").with_spec(resource_models=DEFAULT_MODELS)
+        self.kept: Collected | None = None
+
+    def reports(self, *, after: float, **what: Any) -> bool:
+        """Let it report so many seconds after it joined; return whether that is kept."""
+        now = START + timedelta(seconds=after)
+        asked = Reading(self.subject, None, self.kept)
+        decided = Collection().decide(asked, Settings(), now=now, answer=Answer(200, body(**what)))
+        assert decided.wake_at is not None
+        for change in decided.changes:
+            assert isinstance(change, Save)
+            assert isinstance(change.row, Collected)
+            self.kept = change.row
+        return bool(decided.changes)
+
+
+def test_what_pods_take_is_kept_once_a_minute() -> None:
+    member = Member()
+    assert member.reports(after=0)
+
+    kept = [second for second in range(10, 200, 10) if member.reports(after=second, pods=1 + second)]
+
+    assert kept == [60, 120, 180]
+
+
+def test_what_did_not_change_is_as_good_as_new() -> None:
+    member = Member()
+    member.reports(after=0)
+
+    assert member.reports(after=10)
+    assert member.kept is not None
+    assert member.kept.at == START + timedelta(seconds=10)
+
+
+@pytest.mark.parametrize("news", [{"nodes": 2}, {"apis": (APPS, BATCH)}, {"version": "v1.33.0"}])
+def test_what_a_member_is_and_can_is_kept_at_once(news: dict[str, Any]) -> None:
+    member = Member()
+    member.reports(after=0)
+
+    assert member.reports(after=10, pods=5, **news)
+
+
+def test_other_grades_are_counted_at_once() -> None:
+    member = Member()
+    member.reports(after=0)
+    member.subject = member.subject.with_spec(resource_models=DEFAULT_MODELS[:3])
+
+    assert member.reports(after=10, pods=5)
