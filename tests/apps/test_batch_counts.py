@@ -6,7 +6,8 @@ object, so none passes by standing idle; then it looks at the same objects once 
 and writes grows instead.
 
 `apply` splits what it writes at about 600 lines: statements are counted in what a batch reads and in each transaction,
-of which the longest counts. `LIFEBOAT_WRITE_QUERY_COUNTS=1` writes the file the counts are compared with.
+with what is looked up for it; the longest counts. `LIFEBOAT_WRITE_QUERY_COUNTS=1` writes the file the counts are
+compared with.
 """
 
 from __future__ import annotations
@@ -18,10 +19,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from django.db import transaction
 from msgspec.structs import replace
 
-from apps.objects import apply as writing
 from apps.objects.arrays import BinaryCursor
 from apps.objects.store import DjangoStore
 from apps.runtime.fleet import store_all
@@ -34,7 +33,7 @@ from controlplane.kinds.rows import Row
 from controlplane.members import Answer, Collect, Observe
 from controlplane.meta import Object, Ref
 from controlplane.run import World, run_batch
-from controlplane.state import Actor
+from controlplane.state import Actor, Outcome
 from tests.apps.batches import fleet, garbage, members, propagation, scheduling
 from tests.apps.batches.stored import Case
 from tests.core.fleet_story import FAILOVER
@@ -50,32 +49,43 @@ APIS = [{"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind"
 
 
 class Tally:
-    """The statements of one batch: in what it reads, in each of its transactions, and how many rows they wrote."""
+    """The statements of one batch: in what it reads, in each transaction with what is looked up for it, and how many
+    rows they wrote."""
 
     def __init__(self) -> None:
         self.reading = 0
         self.transactions: list[int] = []
         self.rows = 0
-        self.inside = False
+        self.writing = False
 
     def count(self, query: str, rows: int) -> None:
-        if query == writing._LOCK:  # the first statement of every transaction of `apply`
-            self.transactions.append(0)
-            self.inside = True
-            transaction.on_commit(self.leave)
-        if self.inside:
-            self.transactions[-1] += 1
-            own = query in (writing._LOCK, writing._SET_VERSION) or "objects_due" in query
-            self.rows += rows if not own and any(verb in query for verb in ("INSERT", "UPDATE", "DELETE")) else 0
-        else:
+        if not self.writing:
             self.reading += 1
-
-    def leave(self) -> None:
-        self.inside = False
+            return
+        self.transactions[-1] += 1
+        own = "objects_counter" in query or "objects_due" in query
+        self.rows += rows if not own and any(verb in query for verb in ("INSERT", "UPDATE", "DELETE")) else 0
 
     @property
     def counts(self) -> dict[str, int]:
         return {"reading": self.reading, "transaction": max(self.transactions, default=0)}
+
+
+class CountedStore(DjangoStore):
+    """Tells a tally when it writes, and when one transaction is over."""
+
+    def __init__(self, tallies: list[Tally]) -> None:
+        super().__init__(controllers=CONTROLLERS, observe=lambda timing: tallies[-1].transactions.append(0))
+        self.tallies = tallies
+
+    def apply(self, *decisions: Any, **how: Any) -> list[Outcome]:
+        tally = self.tallies[-1]
+        tally.transactions.append(0)
+        tally.writing = True
+        try:
+            return super().apply(*decisions, **how)
+        finally:
+            tally.writing = False
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +142,7 @@ def played(name: str, case: Case, tallies: list[Tally]) -> Played:
     assert store_all(before, objects, by="jane") == len(objects)
     if values := [Save(one) for one in case.stored if isinstance(one, Row)]:
         before.apply([(None, Decision(changes=tuple(values)))], by=Actor("jane"))
-    store = DjangoStore(controllers=CONTROLLERS)
+    store = CountedStore(tallies)
     first = looked(controller, store, case.keys, tallies)
     due_now = store.claim(controller.name, shard=0, shards=1, limit=2000, lease_seconds=0).claims
     reached = len({one.ref for one in due_now} - set(case.keys))
