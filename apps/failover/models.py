@@ -75,6 +75,8 @@ class AilingCopies(models.Model):
 
     key = Word(primary_key=True)  # the binding's reference
     since = models.JSONField()  # moments by cluster
+    version = Word(default="")
+    moves = models.JSONField(default=dict)  # moments by cluster
 
     def __str__(self) -> str:
         return self.key

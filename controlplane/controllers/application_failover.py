@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
+from controlplane.bindings import template_ref
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.decision import Decision, Drop, Event, Put, Save
-from controlplane.eviction.application import course
+from controlplane.eviction.application import Course, course, version
 from controlplane.kinds import BINDINGS
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.home import departed
@@ -23,10 +24,11 @@ RETRY = timedelta(seconds=30)
 
 
 class Ailing(msgspec.Struct, frozen=True):
-    """A binding and since when which of its copies are unhealthy."""
+    """A binding, since when which of its copies are unhealthy, and which version of its workload is to run."""
 
     subject: Binding
     row: AilingCopies
+    version: str = ""
 
 
 def _asks(binding: Binding | None) -> bool:
@@ -56,8 +58,10 @@ class ApplicationFailover(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Ailing | None]:
         bindings = state.get(refs)
         rows = state.rows(AilingCopies, "key", [str(ref) for ref in bindings])
+        templates = state.get([template_ref(binding) for binding in bindings.values()])
+        versions = {ref: version(templates.get(template_ref(one))) for ref, one in bindings.items() if _asks(one)}
         return [
-            Ailing(bindings[ref], next(iter(rows.get(str(ref), ())), AilingCopies(str(ref))))
+            Ailing(bindings[ref], next(iter(rows.get(str(ref), ())), AilingCopies(str(ref))), versions.get(ref, ""))
             if ref in bindings
             else None
             for ref in refs
@@ -67,16 +71,21 @@ class ApplicationFailover(Controller):
         old = snapshot.subject
         if old.metadata.deletion_timestamp is not None:
             return Decision()
-        found = course(old, snapshot.row.since, settings, now=now)
+        stored = snapshot.row
+        if stored.version not in ("", snapshot.version):
+            stored = AilingCopies(stored.key)  # another version: what is known of the last one says nothing of it
+        found = course(old, stored.since, settings, left=stored.moves, now=now)
         rows: tuple[Save | Drop, ...] = ()
-        if found.since != snapshot.row.since:
-            row = AilingCopies(snapshot.row.key, found.since)
-            rows = (Save(row),) if found.since else (Drop(row),)
+        row = AilingCopies(snapshot.row.key, found.since, snapshot.version, found.left)
+        if not found.since and not found.left:
+            rows = (Drop(row),) if snapshot.row.since or snapshot.row.moves else ()
+        elif row != snapshot.row:
+            rows = (Save(row),)
         wakes = [found.wake_at] if found.wake_at is not None else []
         wakes += [now + RETRY] if found.missing else []
         return Decision(
             changes=(*((Put(departed(found.binding, old, now=now), old),) if found.binding is not old else ()), *rows),
-            events=(*_told_left(old, found.binding), *_told_missing(old, found.missing)),
+            events=(*_told_left(old, found.binding), *_told_missing(old, found.missing), *_told_stays(old, found)),
             wake_at=min(wakes, default=None),
             reason="ApplicationFailover",
         )
@@ -87,6 +96,15 @@ def _told_left(old: Binding, new: Binding) -> Iterable[Event]:
         if old.spec.task(task.from_cluster) is None:
             message = f"evicted from cluster {task.from_cluster}: the application is unhealthy there"
             yield Event(old, "EvictWorkloadFromClusterSucceed", message)
+
+
+def _told_stays(binding: Binding, found: Course) -> Iterable[Event]:
+    for name in found.stays:
+        message = (
+            f"stays on cluster {name} although unhealthy: this version was so on {', '.join(found.left)} too and "
+            "does not move any more; it may again once its copies are healthy, or the spec of the workload is another"
+        )
+        yield Event(binding, "ApplicationFailoverStopped", message, warning=True)
 
 
 def _told_missing(old: Binding, missing: dict[str, str]) -> Iterable[Event]:

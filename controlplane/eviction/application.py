@@ -1,11 +1,14 @@
 """Application failover: a copy that is unhealthy for too long leaves, whatever its cluster says (semantics 2.12).
 
 The gate Failover has no say in it (D17). Since when a copy is unhealthy is kept in a row, so that a restart of ours
-does not begin to count anew.
+does not begin to count anew. A version of a workload that has left two clusters stays where it is: then it is the
+version that is ill, and moving it on would only wear out the fleet (faults row 28; ours). Another version may move
+again, and so may one whose copies are all healthy longer after its last move than being unhealthy is borne.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
@@ -16,6 +19,7 @@ from controlplane.eviction.preserve import Preserved, read
 from controlplane.eviction.purge import leaving
 from controlplane.kinds.binding import APPLICATION_FAILURE, HEALTHY, UNHEALTHY, UNKNOWN, Binding
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER, ApplicationFailoverBehavior
+from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 
 NAMESPACED, CLUSTER_SCOPED = (
@@ -23,22 +27,40 @@ NAMESPACED, CLUSTER_SCOPED = (
     "cluster-resource-binding-application-failover-controller",
 )
 DEFAULT_SECONDS = 300
+MOST_LEFT = 2  # clusters one version leaves
 
 
 class Course(msgspec.Struct, frozen=True):
     """What becomes of a binding: itself with new tasks, since when which copies are unhealthy, when to look again.
 
-    `missing`: state that had to be carried along and could not be read, per cluster that therefore stays.
+    `missing`: state that had to be carried along and could not be read, per cluster that therefore stays. `left`:
+    clusters this version has left; `stays`: those it does not leave any more because it was ill elsewhere too.
     """
 
     binding: Binding
     since: dict[str, datetime]
     wake_at: datetime | None = None
     missing: dict[str, str] = {}
+    left: dict[str, datetime] = {}
+    stays: tuple[str, ...] = ()
 
 
-def course(binding: Binding, since: Mapping[str, datetime], settings: Settings, *, now: datetime) -> Course:
-    """Return what application failover does about a binding now."""
+def version(template: Template | None) -> str:
+    """Return what tells one version of a workload from the next: a digest of its spec, however many replicas it has."""
+    spec = {} if template is None else template.content.get("spec", {})
+    asked = {name: value for name, value in spec.items() if name != "replicas"} if isinstance(spec, dict) else spec
+    return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:12]
+
+
+def course(
+    binding: Binding,
+    since: Mapping[str, datetime],
+    settings: Settings,
+    *,
+    left: Mapping[str, datetime] | None = None,
+    now: datetime,
+) -> Course:
+    """Return what application failover does about a binding now. `left`: clusters its version has left before."""
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
     if behaviour is None or not binding.spec.propagate_deps or not binding.status.aggregated_status:
         return Course(binding, {})
@@ -58,15 +80,30 @@ def course(binding: Binding, since: Mapping[str, datetime], settings: Settings, 
             due.append(name)
         else:
             wakes.append(max(ends, now) + timedelta(microseconds=1))
-    left, missing = binding, dict[str, str]()
+    gone = dict(left or {})
+    if gone and _all_healthy(binding):
+        settled = max(gone.values()) + patience
+        gone = {} if now > settled else gone
+        wakes += [settled + timedelta(microseconds=1)] if gone else []
+    after, missing, stays = binding, dict[str, str](), list[str]()
     for name in due:
+        if len(gone) >= MOST_LEFT:
+            stays.append(name)
+            continue
         state = preserved(binding, name, behaviour, settings)
         if state.problem and settings.state_preservation_on_missing == "Hold":
             missing[name] = state.problem
             continue
-        left = _left(left, binding, name, behaviour, state, now=now)
+        after = _left(after, binding, name, behaviour, state, now=now)
         known.pop(name)
-    return Course(left, known, min(wakes, default=None), missing)
+        gone[name] = now
+    return Course(after, known, min(wakes, default=None), missing, gone, tuple(stays))
+
+
+def _all_healthy(binding: Binding) -> bool:
+    """Test whether every target is reported healthy: the version is well after all."""
+    health = {item.cluster_name: item.health for item in binding.status.aggregated_status}
+    return bool(binding.spec.clusters) and all(health.get(one.name) == HEALTHY for one in binding.spec.clusters)
 
 
 def preserved(binding: Binding, cluster: str, behaviour: ApplicationFailoverBehavior, settings: Settings) -> Preserved:

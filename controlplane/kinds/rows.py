@@ -110,6 +110,8 @@ class AilingCopies(Row, frozen=True):
     """Since when which copies of a binding (key: its Ref as text) are unhealthy, for application failover."""
 
     since: dict[str, datetime] = {}  # by cluster
+    version: str = ""  # of the workload, as `eviction.application.version` tells it
+    moves: dict[str, datetime] = {}  # clusters this version has left for being unhealthy, and when
 
 
 class FleetState(Row, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from controlplane.eviction.application import course
+from controlplane.eviction.application import course, version
 from controlplane.kinds.binding import AggregatedStatusItem, Binding
 from controlplane.kinds.policy import (
     DIRECTLY,
@@ -18,6 +18,7 @@ from controlplane.kinds.policy import (
     StatePreservationRule,
 )
 from controlplane.kinds.rows import AilingCopies
+from controlplane.kinds.template import Template
 from controlplane.settings import GATES, Settings
 from tests.core.fleet_story import START, Story, binding, cluster, duplicated
 
@@ -120,3 +121,61 @@ def test_without_a_policy_for_it_nothing_leaves() -> None:
     story.pass_seconds(3600)
 
     assert story.placed("web") == {"member1": 2}
+
+
+def _moves(story: Ailing) -> str:
+    """Let the only copy be unhealthy for longer than is borne; return where it is then."""
+    (where,) = story.placed("web")
+    story.report(where, "Unhealthy")
+    story.pass_seconds(61)
+    (now,) = story.placed("web")
+    return now
+
+
+def test_fault_28_a_version_that_is_ill_on_two_clusters_moves_no_further() -> None:
+    story = Ailing(app(), _template("bad"))
+    second = _moves(story)
+    third = _moves(story)
+
+    assert len({"member1", second}) == len({second, third}) == 2
+    assert _moves(story) == third
+    assert story.events("ApplicationFailoverStopped")
+
+
+def test_fault_28_another_version_may_move_again_and_is_given_its_time() -> None:
+    story = Ailing(app(), _template("bad"))
+    _moves(story)
+    third = _moves(story)
+    assert _moves(story) == third
+
+    old = story.store.objects[_template("bad").ref]
+    story.store.put(old.with_content(_template("worse").content), old)
+    story.report(third, "Unhealthy", image="worse")
+    story.pass_seconds(50)
+    assert set(story.placed("web")) == {third}
+    story.pass_seconds(20)
+
+    assert set(story.placed("web")) != {third}
+
+
+def test_fault_28_a_version_that_became_healthy_counts_anew() -> None:
+    story = Ailing(app(), _template("good"))
+    _moves(story)
+    third = _moves(story)
+
+    story.report(third, "Healthy", image="after all")
+    story.pass_seconds(61)
+
+    assert _moves(story) != third
+
+
+def test_fault_28_scaling_is_no_other_version() -> None:
+    assert version(_template("bad", replicas=2)) == version(_template("bad", replicas=7))
+    assert version(_template("bad")) != version(_template("good"))
+
+
+def _template(image: str, *, replicas: int = 2) -> Template:
+    pods = {"spec": {"containers": [{"name": "c", "image": image}]}}
+    metadata = {"name": "web", "namespace": "default", "uid": "template-web", "generation": 1}
+    spec = {"replicas": replicas, "template": pods}
+    return Template.fold({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})

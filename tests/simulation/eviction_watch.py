@@ -14,7 +14,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
-from controlplane.kinds.rows import EVICTED, QUEUED, Eviction, FleetState, Judgement
+from controlplane.kinds.rows import ENDED, EVICTED, QUEUED, Eviction, FleetState, Judgement
 from controlplane.meta import Ref
 from controlplane.taints import ending
 from tests.simulation.audit import eviction_is_told
@@ -67,7 +67,7 @@ class EvictionWatch:
     # I3
 
     def _note_arrivals(self, world: Simulation) -> None:
-        """Keep how long a binding bore a taint at the first moment both were there (D6: judged once, on arrival)."""
+        """Keep how long a binding bore a taint when they met (D6: judged once, and anew on a later arrival)."""
         clusters = {one.ref: one for one in world.store.list(kinds.CLUSTER)}
         bindings: dict[Ref, Binding] = {one.ref: one for one in world.store.list(kinds.RESOURCE_BINDING)}
         old_clusters, old_bindings = self._looked
@@ -77,16 +77,17 @@ class EvictionWatch:
         if not moved and not edited:
             return
         for binding in bindings.values() if moved else edited:
+            before = old_bindings.get(binding.ref)
             for target in binding.spec.clusters:
-                cluster = clusters.get(Ref(kinds.CLUSTER, "", target.name))
-                for taint in () if cluster is None else cluster.spec.taints:
+                back = before is not None and before.spec.target(target.name) is None
+                for taint in moving_taints(clusters.get(Ref(kinds.CLUSTER, "", target.name))):
                     key = (str(binding.ref), target.name, taint.key, taint.effect, taint.time_added)
-                    if taint.effect in EVICTING_EFFECTS and key not in self._bears:
+                    if back or key not in self._bears:
                         self._bears[key] = bears(binding, taint)
 
     def _judged_once(self, row: Eviction) -> None:
         """I3: what a taint means for a copy is what the policy said when they met; later edits change nothing."""
-        for one in row.judged:
+        for one in row.judged if row.state not in ENDED else ():
             known = self._bears.setdefault(_arrival(row, one), _waited(one))
             assert known == _waited(one), (
                 f"I3: {row.key}: {one.key} was borne for {known}, is judged {one.wait_seconds}"
