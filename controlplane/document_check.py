@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -10,7 +10,8 @@ import jsonschema_rs
 
 from controlplane.causes import duplicate, invalid, mistyped, required, unsupported
 from controlplane.errors import Cause
-from controlplane.wire.schema import REF_PREFIX, Schema
+from controlplane.wire.openapi import references
+from controlplane.wire.schema import Schema
 from controlplane.wire.structural import StructuralSchema
 
 Document = dict[str, Any]
@@ -91,25 +92,13 @@ def _validator(schema: Schema) -> Any:
 def _reachable(node: Any, components: Mapping[str, Any]) -> set[str]:
     """Return the names of the components a node refers to, directly or through others."""
     found: set[str] = set()
-    todo = list(_references(node))
+    todo = list(references(node))
     while todo:
         name = todo.pop()
         if name not in found:
             found.add(name)
-            todo += _references(components[name])
+            todo += references(components[name])
     return found
-
-
-def _references(node: Any) -> Iterator[str]:
-    if isinstance(node, Mapping):
-        target = node.get("$ref")
-        if isinstance(target, str):
-            yield target.removeprefix(REF_PREFIX)
-        for inner in node.values():
-            yield from _references(inner)
-    elif isinstance(node, list | tuple):
-        for inner in node:
-            yield from _references(inner)
 
 
 def _plain(node: Any) -> Any:

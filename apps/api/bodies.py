@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from apps.api.query import Writing
 from apps.api.target import Target
 from controlplane.errors import BadRequest, TooLarge
-from controlplane.wire import protobuf
+from controlplane.wire import protobuf, request
 from controlplane.wire.body import MAX_BYTES, decode_body
 from controlplane.wire.negotiate import go_bool, media_type_of
 from controlplane.wire.resource import Resource
@@ -41,29 +41,12 @@ def name_of(body: Body) -> str:
     return str(metadata.get("name") or (f"{begins}*" if begins else ""))
 
 
-def about(target: Target, document: Document, resource: Resource | None = None) -> Document:
+def about(target: Target, document: Document) -> Document:
     """Return the document with what only the URL says filled in. Raises BadRequest where it is about something else."""
-    resource = resource or target.resource
-    kind, api_version = document.get("kind") or resource.kind, document.get("apiVersion") or resource.api_version
-    if (kind, api_version) != (resource.kind, resource.api_version):
-        raise BadRequest(
-            f"the object provided is a {kind} of {api_version}, "
-            f"this URL takes {resource.kind} of {resource.api_version}"
-        )
-    metadata = document.get("metadata") or {}
-    if not isinstance(metadata, dict):
-        raise BadRequest("metadata has to be an object")
-    metadata = dict(metadata)
-    namespace = target.namespace if resource.namespaced else ""
-    for field, said in (("namespace", namespace), ("name", target.name)):
-        if said and metadata.get(field) not in (None, "", said):
-            raise BadRequest(
-                f"the {field} of the provided object does not match the {field} sent on the request: "
-                f"metadata.{field} is {metadata[field]!r}, the URL says {said!r}"
-            )
-        if said:
-            metadata[field] = said
-    return {**document, "kind": kind, "apiVersion": api_version, "metadata": metadata}
+    resource = target.resource
+    return request.about(
+        document, resource, namespace=target.namespace if resource.namespaced else "", name=target.name
+    )
 
 
 def delete_options(content_type: str | None, raw: bytes, query: Any) -> Document:

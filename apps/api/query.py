@@ -11,55 +11,15 @@ import msgspec
 import orjson
 
 from controlplane.errors import BadRequest, Cause, Invalid
-from controlplane.selectors import (
-    FieldSelectorTerm,
-    LabelSelector,
-    SelectorError,
-    matches_fields,
-    parse_field_selector,
-    parse_label_selector,
-)
 from controlplane.wire.negotiate import go_bool
-from controlplane.wire.resource import Resource, check_fields
+from controlplane.wire.request import Choice, choice_of
+from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]
 Parameters = Mapping[str, str]
 
 MAX_LIMIT = 10_000  # objects a page: more are had with continue
-MAX_SELECTOR = 8_192  # characters
 MAX_MANAGER = 128
-_WHICH = frozenset(("metadata.name", "metadata.namespace"))
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """Which objects of a list or watch are meant."""
-
-    namespace: str
-    name: str
-    labels: LabelSelector
-    fields: tuple[FieldSelectorTerm, ...]
-
-    @property
-    def is_everything(self) -> bool:
-        """Test whether the namespace alone decides."""
-        return not self.name and not self.fields and self.labels.is_empty()
-
-    @property
-    def needs_documents(self) -> bool:
-        """Test whether the database cannot decide alone: other fields than the name, or labels compared as numbers."""
-        other = any(term.field not in _WHICH for term in self.fields)
-        return other or any(one.operator in ("Gt", "Lt") for one in self.labels.match_expressions)
-
-    def takes(self, document: Document) -> bool:
-        """Test whether an object is chosen."""
-        metadata = document["metadata"]
-        if self.namespace and metadata.get("namespace", "") != self.namespace:
-            return False
-        if self.name and metadata["name"] != self.name:
-            return False
-        if not self.labels.is_empty() and not self.labels.matches(metadata.get("labels") or {}):
-            return False
-        return not self.fields or matches_fields(self.fields, document)
 
 
 class Continue(msgspec.Struct, frozen=True, array_like=True):
@@ -110,28 +70,19 @@ def listing_of(query: Parameters, resource: Resource, *, namespace: str, name: s
             "query parameters continue and resourceVersion exclude each other: the token holds the version"
         )
     return Listing(
-        choice=choice_of(query, resource, namespace=namespace, name=name),
+        choice=choice_of(
+            resource,
+            label_selector=query.get("labelSelector", ""),
+            field_selector=query.get("fieldSelector", ""),
+            namespace=namespace,
+            name=name,
+        ),
         limit=min(number(query, "limit"), MAX_LIMIT),
         start=Continue.read(token) if token else None,
         version=version,
         match=match,  # type: ignore[arg-type]  # checked above
         has_version=bool(query.get("resourceVersion")),
     )
-
-
-def choice_of(query: Parameters, resource: Resource, *, namespace: str, name: str = "") -> Choice:
-    """Return which objects a query chooses. Raises BadRequest for selectors nobody can read, and for fields that
-    objects of the kind cannot be selected by."""
-    texts = [query.get(which, "") for which in ("labelSelector", "fieldSelector")]
-    for which, text in zip(("labelSelector", "fieldSelector"), texts, strict=True):
-        if len(text) > MAX_SELECTOR:
-            raise BadRequest(f"query parameter {which} has {len(text)} characters, the limit is {MAX_SELECTOR}")
-    try:
-        choice = Choice(namespace, name, parse_label_selector(texts[0]), parse_field_selector(texts[1]))
-    except SelectorError as error:
-        raise BadRequest(str(error)) from None
-    check_fields(resource, choice.fields)
-    return choice
 
 
 class Writing(msgspec.Struct, frozen=True):

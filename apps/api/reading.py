@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import orjson
 
-from apps.api.query import Choice, Continue, Listing
+from apps.api.query import Continue, Listing
 from apps.api.target import Target
 from apps.objects import listing as stored
 from apps.objects.store import DjangoStore
 from controlplane.errors import BadRequest, Expired, NotFound, TooManyRequests
 from controlplane.kinds import EVENT
+from controlplane.wire.request import Choice
 
 MAX_SCANNED = 50_000  # objects looked at for one page when the database cannot decide alone
 _CHUNK = 500

@@ -14,12 +14,13 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from apps.api import reading
-from apps.api.query import Choice, Listing, listing_of, number
+from apps.api.query import Listing, listing_of, number
 from apps.api.renderers import FormRenderer
 from apps.api.target import Target
 from apps.objects.store import DjangoStore
 from controlplane.errors import BadRequest, Expired, ServiceUnavailable, StatusError
 from controlplane.wire.negotiate import YAML, go_bool
+from controlplane.wire.request import Choice
 from controlplane.wire.resource import Resource
 from controlplane.wire.status import status_of
 from controlplane.wire.table import IncludeObject, include_object_of

@@ -8,9 +8,8 @@ from apps.api.failures import nothing_here
 from apps.objects.definitions import definitions
 from controlplane.kind import KINDS, Kind
 from controlplane.meta import Ref
+from controlplane.wire.request import place_of
 from controlplane.wire.resource import Resource
-
-_OF_NAMESPACE = frozenset(("status", "finalize"))  # what stands behind namespaces/<name>/ without being a kind
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -32,25 +31,11 @@ class Target(msgspec.Struct, frozen=True):
 
 def target_of(path: str) -> Target:
     """Return what the path api/v1/… or apis/<group>/<version>/… names. Raises NotFound for anything else."""
-    parts = path.strip("/").split("/")
-    if parts[0] == "api" and len(parts) >= 3:
-        group, version, rest = "", parts[1], parts[2:]
-    elif parts[0] == "apis" and len(parts) >= 4:
-        group, version, rest = parts[1], parts[2], parts[3:]
-    else:
+    place = place_of(path.strip("/").split("/"))
+    kind = None if place is None else _served(place.group, place.version, place.plural)
+    if place is None or kind is None or not place.fits(kind.resource) or not _has(kind, place.subresource):
         raise nothing_here()
-    namespace = ""
-    # Namespaced routes go first; namespaces/<name> and what stands behind it belong to the Namespace itself.
-    if rest[0] == "namespaces" and len(rest) >= 3 and not (rest[2] in _OF_NAMESPACE and len(rest) == 3):
-        namespace, rest = rest[1], rest[2:]
-    kind = _served(group, version, rest[0])
-    if kind is None or len(rest) > 3 or not all(rest) or (namespace and not kind.resource.namespaced):
-        raise nothing_here()
-    name = rest[1] if len(rest) > 1 else ""
-    subresource = rest[2] if len(rest) > 2 else ""
-    if (name and kind.resource.namespaced and not namespace) or not _has(kind, subresource):
-        raise nothing_here()
-    return Target(kind, namespace, name, subresource)
+    return Target(kind, place.namespace, place.name, place.subresource)
 
 
 def _served(group: str, version: str, plural: str) -> Kind | None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from apps.objects import log, sealing
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import BinaryCursor, texts
-from apps.objects.state import START, field_conditions, label_conditions
+from apps.objects.state import START, field_conditions, label_conditions, place_conditions
 from apps.objects.tables import object_table
 from controlplane.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
 
@@ -43,13 +43,7 @@ def page(
     `fields` are terms of metadata.name and metadata.namespace, `keys` "index=value" of declared indexes; other terms
     are the caller's to check. limit 0 is no limit.
     """
-    conditions, params = ["kind = %s"], [kind]
-    if namespace:
-        conditions.append("namespace = %s")
-        params.append(namespace)
-    if after != START:
-        conditions.append("(namespace, name) > (%s, %s)")
-        params.extend(after)
+    conditions, params = place_conditions(kind, namespace, after)
     extra: list[tuple[str, Any]] = [*label_conditions(labels), *field_conditions(fields)]
     if keys:
         extra.append(("keys @> %s", texts(keys)))

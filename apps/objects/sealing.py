@@ -6,7 +6,7 @@ LIFEBOAT_ENCRYPTION_KEYS and from nothing else; the first one encrypts, all of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from msgspec.structs import replace
 
+from apps.objects.secret import HELD, LAST_APPLIED, annotations_of, is_secret, secrets
 from config import env
 from controlplane.kinds import WORK
 from controlplane.kinds.template import Template
@@ -28,9 +29,6 @@ KINDS: Final = frozenset((SECRET, WORK))
 
 _PREFIX: Final = "lifeboat:sealed:1:"
 _MARK: Final = b'"lifeboat:sealed:1:'
-_HELD: Final = ("data", "stringData")
-# kubectl keeps the whole Secret in it
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 Document = dict[str, Any]
 Change = Callable[[str], str]
@@ -69,9 +67,9 @@ def sealed(obj: Object) -> Object:
 
 def _sealed_work(work: Work) -> Work:
     manifests = work.spec.workload.manifests
-    if not any(map(_is_secret, manifests)):
+    if not any(map(is_secret, manifests)):
         return work
-    closed = tuple(_changed(one, _seal) if _is_secret(one) else one for one in manifests)
+    closed = tuple(_changed(one, _seal) if is_secret(one) else one for one in manifests)
     return replace(work, spec=replace(work.spec, workload=replace(work.spec.workload, manifests=closed)))
 
 
@@ -97,27 +95,12 @@ def converted(text: Form, change: Change) -> Form:
         return text
     document = orjson.loads(raw)
     result = document
-    for path in _secrets(document):
+    for path in secrets(document):
         result = _replaced(result, path, lambda secret: _changed(secret, change))
     if result == document:
         return text
     found = orjson.dumps(result)
     return found.decode() if isinstance(text, str) else found
-
-
-def _is_secret(document: Any) -> bool:
-    return isinstance(document, dict) and document.get("kind") == SECRET and document.get("apiVersion") == "v1"
-
-
-def _secrets(document: Document) -> Iterator[tuple[str | int, ...]]:
-    """Yield where a document is a Secret, or carries one to a member."""
-    if _is_secret(document):
-        yield ()
-        return
-    manifests = ((document.get("spec") or {}).get("workload") or {}).get("manifests") or ()
-    for index, manifest in enumerate(manifests):
-        if _is_secret(manifest):
-            yield "spec", "workload", "manifests", index
 
 
 def _replaced(value: Any, path: tuple[str | int, ...], change: Callable[[Document], Document]) -> Any:
@@ -132,13 +115,12 @@ def _replaced(value: Any, path: tuple[str | int, ...], change: Callable[[Documen
 def _changed(secret: Document, change: Change) -> Document:
     """Return a Secret with everything it holds changed: values, and kubectl's copy of the whole."""
     copy = dict(secret)
-    for part in _HELD:
+    for part in HELD:
         if isinstance(copy.get(part), dict):
             copy[part] = {key: change(value) if isinstance(value, str) else value for key, value in copy[part].items()}
-    metadata = copy.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    if isinstance(annotations, dict) and isinstance(annotations.get(_LAST_APPLIED), str):
-        applied = {**annotations, _LAST_APPLIED: change(annotations[_LAST_APPLIED])}
+    said = annotations_of(copy)
+    if isinstance(said.get(LAST_APPLIED), str):
+        applied = {**said, LAST_APPLIED: change(said[LAST_APPLIED])}
         copy["metadata"] = {**copy["metadata"], "annotations": applied}
     return copy
 

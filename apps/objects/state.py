@@ -225,7 +225,7 @@ class DjangoState:
         fields: Sequence[FieldSelectorTerm] = (),
     ) -> Sequence[Document]:
         """Return texts as they are stored; what Secrets hold is sealed in them."""
-        conditions, params = _conditions(kind, namespace, after)
+        conditions, params = place_conditions(kind, namespace, after)
         for condition, value in (*label_conditions(labels), *field_conditions(fields)):
             conditions.append(condition)
             params.append(value)
@@ -242,7 +242,7 @@ class DjangoState:
 
         Raises Expired where the log no longer reaches back that far.
         """
-        conditions, params = _conditions(kind, namespace, after)
+        conditions, params = place_conditions(kind, namespace, after)
         where = " AND ".join(conditions)
         ending = " LIMIT %s" if limit else ""
         query = f"""
@@ -326,7 +326,8 @@ def _declared(kind: str, index: str) -> None:
     assert any(one.name == index for one in known.indexes), f"{kind} declares no index {index}"
 
 
-def _conditions(kind: str, namespace: str, after: tuple[str, str]) -> tuple[list[str], list[Any]]:
+def place_conditions(kind: str, namespace: str, after: tuple[str, str]) -> tuple[list[str], list[Any]]:
+    """Return conditions on a kind, a namespace ("" for all) and beyond a (namespace, name), and their values."""
     conditions, params = ["kind = %s"], [kind]
     if namespace:
         conditions.append("namespace = %s")

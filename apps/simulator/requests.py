@@ -9,22 +9,12 @@ import msgspec
 
 from apps.simulator.catalogue import Catalogue
 from apps.simulator.objects import Writer
-from apps.simulator.store import Stored, key_of
 from controlplane.errors import BadRequest, NotFound
-from controlplane.selectors import (
-    FieldSelectorTerm,
-    LabelSelector,
-    SelectorError,
-    matches_fields,
-    parse_field_selector,
-    parse_label_selector,
-)
 from controlplane.wire.negotiate import go_bool
-from controlplane.wire.resource import Resource, check_fields
+from controlplane.wire.request import Choice, choice_of, place_of
+from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]
-
-_OF_NAMESPACE = ("status", "finalize")  # what stands behind namespaces/<name>/ without being a kind
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -73,58 +63,22 @@ class Request(msgspec.Struct, frozen=True):
     def choice(self) -> Choice:
         """Return which objects of a list or watch are meant. Raises BadRequest for selectors nobody can read, and for
         fields that objects of the kind cannot be selected by."""
-        try:
-            labels = parse_label_selector(self.query.get("labelSelector", ""))
-            fields = parse_field_selector(self.query.get("fieldSelector", ""))
-        except SelectorError as error:
-            raise BadRequest(str(error)) from None
-        check_fields(self.target.resource, fields)
-        return Choice(self.target.namespace, self.target.name, labels, fields)
-
-
-class Choice(msgspec.Struct, frozen=True):
-    """Which objects are meant; a name in the URL of a watch chooses as well."""
-
-    namespace: str
-    name: str
-    labels: LabelSelector
-    fields: tuple[FieldSelectorTerm, ...]
-
-    @property
-    def selects(self) -> bool:
-        """Test whether a selector chooses, and not the namespace alone."""
-        return bool(self.fields) or not self.labels.is_empty()
-
-    def takes(self, stored: Stored | None) -> bool:
-        """Test whether an object is chosen."""
-        if stored is None:
-            return False
-        namespace, name = key_of(stored.document)
-        if (self.namespace and namespace != self.namespace) or (self.name and name != self.name):
-            return False
-        if not self.labels.is_empty() and not self.labels.matches(stored.document["metadata"].get("labels") or {}):
-            return False
-        return not self.fields or matches_fields(self.fields, stored.document)
+        return choice_of(
+            self.target.resource,
+            label_selector=self.query.get("labelSelector", ""),
+            field_selector=self.query.get("fieldSelector", ""),
+            namespace=self.target.namespace,
+            name=self.target.name,
+        )
 
 
 def target_of(parts: list[str], catalogue: Catalogue) -> Target:
     """Return what the path /api/v1/… or /apis/<group>/<version>/… names, split at its slashes. Raises NotFound."""
-    if parts[0] == "api" and len(parts) >= 3:
-        group, version, rest = "", parts[1], parts[2:]
-    elif parts[0] == "apis" and len(parts) >= 4:
-        group, version, rest = parts[1], parts[2], parts[3:]
-    else:
+    place = place_of(parts)
+    resource = None if place is None else catalogue.find(place.group, place.version, place.plural)
+    if place is None or resource is None or not place.fits(resource):
         raise nothing_here()
-    namespace = ""
-    if rest[0] == "namespaces" and len(rest) >= 3 and not (rest[2] in _OF_NAMESPACE and len(rest) == 3):
-        namespace, rest = rest[1], rest[2:]
-    resource = catalogue.find(group, version, rest[0])
-    if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
-        raise nothing_here()
-    name = rest[1] if len(rest) > 1 else ""
-    if name and resource.namespaced and not namespace:
-        raise nothing_here()
-    return Target(resource, namespace, name, rest[2] if len(rest) > 2 else "")
+    return Target(resource, place.namespace, place.name, place.subresource)
 
 
 def nothing_here() -> NotFound:

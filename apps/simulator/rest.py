@@ -20,6 +20,7 @@ from controlplane.wire.body import decode_body
 from controlplane.wire.negotiate import YAML, Representation, media_type_of, representation
 from controlplane.wire.patch import APPLY_PATCH, apply_patch
 from controlplane.wire.prune import prune, validate_fields
+from controlplane.wire.request import about
 from controlplane.wire.resource import Resource
 from controlplane.wire.status import success
 from controlplane.wire.table import include_object_of, partial_object_metadata, partial_object_metadata_list, table
@@ -73,7 +74,9 @@ class Rest:
 
     def _list(self, request: Request) -> Answer:
         target, choice = request.target, request.choice
-        found = [one for one in self.objects.store.all(target.resource.key, target.namespace) if choice.takes(one)]
+        found = [
+            one for one in self.objects.store.all(target.resource.key, target.namespace) if choice.takes(one.document)
+        ]
         list_meta, page = self._page(request, found)
         form = representation(request.accept)
         if form.convert == "Table":
@@ -85,6 +88,11 @@ class Rest:
             return _encoded({**head, "items": [one.document for one in page]}, form)
         texts = b",".join([one.text for one in page])
         return Answer(orjson.dumps(head)[:-1] + b',"items":[' + texts + b"]}")
+
+    def _chosen(self, request: Request) -> list[Stored]:
+        target, choice = request.target, request.choice
+        stored = self.objects.store.all(target.resource.key, target.namespace)
+        return [one for one in stored if choice.takes(one.document)]
 
     def _page(self, request: Request, found: list[Stored]) -> tuple[Document, list[Stored]]:
         """Return one page of a list and its metadata; the token names the first page's version and where to go on."""
@@ -142,8 +150,7 @@ class Rest:
             document = protobuf.decode(request.body)
         else:
             document = decode_body(request.content_type, request.body, duplicates=duplicates)
-        self._check_names(request, document)
-        return self._known(request.target.resource, document, duplicates, validation)
+        return self._known(request.target.resource, self._about(request, document), duplicates, validation)
 
     def _known(
         self, resource: Resource, document: Document, complaints: list[str], validation: str
@@ -158,28 +165,9 @@ class Rest:
             )
         return prune(document, schema), tuple(complaints) if validation == "Warn" else ()
 
-    def _check_names(self, request: Request, document: Document) -> None:
-        """Refuse a body that is about something else than its URL, and fill in what only the URL says."""
-        resource = request.target.resource
-        kind, api_version = document.get("kind", resource.kind), document.get("apiVersion", resource.api_version)
-        if (kind, api_version) != (resource.kind, resource.api_version):
-            raise BadRequest(
-                f"the object provided is a {kind} of {api_version}, "
-                f"this URL takes {resource.kind} of {resource.api_version}"
-            )
-        document.update(kind=kind, apiVersion=api_version)
-        metadata = document.get("metadata") or {}
-        if not isinstance(metadata, dict):
-            raise BadRequest("metadata has to be an object")
-        document["metadata"] = metadata = dict(metadata)
-        for field, said in (("namespace", request.target.namespace), ("name", request.target.name)):
-            if said and metadata.get(field) not in (None, "", said):
-                raise BadRequest(
-                    f"the {field} of the provided object does not match the {field} sent on the request: "
-                    f"metadata.{field} is {metadata[field]!r}, the URL says {said!r}"
-                )
-            if said:
-                metadata[field] = said
+    def _about(self, request: Request, document: Document) -> Document:
+        target = request.target
+        return about(document, target.resource, namespace=target.namespace, name=target.name)
 
     def _create(self, request: Request) -> Answer:
         document, warnings = self._decoded(request)
@@ -205,8 +193,7 @@ class Rest:
         live = self._live(request)
         catalogue = self.objects.catalogue
         schema = None if catalogue.is_custom(target.resource) else catalogue.schema(target.resource)
-        patched = apply_patch(request.content_type, live.document, request.body, schema)
-        self._check_names(request, patched)
+        patched = self._about(request, apply_patch(request.content_type, live.document, request.body, schema))
         known, warnings = self._known(target.resource, patched, [], request.query.get("fieldValidation") or "Warn")
         stored = self.objects.update(target.resource, live, known, request.writer)
         return self._shown(request, stored, warnings=warnings)
@@ -224,7 +211,9 @@ class Rest:
     def _delete_collection(self, request: Request) -> Answer:
         target, choice = request.target, request.choice
         options = self._delete_options(request)
-        chosen = [one for one in self.objects.store.all(target.resource.key, target.namespace) if choice.takes(one)]
+        chosen = [
+            one for one in self.objects.store.all(target.resource.key, target.namespace) if choice.takes(one.document)
+        ]
         for stored in chosen:
             self.objects.delete(target.resource, stored, options, dry_run=request.writer.dry_run)
         head = {"kind": target.resource.list_kind, "apiVersion": target.resource.api_version}

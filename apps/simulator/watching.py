@@ -40,7 +40,7 @@ class Watch:
         initial = request.flag("sendInitialEvents")
         if initial or text in ("", "0"):
             for stored in store.all(request.target.resource.key, request.target.namespace):
-                if self._choice.takes(stored):
+                if self._choice.takes(stored.document):
                     yield self._shown(ADDED, stored)
             if initial and self.bookmarks:
                 yield self.bookmark(initial_events_end=True)
@@ -75,7 +75,8 @@ class Watch:
 
     def _frames(self, change: Change) -> Iterator[bytes]:
         """Yield the event as this client sees it: what comes to match is added, what ceases to match is deleted."""
-        before, now = self._choice.takes(change.old), self._choice.takes(change.new)
+        before = change.old is not None and self._choice.takes(change.old.document)
+        now = self._choice.takes(change.new.document)
         if change.event == DELETED:
             if before:
                 yield self._shown(DELETED, change.new)

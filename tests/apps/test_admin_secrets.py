@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.objects.masks import LAST_APPLIED, MASK, masked, unmasked, without_contents
+from apps.objects.masks import MASK, masked, unmasked, without_contents
+from apps.objects.secret import LAST_APPLIED
 from tests.apps.pages import change, found, list_of, page_of, save, secret, stored, text_in, work
 
 VALUE = base64.b64encode(b"hunter2-hunter2").decode()
