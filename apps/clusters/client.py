@@ -26,7 +26,11 @@ APPLY = "application/apply-patch+yaml"  # JSON is YAML
 _BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)  # of a SOCKS5 proxy; they share no base
 _X509_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
 # Annotations and labels that mark an object as ours; releasing an object strips them.
-OUR_PREFIXES = ("karmada.io/", "work.karmada.io/", "resourcetemplate.karmada.io/", "resourcebinding.karmada.io/")
+OUR_PREFIXES = (
+    *("karmada.io/", "work.karmada.io/", "resourcetemplate.karmada.io/"),
+    *("resourcebinding.karmada.io/", "clusterresourcebinding.karmada.io/"),
+    *("propagationpolicy.karmada.io/", "clusterpropagationpolicy.karmada.io/"),
+)
 
 
 class Unservable(Exception):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from controlplane.controllers.fleet import FLEET
 from controlplane.eviction.purge import leaving
 from controlplane.kinds import home
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask, TargetCluster
-from controlplane.kinds.cluster import Taint
+from controlplane.kinds.cluster import PULL, Taint
 from controlplane.kinds.drain import RUNNING, Drain, DrainSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
 from controlplane.kinds.policy import (
@@ -20,7 +22,7 @@ from controlplane.kinds.policy import (
 from controlplane.kinds.rows import EVICTED, AilingCopies, Observation
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.meta import ObjectMeta
-from controlplane.names import CLUSTER_FINALIZER, UNSCHEDULABLE_TAINT
+from controlplane.names import CLUSTER_FINALIZER, CLUSTER_NAMESPACE, RECEIVED_ANNOTATION, UNSCHEDULABLE_TAINT
 from tests.apps.batches.stored import (
     AT_ONCE,
     LONG_AGO,
@@ -31,17 +33,33 @@ from tests.apps.batches.stored import (
     bound,
     clusters,
     many,
+    plain,
     queued,
     refs,
     work_of,
 )
 from tests.core.fleet_story import START, binding
 
+RENEWED = {RECEIVED_ANNOTATION: LONG_AGO.isoformat()}
+
 
 def cluster_status(size: int) -> Case:
     found = clusters(*many(size), ready="", established=False)
     seen = [Observation(name, "True", "ClusterReady", since=LONG_AGO, observed_at=START) for name in many(size)]
     return Case([*found, *seen], refs(found), size)
+
+
+def pulled(size: int) -> Case:
+    """Members whose agents have renewed their Leases."""
+    found = [
+        replace(one, spec=replace(one.spec, sync_mode=PULL))
+        for one in clusters(*many(size), ready="", established=False)
+    ]
+    leases = [
+        replace(plain("Lease", name, CLUSTER_NAMESPACE, annotations=RENEWED), api_version="coordination.k8s.io/v1")
+        for name in many(size)
+    ]
+    return Case([*found, *leases], refs(found), 2 * size)
 
 
 def fleet(size: int) -> Case:
@@ -164,6 +182,7 @@ def failbacks(size: int) -> Case:
 
 BATCHES: dict[str, Callable[[int], Case]] = {
     "cluster_status": cluster_status,
+    "cluster_status of Pull members": pulled,
     "fleet": fleet,
     "cluster_taints": cluster_taints,
     "eviction_queue": eviction_queue,
