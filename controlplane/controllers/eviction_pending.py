@@ -1,6 +1,7 @@
 """EvictionPending: tells on every binding what the queue holds for it, and clears records of outages that are over.
 
-The queue itself is rows, so that 100,000 of them are there in seconds; this follows behind, at its own pace.
+The queue itself is rows, so that 100,000 of them are there in seconds; this follows behind, at its own pace. What has
+been evicted is told by Evictions, with the eviction.
 """
 
 from __future__ import annotations
@@ -14,16 +15,14 @@ import msgspec
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.evictions import template_of
 from controlplane.decision import NOTHING, Decision, Drop, Event, Put
+from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.kinds import BINDINGS, CLUSTER
-from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding
+from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
-from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction
+from controlplane.kinds.rows import ABANDONED, ENDED, HELD, QUEUED, Eviction
 from controlplane.meta import Condition, Ref, condition, with_condition
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
-
-EVICTION_PENDING = "EvictionPending"
-"""Condition type: True/Queued, True/Held, False/Evicted, False/Abandoned."""
 
 DROPPED_AT_ONCE = 5000
 PATIENCE = timedelta(seconds=3)  # what is queued and gone again by then is told once; Works come first meanwhile
@@ -70,34 +69,10 @@ class EvictionPending(Controller):
         return Decision(changes=(Put(new, old),), events=_told(old, before, told), reason=EVICTION_PENDING)
 
 
-def pending(binding: Binding, rows: Iterable[Eviction], before: Condition | None) -> Condition | None:
-    """Return what the rows of a binding mean for it; None where nothing is or was to be said."""
-    waiting = sorted((row for row in rows if row.due_at is not None), key=lambda row: row.cluster)
-    if waiting:
-        reason = HELD if any(row.state == HELD for row in waiting) else QUEUED
-        return Condition(EVICTION_PENDING, "True", reason, "; ".join(_waits(row) for row in waiting))
-    over = [row for row in rows if row.state in ENDED and row.ended_at is not None]
-    if over:
-        last = max(over, key=lambda row: (row.ended_at, row.cluster))
-        return Condition(EVICTION_PENDING, "False", last.state, f"cluster {last.cluster}: {last.message}")
-    if before is None or before.status != "True":
-        return None
-    if any(task.reason == TAINT_UNTOLERATED for task in binding.spec.graceful_eviction_tasks):
-        return Condition(EVICTION_PENDING, "False", EVICTED, "evicted; the cluster has recovered since")
-    return Condition(EVICTION_PENDING, "False", ABANDONED, "no taint moves this workload any more")
-
-
 def _last_moment(rows: Iterable[Eviction], now: datetime) -> datetime:
     """Return when the newest of the rows was queued or ended; long ago where there is none."""
     moments = [moment for row in rows for moment in (row.queued_at, row.ended_at) if moment is not None]
     return max(moments, default=now - PATIENCE)
-
-
-def _waits(row: Eviction) -> str:
-    due = "" if row.due_at is None else f"{row.due_at:%Y-%m-%dT%H:%M:%SZ}"
-    if row.state == QUEUED:
-        return f"cluster {row.cluster}: due {due}"
-    return f"cluster {row.cluster}: {row.reason or row.state}: {row.message}"
 
 
 def _told(binding: Binding, before: Condition | None, told: Condition) -> tuple[Event, ...]:

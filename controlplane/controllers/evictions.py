@@ -22,6 +22,7 @@ from controlplane.controllers.labels import workload_labels
 from controlplane.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.eviction import plan, rate
 from controlplane.eviction.holds import Holds
+from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.eviction.queue import ended
 from controlplane.eviction.refuge import DryRun, Refuge
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
@@ -40,19 +41,18 @@ from controlplane.kinds.rows import (
     Eviction,
     FleetState,
     PlacementHint,
-    Promise,
 )
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta, Ref
+from controlplane.meta import ObjectMeta, Ref, condition, with_condition
 from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.ledger import Ledger, live
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, Ledger
 from controlplane.scheduling.question import question_of
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
-HEADS = 512
+HEADS = 256
 MOST_AT_ONCE = 200  # one decision writes a binding and two Events for each; a transaction takes about 600 objects
 RELEASED_AT_ONCE = 5000
 IDLE_LOOK = timedelta(seconds=1)
@@ -79,7 +79,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     held: tuple[Eviction, ...]
     looked: FleetState
     capacity: str
-    promises: tuple[Promise, ...] = ()
+    promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
     holds: Holds = Holds()
 
 
@@ -95,7 +95,9 @@ class Evictions(Controller):
         Watch("row/Eviction", _row_changed),
     )
     owns = Ownership(
-        dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
+        dict.fromkeys(
+            BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations", "status.conditions")
+        ),
         rows=(Eviction, FleetState, PlacementHint),
     )
     starts = (FLEET,)
@@ -120,7 +122,7 @@ class Evictions(Controller):
             held=held,
             looked=looked,
             capacity=capacity,
-            promises=_promises(state, clusters) if heads else (),
+            promised=state.promised(within=PROMISE_ENDS_AFTER) if heads else (),
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
         )
         return [one if ref == FLEET else None for ref in refs]
@@ -189,11 +191,6 @@ def _tapped(snapshot: EvictionsSnapshot, tier: health.Tier, settings: Settings) 
         yield from (one.metadata.name for one in snapshot.clusters if health.faulty(one))
 
 
-def _promises(state: State, clusters: Iterable[Cluster]) -> tuple[Promise, ...]:
-    found = state.rows(Promise, "cluster", [one.metadata.name for one in clusters])
-    return tuple(row for rows in found.values() for row in rows)
-
-
 def tier_of(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> health.Tier:
     """Return the tier in force now."""
     maintained = snapshot.holds.maintained(now=now)
@@ -223,8 +220,8 @@ class _Trial:
     def __init__(self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> None:
         self.settings = settings
         self.fleet = Fleet.of(snapshot.clusters, settings=settings)
-        promises = live(snapshot.promises, collected_at={}, now=now)
-        self.ledger = Ledger.of(self.fleet, ((one.cluster, one.replicas, record.asked_by(one)) for one in promises))
+        promised = ((cluster, count, record.decoded(request)) for cluster, request, count in snapshot.promised)
+        self.ledger = Ledger.of(self.fleet, promised)
         self.moving: Counter[str] = Counter()
         self.without: dict[frozenset[str], Fleet] = {}
 
@@ -283,12 +280,19 @@ def _evicted(
         together.setdefault(move.row.binding, []).append(move)
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
     return tuple(
-        _moved(snapshot.bindings[Ref.parse(name)], ones, known, settings, now=now) for name, ones in together.items()
+        _moved(snapshot.bindings[Ref.parse(name)], ones, snapshot.rows.get(name, ()), known, settings, now=now)
+        for name, ones in together.items()
     )
 
 
 def _moved(
-    old: Binding, moves: Sequence[plan.Move], clusters: Mapping[str, Cluster], settings: Settings, *, now: datetime
+    old: Binding,
+    moves: Sequence[plan.Move],
+    rows: Sequence[Eviction],
+    clusters: Mapping[str, Cluster],
+    settings: Settings,
+    *,
+    now: datetime,
 ) -> Decision:
     """Return the writes of a binding's granted moves, which hold while the taints they happen for do."""
     after, events = old, list[Event]()
@@ -297,9 +301,11 @@ def _moved(
         cause = f"{move.cause.key}:{move.cause.effect}"
         message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}"
         events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]
-    new = departed(_once(old, after), old, now=now)
+    over = {move.row.key: _over(move, now=now) for move in moves}
+    left = [over.get(row.key, row) for row in rows]
+    new = _told_pending(departed(_once(old, after), old, now=now), left, now=now)
     return Decision(
-        changes=(Put(new, old), *(_over(move, now=now) for move in moves), *_hinted(new, moves[-1].refuge)),
+        changes=(Put(new, old), *map(Save, over.values()), *_hinted(new, moves[-1].refuge)),
         events=tuple(events),
         guards=tuple(
             Guard(clusters[move.row.cluster].ref, clusters[move.row.cluster].metadata.generation) for move in moves
@@ -308,10 +314,16 @@ def _moved(
     )
 
 
-def _over(move: plan.Move, *, now: datetime) -> Save:
+def _over(move: plan.Move, *, now: datetime) -> Eviction:
     """Return the row of an eviction that has happened."""
     because = f"taint {move.cause.key}:{move.cause.effect}; {move.refuge.why}"
-    return Save(ended(move.row, move.cause.key, because, now=now, state=EVICTED))
+    return ended(move.row, move.cause.key, because, now=now, state=EVICTED)
+
+
+def _told_pending(new: Binding, rows: Sequence[Eviction], *, now: datetime) -> Binding:
+    """Return the binding with what its rows mean for it, so that nobody has to write it once more for that."""
+    told = pending(new, rows, condition(new.status.conditions, EVICTION_PENDING))
+    return new if told is None else new.with_status(conditions=with_condition(new.status.conditions, told, now=now))
 
 
 def _hinted(new: Binding, refuge: Refuge) -> Iterable[Save]:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import health
-from controlplane.controllers.eviction_pending import EVICTION_PENDING
+from controlplane.eviction.pending import EVICTION_PENDING
 from controlplane.decision import Decision as Decided
 from controlplane.decision import Delete
 from controlplane.eviction import orders
