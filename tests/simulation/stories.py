@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from controlplane import kinds
@@ -14,7 +16,7 @@ from controlplane.wire import definition
 from tests.simulation.audit import Audit
 from tests.simulation.invariants import Watchman
 from tests.simulation.manifests import NOT_READY_MEANS_LEAVE, admitted, cluster
-from tests.simulation.member import Member
+from tests.simulation.member import UP, Member
 from tests.simulation.world import Simulation
 
 NGINX_BINDING = Ref(kinds.RESOURCE_BINDING, "default", "nginx-deployment")
@@ -29,10 +31,20 @@ QUICK = replace(
 )
 
 
-def joined(*names: str, seed: int = 0, settings: Settings = QUICK, kill_rate: float = 0.0) -> Simulation:
-    """Return a simulation whose members are Ready and which evicts from clusters that are not."""
+def joined(
+    *names: str,
+    seed: int = 0,
+    settings: Settings = QUICK,
+    kill_rate: float = 0.0,
+    pods: int = 1000,
+    faults: Mapping[str, str] | None = None,
+) -> Simulation:
+    """Return a simulation whose members are Ready and which evicts from clusters that are not.
+
+    `pods`: how many each member has room for; `faults`: of which members have which from the beginning.
+    """
     simulation = Simulation(seed=seed, settings=settings, kill_rate=kill_rate)
-    simulation.members = {name: Member(name) for name in names}
+    simulation.members = {name: Member(name, pods=pods, fault=(faults or {}).get(name, UP)) for name in names}
     documents = [NOT_READY_MEANS_LEAVE, *(cluster(name) for name in names)]
     simulation.create(*(admitted(one, settings, now=simulation.now) for one in documents))
     Watchman().attach(simulation)

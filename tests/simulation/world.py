@@ -310,7 +310,7 @@ class Simulation:
     def _mark_statuses(self, name: str) -> None:
         """Play the watch stream of a member: every Work whose object changed there is looked at again."""
         member = self.members[name]
-        if member.fault not in ("none", "notready"):
+        if member.fault in (DOWN, UNAUTHORIZED):
             return
         for work in self.store.by_index(kinds.WORK, "cluster", [name]).get(name, ()):
             held = member.objects.get(place_of(work.manifest)) if work.manifest else None

@@ -150,12 +150,21 @@ class Members:
             close_old_connections()
 
     async def _refreshing(self) -> None:
-        """Keep watching what Works exist for, on the members that are ready."""
+        """Keep watching what Works exist for, on the members that are ready.
+
+        A database that was away may have come back without its last commits, and what members told last with them:
+        it is told again (fault 17).
+        """
+        away = False
         while True:
             try:
                 self.watches.want(await self._in_thread(self._wanted))
+                if away:
+                    self.watches.tell_again()
+                away = False
             except OperationalError as error:
                 log.warning("members: the database is away: %s", error)
+                away = True
             await asyncio.sleep(REFRESH_SECONDS)
 
     def _wanted(self) -> dict[tuple[str, str, str], Target]:

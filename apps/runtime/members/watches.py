@@ -73,6 +73,11 @@ class Watches:
         held = stream.held.get(_place(manifest))
         return Answer(404, problem="not found") if held is None else Answer(200, held)
 
+    def tell_again(self) -> None:
+        """Call `changed` with the Works of all objects held, as if all had changed."""
+        held = (item for stream in self._streams.values() for item in stream.held.values())
+        self._changed([ref for item in held if (ref := work_of(item)) is not None])
+
     def learn(self, target: Target, item: dict[str, Any]) -> None:
         """Enter what a member answered to an apply: it holds that object before its stream says so."""
         stream = self._begin((target.cluster, item.get("apiVersion", ""), item.get("kind", "")), target)
