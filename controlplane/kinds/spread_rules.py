@@ -17,7 +17,17 @@ FIELDS = (CLUSTER, REGION, "zone", "provider")
 
 
 def spreads(placement: Placement, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with a placement's spread constraints; `path` is theirs."""
+    """Yield what is wrong with a placement's spread constraints; `path` is theirs.
+
+    Whether they can be met together is asked where each of them makes sense.
+    """
+    wrong = list(_malformed(placement, path))
+    yield from wrong
+    if not wrong and not placement.ignores_spread:
+        yield from _never_met(placement, path)
+
+
+def _malformed(placement: Placement, path: str) -> Iterator[Cause]:
     for index, one in enumerate(placement.spread_constraints):
         yield from _alone(one, f"{path}[{index}]")
     fields = [one.spread_by_field for one in placement.spread_constraints if one.spread_by_field]
@@ -25,8 +35,6 @@ def spreads(placement: Placement, path: str) -> Iterator[Cause]:
         yield invalid(path, fields, f"multiple {name} spread constraints are not allowed")
     if fields and CLUSTER not in fields:
         yield invalid(path, fields, "one of the constraints must spread by cluster where any spreads by a field")
-    if not placement.ignores_spread:
-        yield from _never_met(placement, path)
 
 
 def _alone(one: SpreadConstraint, path: str) -> Iterator[Cause]:
