@@ -1,8 +1,11 @@
-"""The eviction queue for scrapers: S001's seven, the tier, tokens, holds, what is stuck, the estimate; a second old."""
+"""The eviction queue for scrapers: S001's seven, the tier, tokens, holds, what is stuck, the estimate; a second old.
+
+The four of later releases (semantics, section 5) are beside them: `name` is the bucket, "fleet" or "cluster/member1".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from threading import Lock
 from typing import Any
 
@@ -21,8 +24,8 @@ from apps.failover.bucket import RedisBucket
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.runtime import broker
-from controlplane.eviction.figures import ClusterFigures, Figures, cumulative
-from controlplane.eviction.rate import FLEET_BUCKET
+from controlplane.eviction.figures import ClusterFigures, Figures, cumulative, together
+from controlplane.eviction.rate import FLEET_BUCKET, bucket_of
 
 FRESH_SECONDS = 1.0
 _STUCK = """
@@ -42,12 +45,13 @@ def figures() -> Figures:
         return _last[1]
 
 
-def tokens() -> float | None:
-    """Return the tokens in the fleet's bucket; None where Redis does not say."""
+def tokens(buckets: Iterable[str]) -> dict[str, float]:
+    """Return the tokens in the buckets when they were last asked; nothing where Redis does not say."""
+    asked = RedisBucket(broker.client())
     try:
-        return RedisBucket(broker.client()).level(FLEET_BUCKET)
+        return {bucket: asked.level(bucket) for bucket in buckets}
     except (redis.RedisError, OSError):
-        return None
+        return {}
 
 
 class EvictionCollector(Collector):
@@ -61,6 +65,7 @@ class EvictionCollector(Collector):
         found = figures()
         yield from _queues(found.clusters)
         yield from _processed(found.clusters)
+        yield from _shipped(found.clusters)
         yield _gauge("cluster_fault_num", "The number of faulty clusters.", found.faulty)
         yield _gauge("cluster_fault_rate", "The part of the fleet that is faulty.", found.fault_rate)
         tier = GaugeMetricFamily("lifeboat_eviction_tier_rate", "Evictions a second in force.", labels=["tier"])
@@ -71,15 +76,26 @@ class EvictionCollector(Collector):
         yield from (tier, held, _stuck())
         if found.eta_seconds is not None:
             yield _gauge("lifeboat_eviction_eta_seconds", "Until the queue is empty at this tier.", found.eta_seconds)
-        if (level := tokens()) is not None:
-            yield _gauge("lifeboat_eviction_tokens", "Tokens in the fleet's bucket.", level)
+        yield _tokens(_by_bucket(found.clusters))
+
+
+Clusters = dict[str, ClusterFigures]
+
+
+def _by_bucket(clusters: Clusters) -> dict[str, ClusterFigures]:
+    """Return the queues as they share buckets."""
+    scope = configuration().settings().eviction.bucket_scope
+    sharing: dict[str, list[ClusterFigures]] = {}
+    for name, one in clusters.items():
+        sharing.setdefault(bucket_of(name, scope), []).append(one)
+    return {bucket: together(queues) for bucket, queues in sharing.items()}
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, text, value=value)
 
 
-def _queues(clusters: dict[str, ClusterFigures]) -> Iterator[Any]:
+def _queues(clusters: Clusters) -> Iterator[Any]:
     labels = ["cluster_name"]
     total = GaugeMetricFamily("evict_total", "Elements in the eviction queue.", labels=labels)
     kinds = GaugeMetricFamily(
@@ -92,7 +108,7 @@ def _queues(clusters: dict[str, ClusterFigures]) -> Iterator[Any]:
     yield from (total, kinds)
 
 
-def _processed(clusters: dict[str, ClusterFigures]) -> Iterator[Any]:
+def _processed(clusters: Clusters) -> Iterator[Any]:
     labels = ["cluster_name"]
     latency = HistogramMetricFamily(
         "evict_processing_latency_seconds", "From being queued to being evicted.", labels=labels
@@ -111,9 +127,36 @@ def _processed(clusters: dict[str, ClusterFigures]) -> Iterator[Any]:
     yield from (latency, rate, success, evicted, failed)
 
 
+def _shipped(clusters: Clusters) -> Iterator[Any]:
+    depth = GaugeMetricFamily("eviction_queue_depth", "Elements in the queue.", labels=["name"])
+    kinds = GaugeMetricFamily(
+        "eviction_kind_total", "Elements in the queue by kind of binding.", labels=["member_cluster", "resource_kind"]
+    )
+    latency = HistogramMetricFamily(
+        "eviction_processing_latency_seconds", "From being queued to being evicted.", labels=["name"]
+    )
+    processed = CounterMetricFamily("eviction_processing", "Processed in this outage.", labels=["name", "result"])
+    for cluster, one in clusters.items():
+        for kind, count in one.by_binding_kind.items():
+            kinds.add_metric([cluster, kind], count)
+    for name, queue_ in _by_bucket(clusters).items():
+        depth.add_metric([name], queue_.waiting)
+        latency.add_metric([name], list(cumulative(queue_.latency_counts).items()), queue_.latency_sum)
+        processed.add_metric([name, "success"], queue_.evicted)
+        processed.add_metric([name, "error"], queue_.failed)
+    yield from (depth, kinds, latency, processed)
+
+
+def _tokens(queues: Iterable[str]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("lifeboat_eviction_tokens", "Tokens in a bucket.", labels=["name"])
+    for bucket, level in tokens(queues or [FLEET_BUCKET]).items():
+        family.add_metric([bucket], level)
+    return family
+
+
 def _stuck() -> GaugeMetricFamily:
     family = GaugeMetricFamily(
-        "lifeboat_evictions_stuck", "Copies that stay past their graceful time.", labels=["cluster_name"]
+        "lifeboat_evictions_stuck", "Copies leaving for longer than graceful_eviction_timeout.", labels=["cluster_name"]
     )
     with connection.cursor() as cursor:
         cursor.execute(_STUCK, [configuration().settings().graceful_eviction_timeout])

@@ -14,6 +14,7 @@ import msgspec
 from controlplane import health
 from controlplane.eviction.forecast import ends, forecast
 from controlplane.kinds.rows import ENDED, EVICTED, HELD, Eviction
+from controlplane.meta import Ref
 
 WINDOW = timedelta(minutes=5)
 BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
@@ -25,6 +26,7 @@ class ClusterFigures(msgspec.Struct, frozen=True):
 
     waiting: int = 0
     by_kind: dict[str, int] = {}
+    by_binding_kind: dict[str, int] = {}  # ResourceBinding, ClusterResourceBinding
     evicted: int = 0
     failed: int = 0
     latency_counts: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)  # per bucket, not cumulative; the last is above all
@@ -88,6 +90,7 @@ def _of_cluster(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigures:
     return ClusterFigures(
         waiting=len(waiting),
         by_kind=dict(sorted(Counter(row.resource_kind for row in waiting).items())),
+        by_binding_kind=dict(sorted(Counter(_binding_kind(row) for row in waiting).items())),
         evicted=len(done),
         failed=len(failed),
         latency_counts=tuple(counts[place] for place in range(len(BUCKETS) + 1)),
@@ -95,6 +98,22 @@ def _of_cluster(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigures:
         rate=len(recently) / WINDOW.total_seconds(),
         success_rate=len(recently) / processed if processed else None,
     )
+
+
+def together(queues: Iterable[ClusterFigures]) -> ClusterFigures:
+    """Return the counts of several clusters as one queue; what is over a time only is left out."""
+    queues = list(queues)
+    return ClusterFigures(
+        waiting=sum(one.waiting for one in queues),
+        evicted=sum(one.evicted for one in queues),
+        failed=sum(one.failed for one in queues),
+        latency_counts=tuple(map(sum, zip(*(one.latency_counts for one in queues), strict=True))),
+        latency_sum=sum(one.latency_sum for one in queues),
+    )
+
+
+def _binding_kind(row: Eviction) -> str:
+    return Ref.parse(row.binding).kind.rpartition("/")[2]
 
 
 def latency(row: Eviction) -> float:
