@@ -37,6 +37,17 @@ def totals(*fields: str) -> Callable[[Document, Items, datetime], Document]:
     return lambda doc, items, now: _filled(summed(_reports(items), *fields))
 
 
+def last_reported(*fields: str) -> Callable[[Document, Items, datetime], Document]:
+    """Return the rule of kinds that run on one cluster: some fields as the last cluster that reports has them."""
+
+    def aggregate(doc: Document, items: Items, now: datetime) -> Document:
+        reports = list(_reports(items))
+        last = reports[-1] if reports else {}
+        return _filled({**_status(doc), **{field: last.get(field) for field in fields}})
+
+    return aggregate
+
+
 def summed(reports: Iterable[Document], *fields: str) -> Document:
     """Return the sums of some fields of reports."""
     found = list(reports)

@@ -9,7 +9,13 @@ from controlplane.interpret.interpreter import Demand, Document
 from controlplane.kinds.binding import NodeClaim, ReplicaRequirements
 from controlplane.quantity import Quantity
 
-_STARTING = ("CREATED", "RECONCILING")
+REPORTED = (
+    *("clusterInfo", "error", "jobManagerDeploymentStatus", "jobStatus", "observedGeneration", "lifecycleState"),
+    *("reconciliationStatus", "taskManager"),
+)
+"""What the operator reports; carried back whole, and the template's once a job runs on one cluster (semantics 4)."""
+
+_STARTING = ("CREATED", "INITIALIZING", "RECONCILING")
 
 
 def replicas(doc: Document) -> Demand:
@@ -45,9 +51,9 @@ def _task_managers(spec: dict[str, Any], workers: dict[str, Any]) -> int:
 
 
 def healthy(doc: Document) -> bool:
-    """A job that has left its first states is up, or has come to an end nothing here can change."""
+    """Test whether a job is up, or has come to an end or an error that another cluster would not mend."""
     status = doc.get("status") or {}
-    job = status.get("jobStatus")
-    if not isinstance(job, dict):
-        return False
-    return job.get("state") not in _STARTING or status.get("jobManagerDeploymentStatus") == "ERROR"
+    state = (status.get("jobStatus") or {}).get("state")
+    if state is not None and state not in _STARTING:
+        return True
+    return bool(status.get("error")) or (state is not None and status.get("jobManagerDeploymentStatus") == "ERROR")

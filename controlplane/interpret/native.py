@@ -104,6 +104,11 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
     ),
     ("v1", "Secret"): Interpreter(prune=prune.secret, retain=retain.secret),
     ("v1", "ServiceAccount"): Interpreter(prune=prune.service_account, retain=retain.service_account),
-    ("flink.apache.org/v1beta1", "FlinkDeployment"): Interpreter(replicas=flink.replicas, healthy=flink.healthy),
+    ("flink.apache.org/v1beta1", "FlinkDeployment"): Interpreter(
+        replicas=flink.replicas,
+        healthy=flink.healthy,
+        reflect=reflect.fields(*flink.REPORTED),
+        aggregate=aggregate.last_reported(*flink.REPORTED),
+    ),
     ("multicluster.x-k8s.io/v1alpha1", "ServiceImport"): Interpreter(dependencies=dependencies.of_service_import),
 }

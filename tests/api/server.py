@@ -123,7 +123,7 @@ class Stream:
 class Server:
     """`manage.py serve` on an empty, migrated database that is dropped afterwards."""
 
-    def __init__(self, folder: Path, *, name: str) -> None:
+    def __init__(self, folder: Path, *, name: str, **more: str) -> None:
         self.folder = folder
         self.admin_url = os.environ["DATABASE_URL"]
         self.database = name
@@ -138,6 +138,7 @@ class Server:
             "LIFEBOAT_ADMIN_PASSWORD": "correct-horse-battery",
             "LIFEBOAT_API_URL": f"https://127.0.0.1:{self.tls_port}",
             "PYTHONPATH": str(PROJECT),
+            **more,
         }
         self.processes = Processes(folder, self.environment)
         self.process: subprocess.Popen[bytes] | None = None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from controlplane import interpret
+from controlplane.kinds.binding import AggregatedStatusItem
 
 FLINK = interpret.of("flink.apache.org/v1beta1", "FlinkDeployment")
 SLOTS = {"flinkConfiguration": {"taskmanager.numberOfTaskSlots": "2"}}
@@ -17,6 +19,10 @@ SLOTS = {"flinkConfiguration": {"taskmanager.numberOfTaskSlots": "2"}}
     [
         (None, False),
         ({}, False),
+        ({"jobStatus": {}}, False),
+        ({"jobStatus": {"state": "INITIALIZING"}}, False),
+        ({"jobStatus": {"state": "CREATED"}, "error": "the image cannot be pulled"}, True),
+        ({"error": "the specification is refused"}, True),
         ({"jobStatus": {"state": "CREATED"}}, False),
         ({"jobStatus": {"state": "RECONCILING"}}, False),
         ({"jobStatus": {"state": "RECONCILING"}, "jobManagerDeploymentStatus": "ERROR"}, True),
@@ -24,7 +30,7 @@ SLOTS = {"flinkConfiguration": {"taskmanager.numberOfTaskSlots": "2"}}
         ({"jobStatus": {"state": "FINISHED"}}, True),
     ],
 )
-def test_it_is_healthy_once_its_job_has_left_its_first_states(status: Any, healthy: bool) -> None:
+def test_it_is_healthy_once_its_job_has_left_its_first_states_or_failed_for_good(status: Any, healthy: bool) -> None:
     assert FLINK.healthy is not None
     assert FLINK.healthy({"status": status}) is healthy
 
@@ -58,3 +64,15 @@ def test_each_pod_needs_what_the_larger_of_both_needs() -> None:
     assert needs.priority_class_name == "high"
     assert needs.node_claim is not None
     assert needs.node_claim.node_selector == {"zone": "a"}
+
+
+def test_its_status_is_what_the_cluster_it_runs_on_reports() -> None:
+    running = {"jobStatus": {"jobID": "42", "state": "RUNNING"}, "observedGeneration": 3, "internal": "not told"}
+    assert FLINK.reflect is not None
+    assert FLINK.aggregate is not None
+
+    told = FLINK.reflect({"status": running})
+    items = [AggregatedStatusItem("member1"), AggregatedStatusItem("member2", status=told)]
+    status = FLINK.aggregate({"status": {"error": "gone since"}}, items, datetime(2026, 3, 1, tzinfo=UTC))
+
+    assert status == {"jobStatus": {"jobID": "42", "state": "RUNNING"}, "observedGeneration": 3}
