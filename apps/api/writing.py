@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from datetime import datetime
 from functools import cached_property
@@ -15,14 +14,15 @@ from apps.api import bodies, reading
 from apps.api.answer import Many
 from apps.api.query import Listing, Writing
 from apps.api.target import Target
+from apps.objects import admitting
 from apps.objects.definitions import definitions
 from apps.objects.store import DjangoStore
-from controlplane import admission, circumstances, lifecycle, orphans, unjoin
+from controlplane import lifecycle, orphans, unjoin
 from controlplane.decision import Decision, Put
-from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Forbidden, NotFound
+from controlplane.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from controlplane.kind import to_wire
-from controlplane.kinds import DEFINITION, NAMESPACE
-from controlplane.meta import Object, Ref
+from controlplane.kinds import DEFINITION
+from controlplane.meta import Object
 from controlplane.settings import Settings
 from controlplane.state import Actor, Outcome
 from controlplane.wire import scale
@@ -77,7 +77,7 @@ class Writer:
         if document["metadata"].get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
         generated = not document["metadata"].get("name") and document["metadata"].get("generateName")
-        self._check_namespace(document)
+        admitting.check_namespace(self.store, self.kind, document)
         for _ in range(GENERATED if generated else 1):
             made, more = self._fresh(document)
             outcome = self._apply(Put(made, None))
@@ -116,7 +116,7 @@ class Writer:
         words = self._words() | {"force": self.writing.force, "resets": resets}
         live = self.store.get([self.target.ref]).get(self.target.ref)
         if live is None and not self.target.subresource:
-            self._check_namespace(intent)
+            admitting.check_namespace(self.store, self.kind, intent)
             made, more = self._fresh(server_side_apply(None, intent, **words), tracked=True)
             outcome = self._apply(Put(made, None))
             if not outcome.lost:
@@ -220,54 +220,26 @@ class Writer:
         told = bodies.complaints_or_warnings(self.resource, complaints, self.writing)
         return prune(document, schema), [*warnings, *told]
 
-    def _check_namespace(self, document: Document) -> None:
-        """Raise NotFound where the namespace is missing, Forbidden where it is on its way out."""
-        if not self.resource.namespaced:
-            return
-        name = document["metadata"].get("namespace") or ""
-        if not name:
-            raise BadRequest(f"{self.resource.plural} live in namespaces: name one in the URL or in metadata.namespace")
-        ref = Ref(NAMESPACE, "", name)
-        home = self.store.get([ref]).get(ref)
-        if home is None:
-            raise NotFound.of("namespaces", name)
-        if home.metadata.deletion_timestamp is not None:
-            plural, own = self.resource.plural, document["metadata"].get("name", "")
-            told = f"namespace {name} is being terminated"
-            raise Forbidden(
-                f'{plural} "{own}" is forbidden: unable to create new content in namespace {name} '
-                "because it is being terminated",
-                kind=plural,
-                group=self.resource.group,
-                name=own,
-                causes=[Cause("NamespaceTerminating", told, "metadata.namespace")],
-            )
-
     def _fresh(self, document: Document, *, tracked: bool = False) -> tuple[Object, tuple[str, ...]]:
         """Return the new object: admitted, and with who set which field."""
-        admitted = admission.admit_create(
-            self.kind,
-            document,
-            namespace=document["metadata"].get("namespace", ""),
-            settings=self.settings,
-            now=self.now,
-            uid=str(uuid.uuid4()),
-        )
-        obj = lifecycle.opened(admitted.object)
-        told = circumstances.told(self.store, self.kind, obj, None, self.settings, now=self.now)
-        return (obj if tracked else self._tracked(None, obj, document)), (*admitted.warnings, *told)
+        made = admitting.created(self.store, self.kind, document, settings=self.settings, now=self.now)
+        return (made.object if tracked else self._tracked(None, made.object, document)), made.warnings
 
     def _changed(
         self, live: Object, before: Document, document: Document, *, tracked: bool
     ) -> tuple[Object, tuple[str, ...]]:
         """Return the new state of an object: what clients cannot set is kept, the rest admitted and accounted for."""
         base = self._based_on(before, document)
-        admitted = admission.admit_update(
-            self.kind, base, live, subresource=self.target.subresource, settings=self.settings, now=self.now
+        made = admitting.changed(
+            self.store,
+            self.kind,
+            base,
+            live,
+            subresource=self.target.subresource,
+            settings=self.settings,
+            now=self.now,
         )
-        obj = admitted.object
-        told = circumstances.told(self.store, self.kind, obj, live, self.settings, now=self.now)
-        return (obj if tracked else self._tracked(before, obj, base)), (*admitted.warnings, *told)
+        return (made.object if tracked else self._tracked(before, made.object, base)), made.warnings
 
     def _based_on(self, before: Document, document: Document) -> Document:
         was, metadata = before["metadata"], dict(document["metadata"])

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import orjson
 
-from apps.objects import log
+from apps.objects import admitting, log
 from apps.objects.apply import binary_cursor
 from apps.objects.configuration import configuration
 from apps.objects.masks import unmasked
 from apps.objects.store import store
 from apps.objects.tables import read
 from apps.objects.texts import SERVERS
-from controlplane import admission, circumstances, lifecycle, unjoin
+from controlplane import lifecycle, unjoin
 from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
 from controlplane.kind import KINDS, Kind, to_wire
-from controlplane.kinds import NAMESPACE
 from controlplane.meta import Object, Ref, kind_key
 from controlplane.state import Actor
 from controlplane.wire.apply import track
@@ -67,20 +65,14 @@ def create(document: Document, *, user: str) -> Edited:
     kind = kind_of(document)
     document, causes = unmasked(document, None)
     document, normalised = _known(kind, _without_servers(document))
-    _check_home(kind, document)
+    if not document["metadata"].get("name"):
+        raise BadRequest("metadata.name is missing")
+    if not kind.resource.namespaced:
+        document["metadata"].pop("namespace", None)
+    admitting.check_namespace(store(), kind, document)
     _refuse(kind, document, causes)
-    now = store().now()
-    admitted = admission.admit_create(
-        kind,
-        document,
-        namespace=document["metadata"].get("namespace", ""),
-        settings=settings,
-        now=now,
-        uid=str(uuid.uuid4()),
-    )
-    told = circumstances.told(store(), kind, admitted.object, None, settings, now=now)
-    made = lifecycle.opened(admitted.object)
-    return Edited(_put(kind, made, None, user=user), [*normalised, *admitted.warnings, *told])
+    made = admitting.created(store(), kind, document, settings=settings, now=store().now())
+    return Edited(_put(kind, made.object, None, user=user), [*normalised, *made.warnings])
 
 
 def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
@@ -96,10 +88,8 @@ def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
     document, hidden = unmasked(document, before)
     document, normalised = _known(kind, _without_servers(document))
     _refuse(kind, document, [*causes, *hidden])
-    settings, now = configuration().settings(), store().now()
-    admitted = admission.admit_update(kind, document, base, settings=settings, now=now)
-    told = circumstances.told(store(), kind, admitted.object, base, settings, now=now)
-    return Edited(_put(kind, admitted.object, base, user=user), [*normalised, *admitted.warnings, *told])
+    made = admitting.changed(store(), kind, document, base, settings=configuration().settings(), now=store().now())
+    return Edited(_put(kind, made.object, base, user=user), [*normalised, *made.warnings])
 
 
 def remove(refs: Sequence[Ref], *, user: str) -> Removed:
@@ -186,22 +176,6 @@ def _known(kind: Kind, document: Document) -> tuple[Document, list[str]]:
     if unknown := validate_fields(document, kind.schema()):
         raise BadRequest(f"strict decoding error: {', '.join(unknown)}")
     return document, warnings
-
-
-def _check_home(kind: Kind, document: Document) -> None:
-    """Raise BadRequest or NotFound where a new object has no namespace to live in."""
-    metadata = document["metadata"]
-    if not metadata.get("name"):
-        raise BadRequest("metadata.name is missing")
-    if not kind.resource.namespaced:
-        metadata.pop("namespace", None)
-        return
-    home = metadata.get("namespace")
-    if not home:
-        raise BadRequest(f"metadata.namespace is missing: {kind.resource.plural} live in namespaces")
-    ref = Ref(NAMESPACE, "", str(home))
-    if ref not in store().get([ref]):
-        raise NotFound.of("namespaces", str(home))
 
 
 def _moved(kind: Kind, ref: Ref, document: Document) -> list[Cause]:

@@ -18,7 +18,6 @@ from controlplane.errors import (
     BadRequest,
     Cause,
     Conflict,
-    Forbidden,
     Invalid,
     MethodNotAllowed,
     NotFound,
@@ -26,6 +25,7 @@ from controlplane.errors import (
 from controlplane.wire import definition_rules
 from controlplane.wire.apply import server_side_apply, track
 from controlplane.wire.definition import CLEANUP_FINALIZER
+from controlplane.wire.home import check_home
 from controlplane.wire.resource import Resource
 from controlplane.wire.structural import filled
 
@@ -163,19 +163,8 @@ class Objects:
 
     def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         home = self.store.get("Namespace", "", namespace)
-        if home is None:
-            raise NotFound.of("namespaces", namespace)
-        if home.document["metadata"].get("deletionTimestamp"):
-            raise Forbidden(
-                f'{resource.plural} "{name}" is forbidden: unable to create new content in namespace {namespace} '
-                "because it is being terminated",
-                kind=resource.plural,
-                group=resource.group,
-                name=name,
-                causes=[
-                    Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
-                ],
-            )
+        is_ending = None if home is None else bool(home.document["metadata"].get("deletionTimestamp"))
+        check_home(resource, namespace=namespace, name=name, is_ending=is_ending)
 
     def _fresh(self, resource: Resource, document: Document) -> Document:
         metadata = {key: value for key, value in document["metadata"].items() if key not in (*_KEPT, "resourceVersion")}

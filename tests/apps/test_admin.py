@@ -202,7 +202,7 @@ def test_objects_are_added_as_text(root: Client) -> None:
 REFUSED = {
     "a: [": "the body is not YAML",
     "kind: Nothing\napiVersion: v1\nmetadata: {name: x}": "no kind &quot;Nothing&quot;",
-    "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x}": "metadata.namespace is missing",
+    "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x}": "name one in the URL or in metadata.namespace",
     "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x, namespace: none}": "namespaces &quot;none&quot; not found",
     "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x, namespace: shop}\nspek: 1": "unknown field &quot;spek&quot;",
     "kind: ConfigMap\napiVersion: v1\nmetadata: {name: UPPER, namespace: shop}": "metadata.name: ",
@@ -252,6 +252,10 @@ def test_a_namespace_goes_after_what_is_in_it_and_ours_stays(root: Client) -> No
 
     assert "Marked for deletion: 1" in asked
     assert found(shop.ref).status["phase"] == "Terminating"
+    late = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: late, namespace: shop}\n"
+    added = root.post(reverse("admin:objects_object_add"), {"document": late}).content.decode()
+    assert "namespace shop is being terminated" in added
+    assert found(Ref("ConfigMap", "shop", "late")) is None
     assert "may not be deleted" in refused
     assert found(ours.ref).metadata.deletion_timestamp is None
 
