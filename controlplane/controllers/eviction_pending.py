@@ -19,7 +19,7 @@ from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
-from controlplane.kinds.rows import ABANDONED, ENDED, HELD, QUEUED, Eviction
+from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction
 from controlplane.meta import Condition, Ref, condition, with_condition
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
@@ -35,7 +35,9 @@ class PendingSnapshot(msgspec.Struct, frozen=True):
 
 def _row_changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
     present = new or old
-    return () if present is None else (Ref.parse(present.binding),)
+    if present is None or (new is not None and new.state == EVICTED):
+        return ()  # what has been evicted Evictions told with the eviction
+    return (Ref.parse(present.binding),)
 
 
 class EvictionPending(Controller):

@@ -14,6 +14,7 @@ from controlplane.controllers.fleet import FLEET, fleet_changed, fleet_state
 from controlplane.controllers.placed import placed_on
 from controlplane.decision import NOTHING, Decision, Drop
 from controlplane.eviction import orders, queue
+from controlplane.eviction.pending import told_evicted
 from controlplane.kinds import BINDINGS, CLUSTER, FAILOVER_CONFIGURATION
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
@@ -55,6 +56,8 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
         return ()
     if old and new and old.spec == new.spec and orders.orders(old) == orders.orders(new):
         return ()
+    if old and new and told_evicted(new) not in (None, told_evicted(old)):
+        return ()  # Evictions wrote this, and ended the rows with it
     return (present.ref,)
 
 

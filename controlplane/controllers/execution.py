@@ -186,7 +186,7 @@ def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Re
     owners: dict[Ref, Ref] = {}
     for work, cluster in found:
         if leftovers.is_late(work, cluster):
-            owners |= {work.ref: owner for owner in works.owner(work, kinds.BINDINGS)}
+            owners.update((work.ref, owner) for owner in works.owner(work, kinds.BINDINGS))
     bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
     names = sorted({target.name for one in bindings.values() for target in one.spec.clusters})
     clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in names]) if names else {}

@@ -7,7 +7,7 @@ from typing import Final
 
 from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding
 from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction
-from controlplane.meta import Condition
+from controlplane.meta import Condition, condition
 
 EVICTION_PENDING: Final = "EvictionPending"
 """Condition type: True/Queued, True/Held, False/Evicted, False/Abandoned."""
@@ -28,6 +28,12 @@ def pending(binding: Binding, rows: Iterable[Eviction], before: Condition | None
     if any(task.reason == TAINT_UNTOLERATED for task in binding.spec.graceful_eviction_tasks):
         return Condition(EVICTION_PENDING, "False", EVICTED, "evicted; the cluster has recovered since")
     return Condition(EVICTION_PENDING, "False", ABANDONED, "no taint moves this workload any more")
+
+
+def told_evicted(binding: Binding) -> Condition | None:
+    """Return the condition that says the binding was evicted and nothing of it waits any more; None: it says else."""
+    told = condition(binding.status.conditions, EVICTION_PENDING)
+    return told if told is not None and told.reason == EVICTED else None
 
 
 def _waits(row: Eviction) -> str:
