@@ -47,9 +47,13 @@ def openapi() -> OpenAPI:
     return _openapi(KINDS.revision, served)
 
 
+_latest: list[OpenAPI] = []  # one at most: what has not changed since is not made again
+
+
 @lru_cache(maxsize=1)
 def _openapi(revision: int, served: tuple[Resource, ...]) -> OpenAPI:
-    return OpenAPI(served, _schema)
+    _latest[:] = [OpenAPI(served, _schema, reuse=_latest[0] if _latest else None)]
+    return _latest[0]
 
 
 def _schema(resource: Resource) -> Any:
