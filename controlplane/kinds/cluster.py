@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import field
+from msgspec import Meta, field
 
 from controlplane.meta import Condition, Object, Struct
 
@@ -13,6 +13,16 @@ NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE = "PreferNoExecute", "PreferNoSchedule"
 EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, PREFER_NO_EXECUTE, NO_EXECUTE)
 EVICTING_EFFECTS = (NO_EXECUTE, PREFER_NO_EXECUTE)
+Effect = Annotated[
+    str,
+    Meta(
+        description="NoSchedule: nothing new is placed here. PreferNoSchedule: what is new is placed elsewhere first. "
+        "NoExecute moves everything that is here, except what placement.clusterTolerations bear; they are asked about "
+        "NoSchedule and NoExecute alone. PreferNoExecute moves only workloads whose policy has failover.cluster, after "
+        "its tolerationSeconds; no clusterToleration is asked, and all others stay. NoExecute and PreferNoExecute move "
+        "nothing while the feature gate Failover is off."
+    ),
+]
 
 NOT_READY_KEY = "cluster.karmada.io/not-ready"
 UNREACHABLE_KEY = "cluster.karmada.io/unreachable"
@@ -31,7 +41,7 @@ class Taint(Struct, frozen=True):
     """A taint; unique by (key, effect). `time_added` starts the clocks of tolerations."""
 
     key: str
-    effect: str
+    effect: Effect
     value: str = ""
     time_added: datetime | None = None
 

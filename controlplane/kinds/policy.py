@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from controlplane.meta import Object, Struct
 from controlplane.selectors import LabelSelector
@@ -47,11 +49,21 @@ class ClusterAffinityTerm(ClusterAffinity, frozen=True):
 
 
 class Toleration(Struct, frozen=True):
+    """A taint that is borne. Acts on NoSchedule and NoExecute only; PreferNoExecute asks failover.cluster (D4, D5)."""
+
     key: str = ""
     operator: str = ""  # "" is Equal
     value: str = ""
-    effect: str = ""  # "" is every effect
-    toleration_seconds: int | None = None  # None: for ever
+    effect: Annotated[
+        str, Meta(description="Unset: every effect. PreferNoSchedule asks, too, when clusters are ranked.")
+    ] = ""
+    toleration_seconds: Annotated[
+        int | None,
+        Meta(
+            description="How long a NoExecute taint is borne before the workload leaves, counted from the taint's "
+            "timeAdded. Unset: for ever. 0 or less: not at all."
+        ),
+    ] = None
 
 
 class SpreadConstraint(Struct, frozen=True):
@@ -93,7 +105,13 @@ class WorkloadAffinity(Struct, frozen=True):
 class Placement(Struct, frozen=True):
     cluster_affinity: ClusterAffinity | None = None
     cluster_affinities: tuple[ClusterAffinityTerm, ...] = ()
-    cluster_tolerations: tuple[Toleration, ...] = ()
+    cluster_tolerations: Annotated[
+        tuple[Toleration, ...],
+        Meta(
+            description="Taints of clusters that the workload bears. They act on NoSchedule and NoExecute only: "
+            "without one that fits, NoExecute moves the workload at once. PreferNoExecute asks failover.cluster."
+        ),
+    ] = ()
     spread_constraints: tuple[SpreadConstraint, ...] = ()
     replica_scheduling: ReplicaSchedulingStrategy | None = None
     workload_affinity: WorkloadAffinity | None = None
@@ -129,8 +147,21 @@ DIRECTLY, GRACEFULLY, NEVER = "Directly", "Gracefully", "Never"
 class ClusterFailoverBehavior(Struct, frozen=True):
     """What a workload does when its cluster fails (D4, D5, D13, D15)."""
 
-    purge_mode: str = GRACEFULLY
-    toleration_seconds: int | None = None  # None: the declared default, 300 (D5)
+    purge_mode: Annotated[
+        str,
+        Meta(
+            description="Gracefully: the old copy goes when the new one is healthy. Directly: the new copy starts when "
+            "the old one is gone. Holds for evictions by NoExecute and by PreferNoExecute."
+        ),
+    ] = GRACEFULLY
+    toleration_seconds: Annotated[
+        int | None,
+        Meta(
+            description="How long the workload stays on a cluster with a PreferNoExecute taint, counted from the "
+            "taint's timeAdded. Unset: 300. 0: it leaves immediately. Negative values are refused. It acts on "
+            "PreferNoExecute only: NoExecute moves everything, and asks placement.clusterTolerations instead."
+        ),
+    ] = None
     state_preservation: StatePreservation | None = None
 
     @property
@@ -151,8 +182,17 @@ class ApplicationFailoverBehavior(Struct, frozen=True):
 
 
 class FailoverBehavior(Struct, frozen=True):
-    application: ApplicationFailoverBehavior | None = None
-    cluster: ClusterFailoverBehavior | None = None
+    application: Annotated[
+        ApplicationFailoverBehavior | None,
+        Meta(description="A copy that is unhealthy on a healthy cluster leaves it. Unset: it stays."),
+    ] = None
+    cluster: Annotated[
+        ClusterFailoverBehavior | None,
+        Meta(
+            description="The workload leaves clusters with a PreferNoExecute taint. Unset: it stays there; NoExecute "
+            "moves it all the same."
+        ),
+    ] = None
 
 
 class SuspendClusters(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from controlplane.kinds.cluster import Effect
 from controlplane.kinds.policy import ClusterAffinity
 from controlplane.meta import Object, Struct
 
@@ -16,7 +17,7 @@ class TaintToAdd(Struct, frozen=True):
     """A taint of the windowed dialect (S001); seconds, both at least 1."""
 
     key: str
-    effect: str
+    effect: Effect
     value: str = ""
     add_on_match_seconds: int = 300
     remove_on_mismatch_seconds: int = 180
@@ -26,7 +27,7 @@ class PolicyTaint(Struct, frozen=True):
     """A taint of the dialect without windows."""
 
     key: str
-    effect: str
+    effect: Effect
     value: str = ""
 
 

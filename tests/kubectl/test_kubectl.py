@@ -92,6 +92,35 @@ def test_explain(k: Kubectl, what: str, said: str) -> None:
     assert said in k("explain", what)
 
 
+LEAVES = "FIELD: tolerationSeconds <integer>"
+ONLY_PREFERS = "It acts on PreferNoExecute only: NoExecute moves everything"
+ONLY_TOLERATED = "They act on NoSchedule and NoExecute only"
+EFFECTS = "NoExecute moves everything that is here, except what placement.clusterTolerations bear"
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (
+            "pp.spec.failover.cluster.tolerationSeconds",
+            (LEAVES, "Unset: 300", "0: it leaves immediately", ONLY_PREFERS),
+        ),
+        ("cpp.spec.failover.cluster.tolerationSeconds", (LEAVES, "Negative values are refused", ONLY_PREFERS)),
+        ("rb.spec.failover.cluster.tolerationSeconds", (LEAVES, ONLY_PREFERS)),
+        ("pp.spec.failover", ("leaves clusters with a PreferNoExecute taint. Unset: it stays there",)),
+        ("pp.spec.placement.clusterTolerations", (ONLY_TOLERATED, "NoExecute moves the workload at once")),
+        ("pp.spec.placement.clusterTolerations.tolerationSeconds", ("Unset: for ever",)),
+        ("cluster.spec.taints.effect", (EFFECTS, "only workloads whose policy has failover.cluster")),
+        ("clustertaintpolicy.spec.taintsToAdd.effect", (EFFECTS,)),
+        ("clustertaintpolicy.spec.taints.effect", (EFFECTS,)),
+    ],
+)
+def test_d5_explain_says_which_taint_asks_which_toleration(k: Kubectl, what: str, said: tuple[str, ...]) -> None:
+    explained = " ".join(k("explain", what).split())
+
+    assert [text for text in said if text not in explained] == []
+
+
 def test_get_in_every_form(k: Kubectl, api: Client) -> None:
     api.post(deployments(k.namespace), deployment("web", replicas=2, image="nginx:1.27"))
 
