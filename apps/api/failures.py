@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 import orjson
@@ -52,12 +53,20 @@ def status_error(error: BaseException) -> StatusError:
                 "the request is malformed, or its Host header is not one of LIFEBOAT_ALLOWED_HOSTS"
             )
     if isinstance(error, _AWAY):
-        log.warning("database away: %s", type(error).__name__)
-        return errors.ServiceUnavailable(
-            "the database is not reachable at present; nothing was changed, try again",
-            retry_after_seconds=RETRY_SECONDS,
-        )
+        return _away(error)
     log.error("request failed", exc_info=error)
+    return _own_error()
+
+
+def _away(error: BaseException) -> errors.ServiceUnavailable:
+    log.warning("database away: %s", type(error).__name__)
+    return errors.ServiceUnavailable(
+        "the database is not reachable at present; nothing was changed, try again",
+        retry_after_seconds=RETRY_SECONDS,
+    )
+
+
+def _own_error() -> errors.InternalError:
     return errors.InternalError("an error of the server itself; its log says which")
 
 
@@ -107,7 +116,10 @@ def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def handler500(request: HttpRequest) -> HttpResponse:
-    return respond(errors.InternalError("an error of the server itself; its log says which"))
+    """Answer for a page that failed (the admin's, the login's); Django calls this while it handles the error and logs
+    its trace."""
+    error = sys.exception()
+    return respond(_away(error) if isinstance(error, _AWAY) else _own_error())
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -8,7 +8,7 @@ from apps.api.evictions import EvictionsView
 from apps.api.placement import ExplainView, PlacementReviewView
 from apps.api.readiness import FleetReadinessView, ReadinessView
 from apps.api.reviews import ReviewView
-from apps.api.views import ObjectView
+from apps.api.views import NowhereView, ObjectView
 
 _REVIEWS = r"^apis/(?P<group>authentication\.k8s\.io|authorization\.k8s\.io)/v1/(?P<plural>selfsubject[a-z]+)/?$"
 _EXPLAIN = (
@@ -53,4 +53,5 @@ urlpatterns = [
     re_path(r"^apis?/.+$", ObjectView.as_view()),
     path("login/", include("rest_framework.urls")),
     path("", discovery.RootView.as_view()),
+    re_path(r"", NowhereView.as_view()),
 ]

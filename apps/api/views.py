@@ -59,8 +59,8 @@ class KubernetesView(APIView):
         if renderer is None:
             self.request.accepted_renderer = renderers.JSONRenderer()
             self.request.accepted_media_type = "application/json"
-        elif isinstance(renderer, renderers.PageRenderer):
-            response.content_type = None
+        elif isinstance(renderer, renderers.PageRenderer) and error.code < 500:
+            response.content_type = None  # a page around the Status; where the server fails it could not make one
         elif not isinstance(renderer, renderers.JSONRenderer):
             self.request.accepted_renderer = renderers.JSONRenderer()
         failures.add_headers(response, error)
@@ -72,6 +72,14 @@ class KubernetesView(APIView):
 
     def get_view_name(self) -> str:
         return "Lifeboat"
+
+
+class NowhereView(KubernetesView):
+    """A URL nothing is served under. Who asks is checked first: nobody tries out, without a login, what there is."""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        raise failures.nothing_here()
 
 
 class ObjectView(KubernetesView):

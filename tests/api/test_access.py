@@ -18,9 +18,11 @@ def reader(server: Server) -> Client:
     return server.client(server.manage("token", "create", "--user", "reader"))
 
 
-@pytest.mark.parametrize(
-    "path", ["/api", "/apis", "/api/v1/namespaces", "/version", "/openapi/v3", "/metrics", "/", "/debug/controllers"]
-)
+_CLOSED = ["/api", "/apis", "/api/v1/namespaces", "/version", "/openapi/v3", "/metrics", "/", "/debug/controllers"]
+_NOWHERE = ["/api/v1/nothings", "/no/such/page", "/livez/more"]
+
+
+@pytest.mark.parametrize("path", _CLOSED + _NOWHERE)
 def test_nobody_is_let_in_without_a_token(server: Server, path: str) -> None:
     answer = server.client("").get(path)
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.api.builders import config_map, config_maps
 from tests.api.server import SECONDS, Client, Server
+from tests.api.test_browser_session import Browser
 from tests.processes import until
 
 MIB = 1024 * 1024
@@ -126,12 +127,16 @@ print(session.session_key)
 
 
 def test_a_database_that_is_away_is_a_503_and_comes_back(server: Server, api: Client) -> None:
+    """Also for a person with a browser, and readiness waits for it once: a page of ours could not be made either."""
+    person = Browser(server)
+    assert person.log_in("admin", "correct-horse-battery").status == 302
     server._sql(
         f'ALTER DATABASE "{server.database}" ALLOW_CONNECTIONS false',
         f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{server.database}'",
     )
     try:
         answer = api.get("/api/v1/namespaces/default")
+        pages = {path: person.open("GET", path) for path in ("/api/v1/namespaces/default", "/version", "/admin/")}
         ready = api.get("/readyz")
         alive = api.get("/livez")
     finally:
@@ -139,6 +144,11 @@ def test_a_database_that_is_away_is_a_503_and_comes_back(server: Server, api: Cl
 
     assert (answer.status, answer.document["reason"], answer.type) == (503, "ServiceUnavailable", "application/json")
     assert answer.headers["retry-after"] == "1"
+    for path, page in pages.items():
+        assert (page.status, page.type) == (503, "application/json"), (path, page.body)
+        assert page.document["reason"] == "ServiceUnavailable"
     assert ready.status == 503
+    assert ready.body.count(b"not looked at: the database does not answer") == 3
+    assert b"[+]redis ok" in ready.body
     assert alive.status == 200
     until(lambda: api.get("/api/v1/namespaces/default").status == 200, within=SECONDS * 2)
