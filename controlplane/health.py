@@ -100,7 +100,8 @@ def without_gap(row: Observation, settings: Settings, *, now: datetime) -> Obser
     if gap <= timedelta(0):
         return row
     since = None if row.since is None else row.since + gap
-    return replace(row, since=since, unobserved_seconds=row.unobserved_seconds + gap.total_seconds())
+    unobserved = row.unobserved_seconds + gap.total_seconds()
+    return replace(row, since=since, unobserved_seconds=unobserved, resumed_at=now)
 
 
 class Settled(msgspec.Struct, frozen=True):

@@ -26,10 +26,14 @@ OPERATORS = ("In", "NotIn")
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """How well the cluster was observed: until when, and how many seconds in all it was not (D3)."""
+    """How well the cluster was observed: until when, how many seconds in all it was not, and since when it is (D3).
+
+    `resumed_at` None: there was never a time in which nobody looked.
+    """
 
     until: datetime
     unobserved_seconds: float = 0.0
+    resumed_at: datetime | None = None
 
 
 class Policies(msgspec.Struct, frozen=True):
@@ -132,7 +136,11 @@ def _unwindowed(policy: ClusterTaintPolicy, cluster: Cluster, known: Owners, *, 
 def _window(
     policy: ClusterTaintPolicy, cluster: Cluster, old: MatchWindow | None, rule: str, *, sight: Sight, now: datetime
 ) -> MatchWindow:
-    """Return since when the match holds, or fails. False and Unknown both matching is one match: it goes on (D3)."""
+    """Return since when the match holds, or fails. False and Unknown both matching is one match: it goes on (D3).
+
+    Where we look late, it began when the conditions turned, but not before the last time in which nobody observed the
+    cluster: how much of that came after the turn is not known any more.
+    """
     name, member = policy.metadata.name, cluster.metadata.name
     matching = match(policy.spec.match_conditions, cluster.status.conditions, empty=True)
     if old is not None and old.rule == rule and old.matching == matching:
@@ -143,7 +151,7 @@ def _window(
         since = max((moment for moment in (*born, *_turns(policy, cluster)) if moment is not None), default=now)
     elif old.rule == rule:
         since = max(_turns(policy, cluster), default=now)
-    since = min(now, since)
+    since = min(now, since if sight.resumed_at is None else max(since, sight.resumed_at))
     return MatchWindow(window_key(name, member), name, member, rule, matching, since, sight.unobserved_seconds)
 
 

@@ -68,6 +68,7 @@ class Observation(models.Model):
     renewed_at = models.DateTimeField(null=True)
     collected_at = models.DateTimeField(null=True)
     unobserved_seconds = models.FloatField(default=0.0)
+    resumed_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return f"{self.key} {self.status}"

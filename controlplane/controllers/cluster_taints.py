@@ -139,7 +139,8 @@ def _sight(row: Observation | None, settings: Settings, *, now: datetime) -> tai
     """Return until when the cluster is observed; a cluster that nobody probes always is."""
     if row is None or row.observed_at is None:
         return taint_policies.Sight(now)
-    return taint_policies.Sight(min(now, row.observed_at + health.holds_for(settings)), row.unobserved_seconds)
+    until = min(now, row.observed_at + health.holds_for(settings))
+    return taint_policies.Sight(until, row.unobserved_seconds, row.resumed_at)
 
 
 def _with_taints(cluster: Cluster, after: tuple[Any, ...], owned: taints.Owners) -> Cluster:

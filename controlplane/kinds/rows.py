@@ -29,6 +29,7 @@ class Observation(Row, frozen=True):
     renewed_at: datetime | None = None  # last sign of life of a Pull member's agent, unobserved time taken out
     collected_at: datetime | None = None  # when version, APIs and resources were last read
     unobserved_seconds: float = 0.0  # how long, in all, nobody observed the cluster: such time counts for nothing (D3)
+    resumed_at: datetime | None = None  # when somebody looked again after the last such time
 
 
 class Collected(Row, frozen=True):

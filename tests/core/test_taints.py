@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from controlplane import taint_policies
 from controlplane.decision import Decision, Delete
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import ClusterAffinity
@@ -188,6 +189,32 @@ def test_d3_time_in_which_nobody_observed_the_cluster_does_not_count() -> None:
     story.pass_seconds(600)
 
     assert shown(story) == {"not-ready:NoSchedule"}
+
+
+@pytest.mark.parametrize(("looked_again", "seconds"), [(None, 300), (200, 500)])
+def test_d3_a_window_that_is_opened_late_does_not_count_what_nobody_observed(
+    looked_again: int | None, seconds: int
+) -> None:
+    """Ready turned at START; our controller was away, and so were the probes, until they looked again."""
+    resumed = None if looked_again is None else START + timedelta(seconds=looked_again)
+    sick = cluster("member1", ready="False", at=START)
+
+    def wanted(after: float) -> bool:
+        now = START + timedelta(seconds=after)
+        found = taint_policies.wanted(
+            sick,
+            [windowed()],
+            {},
+            {},
+            sight=taint_policies.Sight(now, 0.0 if resumed is None else 100.0, resumed),
+            moving_since=START,
+            counting_since=START,
+            now=now,
+        )
+        return bool(found.wanted.wants)
+
+    assert not wanted(seconds - 1)
+    assert wanted(seconds)
 
 
 def _edit_conditions(old: ClusterTaintPolicy) -> ClusterTaintPolicy:

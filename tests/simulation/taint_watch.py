@@ -49,10 +49,10 @@ class TaintWatch:
         fleet = fleet_of(world)
         clocks = (ready.last_transition_time, fleet.sighted_at, fleet.failover_on_since)
         since = max(one for one in clocks if one is not None)
-        if self._out.get(name, (START, 0.0))[0] != since:
+        if self._out.get(name, (START, 0.0))[0] != since or world.now < since + ROUNDED:  # all in one moment
             self._out[name] = (since, seen.unobserved_seconds)
         due = since + WINDOW + timedelta(seconds=seen.unobserved_seconds - self._out[name][1])
-        soonest = since + WINDOW - ROUNDED
+        soonest = due - ROUNDED
         where = f"{name} at {world.now}, counted from {since}"
         if has and not had:
             assert world.now >= soonest, f"D3: {where}, was given its taint before {soonest}"
