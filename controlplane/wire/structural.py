@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import date
-from functools import cached_property
+from functools import cached_property, lru_cache
 from ipaddress import ip_network
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -42,11 +42,28 @@ _FORBIDDEN = frozenset(
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
 _PLAIN = frozenset(
     (
-        *("type", "required", "enum", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-        *("minLength", "maxLength", "pattern", "format", "minItems", "maxItems", "uniqueItems"),
-        *("minProperties", "maxProperties"),
+        *("type", "required", "enum", "minimum", "maximum", "multipleOf", "minLength", "maxLength", "pattern"),
+        *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
     )
 )
+_CLASSES = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": r"\x00-\x7F",
+    "blank": r"\t ",
+    "cntrl": r"\x00-\x1F\x7F",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": r"!-\/:-@\[-`{-~",
+    "space": r"\t\n\v\f\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
+_POSIX = re.compile(rf"\[:({'|'.join(_CLASSES)}):\]")
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:|/)[^\s\x00-\x1f]*")
 _DURATION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)(((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*)|0")
 
 
@@ -72,7 +89,7 @@ class StructuralSchema(Schema):
     @cached_property
     def validator(self) -> Any:
         """Return the compiled rules. Raises ValueError where a pattern cannot be compiled."""
-        return jsonschema_rs.Draft4Validator(
+        return jsonschema_rs.Draft202012Validator(
             json_schema(self.node),
             validate_formats=True,
             formats=_FORMATS,
@@ -89,8 +106,15 @@ class StructuralSchema(Schema):
 
 
 def json_schema(node: Node) -> dict[str, Any]:
-    """Return the rules of a node in the words of JSON Schema draft 4, which knows no null values and no Kubernetes."""
+    """Return the rules of a node in the words of JSON Schema 2020-12, which knows no `nullable` and no Kubernetes."""
     made: dict[str, Any] = {key: node[key] for key in _PLAIN if key in node}
+    if "pattern" in made:
+        made["pattern"] = _ranges(str(made["pattern"]))
+    if node.get("format") in _CHECKED:
+        made["format"] = node["format"]
+    for exclusive, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if node.get(exclusive) is True and bound in made:
+            made[exclusive] = made.pop(bound)
     if node.get(_INT_OR_STRING) is True:
         made["type"] = ["integer", "string"]
     if isinstance(node.get("properties"), Mapping):
@@ -106,6 +130,11 @@ def json_schema(node: Node) -> dict[str, Any]:
         own = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
         made["properties"] = {**own, **made.get("properties", {})}
     return _with_null(made) if node.get("nullable") is True else made
+
+
+def _ranges(pattern: str) -> str:
+    """Return a pattern with its POSIX classes ("[[:alpha:]]", which JSON Schema's patterns have not) as ranges."""
+    return _POSIX.sub(lambda found: _CLASSES[found[1]], pattern)
 
 
 def _with_null(made: dict[str, Any]) -> dict[str, Any]:
@@ -213,16 +242,21 @@ def _shape(path: Path, node: Node) -> Iterator[Flaw]:
 
 
 def _bounds(path: Path, node: Node) -> Iterator[Flaw]:
-    """A node's own patterns and numbers, each judged where it stands."""
-    try:
-        own = {key: node[key] for key in _PLAIN - {"type"} if key in node}
-        jsonschema_rs.Draft4Validator(own, pattern_options=_PATTERNS)
-    except ValueError as error:
-        place = getattr(error, "instance_path", None)
-        key = str(place[0]) if place else ""
-        yield Flaw((*path, key) if key else path, node.get(key), f"cannot be enforced: {_told(error)}")
+    """A node's own pattern and keys, each judged where it stands."""
+    if "pattern" in node and (why := _pattern_fault(str(node["pattern"]))):
+        yield Flaw((*path, "pattern"), node["pattern"], f"cannot be enforced: {why}")
     if node.get(_LIST_TYPE) == "map" and not node.get("x-kubernetes-list-map-keys"):
         yield Flaw((*path, "x-kubernetes-list-map-keys"), None, f"is needed where {_LIST_TYPE} is map", missing=True)
+
+
+@lru_cache(maxsize=4096)  # definitions repeat theirs
+def _pattern_fault(pattern: str) -> str:
+    """Return why a pattern cannot be compiled, "" where it can."""
+    try:
+        jsonschema_rs.Draft202012Validator({"pattern": _ranges(pattern)}, pattern_options=_PATTERNS)
+    except ValueError as error:
+        return _told(error)
+    return ""
 
 
 def _whole(root: Node) -> Iterator[Flaw]:
@@ -263,12 +297,16 @@ def _reads(read: Callable[[str], Any]) -> Callable[[str], bool]:
     return check
 
 
-# Formats Kubernetes checks which draft 4 does not know; those it knows are checked too, what nobody knows is not.
+# Formats Kubernetes checks otherwise than JSON Schema.
 _FORMATS: dict[str, Callable[[str], bool]] = {
     "byte": _is_base64,
     "cidr": _reads(lambda text: ip_network(text, strict=False)),
     "date": _reads(date.fromisoformat),
     "duration": lambda text: _DURATION.fullmatch(text) is not None,
+    "email": lambda text: "@" in text.strip("@"),
     "mac": lambda text: re.fullmatch(r"([0-9A-Fa-f]{2}[:-]){5}[0-9A-Fa-f]{2}", text) is not None,
+    "uri": lambda text: _URI.fullmatch(text) is not None,
     "uuid": _reads(UUID),
 }
+# All that is checked; other formats only tell people something.
+_CHECKED = frozenset((*_FORMATS, "date-time", "hostname", "ipv4", "ipv6"))
