@@ -73,6 +73,8 @@ def test_an_autoscaler_is_written_in_the_version_that_is_served(k: Kubectl) -> N
 
     assert "created" in k("apply", "-f", k.file(v2))
     assert "web" in k("get", "hpa")
+    k("create", "deployment", "db", "--image=nginx")
+    assert "could not find the requested resource" in k("autoscale", "deployment", "db", "--max=3", code=1)
     versions = k("api-versions").split()
     assert "autoscaling/v2" in versions
     assert "autoscaling/v1" not in versions
