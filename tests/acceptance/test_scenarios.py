@@ -1,0 +1,118 @@
+"""The three scenarios of S002 on the running product: an offline application, a whole application, a maintenance."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.acceptance.live import Live
+from tests.acceptance.manifests import ONE, divided, on, policy, taint_policy, workload
+from tests.acceptance.serving import Serving
+
+pytestmark = pytest.mark.slow
+
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "server"},
+    "spec": {"selector": {"app": "server"}, "ports": [{"port": 80}]},
+}
+DRAIN = {
+    "apiVersion": "failover.lifeboat.io/v1alpha1",
+    "kind": "Drain",
+    "metadata": {"name": "upgrade"},
+    "spec": {"cluster": "member1", "rate": 2, "reason": "new network"},
+}
+DRAINS = "/apis/failover.lifeboat.io/v1alpha1/drains"
+PARTS = (
+    ("apps/v1", "Deployment", "server"),
+    ("apps/v1", "StatefulSet", "database"),
+    ("v1", "ConfigMap", "settings"),
+    ("v1", "Service", "server"),
+)
+PART_BINDINGS = ("server-deployment", "database-statefulset", "settings-configmap", "server-service")
+
+
+def test_s002_scenario_1_the_instances_of_an_offline_application_move_to_other_clusters(fleet: Live, ns: str) -> None:
+    three = on("member1", "member2", "member3", **divided("Weighted", dynamicWeight="AvailableReplicas"))
+    fleet.apply(taint_policy(), policy("batch", three), workload("batch", 9), namespace=ns)
+    fleet.until(lambda: fleet.settled(ns, "batch-deployment"))
+    assert set(fleet.placed(ns, "batch-deployment")) == {"member1", "member2", "member3"}
+
+    fleet.fail("member1")
+    fleet.until(lambda: "member1" not in fleet.placed(ns, "batch-deployment"))
+    fleet.until(lambda: fleet.settled(ns, "batch-deployment"))
+
+    after = fleet.placed(ns, "batch-deployment")
+    assert set(after) == {"member2", "member3"}
+    assert sum(after.values()) == 9
+    assert fleet.ready(ns, "batch") == after
+
+
+def online(fleet: Live, ns: str) -> str:
+    """Run an application of four parts under one policy; return the cluster all of them are on.
+
+    The first clusters by name are the roomiest too: what runs pods and what does not choose alike.
+    """
+    fleet.nodes(member2=2, member3=1, member4=1, member5=1)
+    fleet.apply(
+        policy("online", ONE, *PARTS),
+        workload("server", 2),
+        workload("database", 2, kind="StatefulSet", serviceName="server"),
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"mode": "online"}},
+        SERVICE,
+        namespace=ns,
+    )
+    fleet.until(lambda: fleet.settled(ns, *PART_BINDINGS))
+    (home,) = homes(fleet, ns)
+    return home
+
+
+def homes(fleet: Live, ns: str) -> set[str]:
+    """Return the clusters the parts of the application are on."""
+    return {cluster for part in PART_BINDINGS for cluster in fleet.placed(ns, part)}
+
+
+def test_s002_scenario_2_a_whole_application_moves_and_never_stops_serving(fleet: Live, ns: str) -> None:
+    """The cluster is faulty, but what runs there still serves; pods on the new one need their time."""
+    fleet.apply(taint_policy())
+    home = online(fleet, ns)
+    fleet.pods_ready_after(2.0)
+
+    with Serving(fleet, ns, "server") as serving:
+        fleet.fail(home, fault="unhealthy")
+        fleet.until(lambda: home not in homes(fleet, ns))
+        fleet.until(lambda: fleet.settled(ns, *PART_BINDINGS))
+        fleet.heal(home)
+        fleet.until(lambda: set(fleet.ready(ns, "server")) == homes(fleet, ns))
+
+    ends = homes(fleet, ns)
+    assert len(ends) == 1, {part: fleet.placed(ns, part) for part in PART_BINDINGS}
+    assert fleet.ready(ns, "database", "statefulsets") == dict.fromkeys(ends, 2)
+    assert serving.least > 0, serving.counts
+
+
+def test_s002_scenario_3_a_cluster_is_emptied_for_its_maintenance_and_the_service_goes_on(fleet: Live, ns: str) -> None:
+    """The Service is on every cluster, as docs/failover.md advises for what has no pods of its own."""
+    terms = [{"affinityName": "home", "clusterNames": ["member1"]}, {"affinityName": "away"}]
+    fleet.apply(
+        policy("server", {"clusterAffinities": terms, **ONE}),
+        policy("everywhere", {}, ("v1", "Service", "server")),
+        workload("server", 2),
+        SERVICE,
+        namespace=ns,
+    )
+    fleet.until(lambda: fleet.settled(ns, "server-deployment", "server-service"))
+    assert fleet.ready(ns, "server") == {"member1": 2}
+    fleet.pods_ready_after(2.0)
+
+    with Serving(fleet, ns, "server") as serving:
+        fleet.apply(DRAIN)
+        fleet.until(lambda: fleet.get(f"{DRAINS}/upgrade").get("status", {}).get("cannotLeave"))
+        fleet.until(lambda: fleet.settled(ns, "server-deployment") and "member1" not in fleet.ready(ns, "server"))
+
+    assert sum(fleet.ready(ns, "server").values()) == 2
+    assert serving.least > 0, serving.counts
+    drained = fleet.get(f"{DRAINS}/upgrade")["status"]
+    (left,) = drained["cannotLeave"]
+    assert (drained["moved"], left["binding"].rpartition("/")[2]) == (1, "server-service")
+    assert left["message"]
