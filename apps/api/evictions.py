@@ -19,19 +19,16 @@ from apps.api.query import Continue, Listing, listing_of
 from apps.api.target import Target, target_of
 from apps.api.views import KubernetesView, refuse_watch
 from apps.failover import queue
+from apps.failover.orders import order
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.causes import required
-from controlplane.decision import Decision, Put
-from controlplane.errors import BadRequest, Conflict, Invalid, MethodNotAllowed, NotFound
+from controlplane.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.eviction import orders
 from controlplane.eviction.forecast import Forecast
 from controlplane.kinds.eviction import EvictionItem, eviction_name, shown
 from controlplane.kinds.rows import Eviction
 from controlplane.meta import Ref
-from controlplane.state import Actor
-
-ATTEMPTS = 10
 
 
 class EvictionsView(KubernetesView):
@@ -69,27 +66,15 @@ class EvictionsView(KubernetesView):
         if not isinstance(reason, str) or not reason.strip():
             cause = required("reason", 'say why, as {"reason": "…"}: it is kept with the order and in the change log')
             raise Invalid.of(target.resource.kind, target.name, [cause], group=target.resource.group)
-        user = request.user.get_username()
-        self._order(target, orders.VERBS[target.subresource], reason.strip(), user)
+        item = _named(queue.read(store(), configuration().settings()).rows, target)
+        verb, user = orders.VERBS[target.subresource], request.user.get_username()
+        if not order(item.key, verb, reason=reason.strip(), by=user):
+            raise _missing(target)
         found = queue.read(store(), configuration().settings())
         row = _named(found.rows, target)
-        item = _item(row, found.forecast())
-        return Response(One(target.resource, _encoded(item, store().current_version())), status=201)
-
-    def _order(self, target: Target, verb: str, reason: str, user: str) -> None:
-        for _ in range(ATTEMPTS):
-            writing = store()
-            found = queue.read(writing, configuration().settings())
-            row = _named(found.rows, target)
-            ref = Ref.parse(row.binding)
-            live = writing.get([ref]).get(ref)
-            if live is None:
-                raise _missing(target)
-            new = orders.given(live, row, verb, reason=reason, by=user, now=found.now)
-            decision = Decision(changes=(Put(new, live),), reason=f"Eviction{verb}: {reason}"[:200])
-            if not writing.apply([(None, decision)], by=Actor(user))[0].lost:
-                return
-        raise Conflict(f"{target.resource.plural} {target.name}: others kept changing its binding; try again")
+        return Response(
+            One(target.resource, _encoded(_item(row, found.forecast()), store().current_version())), status=201
+        )
 
     def _target(self, request: Request, verb: str) -> Target:
         target = target_of(request.path_info.strip("/"))

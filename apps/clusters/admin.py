@@ -1,4 +1,4 @@
-"""Admin of clusters, with cordon and uncordon, and of what was last seen of them."""
+"""Admin of clusters, with cordon, uncordon and fence, and of what was last seen of them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.urls import path, reverse
 
+from apps.clusters.forms import FenceForm
 from apps.clusters.models import Cluster, Collected, MatchWindow, Observation, Taint
 from apps.objects import edits
 from apps.objects.admin_for import ObjectAdmin, admin_for
 from apps.objects.changelist import STATES, choices
 from apps.objects.rows_admin import RowAdmin
+from apps.objects.store import store
 from controlplane.errors import StatusError
+from controlplane.fence import FenceRequest, fence_of, fenced
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import EFFECTS, NO_SCHEDULE
+from controlplane.kinds.cluster import Cluster as FleetMember
 from controlplane.meta import Ref
 
 UNSCHEDULABLE_KEY = "cluster.karmada.io/unschedulable"
@@ -67,6 +71,7 @@ class ClusterAdmin(ObjectAdmin):
                 view(self._deed(uncordoned, "uncordoned")),
                 name="clusters_cluster_uncordon",
             ),
+            path("<path:object_id>/fence/", view(self._fence_page), name="clusters_cluster_fence"),
         ]
         return own + super().get_urls()
 
@@ -77,6 +82,7 @@ class ClusterAdmin(ObjectAdmin):
             ("Works", _list("resources_work", here)),
             ("Evictions", _list("failover_eviction", here)),
             ("Leaving", _list("failover_gracefulevictiontask", {"cluster": row.name})),
+            ("Fence", self.url("fence", row.pk)),
         ]
         deeds = [("Cordon", self.url("cordon", row.pk)), ("Uncordon", self.url("uncordon", row.pk))]
         return {"links": links, "deeds": deeds}
@@ -92,6 +98,39 @@ class ClusterAdmin(ObjectAdmin):
             return HttpResponseRedirect(self.url("change", row.pk))
 
         return view
+
+    def _fence_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Confirm that a cluster nobody can reach is down (D14), or take that back."""
+        row = self._row(request, object_id)
+        if not self.has_change_permission(request, row):
+            raise PermissionDenied
+        ref = Ref(CLUSTER, "", row.name)
+        taken_back = "_undo" in request.POST
+        form = FenceForm(request.POST if request.method == "POST" and not taken_back else None)
+        if taken_back or form.is_valid():
+            asked = FenceRequest() if taken_back else FenceRequest(**form.cleaned_data)
+            try:
+                self._fence(ref, asked, request.user.get_username())
+            except StatusError as error:
+                form.tell(error)
+            else:
+                said = "is no longer fenced" if taken_back else "is fenced"
+                self.message_user(request, f"Cluster {row.name} {said}.", messages.SUCCESS)
+                return HttpResponseRedirect(self.url("change", row.pk))
+        shown = {
+            "title": f"Fence {row.name}",
+            "told": "Evictions with purge mode Directly wait for a source nobody can reach. Your word that it is down "
+            "lets them go on, whatever may still run there unseen.",
+            "form": form,
+            "errors": form.non_field_errors(),
+            "verb": "Fence it",
+            "undo": "Take the fence away" if fence_of(_cluster(ref)) is not None else "",
+        }
+        return self._render(request, "admin/objects/act.html", shown)
+
+    def _fence(self, ref: Ref, asked: FenceRequest, user: str) -> None:
+        now = store().now()
+        edits.act(ref, lambda live: fenced(live, asked, by=user, now=now), rule="Fence", user=user)
 
     def _turn_all(self, request: HttpRequest, rows: QuerySet[Any], turn: Turn, said: str) -> None:
         for name in rows.values_list("name", flat=True):
@@ -113,6 +152,12 @@ class ClusterAdmin(ObjectAdmin):
         for warning in done.warnings:
             self.message_user(request, warning, messages.WARNING)
         self.message_user(request, f"Cluster {name} is {said}.", messages.SUCCESS)
+
+
+def _cluster(ref: Ref) -> FleetMember:
+    found = edits.stored(ref)
+    assert isinstance(found, FleetMember), f"{ref} is a cluster"
+    return found
 
 
 def _list(name: str, query: dict[str, str]) -> str:

@@ -1,16 +1,35 @@
 """Admin of the eviction queue, of what is leaving, and of what is remembered of the fleet."""
 
-from django.contrib import admin
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ActionForm
+from django.db.models import QuerySet
+from django.http import HttpRequest
 
 from apps.failover.models import AilingCopies, Eviction, FleetState, GracefulEvictionTask
+from apps.failover.orders import order
 from apps.objects.changelist import choices, cluster_names
 from apps.objects.rows_admin import RowAdmin
+from controlplane.errors import StatusError
+from controlplane.eviction.orders import EXPEDITE, HOLD, RELEASE, SKIP
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING
+
+
+class OrderForm(ActionForm):
+    """Which order, and why."""
+
+    reason = forms.CharField(required=False, label="Reason:", max_length=180)
 
 
 class EvictionAdmin(RowAdmin):
     """What waits to leave a cluster, and what became of it. Rows without a due time stay: that was decided."""
 
+    actions = ("hold", "release", "skip", "expedite")
+    action_form = OrderForm
     list_display = ("cluster", "binding", "state", "due_at", "queued_at", "priority", "reason", "message")
     list_display_links = ("binding",)
     list_filter = (
@@ -19,6 +38,43 @@ class EvictionAdmin(RowAdmin):
     )
     ordering = ("-priority", "due_at", "key")
     search_fields = ("key",)
+
+    def has_order_permission(self, request: HttpRequest) -> bool:
+        return bool(self.has_view_permission(request) and request.user.is_superuser)
+
+    @admin.action(description="Hold until released", permissions=["order"])
+    def hold(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._order(request, queryset, HOLD)
+
+    @admin.action(description="Release: take the order away", permissions=["order"])
+    def release(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._order(request, queryset, RELEASE)
+
+    @admin.action(description="Skip until the taint goes", permissions=["order"])
+    def skip(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._order(request, queryset, SKIP)
+
+    @admin.action(description="Expedite: first in order", permissions=["order"])
+    def expedite(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        self._order(request, queryset, EXPEDITE)
+
+    def _order(self, request: HttpRequest, rows: QuerySet[Any], verb: str) -> None:
+        reason = request.POST.get("reason", "").strip()
+        if not reason:
+            said = "Nothing was ordered. Say why, in the field Reason: it is kept with the order and in the change log."
+            self.message_user(request, said, messages.ERROR)
+            return
+        done = 0
+        for key in rows.values_list("key", flat=True):
+            try:
+                if order(key, verb, reason=reason, by=request.user.get_username()):
+                    done += 1
+                else:
+                    self.message_user(request, f"{key} is no longer in the queue.", messages.WARNING)
+            except StatusError as error:
+                self.message_user(request, error.message, messages.ERROR)
+        if done:
+            self.message_user(request, f"{verb}: {done}.", messages.SUCCESS)
 
 
 class TaskAdmin(RowAdmin):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -90,6 +90,16 @@ def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
     _refuse(kind, document, [*causes, *hidden])
     made = admitting.changed(store(), kind, document, base, settings=configuration().settings(), now=store().now())
     return Edited(_put(kind, made.object, base, user=user), [*normalised, *made.warnings])
+
+
+def act(ref: Ref, does: Callable[[Any], Object], *, rule: str, user: str) -> Object:
+    """Store what an action makes of an object; `rule` is the change's reason. Raises NotFound, Conflict, Invalid."""
+    live = stored(ref)
+    decision = Decision(changes=(Put(does(live), live),), reason=rule)
+    outcome = store().apply([(None, decision)], by=Actor(user))[0]
+    if outcome.lost:
+        raise _conflict(KINDS[ref.kind], ref.name)
+    return outcome.objects[0] or live
 
 
 def remove(refs: Sequence[Ref], *, user: str) -> Removed:

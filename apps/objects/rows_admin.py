@@ -27,7 +27,7 @@ class RowAdmin(admin.ModelAdmin):
     paginator = CappedPaginator
     show_full_result_count = False
     change_list_template = "admin/objects/list.html"
-    actions = None
+    actions: Any = None
     note = ""
 
     class Media:

@@ -102,6 +102,15 @@ def test_an_order_says_why_and_names_what_there_is(api: Client, server: Server, 
     assert api.delete(path).status == 405
 
 
+def test_what_has_left_already_cannot_be_ordered_about(api: Client, server: Server, namespace: str) -> None:
+    path = queue(server, namespace, "web", state="Evicted")
+
+    refused = api.post(f"{path}/hold", {"reason": "x"})
+
+    assert refused.status == 409
+    assert "has left cluster member1 already" in refused.document["message"]
+
+
 def test_metrics_have_the_names_and_labels_of_s001(api: Client, server: Server, namespace: str) -> None:
     queue(server, namespace, "web", state="Held", reason="NoRefuge")
 
