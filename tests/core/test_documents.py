@@ -19,6 +19,7 @@ from controlplane.settings import Settings
 
 PROJECT = Path(__file__).parents[2]
 DOCS = PROJECT / "docs"
+METRICS = sorted((PROJECT / "apps" / "api").glob("*metrics.py"))  # where those without our prefix are declared
 EXAMPLES = sorted((DOCS / "examples").glob("*.yaml"))
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -57,6 +58,8 @@ def test_documents_name_settings_and_files_that_exist(name: str) -> None:
     files = re.findall(r"`((?:controlplane|apps|config|tests)/[\w/.]+)`", text)
     asked = re.findall(r"`((?:compat|eviction|estimator)\.[a-z_]+|[a-z]+(?:_[a-z]+){2,})`", text)
     controllers = {controller.name for controller in CONTROLLERS}
+    metrics = set(re.findall(r'"([a-z_]+)"', "".join(one.read_text() for one in METRICS)))
+    known = settings | controllers | metrics | {f"{name}_total" for name in metrics}  # as counters are exposed
 
     assert [file for file in files if not (PROJECT / file).exists()] == []
-    assert [one for one in asked if one not in settings | controllers and not one.startswith("lifeboat_")] == []
+    assert [one for one in asked if one not in known and not one.startswith("lifeboat_")] == []
