@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from pathlib import Path
+
 import pytest
 from django.db import connection
 
@@ -12,6 +17,8 @@ from controlplane import kinds
 from controlplane.controllers import CONTROLLERS
 from controlplane.meta import Ref
 from controlplane.run import CLAIM_SECONDS
+from tests.apps.stack import WITHIN, Stack, stack
+from tests.processes import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -110,3 +117,30 @@ def test_every_process_has_a_place_of_its_own_and_keeps_it(store: DjangoStore) -
 
     assert places == {number: one.holder for number, one in enumerate(three)}
     assert {one.fence.epoch for one in three if one.fence is not None} == {1}
+
+
+@pytest.mark.slow
+def test_a_killed_members_process_holds_up_its_successor_for_seconds_only(
+    tmp_path: Path, redis_url: str, redis_client: object
+) -> None:
+    with stack(tmp_path, redis_url, "member1") as running:
+        assert running.fleet is not None
+        running.processes.worker()
+        running.processes.beat()
+        first = running.processes.members()
+        running.join("member1")
+        os.killpg(first.pid, signal.SIGKILL)
+        running.store.mark(PROBES, [Ref(kinds.CLUSTER, "", "member1")])
+        running.store.claim(PROBES, shard=0, shards=1, limit=10, lease_seconds=CLAIM_SECONDS)  # its last deed, perhaps
+        probed = len(probes(running))
+
+        began = time.monotonic()
+        running.processes.members()
+        until(lambda: len(probes(running)) > probed, within=WITHIN)
+
+        assert time.monotonic() - began < CLAIM_SECONDS - 5
+
+
+def probes(running: Stack) -> list[str]:
+    assert running.fleet is not None
+    return [one["path"] for one in running.fleet.requests("member1") if one["path"].startswith("/readyz")]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from contextlib import aclosing
 from typing import Any
 
 import aiohttp
 import pytest
 
+from controlplane.errors import BadRequest
 from tests.simulator.cluster import CONFIGMAPS, DEPLOYMENTS, Cluster, configmap, simulated, workload
 
 TWO = ("member1", "member2")
@@ -199,3 +201,25 @@ async def test_the_control_port_refuses_what_it_does_not_understand(
     found, shown = await control(cluster, method, path, body)
 
     assert (found, words in shown["message"]) == (status, True)
+
+
+@simulated(tls=True)
+async def test_a_certificate_that_has_expired_is_shown_on_the_same_port_and_a_good_one_again(cluster: Cluster) -> None:
+    trusting = ssl.create_default_context(cadata=cluster.fleet.authority.decode())
+    url = f"{cluster.member.url}/readyz"
+
+    await cluster.fleet.suffer("member1", "expired")
+    with pytest.raises(aiohttp.ClientConnectorCertificateError, match="certificate has expired"):
+        await cluster.session.get(url, ssl=trusting)
+
+    await cluster.fleet.suffer("member1", "none")
+    async with cluster.session.get(url, ssl=trusting) as response:
+        assert response.status == 200
+
+
+@simulated()
+async def test_plain_http_has_no_certificate_that_could_expire(cluster: Cluster) -> None:
+    with pytest.raises(BadRequest, match="use --tls"):
+        await cluster.fleet.suffer("member1", "expired")
+
+    assert (await cluster.ask("GET", "/readyz")).status == 200
