@@ -60,4 +60,5 @@ class TaintWatch:
             raise AssertionError(f"D3: {where}, has no taint, which was due {due}")
 
     def _slack(self, world: Simulation) -> timedelta:
-        return AT_ONCE + (SHAKEN if world.kills or world.slept or world.losses else timedelta(0))
+        shaken = world.kills or world.slept or world.losses or world.stalled_until > START
+        return AT_ONCE + (SHAKEN if shaken else timedelta(0))

@@ -122,9 +122,9 @@ def ignores_holds(patch: pytest.MonkeyPatch) -> None:
 CAUGHT: dict[Plant, int] = {
     takes_tokens_before_the_recheck: 0,
     evicts_without_token: 0,
-    purges_on_empty_targets: 21,
+    purges_on_empty_targets: 26,
     takes_any_copy_for_healthy: 16,
-    begins_windows_anew_on_restart: 8,
+    begins_windows_anew_on_restart: 15,
     creates_tokens_at_a_tier_change: 1,
     starts_a_bucket_full: 0,
     goes_on_when_blind: 1,
