@@ -1,5 +1,6 @@
 """Processes: started, restarted, ended; strangers are never touched."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -174,6 +175,24 @@ def test_a_folder_has_one_supervisor(supervise: CommandLine) -> None:
 
     assert "already running" in done.stderr
     assert f"pid {supervise.home.holder()}" in done.stderr
+
+
+def test_what_a_crashed_supervisor_published_is_not_taken_for_its_successors(home: Home) -> None:
+    """A start in the background once returned at once with the addresses of the run that had crashed."""
+    somebody = Home(home.root)
+    (home.run / "lock").write_text("4194305 long-ago")
+    home.publish({"api": "of the crashed run"})
+
+    with (home.run / "lock").open() as successor:
+        fcntl.flock(successor, fcntl.LOCK_EX)  # it has the lock and has not yet written who it is
+        assert somebody.published() is None
+
+    assert home.lock()
+    assert somebody.holder() == os.getpid()
+    assert somebody.published() is None
+
+    home.publish({"api": "of this run"})
+    assert somebody.published() == {"api": "of this run"}
 
 
 def test_down_where_nothing_runs_says_so(supervise: CommandLine) -> None:

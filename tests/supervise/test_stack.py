@@ -34,6 +34,7 @@ def test_up_returns_when_everything_answers_and_down_ends_all_of_it(supervise: C
     assert status_of(f"{facts['api']}/admin/login/") == 200
     assert facts["api"] in said
     assert "development profile" in said
+    assert f"make fault DIR={supervise.home.root} MEMBER=member1 FAULT=down" in said
     assert "already up" in supervise("up").stdout
 
     supervise("down")

@@ -76,7 +76,7 @@ def env(arguments: argparse.Namespace) -> None:
 
 def services(arguments: argparse.Namespace) -> None:
     """PostgreSQL and Redis only, for tests and benches."""
-    home = Home(arguments.dir or Path(".lifeboat") / "services")
+    home = Home(arguments.dir or stack.USUAL_HOME / "services")
     if arguments.stop:
         lifetime.down(home)
         if arguments.throwaway:
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="verb")
     for verb in (run, up, down, clean, env, services, fault):
         sub = verbs.add_parser(verb.__name__, help=verb.__doc__, description=verb.__doc__)
-        default = None if verb is services else Path(".lifeboat")
+        default = None if verb is services else stack.USUAL_HOME
         sub.add_argument("--dir", type=Path, default=default, help="folder of this run (default: .lifeboat)")
         sub.set_defaults(verb=verb)
         if verb in (run, up):

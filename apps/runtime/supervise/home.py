@@ -39,7 +39,10 @@ class Home:
         (self.root / MARK).touch()
 
     def lock(self) -> bool:
-        """Return whether this process is now the only supervisor of the folder; held until it ends."""
+        """Return whether this process is now the only supervisor of the folder; held until it ends.
+
+        What a crashed one published is withdrawn before anybody can read that this process holds the folder.
+        """
         descriptor = os.open(self.run / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         for _ in range(20):  # locked() of another process holds it for an instant
             try:
@@ -51,6 +54,7 @@ class Home:
             os.close(descriptor)
             return False
         os.truncate(descriptor, 0)
+        self.withdraw()
         os.write(descriptor, f"{os.getpid()} {records.started(os.getpid())}".encode())
         self._lock = descriptor
         return True
@@ -96,7 +100,7 @@ class Home:
 
     def published(self) -> dict[str, Any] | None:
         """Return what the running supervisor published; None while nothing is up."""
-        if not self.locked():
+        if self.holder() is None:
             return None
         try:
             return dict(json.loads(self.ready_file.read_text()))

@@ -33,7 +33,6 @@ def hold(
     home.create()
     if not home.lock():
         raise SuperviseError(f"already running in {home.root} (pid {home.holder()}): `make down` ends it")
-    home.withdraw()
     supervisor = Supervisor(home, say=say)
     supervisor.stop_on_signals()
     if stale := supervisor.end_stale():
@@ -67,7 +66,8 @@ def detach(
         )
     deadline = time.monotonic() + within
     while True:
-        ended, facts = process.poll(), home.published()
+        ended = process.poll()
+        facts = home.published() if home.holder() == process.pid else None
         with log.open("rb") as words:
             words.seek(heard)
             fresh = words.read()
@@ -76,7 +76,7 @@ def detach(
             say(fresh.decode(errors="replace").rstrip("\n"))
         if ended is not None:
             raise SuperviseError(f"the supervisor ended with status {ended} (log: {log})")
-        if facts is not None and home.holder() == process.pid:
+        if facts is not None:
             return process, facts
         if time.monotonic() > deadline:
             process.terminate()

@@ -19,6 +19,7 @@ from apps.runtime.supervise.services import start_services
 STARTED = ("simulator", "api", "worker", "beat", "members")
 MEMBERS = ("member1", "member2", "member3")
 USUAL_API_PORT, USUAL_TLS_PORT = 8001, 8444
+USUAL_HOME = Path(".lifeboat")
 ADMIN = "admin"
 WORKER_OPTIONS = ("--loglevel=INFO", "--without-gossip", "--without-mingle", "--without-heartbeat")
 
@@ -168,8 +169,11 @@ def _await(place: Place, name: str, command: subprocess.Popen[str]) -> None:
 def _welcome(place: Place) -> str:
     kubeconfig = _shown(place.home.root / "kubeconfig")
     some = place.members[0]
+    root = _shown(place.home.root)
+    this = "" if root == USUAL_HOME else f" DIR={root}"  # without it, make speaks to the usual one
     return f"""
-Lifeboat (development profile: Failover on, clusters judged in seconds; production defaults: docs/settings.md)
+Lifeboat, development profile: Failover is on, clusters are judged in seconds, and a ClusterTaintPolicy gives those with
+Ready False or Unknown a NoExecute taint. The defaults of production are those of docs/settings.md.
   browser     {place.api_url}
   admin       {place.api_url}/admin/   login {ADMIN}, password {place.home.secret("admin")}
   kubectl     export KUBECONFIG={kubeconfig}
@@ -177,9 +181,9 @@ Lifeboat (development profile: Failover on, clusters judged in seconds; producti
   logs        {_shown(place.home.logs)}
 Make a cluster fail and see what happens:
   kubectl --kubeconfig {kubeconfig} apply -f docs/examples/divided.yaml
-  make fault MEMBER={some} FAULT=down
+  make fault{this} MEMBER={some} FAULT=down
   kubectl --kubeconfig {kubeconfig} get resourcebindings -w
-Ctrl-C or `make down` ends it."""
+Ctrl-C or `make down{this}` ends it."""
 
 
 def _shown(path: Path) -> Path:
