@@ -85,20 +85,22 @@ def test_what_nobody_can_do_is_refused(api: Client, namespace: str, options: dic
     assert there(api, namespace) == ["top"]
 
 
+def bound(api: Client, namespace: str, **spec: Any) -> str:
+    """A Deployment with its binding, as a policy would make it; where the binding is."""
+    uid = api.post(deployments(namespace), deployment("web")).document["metadata"]["uid"]
+    resource = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": namespace, "name": "web", "uid": uid}
+    made = api.post(
+        BINDINGS.format(namespace), {"metadata": {"name": "web-deployment"}, "spec": {"resource": resource, **spec}}
+    )
+    assert made.status == 201, made.body
+    return f"{BINDINGS.format(namespace)}/web-deployment"
+
+
 @pytest.mark.parametrize("preserves", [False, True])
 def test_a_propagated_workload_is_not_orphaned_where_its_copies_would_go(
     api: Client, namespace: str, preserves: bool
 ) -> None:
-    made = api.post(deployments(namespace), deployment("web")).document["metadata"]
-    resource = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "namespace": namespace,
-        "name": "web",
-        "uid": made["uid"],
-    }
-    spec = {"resource": resource, "clusters": [{"name": "member1"}], "preserveResourcesOnDeletion": preserves}
-    assert api.post(BINDINGS.format(namespace), {"metadata": {"name": "web-deployment"}, "spec": spec}).status == 201
+    bound(api, namespace, clusters=[{"name": "member1"}], preserveResourcesOnDeletion=preserves)
 
     answer = api.delete(deployments(namespace, "web"), propagationPolicy="Orphan")
 
@@ -112,18 +114,8 @@ def test_a_propagated_workload_is_not_orphaned_where_its_copies_would_go(
 
 
 def test_in_the_foreground_a_workload_goes_after_its_binding(server: Server, api: Client, namespace: str) -> None:
-    made = api.post(deployments(namespace), deployment("web")).document["metadata"]
-    resource = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "namespace": namespace,
-        "name": "web",
-        "uid": made["uid"],
-    }
-    held = {"name": "web-deployment", "finalizers": ["example.io/hold"]}
-    binding = f"{BINDINGS.format(namespace)}/web-deployment"
-    made = api.post(BINDINGS.format(namespace), {"metadata": held, "spec": {"resource": resource}})
-    assert made.status == 201, made.body
+    binding = bound(api, namespace)
+    assert api.patch(binding, {"metadata": {"finalizers": ["example.io/hold"]}}).status == 200
 
     assert api.delete(deployments(namespace, "web"), propagationPolicy="Foreground").status == 200
     work(server, "policies", "owners")
