@@ -10,6 +10,13 @@ from controlplane.settings import SettingError, Settings, checked, parse_gates
 
 PREFIX = "LIFEBOAT_"
 GATES_SETTING = "feature_gates"
+# Flags of earlier generations, accepted without effect and answered with what replaces them.
+RETIRED: Mapping[str, str] = {
+    "ENABLE_TAINT_MANAGER": "feature gate Failover decides whether taints evict",
+    "ENABLE_NO_EXECUTE_TAINT_EVICTION": "feature gate Failover decides whether NoExecute evicts",
+    "ALLOW_NO_EXECUTE_TAINT_POLICY": "NoExecute is always allowed in a ClusterTaintPolicy; it evicts nothing while "
+    "feature gate Failover is off",
+}
 
 
 class Switch(NamedTuple):
@@ -44,7 +51,7 @@ def from_environment(environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
     Raises EnvironmentInvalid naming variable, value and an example.
     """
     values: dict[str, Any] = {}
-    warnings: list[str] = []
+    warnings = [f"{PREFIX}{name} has no effect: {told}" for name, told in RETIRED.items() if PREFIX + name in environ]
     for switch in switches():
         text = environ.get(switch.variable, "").strip()
         if switch.name == GATES_SETTING and not text:

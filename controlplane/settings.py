@@ -165,6 +165,13 @@ def checked(values: Mapping[str, Any]) -> Settings:
             f"secondaryResourceEvictionRate: {settings.secondary_resource_eviction_rate} must not exceed "
             f"resourceEvictionRate ({settings.resource_eviction_rate}): it is the slower tier (D8)"
         )
+    for pattern in settings.skipped_propagating_namespaces:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise SettingError(
+                f'skippedPropagatingNamespaces: "{pattern}" is no regular expression ({error}); write e.g. kube-.*'
+            ) from None
     if not settings.evict_plugins:
         raise SettingError("evictPlugins: must name at least one of ResourceHealth, ScheduledBack (D12)")
     return settings

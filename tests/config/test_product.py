@@ -57,6 +57,18 @@ def test_a_retired_gate_is_accepted_and_answered_with_what_replaces_it() -> None
 
 
 @pytest.mark.parametrize(
+    "flag", ["ENABLE_TAINT_MANAGER", "ENABLE_NO_EXECUTE_TAINT_EVICTION", "ALLOW_NO_EXECUTE_TAINT_POLICY"]
+)
+def test_a_retired_flag_is_accepted_and_answered_with_what_replaces_it(flag: str) -> None:
+    settings, (warning,) = product.from_environment({f"LIFEBOAT_{flag}": "true"})
+
+    assert settings == Settings()
+    assert warning.startswith(f"LIFEBOAT_{flag} has no effect: ")
+    assert "feature gate Failover" in warning
+    assert f"LIFEBOAT_{flag}" in DOCUMENT.read_text()
+
+
+@pytest.mark.parametrize(
     ("variable", "value"),
     [
         ("LIFEBOAT_CLUSTER_MONITOR_PERIOD", "0"),
@@ -77,6 +89,11 @@ def test_what_cannot_be_is_refused_with_variable_value_and_example(variable: str
 def test_a_rule_between_settings_is_checked_at_start() -> None:
     with pytest.raises(EnvironmentInvalid, match="secondaryResourceEvictionRate: 2"):
         product.from_environment({"LIFEBOAT_SECONDARY_RESOURCE_EVICTION_RATE": "2"})
+
+
+def test_a_pattern_that_is_none_is_refused_at_start() -> None:
+    with pytest.raises(EnvironmentInvalid, match='skippedPropagatingNamespaces: "\\\\[" is no regular expression'):
+        product.from_environment({"LIFEBOAT_SKIPPED_PROPAGATING_NAMESPACES": "["})
 
 
 def test_the_documented_list_is_the_list_in_the_code() -> None:

@@ -38,6 +38,7 @@ def test_good_settings_are_accepted(spec: dict[str, Any]) -> None:
         ({"eviction": {"bucketScope": "Zone"}}, "spec.eviction.bucketScope", "Zone"),
         ({"evictPlugins": []}, "spec.evictPlugins", "at least one"),
         ({"evictPlugins": ["Luck"]}, "spec.evictPlugins[0]", "Luck"),
+        ({"skippedPropagatingNamespaces": ["kube-.*", "["]}, "spec.skippedPropagatingNamespaces", '"["'),
         ({"noSuchSetting": 1}, "spec.noSuchSetting", "unknown setting"),
         ({"controllers": ["*"]}, "spec.controllers", "environment"),
         ({"featureGates": {"Teleport": True}}, "spec.featureGates", "Teleport"),
