@@ -92,7 +92,7 @@ def test_a_rule_between_settings_is_checked_at_start() -> None:
 
 
 def test_a_pattern_that_is_none_is_refused_at_start() -> None:
-    with pytest.raises(EnvironmentInvalid, match='skippedPropagatingNamespaces: "\\\\[" is no regular expression'):
+    with pytest.raises(EnvironmentInvalid, match=r'skippedPropagatingNamespaces: "\[" is no regular expression'):
         product.from_environment({"LIFEBOAT_SKIPPED_PROPAGATING_NAMESPACES": "["})
 
 
