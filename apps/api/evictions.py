@@ -5,6 +5,7 @@ They are made when they are asked for: there is no watch, and a list comes in th
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from apps.objects.store import store
 from controlplane.causes import required
 from controlplane.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.eviction import orders
-from controlplane.eviction.forecast import Forecast
+from controlplane.eviction.forecast import Forecast, ends
 from controlplane.kinds.eviction import EvictionItem, eviction_name, shown
 from controlplane.kinds.rows import Eviction
 from controlplane.meta import Ref
@@ -46,8 +47,8 @@ class EvictionsView(KubernetesView):
         forecasts = found.forecast(rate=_rate(request.query_params.get("rate", "")))
         version = store().current_version()
         if target.name:
-            row = _named(found.rows, target)
-            return Response(One(target.resource, _encoded(_item(row, forecasts), version)))
+            item = _item(_named(found.rows, target), forecasts, ends(forecasts.values()))
+            return Response(One(target.resource, _encoded(item, version)))
         asked = listing_of(request.query_params, target.resource, namespace=target.namespace)
         items = _chosen(found.rows, forecasts, target, asked)
         begin = int(asked.start.name) if asked.start is not None else 0
@@ -71,10 +72,9 @@ class EvictionsView(KubernetesView):
         if not order(item.key, verb, reason=reason.strip(), by=user):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
-        row = _named(found.rows, target)
-        return Response(
-            One(target.resource, _encoded(_item(row, found.forecast()), store().current_version())), status=201
-        )
+        forecasts = found.forecast()
+        after = _item(_named(found.rows, target), forecasts, ends(forecasts.values()))
+        return Response(One(target.resource, _encoded(after, store().current_version())), status=201)
 
     def _target(self, request: Request, verb: str) -> Target:
         target = target_of(request.path_info.strip("/"))
@@ -122,9 +122,9 @@ def _missing(target: Target) -> NotFound:
     return NotFound.of(target.resource.plural, target.name, group=target.resource.group)
 
 
-def _item(row: Eviction, forecasts: dict[str, Forecast]) -> EvictionItem:
+def _item(row: Eviction, forecasts: dict[str, Forecast], end: datetime | None) -> EvictionItem:
     seen = forecasts.get(row.key, Forecast())
-    return shown(row, position=seen.position, estimated_at=seen.at, estimate=seen.told)
+    return shown(row, position=seen.position, estimated_at=seen.at, estimate=seen.told, queue_ends_at=end)
 
 
 def _chosen(
@@ -135,7 +135,8 @@ def _chosen(
     mine = [row for row in rows if bool(Ref.parse(row.binding).namespace) == named]
     last = len(rows) + 1
     placed = sorted(mine, key=lambda row: (forecasts.get(row.key, Forecast()).position or last, row.state, row.key))
-    items = [_item(row, forecasts) for row in placed]
+    end = ends(forecasts.values())
+    items = [_item(row, forecasts, end) for row in placed]
     return [item for item in items if asked.choice.takes(_document(item))]
 
 

@@ -23,7 +23,10 @@ class EvictionSpec(Struct, frozen=True):
 
 
 class EvictionStatus(Struct, frozen=True):
-    """`position` counts from 1 over the fleet's one queue; `estimated_at` None: nobody can say, `estimate` says why."""
+    """`position` counts from 1 over the fleet's one queue; `estimated_at` None: nobody can say, `estimate` says why.
+
+    `queue_ends_at` is when the last of all that waits will have left, at the same rate; None where it is stopped.
+    """
 
     state: str = ""
     reason: str = ""
@@ -34,6 +37,7 @@ class EvictionStatus(Struct, frozen=True):
     position: int | None = None
     estimated_at: datetime | None = None
     estimate: str = ""
+    queue_ends_at: datetime | None = None
 
 
 class EvictionItem(Object, frozen=True):
@@ -46,8 +50,15 @@ def eviction_name(row: Eviction) -> str:
     return f"{Ref.parse(row.binding).name}.{row.cluster}"
 
 
-def shown(row: Eviction, *, position: int | None, estimated_at: datetime | None, estimate: str) -> EvictionItem:
-    """Return a row as an object. `position`, `estimated_at`, `estimate`: see EvictionStatus."""
+def shown(
+    row: Eviction,
+    *,
+    position: int | None,
+    estimated_at: datetime | None,
+    estimate: str,
+    queue_ends_at: datetime | None,
+) -> EvictionItem:
+    """Return a row as an object. `position` and the estimates: see EvictionStatus."""
     binding = Ref.parse(row.binding)
     moving = tuple(f"{one.key}:{one.effect}" for one in row.judged if one.wait_seconds is not None)
     return EvictionItem(
@@ -67,5 +78,6 @@ def shown(row: Eviction, *, position: int | None, estimated_at: datetime | None,
             position=None if row.state in ENDED else position,
             estimated_at=estimated_at,
             estimate=estimate,
+            queue_ends_at=queue_ends_at,
         ),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import orjson
 import pytest
 
@@ -66,6 +68,28 @@ def test_a_list_of_evictions_is_a_table_in_pages(api: Client, server: Server, na
     assert columns[:7] == ["Name", "Cluster", "State", "Reason", "Position", "Due", "ETA"]
     everywhere = api.get(f"{GROUP}/evictions").document["items"]
     assert {one["metadata"]["namespace"] for one in everywhere} >= {namespace}
+
+
+def test_the_queue_says_when_it_ends_at_the_rate_one_asks_about(api: Client, server: Server, namespace: str) -> None:
+    for name in ("a", "b", "c"):
+        queue(server, namespace, name)
+
+    def ends(rate: str) -> list[tuple[str, str]]:
+        items = api.get(f"{GROUP}/evictions", rate=rate).document["items"]
+        told = [one["status"] for one in items if one["status"]["state"] == "Queued"]
+        return [(one.get("estimatedAt", one.get("estimate")), one.get("queueEndsAt", "")) for one in told]
+
+    (*_, (last, end)) = ends("0.01")
+    assert {end for _, end in ends("0")} == {""}
+    assert {at for at, _ in ends("0")} == {"stopped"}
+    assert abs((moment(last) - moment(end)).total_seconds()) < 1
+    assert moment(ends("1")[0][1]) < moment(end)
+    path = f"{GROUP}/namespaces/{namespace}/evictions/a.member1"
+    assert moment(api.get(path, rate="1").document["status"]["queueEndsAt"]) < moment(end)
+
+
+def moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 @pytest.mark.parametrize("verb", ["hold", "skip", "expedite", "release"])
