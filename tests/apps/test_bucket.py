@@ -45,6 +45,22 @@ def test_a_flushed_bucket_starts_empty(redis_client: redis.Redis) -> None:
     assert bucket.take(5, 1000.0)[0] == 0
 
 
+@pytest.mark.parametrize(("seconds", "most"), [(-3600, 0), (3600, 13)])
+def test_fault_16_a_clock_that_jumps_makes_no_burst(redis_client: redis.Redis, seconds: int, most: int) -> None:
+    """At 50/s a bucket holds 13 (D7): a leap fills it, and no more; a step back gives nothing, now or later."""
+    script = redis_client.register_script(SCRIPT)
+
+    def taken(at: float) -> int:
+        clock = divmod(round(at * 1_000_000), 1_000_000)
+        return int(script(keys=["bucket"], args=[10_000, "50", capacity(50), *clock])[0])
+
+    assert taken(1_700_000_000) == 0
+    jumped = 1_700_000_000 + seconds
+    assert taken(jumped) == most
+    assert taken(jumped) == 0
+    assert sum(taken(jumped + step / 10) for step in range(1, 11)) <= 50
+
+
 def test_tokens_come_with_time_and_not_before(redis_client: redis.Redis) -> None:
     bucket = RedisBucket(redis_client)
 
