@@ -387,12 +387,12 @@ class MemoryStore:
         due = rows.get(claim.ref)
         if due is None:
             return
-        if cursor is not None:
-            rows[claim.ref] = due._replace(lease_until=None, cursor=cursor)
-        elif due.seq == claim.seq:
-            del rows[claim.ref]
-        else:
+        if due.seq != claim.seq:  # the chunks worked off so far have not seen what it was marked for meanwhile
             rows[claim.ref] = due._replace(lease_until=None, cursor="")
+        elif cursor is not None:
+            rows[claim.ref] = due._replace(lease_until=None, cursor=cursor)
+        else:
+            del rows[claim.ref]
 
     def next_due(self, controllers: Collection[str]) -> datetime | None:
         now = self.now()

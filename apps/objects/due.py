@@ -63,7 +63,7 @@ _NEXT = """
                     ELSE greatest(lease_until, due_at) END)
     FROM objects_due WHERE lower(controller) = ANY(%s)"""
 _WHICH = "controller = %s AND kind = %s AND namespace = %s AND name = %s"
-_CURSOR = f"UPDATE objects_due SET lease_until = NULL, cursor = %s WHERE {_WHICH}"
+_CURSOR = f"UPDATE objects_due SET lease_until = NULL, cursor = CASE WHEN seq = %s THEN %s ELSE '' END WHERE {_WHICH}"
 _END = f"DELETE FROM objects_due WHERE {_WHICH} AND seq = %s"
 
 
@@ -175,7 +175,7 @@ def end_chunk(cursor: BinaryCursor, claim: Claim, *, to: str | None) -> None:
     which = (claim.controller, *claim.ref)
     if to is None:
         cursor.run(_END, (*which, claim.seq))
-    cursor.run(_CURSOR, (to or "", *which))
+    cursor.run(_CURSOR, (claim.seq, to or "", *which))
 
 
 def with_work(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int) -> set[str]:

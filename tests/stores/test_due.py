@@ -293,13 +293,15 @@ class TestFanningOut:
         store.advance(again[origin], [API], cursor=None)
         assert [one.ref for one in claim(store)] == [API]
 
-    def test_an_origin_marked_meanwhile_starts_anew(self, store: Any) -> None:
+    @pytest.mark.parametrize("cursor", [None, "shop/web"])
+    def test_an_origin_marked_meanwhile_starts_anew(self, store: Any, cursor: str | None) -> None:
+        """Whichever chunk it was at: those before have not seen what it was marked for."""
         origin = Ref(CLUSTER, "", "member1")
         store.mark("placer", [origin])
         (first,) = claim(store)
         store.mark("placer", [origin])
 
-        store.advance(first, [], cursor=None)
+        store.advance(first, [], cursor=cursor)
 
         (again,) = claim(store)
         assert (again.ref, again.cursor) == (origin, "")
