@@ -71,11 +71,16 @@ class Shell:
         else:
             raise RuntimeError(f"{scope['type']} is not served")
 
+    def end_streams(self) -> None:
+        """Let every watch end soon, and those that are still to come; may be called by a handler of signals."""
+        if self.tailer is not None:
+            self.tailer.loop.call_soon_threadsafe(self.tailer.end_streams)
+
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         self.tailer = Tailer()
         self.tailer.start()
-        _before_shutdown(self.tailer.end_streams)
+        _before_shutdown(self.end_streams)
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self.tailer.stop()
@@ -312,13 +317,12 @@ def _failed(error: StatusError) -> Reply:
 
 
 def _before_shutdown(call: Callable[[], None]) -> None:
-    """Call something on the event loop when the process is told to end, before the server waits for open requests."""
-    loop = asyncio.get_running_loop()
+    """Call something when the process is told to end, before the server waits for open requests."""
     for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.getsignal(number)
 
         def handle(received: int, stack: Any, before: Any = before) -> None:
-            loop.call_soon_threadsafe(call)
+            call()
             if callable(before):
                 before(received, stack)
 

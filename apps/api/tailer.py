@@ -185,10 +185,11 @@ class Tailer:
         self._watchers: dict[str, set[Watcher]] = {}
         self._users: dict[str, int] = {}
         self._stopping = threading.Event()
+        self._ending = False  # streams are ended as soon as they begin
         self._begun: asyncio.Event = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="tailer", daemon=True)
-        self._pulse = self._loop.create_task(self._tick())
+        self._pulse = self.loop.create_task(self._tick())
 
     def start(self) -> None:
         """Begin to listen."""
@@ -202,7 +203,8 @@ class Tailer:
         await asyncio.to_thread(self._thread.join, 3.0)
 
     def end_streams(self) -> None:
-        """Let every client come back later, or to another process."""
+        """Let every client come back later, or to another process; one that comes back here is sent away again."""
+        self._ending = True
         for watcher in self._all():
             watcher.end()
 
@@ -220,6 +222,9 @@ class Tailer:
             )
         self._users[user] = self._users.get(user, 0) + 1
         self._watchers.setdefault(watcher.stream.kind, set()).add(watcher)
+        if self._ending:
+            watcher.end()
+            return
         await self._begun.wait()
         if watcher.seen < self.position:
             watcher.pending.appendleft(CatchUp(self.position))
@@ -326,7 +331,7 @@ class Tailer:
 
     def _give(self, batch: Batch) -> None:
         done: Future[None] = Future()
-        self._loop.call_soon_threadsafe(self._hand_out, batch, done)
+        self.loop.call_soon_threadsafe(self._hand_out, batch, done)
         done.result(timeout=60)
 
 

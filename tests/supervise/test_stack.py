@@ -2,10 +2,13 @@
 
 import os
 import signal
+import ssl
 import subprocess
 import urllib.request
+from http.client import HTTPResponse
 
 import pytest
+import yaml
 
 from apps.runtime.supervise import lifetime, records
 from apps.runtime.supervise.stack import DEVELOPMENT_PROFILE, STARTED
@@ -18,6 +21,20 @@ pytestmark = pytest.mark.slow
 def status_of(url: str) -> int:
     with urllib.request.urlopen(url, timeout=10) as answer:
         return int(answer.status)
+
+
+def watch(supervise: CommandLine, server: str | None) -> HTTPResponse:
+    """Open a watch, as kubectl does (over TLS, None) or as a browser."""
+    kubeconfig = yaml.safe_load((supervise.home.root / "kubeconfig").read_text())
+    address = server or kubeconfig["clusters"][0]["cluster"]["server"]
+    token = kubeconfig["users"][0]["user"]["token"]
+    request = urllib.request.Request(
+        f"{address}/api/v1/namespaces?watch=true&fieldSelector=metadata.name%3Dnobody",
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    trusting = ssl._create_unverified_context()  # whose certificate it is, is not what is looked at here
+    opened: HTTPResponse = urllib.request.urlopen(request, timeout=60, context=trusting if server is None else None)
+    return opened
 
 
 def started(supervise: CommandLine) -> dict[str, records.Record]:
@@ -37,8 +54,11 @@ def test_up_returns_when_everything_answers_and_down_ends_all_of_it(supervise: C
     assert f"make fault DIR={supervise.home.root} MEMBER=member1 FAULT=down" in said
     assert "already up" in supervise("up").stdout
 
+    watches = [watch(supervise, server) for server in (facts["api"], None)]
     supervise("down")
 
+    assert [lines.read() for lines in watches] == [b"", b""]
+    assert "Application shutdown complete" in supervise.home.log("api").read_text()
     assert not any(record.alive() for record in running.values())
     assert supervise.home.published() is None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -12,6 +13,21 @@ import uvloop
 from django.core.management.base import BaseCommand, CommandParser
 
 from apps.api.certificates import certificates
+from apps.api.shell import Shell
+
+GRACE_SECONDS = 4  # for requests on their way when told to end; the supervisor gives the process ten
+
+
+class SecondServer(uvicorn.Server):
+    """Beside another in one process: it takes the signals from that one, and hands them on when it has ended."""
+
+    def __init__(self, config: uvicorn.Config, application: Shell) -> None:
+        super().__init__(config)
+        self.application = application
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.application.end_streams()  # it would wait for them
+        super().handle_exit(sig, frame)
 
 
 class Command(BaseCommand):
@@ -24,11 +40,14 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         files = certificates(tls_folder())
-        common: dict[str, Any] = {"app": "config.asgi:application", "host": options["host"], "access_log": False}
+        from config.asgi import application  # makes the application: not for every command that is listed
+
+        common: dict[str, Any] = {"app": application, "host": options["host"], "access_log": False}
         common["timeout_keep_alive"] = 75  # seconds; clients keep connections for later
+        common["timeout_graceful_shutdown"] = GRACE_SECONDS
         plain = uvicorn.Server(uvicorn.Config(port=options["port"], lifespan="on", **common))
         tls: dict[str, Any] = {"ssl_certfile": str(files.certificate), "ssl_keyfile": str(files.key), "lifespan": "off"}
-        secure = uvicorn.Server(uvicorn.Config(port=options["tls_port"], **common, **tls))
+        secure = SecondServer(uvicorn.Config(port=options["tls_port"], **common, **tls), application)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(plain, secure))
 
