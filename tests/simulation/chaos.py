@@ -33,11 +33,12 @@ from tests.simulation.timeline import told
 from tests.simulation.world import START, Simulation
 
 BEGINS = 17.0  # seconds: every workload runs by then
-SPREAD = 45.0  # seconds within which all faults begin
-HEALS = 85.0  # seconds: then everything that is still broken is mended
+SPREAD = 42.0  # seconds within which all faults begin
+EARLY = 14.0  # seconds within which those begin that wait long for the moment in which they hurt
+HEALS = 82.0  # seconds: then everything that is still broken is mended
 AT_REST = 4.0  # seconds in which nothing changes any more: the end
 QUIET_AT = 400.0  # seconds: by then everything has to be healed
-PER_SEED = 5  # faults
+PER_SEED = 6  # faults
 POLICIES = (DIVIDED, DUPLICATED, ANYWHERE)
 APPS = tuple(f"app-{number}" for number in range(3))
 SETTINGS: Settings = msgspec.structs.replace(QUICK, graceful_eviction_timeout=25)
@@ -64,9 +65,10 @@ class Chaos:
     def _planned(self) -> list[tuple[float, str]]:
         """Return when which fault shall happen. The first goes by the seed, so that each is the first in its turn."""
         names = list(trouble.FAULTS)
-        chosen = [names[self.seed % len(names)], *self.chance.choices(names, k=PER_SEED - 1)]
-        moments = sorted(BEGINS + self.chance.uniform(0, SPREAD) for _ in chosen)
-        return list(zip(moments, chosen, strict=True))
+        often = [trouble.PATIENT.get(name, 1.0) for name in names]
+        chosen = [names[self.seed % len(names)], *self.chance.choices(names, often, k=PER_SEED - 1)]
+        spread = {name: EARLY if name in trouble.PATIENT else SPREAD for name in names}
+        return sorted((BEGINS + self.chance.uniform(0, spread[name]), name) for name in chosen)
 
     def _apply(self, name: str, policy: str) -> None:
         for text in (policy, NGINX % 3):

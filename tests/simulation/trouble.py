@@ -310,7 +310,7 @@ def untaint(chaos: Chaos, member: str) -> None:
 def on_hold(chaos: Chaos) -> None:
     """Somebody holds the fleet's evictions during an outage."""
     member = chaos.victim()
-    expires = chaos.world.now + timedelta(seconds=chaos.chance.uniform(10, 25))
+    expires = chaos.world.now + timedelta(seconds=chaos.chance.uniform(15, 28))
     spec = EvictionHoldSpec("wait", expires_at=expires, clusters=chaos.chance.choice(((), (member,))))
     hold = EvictionHold(API_VERSION, "EvictionHold", _named(chaos, "stop"), spec)
     chaos.world.create(hold)
@@ -435,4 +435,10 @@ FAULTS: dict[str, Callable[[Chaos], None]] = {
     )
 }
 
-__all__ = ["FAULTS", "FLEET", "delete", "untaint"]
+# Those that wait for the moment in which they hurt begin early, and as they come to nothing at times, more often.
+PATIENT: dict[str, float] = {
+    **dict.fromkeys(("redis_flushed", "commits_lost", "scaled", "recovered_held", "recovered_moving", "relapsed"), 1.6),
+    **dict.fromkeys(("on_hold", "recovered_moved"), 3.4),
+}
+
+__all__ = ["FAULTS", "FLEET", "PATIENT", "delete", "untaint"]
