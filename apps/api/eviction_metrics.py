@@ -46,7 +46,7 @@ def figures() -> Figures:
 
 
 def tokens(buckets: Iterable[str]) -> dict[str, float]:
-    """Return the tokens in the buckets when they were last asked; nothing where Redis does not say."""
+    """Return the tokens in the buckets now; nothing where Redis does not say."""
     asked = RedisBucket(broker.client())
     try:
         return {bucket: asked.level(bucket) for bucket in buckets}

@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from apps.api import renderers
 from apps.api.answer import Many, One
 from apps.api.authorization import Attempt, check
+from apps.api.eviction_metrics import tokens
 from apps.api.query import Continue, Listing, listing_of
 from apps.api.target import Target, target_of
 from apps.api.views import KubernetesView, refuse_watch
@@ -27,6 +28,7 @@ from controlplane.causes import required
 from controlplane.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.eviction import orders
 from controlplane.eviction.forecast import Forecast, ends
+from controlplane.eviction.rate import FLEET_BUCKET
 from controlplane.kinds.eviction import EvictionItem, eviction_name, shown
 from controlplane.kinds.rows import Eviction
 from controlplane.meta import Ref
@@ -44,7 +46,7 @@ class EvictionsView(KubernetesView):
         if target.subresource:
             raise MethodNotAllowed(f"POST to {target.resource.plural}/{target.name}/{target.subresource}")
         found = queue.read(store(), configuration().settings())
-        forecasts = found.forecast(rate=_rate(request.query_params.get("rate", "")))
+        forecasts = found.forecast(rate=_rate(request.query_params.get("rate", "")), tokens=_tokens())
         version = store().current_version()
         if target.name:
             item = _item(_named(found.rows, target), forecasts, ends(forecasts.values()))
@@ -72,7 +74,7 @@ class EvictionsView(KubernetesView):
         if not order(item.key, verb, reason=reason.strip(), by=user):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
-        forecasts = found.forecast()
+        forecasts = found.forecast(tokens=_tokens())
         after = _item(_named(found.rows, target), forecasts, ends(forecasts.values()))
         return Response(One(target.resource, _encoded(after, store().current_version())), status=201)
 
@@ -108,6 +110,10 @@ def _rate(text: str) -> float | None:
     if not 0 <= rate < 1e6:
         raise BadRequest(f'query parameter rate: "{text}" is not a number of evictions a second; write e.g. rate=0.5')
     return rate
+
+
+def _tokens() -> float:
+    return tokens([FLEET_BUCKET]).get(FLEET_BUCKET, 0.0)
 
 
 def _named(rows: tuple[Eviction, ...], target: Target) -> Eviction:

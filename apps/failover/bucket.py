@@ -37,9 +37,16 @@ class RedisBucket:
         return int(granted), float(next_in)
 
     def level(self, bucket: str) -> float:
-        """Return how many tokens a bucket held when it was last asked. Raises redis.RedisError as `take` does."""
-        found: Any = self._client.hget(self._prefix + bucket, "tokens")
-        return float(found or 0.0)
+        """Return how many tokens a bucket holds now. Raises redis.RedisError as `take` does."""
+        asked = self._client.pipeline(transaction=False)
+        asked.time()
+        asked.hmget(self._prefix + bucket, "tokens", "rate", "at")
+        found: Any = asked.execute()
+        (seconds, micros), (tokens, rate, at) = found
+        if tokens is None:
+            return 0.0
+        elapsed = max(0.0, seconds + micros / 1_000_000 - float(at))
+        return min(float(capacity(float(rate))), float(tokens) + elapsed * float(rate))
 
     def answer(self, question: TakeTokens) -> Tokens:
         """Return the tokens a question asks for; none at all, with the problem in words, where Redis is away."""

@@ -26,10 +26,10 @@ class Queue(msgspec.Struct, frozen=True):
     ageing_seconds: float
     now: datetime
 
-    def forecast(self, *, rate: float | None = None) -> dict[str, Forecast]:
-        """Return positions and estimates, at another rate if asked."""
+    def forecast(self, *, rate: float | None = None, tokens: float = 0.0) -> dict[str, Forecast]:
+        """Return positions and estimates, at another rate if asked; `tokens`: those in the bucket already."""
         speed = self.tier.rate if rate is None else rate
-        return forecast(self.rows, rate=speed, ageing_seconds=self.ageing_seconds, now=self.now)
+        return forecast(self.rows, rate=speed, ageing_seconds=self.ageing_seconds, tokens=tokens, now=self.now)
 
     def figures(self) -> Figures:
         """Return the figures of the queue."""

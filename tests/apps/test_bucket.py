@@ -70,6 +70,16 @@ def test_tokens_come_with_time_and_not_before(redis_client: redis.Redis) -> None
     assert 1.9 < next_in <= 2.0
 
 
+def test_a_bucket_tells_what_it_holds_by_now(redis_client: redis.Redis) -> None:
+    bucket = RedisBucket(redis_client)
+    assert bucket.level("fleet") == 0.0
+    bucket.take(0, 1000.0)
+    redis_client.hset("lifeboat:eviction-bucket:fleet", "at", "0")
+
+    assert bucket.level("fleet") == capacity(1000.0)
+    assert bucket.take(9999, 1000.0)[0] == capacity(1000.0)
+
+
 def test_redis_away_grants_nothing_and_says_so() -> None:
     client = redis.Redis(host="127.0.0.1", port=1, socket_connect_timeout=0.2)
 
