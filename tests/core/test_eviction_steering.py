@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import health
-from controlplane.eviction.pending import EVICTION_PENDING
 from controlplane.decision import Decision as Decided
 from controlplane.decision import Delete
 from controlplane.eviction import orders
+from controlplane.eviction.pending import EVICTION_PENDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec

@@ -46,6 +46,6 @@ class Command(BaseCommand):
         every = settings.cluster_lease_duration * settings.cluster_lease_renew_fraction
         self.stdout.write(f"{name} {'joined' if joined else 'is joined'}: it is heard once its agent reports")
         self.stdout.write(
-            f"the agent renews Lease {CLUSTER_NAMESPACE}/{name} ({settings.cluster_lease_duration:g} s) every {every:g} s; "
-            f"its way in: manage.py kubeconfig --server https://… --agent {name}"
+            f"the agent renews Lease {CLUSTER_NAMESPACE}/{name} ({settings.cluster_lease_duration:g} s) "
+            f"every {every:g} s; its way in: manage.py kubeconfig --server https://… --agent {name}"
         )
