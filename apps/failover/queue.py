@@ -14,7 +14,7 @@ from controlplane.eviction.forecast import Forecast, forecast
 from controlplane.eviction.holds import Holds
 from controlplane.kinds import CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING, Eviction
-from controlplane.settings import Settings
+from controlplane.settings import EvictionSettings, Settings
 
 
 class Queue(msgspec.Struct, frozen=True):
@@ -23,17 +23,19 @@ class Queue(msgspec.Struct, frozen=True):
     rows: tuple[Eviction, ...]
     fleet: health.FleetHealth
     tier: health.Tier
-    ageing_seconds: float
+    eviction: EvictionSettings
     now: datetime
 
     def forecast(self, *, rate: float | None = None, tokens: float = 0.0) -> dict[str, Forecast]:
         """Return positions and estimates, at another rate if asked; `tokens`: those in the bucket already."""
         speed = self.tier.rate if rate is None else rate
-        return forecast(self.rows, rate=speed, ageing_seconds=self.ageing_seconds, tokens=tokens, now=self.now)
+        ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
+        return forecast(self.rows, rate=speed, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now)
 
     def figures(self) -> Figures:
         """Return the figures of the queue."""
-        return figures(self.rows, self.fleet, self.tier, ageing_seconds=self.ageing_seconds, now=self.now)
+        ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
+        return figures(self.rows, self.fleet, self.tier, ageing_seconds=ageing, scope=scope, now=self.now)
 
 
 def read(store: DjangoStore, settings: Settings) -> Queue:
@@ -44,4 +46,4 @@ def read(store: DjangoStore, settings: Settings) -> Queue:
     holds = Holds(tuple(store.list(EVICTION_HOLD)), tuple(store.list(MAINTENANCE_WINDOW)))
     fleet = health.fleet_health(store.list(CLUSTER), maintained=holds.maintained(now=now))
     tier = health.in_force(fleet, fleet_state(store), settings)
-    return Queue(rows, fleet, tier, settings.eviction.ageing_seconds, now)
+    return Queue(rows, fleet, tier, settings.eviction, now)

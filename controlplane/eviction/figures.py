@@ -57,6 +57,7 @@ def figures(
     tier: health.Tier,
     *,
     ageing_seconds: float = 300.0,
+    scope: str = "Fleet",
     now: datetime,
 ) -> Figures:
     """Return the figures of now."""
@@ -65,7 +66,8 @@ def figures(
     for row in counted:
         by_cluster.setdefault(row.cluster, []).append(row)
     waiting = [row for row in counted if row.due_at is not None]
-    last = ends(forecast(waiting, rate=tier.rate, ageing_seconds=ageing_seconds, now=now).values())
+    told = forecast(waiting, rate=tier.rate, ageing_seconds=ageing_seconds, scope=scope, now=now)
+    last = ends(told.values())
     return Figures(
         clusters={name: _of_cluster(found, now=now) for name, found in sorted(by_cluster.items())},
         faulty=len(fleet.faulty),

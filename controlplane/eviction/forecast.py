@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from controlplane.eviction.order import ordered, rank
-from controlplane.eviction.rate import capacity
+from controlplane.eviction.rate import bucket_of, capacity
 from controlplane.kinds.rows import QUEUED, Eviction
 
 
@@ -24,18 +24,32 @@ STOPPED = "stopped"
 
 
 def forecast(
-    rows: Iterable[Eviction], *, rate: float, ageing_seconds: float, tokens: float = 0.0, now: datetime
+    rows: Iterable[Eviction],
+    *,
+    rate: float,
+    ageing_seconds: float,
+    scope: str = "Fleet",
+    tokens: float = 0.0,
+    now: datetime,
 ) -> dict[str, Forecast]:
     """Return position and estimate of every row that waits, by key.
 
-    `rate`: tokens a second, 0 is "stopped". `tokens`: those in the bucket already. Held rows have no place in order:
-    when they go on is somebody else's to say, so that is what they tell.
+    `rate`: tokens a second in each bucket (`scope`: eviction.bucket_scope), 0 is "stopped". `tokens`: those in the
+    bucket already. Held rows have no place in order: when they go on is somebody else's to say, so that is what they
+    tell.
     """
     waiting = [row for row in rows if row.due_at is not None]
     found = {row.key: Forecast(told=row.reason or row.state) for row in waiting if row.state != QUEUED}
     order = _order([row for row in waiting if row.state == QUEUED], ageing_seconds=ageing_seconds, now=now)
-    moments = _moments(order, rate=rate, tokens=tokens, now=now)
-    for place, (row, at) in enumerate(zip(order, moments, strict=True), start=1):
+    sharing: dict[str, list[Eviction]] = {}
+    for row in order:
+        sharing.setdefault(bucket_of(row.cluster, scope), []).append(row)
+    moments: dict[str, datetime | None] = {}
+    for queue in sharing.values():
+        times = _moments(queue, rate=rate, tokens=tokens, now=now)
+        moments.update(zip((row.key for row in queue), times, strict=True))
+    for place, row in enumerate(order, start=1):
+        at = moments[row.key]
         found[row.key] = Forecast(place, at, STOPPED if at is None else "")
     return found
 

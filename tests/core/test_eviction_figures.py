@@ -41,6 +41,15 @@ def test_an_estimate_at_another_rate_is_another_one() -> None:
     assert (ends(found.values()) or START) - START == timedelta(seconds=3)
 
 
+def test_with_a_bucket_for_each_cluster_none_waits_for_anothers_queue() -> None:
+    rows = [row(1), row(2), row(3, cluster="member2")]
+
+    found = forecast(rows, rate=0.5, ageing_seconds=300, scope="Cluster", now=START)
+
+    assert [one.position for one in found.values()] == [1, 2, 3]
+    assert [(one.at - START).total_seconds() for one in found.values() if one.at] == [2, 4, 2]
+
+
 def test_tier_zero_says_stopped() -> None:
     found = forecast([row(1)], rate=0, ageing_seconds=300, now=START)
 
