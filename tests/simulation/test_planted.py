@@ -120,17 +120,17 @@ def ignores_holds(patch: pytest.MonkeyPatch) -> None:
 
 
 CAUGHT: dict[Plant, int] = {
-    takes_tokens_before_the_recheck: 2,
-    evicts_without_token: 0,
-    purges_on_empty_targets: 5,
+    takes_tokens_before_the_recheck: 3,
+    evicts_without_token: 2,
+    purges_on_empty_targets: 26,
     takes_any_copy_for_healthy: 7,
-    begins_windows_anew_on_restart: 16,
-    creates_tokens_at_a_tier_change: 0,
+    begins_windows_anew_on_restart: 19,
+    creates_tokens_at_a_tier_change: 2,
     starts_a_bucket_full: 0,
     goes_on_when_blind: 0,
-    ignores_tolerations: 0,
-    judges_again_after_an_edit: 0,
-    forgets_that_a_cluster_recovered: 0,
+    ignores_tolerations: 7,
+    judges_again_after_an_edit: 17,
+    forgets_that_a_cluster_recovered: 1,
     ignores_holds: 6,
 }
 

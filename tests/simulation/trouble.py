@@ -311,7 +311,7 @@ def on_hold(chaos: Chaos) -> None:
     """Somebody holds the fleet's evictions during an outage."""
     member = chaos.victim()
     expires = chaos.world.now + timedelta(seconds=chaos.chance.uniform(15, 28))
-    spec = EvictionHoldSpec("wait", expires_at=expires, clusters=chaos.chance.choice(((), (member,))))
+    spec = EvictionHoldSpec("wait", expires_at=expires, clusters=chaos.chance.choice(((), (member,), (member,))))
     hold = EvictionHold(API_VERSION, "EvictionHold", _named(chaos, "stop"), spec)
     chaos.world.create(hold)
     chaos.breaks(member, seconds=chaos.chance.uniform(12, 30))
@@ -348,9 +348,10 @@ def recovered_queued(chaos: Chaos) -> None:
 
 def recovered_held(chaos: Chaos) -> None:
     """A cluster returns while somebody holds its evictions."""
-    spec = EvictionHoldSpec("wait", expires_at=chaos.world.now + timedelta(seconds=30))
+    member = chaos.victim()
+    spec = EvictionHoldSpec("wait", expires_at=chaos.world.now + timedelta(seconds=30), clusters=(member,))
     chaos.world.create(EvictionHold(API_VERSION, "EvictionHold", _named(chaos, "stop"), spec))
-    _recovers(chaos, "recovered_held", chaos.held)
+    _recovers(chaos, "recovered_held", chaos.held, member)
 
 
 def recovered_moving(chaos: Chaos) -> None:
@@ -363,8 +364,8 @@ def recovered_moved(chaos: Chaos) -> None:
     _recovers(chaos, "recovered_moved", lambda member: chaos.evicted(member) and not chaos.leaving(member))
 
 
-def _recovers(chaos: Chaos, fault: str, stage: Callable[[str], bool]) -> None:
-    member = chaos.victim()
+def _recovers(chaos: Chaos, fault: str, stage: Callable[[str], bool], which: str = "") -> None:
+    member = which or chaos.victim()
 
     def back() -> None:
         chaos.mends(member)
@@ -437,8 +438,9 @@ FAULTS: dict[str, Callable[[Chaos], None]] = {
 
 # Those that wait for the moment in which they hurt begin early, and as they come to nothing at times, more often.
 PATIENT: dict[str, float] = {
-    **dict.fromkeys(("redis_flushed", "commits_lost", "scaled", "recovered_held", "recovered_moving", "relapsed"), 1.6),
-    **dict.fromkeys(("on_hold", "recovered_moved"), 3.4),
+    **dict.fromkeys(("redis_flushed", "commits_lost", "scaled", "recovered_moving", "recovered_queued"), 1.6),
+    **dict.fromkeys(("on_hold", "recovered_held"), 2.6),
+    "recovered_moved": 3.8,
 }
 
 __all__ = ["FAULTS", "FLEET", "PATIENT", "delete", "untaint"]
