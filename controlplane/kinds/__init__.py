@@ -126,10 +126,10 @@ KINDS.register(
         table="clusters.Cluster",
         schema=lambda: schema_of(cluster.Cluster),
         normalise=cluster.normalise,
+        default=cluster_rules.default,
         validate=cluster_rules.validate,
         warn=cluster_rules.warn,
         indexes=(Index("taint", cluster.taint_keys, "fleet health (D8): who is faulty"),),
-        default=cluster_rules.default,
     )
 )
 
