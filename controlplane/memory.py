@@ -339,7 +339,8 @@ class MemoryStore:
         if old is None:
             rows[ref] = _Due(moment, self._seq)
         else:
-            rows[ref] = _Due(min(old.due_at, moment), self._seq, old.lease_until, old.cursor)
+            # A fan-out begins anew: the chunks it has behind it did not see what this mark is about.
+            rows[ref] = _Due(min(old.due_at, moment), self._seq, old.lease_until, "")
 
     def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
         for ref in refs:

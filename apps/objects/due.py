@@ -1,7 +1,8 @@
 """Due rows: who has to look at what, and when. One row per controller and object.
 
 Marking gives a row a new `seq`; finishing removes it only where `seq` is still the one that was claimed, so a mark made
-meanwhile is never lost. Whoever waits for rows of others here holds the write lock; claiming never waits.
+meanwhile is never lost; and it begins a fan-out anew, whose chunks so far did not see it. Whoever waits for rows of
+others here holds the write lock; claiming never waits.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _MARK = """
     SELECT controller, kind, namespace, name, hash, coalesce(%s, clock_timestamp()), nextval('objects_due_mark'), ''
     FROM unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, hash)
     ON CONFLICT (controller, kind, namespace, name)
-    DO UPDATE SET seq = excluded.seq, due_at = least(d.due_at, excluded.due_at)"""
+    DO UPDATE SET seq = excluded.seq, due_at = least(d.due_at, excluded.due_at), cursor = ''"""
 _SAME = "d.controller = w.controller AND d.kind = w.kind AND d.namespace = w.namespace AND d.name = w.name"
 _REMOVE = f"""
     DELETE FROM objects_due d USING unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, seq)

@@ -306,6 +306,18 @@ class TestFanningOut:
         (again,) = claim(store)
         assert (again.ref, again.cursor) == (origin, "")
 
+    def test_an_origin_marked_between_two_chunks_starts_anew(self, store: Any) -> None:
+        """Seed 386: a taint went after the first chunk had seen it, and what it had queued stayed queued."""
+        origin = Ref(CLUSTER, "", "member1")
+        store.mark("placer", [origin])
+        (first,) = claim(store)
+        store.advance(first, [], cursor="shop/web")
+        store.mark("placer", [origin])
+
+        (again,) = claim(store)
+
+        assert (again.ref, again.cursor) == (origin, "")
+
     def test_a_cluster_makes_every_binding_on_it_due(self, store: Any) -> None:
         create(store, *(binding(f"b{number:02}", "member1") for number in range(20)), binding("else", "member2"))
         finish(store, claim(store))
