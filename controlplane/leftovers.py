@@ -3,19 +3,21 @@
 Their Work is not deleted but marked. A deletion that waits for a cluster to come back would be carried out whatever has
 happened since; a mark is looked at again when it does, and the copy goes only once the wanted ones are healthy. Where
 they are not, it may be the last that works, and the cluster is a place to go again. A deletion that was begun before
-the cluster went away is looked at again in the same way (`Late`).
+the cluster went away, or that the cluster refused, is looked at again in the same way (`Late`). So are fewer replicas
+that could not be brought to a cluster: that the others are enough was true when it was tried first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from controlplane import interpret
 from controlplane.eviction.graceful import Place, ailing
-from controlplane.kinds.binding import Binding, GracefulEvictionTask
+from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.work import Work
+from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT, Work
 from controlplane.meta import condition
 from controlplane.names import LEFTOVER_ANNOTATION
 
@@ -40,25 +42,36 @@ def wanted_again(work: Work) -> Work:
 
 
 class Late(NamedTuple):
-    """What is known of a copy whose removal comes late. `wanted`: its cluster shall hold one again."""
+    """What is known of a copy whose removal, or the loss of some of its replicas, comes late. `wanted`: its cluster
+    shall hold one again; `keeps`: how many replicas stay there for now, 0 where it gets what its Work asks for."""
 
     wanted: bool
     may_go: bool
+    keeps: int = 0
 
 
 def is_late(work: Work, cluster: Cluster | None) -> bool:
-    """Test whether a Work was to be removed before its cluster came back, or as a leftover: others may have failed."""
-    deleted = work.metadata.deletion_timestamp
-    if deleted is None or cluster is None or cluster.terminating:
+    """Test whether a Work was to be removed, or to shrink, at another time: others may have failed since.
+
+    It was if its cluster came back since, if it is a leftover, or if it was tried before and failed.
+    """
+    deleted, said = work.metadata.deletion_timestamp, condition(work.status.conditions, APPLIED)
+    if cluster is None or cluster.terminating:
         return False
+    if deleted is None:
+        return said is not None and said.reason in (APPLIED_FAILED, REPLICAS_KEPT) and _serving(work) > _asked(work)
+    if said is not None and said.reason == CLEANUP_FAILED:
+        return True
     ready = condition(cluster.status.conditions, READY)
     turned = None if ready is None else ready.last_transition_time
     return is_leftover(work) or (turned is not None and turned >= deleted)
 
 
-def late(binding: Binding, cluster: str, clusters: Mapping[str, Cluster]) -> Late:
-    """Return what a late removal of a binding's copy on a cluster has to mind now."""
+def late(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster]) -> Late:
+    """Return what a late removal or shrinking of a binding's copy on a cluster has to mind now."""
     task = binding.spec.task(cluster)
+    if work.metadata.deletion_timestamp is None:
+        return Late(wanted=True, may_go=False, keeps=_keeps(binding, work, cluster, clusters))
     if binding.metadata.deletion_timestamp is not None or (task is not None and task.purge_mode == DIRECTLY):
         return Late(wanted=False, may_go=True)
     return Late(wanted=cluster in set(binding.clusters_kept()), may_go=may_go(binding, cluster, clusters))
@@ -66,11 +79,37 @@ def late(binding: Binding, cluster: str, clusters: Mapping[str, Cluster]) -> Lat
 
 def may_go(binding: Binding, cluster: str, clusters: Mapping[str, Cluster]) -> bool:
     """Test whether the copy left on a cluster that is back may be removed: every wanted copy is healthy (D11)."""
+    return bool(binding.spec.clusters) and _well(binding, cluster, binding.spec.clusters, clusters)
+
+
+def _keeps(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster]) -> int:
+    """Return how many replicas of a Divided workload stay where fewer are asked for, until all others are healthy."""
+    placement = binding.spec.placement
+    others = [one for one in binding.spec.clusters if one.name != cluster]
+    if placement is None or not placement.divided or _well(binding, cluster, others, clusters):
+        return 0
+    kept = min(_serving(work), binding.spec.replicas)
+    return kept if kept > _asked(work) else 0
+
+
+def _well(binding: Binding, cluster: str, targets: Iterable[TargetCluster], clusters: Mapping[str, Cluster]) -> bool:
+    """Test whether these targets are healthy and the last word of the scheduler; `cluster` loses by it."""
     places = {
         name: Place(ready=one.ready == "True", moving=one.has_taint(*EVICTING_EFFECTS), observed_at=None)
         for name, one in clusters.items()
     }
     task = GracefulEvictionTask(from_cluster=cluster)
-    targets = binding.spec.clusters
     scheduled = binding.status.scheduler_observed_generation == binding.metadata.generation
-    return scheduled and bool(targets) and all(not ailing(binding, one, task, places) for one in targets)
+    return scheduled and all(not ailing(binding, one, task, places) for one in targets)
+
+
+def _serving(work: Work) -> int:
+    """Return how many replicas a member last said are ready; 0 where it said nothing, or the kind has none."""
+    counts = [(one.status or {}).get("readyReplicas") for one in work.status.manifest_statuses]
+    return max((one for one in counts if isinstance(one, int)), default=0)
+
+
+def _asked(work: Work) -> int:
+    """Return how many replicas a Work asks for; as many as serve where that is nothing we could write into it."""
+    knows = interpret.of(work.manifest.get("apiVersion", ""), work.manifest.get("kind", ""))
+    return _serving(work) if knows.replicas is None or knows.revise is None else knows.replicas(work.manifest).replicas

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from controlplane import kinds, leftovers, works
+from controlplane import interpret, kinds, leftovers, works
 from controlplane.controllers.controller import Ownership, cursor_after, page
 from controlplane.controllers.member import MemberController
 from controlplane.decision import NOTHING, Decision, Event, Put
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import PULL, Cluster
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import APPLIED, DISPATCHING, Work
+from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, DISPATCHING, REPLICAS_KEPT, Work
 from controlplane.members import Answer, Discard, Ensure, endpoint_of
 from controlplane.meta import Condition, Ref, Struct, condition, with_condition
 from controlplane.names import (
@@ -32,8 +32,8 @@ OBJECT_LOST = "ObjectLost"  # reason of Applied=False: the member no longer hold
 
 
 class Dispatch(Struct, frozen=True):
-    """A Work with the cluster it is for and that cluster's credentials. `late`: whose copy it is, where it was to be
-    removed before its cluster went away and has come back since."""
+    """A Work with the cluster it is for and that cluster's credentials. `late`: what its removal, or its shrinking, has
+    to mind where it was decided at another time (fault 33)."""
 
     subject: Work
     cluster: Cluster | None
@@ -50,6 +50,18 @@ class Dispatch(Struct, frozen=True):
         """Test whether somebody can: we, or its agent from inside."""
         cluster = self.cluster
         return cluster is not None and cluster.ready == "True" and (cluster.dialled or cluster.spec.sync_mode == PULL)
+
+    @property
+    def keeps(self) -> int:
+        """Return how many replicas stay although the Work asks for fewer; 0 where it gets what it asks for."""
+        return 0 if self.late is None else self.late.keeps
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What is brought to the member."""
+        manifest = self.subject.manifest
+        revise = interpret.of(manifest.get("apiVersion", ""), manifest.get("kind", "")).revise
+        return revise(manifest, self.keeps) if self.keeps and revise is not None else manifest
 
 
 def _works(old: Work | None, new: Work | None) -> Iterator[Ref]:
@@ -130,7 +142,7 @@ class Execution(MemberController):
         if work.spec.suspend_dispatching or _done(work):
             return None
         how = work.manifest.get("metadata", {}).get("annotations", {}).get(CONFLICT_RESOLUTION_ANNOTATION, "")
-        return Ensure(target, work.manifest, overwrite=how == "overwrite")
+        return Ensure(target, snapshot.manifest, overwrite=how == "overwrite")
 
     def decide(
         self, snapshot: Dispatch, settings: Settings, *, now: datetime, answer: Answer | None = None
@@ -145,11 +157,15 @@ class Execution(MemberController):
             # Not reachable: due again by the cluster's own change. Done: nothing is left to do.
             return NOTHING
         seen = work.metadata.generation
+        if answer.ok and snapshot.keeps:
+            message = f"{snapshot.keeps} replicas stay until all other copies are healthy"
+            kept = _told(work, Condition(APPLIED, "True", REPLICAS_KEPT, message), now=now)
+            return replace(kept, wake_at=now + _patience(work, now=now))
         if answer.ok:
             said = Condition(APPLIED, "True", "AppliedSuccessful", "Manifest has been applied.", None, seen)
             return _told(work, said, now=now)
         message = f"applying to {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
-        failed = _told(work, Condition(APPLIED, "False", "AppliedFailed", message, None, seen), now=now)
+        failed = _told(work, Condition(APPLIED, "False", APPLIED_FAILED, message, None, seen), now=now)
         event = Event(work, "SyncWorkFailed", message, warning=True)
         return replace(failed, wake_at=now + _patience(work, now=now), events=(event,))
 
@@ -167,9 +183,9 @@ class Execution(MemberController):
         if answer is None:
             return NOTHING  # the cluster is away: nothing is deleted because something could not be read
         message = f"removing from {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
-        return Decision(
-            events=(Event(work, "CleanupWorkFailed", message, warning=True),), wake_at=now + _patience(work, now=now)
-        )
+        failed = _told(work, Condition(APPLIED, "False", CLEANUP_FAILED, message), now=now)
+        event = Event(work, "CleanupWorkFailed", message, warning=True)
+        return replace(failed, events=(event,), wake_at=now + _patience(work, now=now))
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         refs = state.refs_by_index(kinds.WORK, "cluster", origin.name, after=cursor_after(after), limit=limit)
@@ -182,17 +198,17 @@ def _let_go(work: Work, reason: str) -> Decision:
 
 
 def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Ref, leftovers.Late]:
-    """Return, for Works whose removal their cluster's absence has outlasted, what their bindings say now (fault 33)."""
+    """Return, for Works whose removal or shrinking comes late, what their bindings say now (fault 33)."""
     owners: dict[Ref, Ref] = {}
-    for work, cluster in found:
-        if leftovers.is_late(work, cluster):
-            owners.update((work.ref, owner) for owner in works.owner(work, kinds.BINDINGS))
+    overdue = {work.ref: work for work, cluster in found if leftovers.is_late(work, cluster)}
+    for work in overdue.values():
+        owners.update((work.ref, owner) for owner in works.owner(work, kinds.BINDINGS))
     bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
     names = sorted({target.name for one in bindings.values() for target in one.spec.clusters})
     clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in names]) if names else {}
     places: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
     return {
-        ref: leftovers.late(bindings[owner], _cluster_name(ref), places)
+        ref: leftovers.late(bindings[owner], overdue[ref], _cluster_name(ref), places)
         for ref, owner in owners.items()
         if owner in bindings
     }
@@ -214,7 +230,9 @@ def _patience(work: Work, *, now: datetime) -> timedelta:
     """Return how long to wait before the next try: as long as it has been failing, between 2 s and a minute."""
     applied = condition(work.status.conditions, APPLIED)
     begun = work.metadata.deletion_timestamp or (
-        applied.last_transition_time if applied is not None and applied.status == "False" else None
+        applied.last_transition_time
+        if applied is not None and (applied.status == "False" or applied.reason == REPLICAS_KEPT)
+        else None
     )
     return RETRY if begun is None else min(max(now - begun, RETRY), LONGEST_RETRY)
 

@@ -41,6 +41,9 @@ class WorkStatus(Struct, frozen=True):
 
 
 APPLIED, DISPATCHING = "Applied", "Dispatching"
+# Reasons of Applied: the member did not take the manifest; it did not let the object go; it has the manifest with more
+# replicas than it says, as other copies are not healthy (controlplane/leftovers.py).
+APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT = "AppliedFailed", "CleanupFailed", "ReplicasKept"
 
 
 class Work(Object, frozen=True):

@@ -103,13 +103,58 @@ def test_fault_33_a_copy_that_is_wanted_again_outlives_its_removal(seed: int) ->
     assert all(made[0] < world.now.replace(minute=37, second=0) for made in world.members["member1"].created)
 
 
-def _removal_hangs(world: Simulation) -> None:
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fault_33_a_removal_that_was_refused_minds_who_has_failed_since(seed: int) -> None:
+    """member1 refuses our credentials and stays Ready; when it takes them again, member2 has failed: the copy stays."""
+    world = begun(seed, DIVIDED, "member1", "member2", "member3")
+    _removal_hangs(world, "unauthorized")
+    world.fault("member2", "down")
+    while world.store.objects[Ref(kinds.CLUSTER, "", "member2")].ready == "True":
+        world.run(seconds(world) + 0.5)
+    world.fault("member1", "none")
+    world.run(seconds(world) + 12)
+
+    assert running(world) == {"member1": 1, "member2": 0}
+
+    world.fault("member2", "none")
+    world.run(250)
+    assert running(world) == placed(world) == {"member2": 3}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fault_33_fewer_replicas_that_come_late_mind_who_has_failed_since(seed: int) -> None:
+    """1 of 2 replicas is asked of member1 when it cannot be reached; when it is back, member2 has failed."""
+    world = joined("member1", "member2", seed=seed)
+    apply(world, DIVIDED, NGINX % 6)
+    world.run(30)
+    assert running(world) == {"member1": 2, "member2": 4}
+    world.fault("member1", "unauthorized")
+    old = world.store.objects[Ref("apps/Deployment", "default", "nginx")]
+    fewer = old.with_content({**old.content, "spec": {**old.spec, "replicas": 3}})
+    assert not world.store.put(fewer, old).lost
+    world.run(31)
+    assert placed(world) == {"member1": 1, "member2": 2}
+    world.fault("member2", "down")
+    while world.store.objects[Ref(kinds.CLUSTER, "", "member2")].ready == "True":
+        world.run(seconds(world) + 0.5)
+    world.fault("member1", "none")
+    world.run(seconds(world) + 4)
+
+    assert running(world) == {"member1": 2, "member2": 0}
+
+    world.fault("member2", "none")
+    world.run(250)
+    assert running(world) == placed(world)
+    assert sum(running(world).values()) == 3
+
+
+def _removal_hangs(world: Simulation, fault: str = "down") -> None:
     """member1 is left, and cannot be reached when its old copy is to be removed, which nobody knows yet."""
     taint(world, "member1")
     while binding(world).spec.graceful_eviction_tasks == ():
         world.run(seconds(world) + 0.5)
     world.run(seconds(world) + 4)
-    world.fault("member1", "down")
+    world.fault("member1", fault)
     world.run(seconds(world) + 2)
     assert binding(world).spec.graceful_eviction_tasks == ()
     assert running(world)["member2"] == 3
