@@ -38,7 +38,7 @@ EARLY = 14.0  # seconds within which those begin that wait long for the moment i
 HEALS = 82.0  # seconds: then everything that is still broken is mended
 AT_REST = 4.0  # seconds in which nothing changes any more: the end
 QUIET_AT = 400.0  # seconds: by then everything has to be healed
-PER_SEED = 6  # faults
+PER_SEED = 7  # faults
 POLICIES = (DIVIDED, DUPLICATED, ANYWHERE)
 APPS = tuple(f"app-{number}" for number in range(3))
 SETTINGS: Settings = msgspec.structs.replace(QUICK, graceful_eviction_timeout=25)

@@ -438,8 +438,9 @@ FAULTS: dict[str, Callable[[Chaos], None]] = {
 
 # Those that wait for the moment in which they hurt begin early, and as they come to nothing at times, more often.
 PATIENT: dict[str, float] = {
-    **dict.fromkeys(("redis_flushed", "commits_lost", "scaled", "recovered_moving", "recovered_queued"), 1.6),
-    **dict.fromkeys(("on_hold", "recovered_held"), 2.6),
+    **dict.fromkeys(("redis_flushed", "commits_lost", "recovered_queued"), 1.6),
+    "recovered_moving": 1.9,
+    **dict.fromkeys(("on_hold", "recovered_held", "scaled"), 2.6),
     "recovered_moved": 3.8,
 }
 
