@@ -63,9 +63,11 @@ def test_two_failed_clusters_and_one_candidate_move_nothing(fleet: Live, ns: str
     assert fleet.placed(ns, FOO) == before
     assert fleet.tasks(ns, FOO) == []
     fleet.until(lambda: pending(fleet, ns) == "Held")
+    fleet.apply(HOLD)  # the first to come back would be a refuge for what is on the second
     fleet.heal()
     fleet.until(lambda: pending(fleet, ns) == "Abandoned")
     assert fleet.placed(ns, FOO) == before
+    assert fleet.ask("DELETE", f"{HOLDS}/until-both-are-seen").status == 200
 
 
 # Two probes never see two failures in the very same moment; a first one alone would find its refuge.
