@@ -88,9 +88,7 @@ class Processes:
                 raise RuntimeError(f"{name} did not say {says!r}:\n{log.read_text()[-4000:]}") from error
         return process
 
-    def worker(
-        self, name: str = "worker", *, application: str = "config", concurrency: int = 0
-    ) -> subprocess.Popen[bytes]:
+    def worker(self, name: str = "worker", *, application: str = "config") -> subprocess.Popen[bytes]:
         """Start a Celery worker."""
         options = ["--loglevel=INFO", f"--hostname={name}@%h"]
         quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]

@@ -69,6 +69,8 @@ TEMPLATES = [
 ]
 WSGI_APPLICATION = "config.wsgi.application"
 
+# How long a worker that died without a word keeps its group from others, and how soon a paused one is fenced off.
+LEASE_SECONDS = env.number("LIFEBOAT_LEASE_SECONDS", default=15, at_least=1)
 # Our statements are few, set-based and prepared: one look into an index per row is what each wants, whatever the
 # statistics say of a table that was empty a minute ago.
 _PLANS = {
@@ -78,6 +80,8 @@ _PLANS = {
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
 }
+# Whoever is paused inside a transaction, or whose host is gone, keeps the write lock no longer than its lease.
+_LIMITS = {"idle_in_transaction_session_timeout": f"{LEASE_SECONDS}s"}
 _database = env.database("DATABASE_URL", default="postgresql:///lifeboat")
 DATABASES = {
     "default": {
@@ -85,7 +89,7 @@ DATABASES = {
         "CONN_MAX_AGE": 0,  # the pool keeps connections
         "OPTIONS": {
             **_database["OPTIONS"],  # type: ignore[dict-item]
-            "options": " ".join([f"-c {name}={value}" for name, value in _PLANS.items()]),
+            "options": " ".join([f"-c {name}={value}" for name, value in (_PLANS | _LIMITS).items()]),
             "pool": {
                 "min_size": 1,
                 "max_size": env.number("LIFEBOAT_DATABASE_POOL", default=8, at_least=1),
@@ -95,8 +99,6 @@ DATABASES = {
     },
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-# How long a worker that died without a word keeps its group from others, and how soon a paused one is fenced off.
-LEASE_SECONDS = env.number("LIFEBOAT_LEASE_SECONDS", default=15, at_least=1)
 LIFEBOAT_HOME = Path(env.text("LIFEBOAT_HOME", default=str(BASE_DIR / ".lifeboat")))
 REDIS_URL = env.text("REDIS_URL", default="redis://127.0.0.1:6379/0")
 

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import redis
+from django.db import connection
 
 from apps.runtime.supervise.ports import free_port
 from apps.runtime.supervise.redis import find_binary
@@ -87,7 +89,8 @@ def test_a_holder_that_slept_past_its_lease_writes_nothing_when_it_wakes(alone: 
     wanted = workloads(alone, *(f"web-{number}" for number in range(1500)))
     alone.ring("propagation/0")
     until(lambda: bindings(alone), within=WITHIN, every=0.01)
-    os.killpg(sleeper.pid, signal.SIGSTOP)
+    until(lambda: _paused_between_transactions(sleeper), within=WITHIN, every=0.01)
+    assert bindings(alone) != wanted
     asleep = alone.holders().get("propagation", "")
     alone.processes.worker("second")
     beat = alone.processes.beat()
@@ -104,6 +107,52 @@ def test_a_holder_that_slept_past_its_lease_writes_nothing_when_it_wakes(alone: 
     assert written == []
     made = Counter(one.ref for one in alone.changes() if one.type == "ADDED" and one.ref.kind == kinds.RESOURCE_BINDING)
     assert set(made.values()) == {1}
+
+
+def test_a_holder_paused_with_the_write_lock_in_its_hand_lets_go_of_it_with_its_lease(alone: Stack) -> None:
+    sleeper = alone.processes.worker("sleeper")
+    wanted = workloads(alone, "web", "shop")
+    with _connection() as own:
+        own.execute("LOCK TABLE resources_binding IN SHARE MODE")  # nobody inserts one now
+        alone.ring("propagation/0")
+        until(lambda: _backends("wait_event_type = 'Lock'"), within=WITHIN)
+        os.killpg(sleeper.pid, signal.SIGSTOP)
+    until(lambda: _backends("state = 'idle in transaction'"), within=WITHIN)
+    alone.processes.worker("second")
+    alone.processes.beat()
+
+    until(lambda: bindings(alone) == wanted, within=WITHIN)
+
+    os.killpg(sleeper.pid, signal.SIGCONT)
+    wanted |= workloads(alone, "late")
+    until(lambda: bindings(alone) == wanted, within=WITHIN)
+    made = Counter(one.ref for one in alone.changes() if one.type == "ADDED" and one.ref.kind == kinds.RESOURCE_BINDING)
+    assert set(made.values()) == {1}
+
+
+def _paused_between_transactions(process: subprocess.Popen[bytes]) -> bool:
+    """Pause a process; one that is paused within a transaction is woken again."""
+    os.killpg(process.pid, signal.SIGSTOP)
+    until(lambda: not _backends("state = 'active'"), within=WITHIN)
+    if _backends("state <> 'idle'"):
+        os.killpg(process.pid, signal.SIGCONT)
+        return False
+    return True
+
+
+def _backends(condition: str) -> int:
+    """Count the connections of other processes of which this is true."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity "
+            f"WHERE datname = current_database() AND pid <> pg_backend_pid() AND {condition}"
+        )
+        return int(cursor.fetchone()[0])
+
+
+def _connection() -> psycopg.Connection[Any]:
+    """Return a connection beside Django's; leaving its block commits."""
+    return psycopg.connect(**connection.get_connection_params())  # type: ignore[arg-type]  # Django's are untyped
 
 
 @pytest.fixture
