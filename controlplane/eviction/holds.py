@@ -34,9 +34,9 @@ class Holds(msgspec.Struct, frozen=True):
 
     def why(self, row: Eviction, binding: Binding, cluster: Cluster, *, now: datetime) -> tuple[str, str]:
         """Return reason and message of what keeps an eviction waiting; ("", "") where nothing does."""
-        order = orders.standing(binding, cluster)
-        if order is not None and order.verb == orders.HOLD:
-            return by_hand(order)
+        ordered = orders.standing(binding, cluster, held=row.reason == HELD_BY_HAND)
+        if orders.HOLD in ordered:
+            return by_hand(ordered[orders.HOLD])
         for window in self.windows:
             if row.cluster in window.spec.clusters and window.open(now=now):
                 until = "" if window.spec.until is None else f" until {window.spec.until:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,8 +1,9 @@
 """What people order for single evictions: hold, release, skip, expedite.
 
-An order is kept on the binding in the annotation `failover.lifeboat.io/eviction-orders`, {"member1": {"verb": "Hold",
-…}}: written like any other change, so the change log says who ordered what, when and why. It stands while a taint it
-was given for is still on the cluster; a later, harder taint is its own question (D6).
+Orders are kept on the binding in the annotation `failover.lifeboat.io/eviction-orders`, {"member1": [{"verb": "Hold",
+…}]}: written like any other change, so the change log says who ordered what, when and why. An order stands while a
+taint it was given for is still on the cluster; a later, harder taint is its own question (D6). A hold is about the
+item: it goes on while that waits, whichever taint takes the place of the first.
 """
 
 from __future__ import annotations
@@ -34,34 +35,43 @@ class Order(Struct, frozen=True):
     taints: tuple[Identity, ...] = ()
 
 
-def orders(binding: Binding) -> dict[str, Order]:
+def orders(binding: Binding) -> dict[str, tuple[Order, ...]]:
     """Return the orders by cluster; what cannot be read orders nothing."""
     text = binding.metadata.annotations.get(ANNOTATION, "")
     if not text:
         return {}
     try:
-        return msgspec.json.decode(text, type=dict[str, Order])
+        return msgspec.json.decode(text, type=dict[str, tuple[Order, ...]])
     except msgspec.DecodeError:
         return {}
 
 
-def standing(binding: Binding, cluster: Cluster) -> Order | None:
-    """Return the order about leaving a cluster that still counts there."""
-    order = orders(binding).get(cluster.metadata.name)
-    if order is None:
-        return None
+def standing(binding: Binding, cluster: Cluster, *, held: bool = False) -> dict[str, Order]:
+    """Return the orders about leaving a cluster that still count there, by verb. `held`: a hold keeps the item
+    waiting already, so that hold goes on."""
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
-    return order if present.intersection(order.taints) else None
+    known = orders(binding).get(cluster.metadata.name, ())
+    return {one.verb: one for one in known if present.intersection(one.taints) or (held and one.verb == HOLD)}
 
 
 def given(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str, now: datetime) -> Binding:
-    """Return the binding with an order about one of its evictions; Release takes the order there is away."""
+    """Return the binding with an order about one of its evictions.
+
+    Nothing but Release ends a hold: what is expedited or skipped beneath one stays held. Skip and Expedite take each
+    other's place. Release takes the hold away, and what else was ordered where there is none.
+    """
     known = orders(binding)
+    old = known.pop(row.cluster, ())
+    held = tuple(one for one in old if one.verb == HOLD)
+    others = tuple(one for one in old if one.verb != HOLD)
     if verb == RELEASE:
-        known.pop(row.cluster, None)
+        left = others if held else ()
     else:
         taints = tuple((one.key, one.effect, one.time_added) for one in row.judged)
-        known[row.cluster] = Order(verb, reason, by, to_seconds(now), taints)
+        order = Order(verb, reason, by, to_seconds(now), taints)
+        left = (order, *others) if verb == HOLD else (*held, order)
+    if left:
+        known[row.cluster] = left
     annotations = {name: text for name, text in binding.metadata.annotations.items() if name != ANNOTATION}
     if known:
         annotations[ANNOTATION] = msgspec.json.encode(known, order="sorted").decode()

@@ -147,7 +147,7 @@ def recheck(
         for one in row.judged
         if (one.key, one.effect, one.time_added) in present
     )
-    first = earliest(without_skipped(standing, orders.standing(binding, cluster)))
+    first = earliest(without_skipped(standing, orders.standing(binding, cluster).get(orders.SKIP)))
     if first is None or first.due_at is None:
         return None
     waiting = replace(row, judged=standing, due_at=first.due_at, state=QUEUED)

@@ -62,26 +62,27 @@ def _row(
     judgements = judged(binding.spec, cluster, () if old is None else old.judged, clocks_from=clocks_from, anew=anew)
     if not judgements:
         return None
-    order = orders.standing(binding, cluster)
-    standing, ref, template = without_skipped(judgements, order), binding.ref, binding.spec.resource
+    ordered = orders.standing(binding, cluster, held=old is not None and old.reason == HELD_BY_HAND)
+    skip = ordered.get(orders.SKIP)
+    standing, ref, template = without_skipped(judgements, skip), binding.ref, binding.spec.resource
     first = earliest(standing)
     fresh = Eviction(
         key=eviction_key(ref, cluster.metadata.name),
         binding=str(ref),
         cluster=cluster.metadata.name,
         resource_kind=f"{template.api_version}/{template.kind}",
-        priority=EXPEDITED if order is not None and order.verb == orders.EXPEDITE else priority(binding),
+        priority=EXPEDITED if orders.EXPEDITE in ordered else priority(binding),
         due_at=None if first is None else first.due_at,
         queued_at=now if old is None or old.queued_at is None else old.queued_at,
         generation=binding.metadata.generation,
         judged=judgements,
         failed_at=None if old is None else old.failed_at,
     )
-    if first is None and order is not None and standing != judgements:
+    if first is None and skip is not None and standing != judgements:
         ended_at = now if old is None or old.ended_at is None else old.ended_at
-        return replace(ended(fresh, SKIPPED, f"skipped by {order.by}: {order.reason}", now=ended_at), judged=judgements)
-    if order is not None and order.verb == orders.HOLD and first is not None:
-        reason, message = by_hand(order)
+        return replace(ended(fresh, SKIPPED, f"skipped by {skip.by}: {skip.reason}", now=ended_at), judged=judgements)
+    if orders.HOLD in ordered and first is not None:
+        reason, message = by_hand(ordered[orders.HOLD])
         return replace(fresh, state=HELD, reason=reason, message=message)
     if recovering(cluster, fresh):
         message = "the condition behind every taint has passed; the taints' removal windows still run"
@@ -97,11 +98,11 @@ def _still(old: Eviction) -> bool:
     return old.reason != HELD_BY_HAND
 
 
-def without_skipped(judgements: Sequence[Judgement], order: orders.Order | None) -> tuple[Judgement, ...]:
+def without_skipped(judgements: Sequence[Judgement], skip: orders.Order | None) -> tuple[Judgement, ...]:
     """Return the judgements that still count: those of taints somebody skipped do not move the copy."""
-    if order is None or order.verb != orders.SKIP:
+    if skip is None:
         return tuple(judgements)
-    return tuple(one for one in judgements if (one.key, one.effect, one.time_added) not in order.taints)
+    return tuple(one for one in judgements if (one.key, one.effect, one.time_added) not in skip.taints)
 
 
 def ended(row: Eviction, reason: str, message: str, *, now: datetime, state: str = ABANDONED) -> Eviction:

@@ -106,13 +106,14 @@ def test_an_order_is_kept_on_the_binding_and_in_the_change_log(
     if verb == "release":
         assert orders == {}
         return
-    assert orders["member1"]["verb"] == verb.capitalize()
-    assert orders["member1"]["reason"] == "we are on it"
-    assert orders["member1"]["taints"][0][:2] == ["gone", "NoExecute"]
+    (order,) = orders["member1"]
+    assert order["verb"] == verb.capitalize()
+    assert order["reason"] == "we are on it"
+    assert order["taints"][0][:2] == ["gone", "NoExecute"]
     query = f"SELECT actor, reason FROM objects_changelog WHERE namespace = '{namespace}' AND name = 'web'"
     logged = server.sql(f"{query} ORDER BY version DESC LIMIT 1")
     assert logged[0][1] == f"Eviction{verb.capitalize()}: we are on it"
-    assert logged[0][0] == orders["member1"]["by"]
+    assert logged[0][0] == order["by"]
 
 
 def test_an_order_says_why_and_names_what_there_is(api: Client, server: Server, namespace: str) -> None:

@@ -38,7 +38,7 @@ def asked(client: Client, action: str, *keys: str, reason: str = "we are on it")
 
 def order_on(key: str) -> Order | None:
     one = found(Ref.parse(key.partition("|")[0]))
-    return orders(one).get("member1")
+    return next(iter(orders(one).get("member1", ())), None)
 
 
 @pytest.mark.parametrize(("action", "verb"), [("hold", HOLD), ("skip", SKIP), ("expedite", EXPEDITE)])

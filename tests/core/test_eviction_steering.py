@@ -299,6 +299,61 @@ def test_a_skip_ends_with_its_taint() -> None:
     assert gone(story)
 
 
+def test_a_hold_stands_whatever_else_is_ordered_until_it_is_released() -> None:
+    story = fleet(web(LATER), web(ONE, "first", priority=10), settings=SLOW)
+    story.taint("member1", no_execute())
+    give(story, orders.HOLD)
+    give(story, orders.EXPEDITE)
+    story.pass_seconds(150)
+    assert not gone(story)
+    assert row(story).reason == "HeldByHand"  # type: ignore[union-attr]
+
+    give(story, orders.RELEASE)
+    story.pass_seconds(11)
+
+    assert gone(story)
+
+
+def test_what_was_skipped_stays_after_a_hold_on_it_is_released() -> None:
+    story = fleet(web(LATER))
+    story.taint("member1", no_execute())
+    for verb in (orders.SKIP, orders.HOLD, orders.RELEASE):
+        give(story, verb)
+
+    story.pass_seconds(300)
+
+    assert not gone(story)
+    assert told(story) == ("False", "Abandoned")
+
+
+@pytest.mark.parametrize("verbs", [(orders.SKIP, orders.RELEASE), (orders.SKIP, orders.EXPEDITE)])
+def test_a_skip_is_taken_back(verbs: tuple[str, ...]) -> None:
+    story = fleet(web(LATER))
+    story.taint("member1", no_execute())
+    for verb in verbs:
+        give(story, verb)
+
+    story.pass_seconds(101)
+
+    assert gone(story)
+
+
+def test_a_hold_by_hand_goes_on_when_another_taint_takes_the_place_of_the_first() -> None:
+    """As where a cluster that was Unknown answers again and is False (D1)."""
+    story = fleet(web(duplicated(least=1, most=1, tolerations=[Toleration(operator="Exists", toleration_seconds=100)])))
+    story.taint("member1", no_execute("unreachable"))
+    give(story, orders.HOLD)
+
+    old = story.cluster("member1")
+    assert not story.store.put(old.with_spec(taints=(no_execute("not-ready", at=story.now),)), old).lost
+    story.pass_seconds(300)
+    assert not gone(story)
+    give(story, orders.RELEASE)
+    story.pass_seconds(2)
+
+    assert gone(story)
+
+
 def test_an_expedited_item_is_first_in_order_and_still_needs_its_token() -> None:
     names = ["a", "b", "c"]
     story = fleet(*(web(name=name, priority=10 if name == "a" else 0) for name in names), settings=SLOW)
