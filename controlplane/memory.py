@@ -92,6 +92,9 @@ class MemoryStore:
         found = sorted({ref for one in values for ref in self._index.get((kind, index, one), ())})
         return [ref for ref in found if (ref.namespace, ref.name) > after][:limit]
 
+    def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = ("", "")) -> int:
+        return sum((ref.namespace, ref.name) > after for ref in self._index.get((kind, index, value), ()))
+
     def selected(self, selections: Collection[Selection]) -> dict[Selection, Sequence[Any]]:
         found = {}
         for one in selections:

@@ -18,18 +18,17 @@ from controlplane.eviction.holds import Holds
 from controlplane.eviction.judge import waits
 from controlplane.eviction.preserve import preserved
 from controlplane.eviction.purge import purge_mode
-from controlplane.eviction.refuge import DryRun, refuge
+from controlplane.eviction.refuge import DryRun, Refuge, refuge, reserve
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, NOT_READY_KEY, UNREACHABLE_KEY, Cluster, Taint
 from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.rows import Eviction, FleetState, Promise
+from controlplane.kinds.rows import Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.meta import Condition, Struct, with_condition
 from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.ledger import Ledger, live
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.settings import Settings
 
@@ -76,17 +75,16 @@ class Situation(msgspec.Struct, frozen=True):
     policies: Sequence[ClusterTaintPolicy] = ()
     fleet: FleetState = FleetState("default")
     holds: Holds = Holds()
-    promises: Sequence[Promise] = ()
+    promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
 
 
 class Rehearsal:
     """Dry runs of the scheduler against one situation; what is read of the fleet is read once."""
 
-    def __init__(self, situation: Situation, settings: Settings, *, now: datetime) -> None:
+    def __init__(self, situation: Situation, settings: Settings) -> None:
         self._settings = settings
         self._fleet = Fleet.of(situation.clusters, settings=settings)
-        promises = live(situation.promises, collected_at={}, now=now)
-        self._ledger = Ledger.of(self._fleet, ((one.cluster, one.replicas, record.asked_by(one)) for one in promises))
+        self._ledger = record.ledger(self._fleet, situation.promised)
         self._without: dict[str, Fleet] = {}
 
     def without(self, binding: Binding, cluster: str) -> DryRun:
@@ -100,6 +98,10 @@ class Rehearsal:
         if isinstance(outcome, Placed):
             return DryRun(outcome.clusters)
         return DryRun(refused=outcome.message, part=outcome.part or ())
+
+    def taken(self, binding: Binding, place: Refuge) -> None:
+        """Take the room a binding will use: it goes there."""
+        reserve(self._ledger, self._fleet, binding, place, self._settings)
 
 
 def summary(found: Iterable[Readiness]) -> FleetReadinessStatus:
@@ -127,7 +129,7 @@ def readiness(
     now: datetime,
 ) -> Readiness:
     """Return whether a binding would leave its clusters if they went down. `rows`: its evictions in the queue."""
-    rehearsal = rehearsal or Rehearsal(situation, settings, now=now)
+    rehearsal = rehearsal or Rehearsal(situation, settings)
     known = {cluster.metadata.name: cluster for cluster in situation.clusters}
     general = [*_switches(settings), *_own(binding, settings), *_tier(situation, settings, now=now)]
     obstacles, prospects = list(general), []

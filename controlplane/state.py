@@ -53,6 +53,9 @@ class State(Protocol):
         """Return one page of the references under an index value, or under any of several, in (namespace, name) order:
         for fan-out."""
 
+    def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = ("", "")) -> int:
+        """Return how many objects there are under an index value beyond `after` in (namespace, name) order."""
+
     def selected(self, selections: Collection[Selection]) -> dict[Selection, Sequence[Any]]:
         """Return the objects each selection chooses, in (namespace, name) order."""
 

@@ -25,9 +25,10 @@ from controlplane.eviction.holds import Holds
 from controlplane.kinds import fleet_readiness
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.fleet_readiness import NAME, RESOURCE, FleetReadiness
-from controlplane.kinds.rows import Eviction, Promise
+from controlplane.kinds.rows import Eviction
 from controlplane.meta import ObjectMeta, Ref
 from controlplane.readiness import Readiness, Rehearsal, Situation, readiness, summary
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.settings import Settings
 
 READINESS = "readiness"
@@ -86,7 +87,7 @@ def _asked(found: Iterable[Binding], reading: DjangoStore, settings: Settings, *
     """Yield the answers about bindings, in a constant number of queries."""
     found = list(found)
     situation = _situation(found, reading)
-    rehearsal = Rehearsal(situation, settings, now=now)
+    rehearsal = Rehearsal(situation, settings)
     rows = reading.rows(Eviction, "binding", [str(one.ref) for one in found])
     for one in found:
         queued = rows.get(str(one.ref), ())
@@ -95,13 +96,11 @@ def _asked(found: Iterable[Binding], reading: DjangoStore, settings: Settings, *
 
 def _situation(found: Iterable[Binding], reading: DjangoStore) -> Situation:
     clusters = reading.list(kinds.CLUSTER)
-    names = [one.metadata.name for one in clusters]
-    promises = [row for rows in reading.rows(Promise, "cluster", names).values() for row in rows]
     holds = Holds(tuple(reading.list(kinds.EVICTION_HOLD)), tuple(reading.list(kinds.MAINTENANCE_WINDOW)))
     if holds.needs_labels():
         holds = msgspec.structs.replace(holds, labels=_labels(found, reading))
     policies = reading.list(kinds.CLUSTER_TAINT_POLICY)
-    return Situation(clusters, policies, fleet_state(reading), holds, promises)
+    return Situation(clusters, policies, fleet_state(reading), holds, reading.promised(within=PROMISE_ENDS_AFTER))
 
 
 def _labels(found: Iterable[Binding], reading: DjangoStore) -> dict[Ref, dict[str, str]]:

@@ -76,6 +76,14 @@ class DjangoState:
             rows = cursor.run(query, (kind, texts([f"{index}={one}" for one in values]), *after, limit))
             return [Ref(kind, namespace, name) for namespace, name in rows]
 
+    def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = START) -> int:
+        _declared(kind, index)
+        query = f"""
+            SELECT count(*) FROM {object_table(kind).name}
+            WHERE {_OF_KIND} AND keys @> %s AND (namespace, name) > (%s, %s)"""
+        with binary_cursor() as cursor:
+            return int(_scalar(cursor.run(query, (kind, texts([f"{index}={value}"]), *after)).fetchone()))
+
     def selected(self, selections: Collection[Selection]) -> dict[Selection, Sequence[Any]]:
         asked = list(dict.fromkeys(selections))
         parts: list[str] = []

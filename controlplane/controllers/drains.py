@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from controlplane import health
+from controlplane.controllers import rounds
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.evictions import template_of
 from controlplane.controllers.fleet import fleet_state
@@ -17,39 +19,50 @@ from controlplane.decision import NOTHING, Decision, Event, Guard, Put
 from controlplane.eviction import rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.purge import leaving, purge_mode
-from controlplane.eviction.refuge import refuge
+from controlplane.eviction.refuge import DryRun, refuge
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
 from controlplane.kinds.home import departed
-from controlplane.kinds.maintenance_window import MaintenanceWindow
-from controlplane.kinds.rows import Eviction, FleetState, Promise
+from controlplane.kinds.rows import Eviction, FleetState
 from controlplane.meta import Ref, to_seconds
 from controlplane.names import UNSCHEDULABLE_TAINT
 from controlplane.readiness import Rehearsal, Situation
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
 REASON = "Drain"
-PAGE = 1000
+PAGE = 200  # one look writes a binding and two Events for each, at most; a transaction takes about 600 objects
 SHOWN = 10
 LOOK = timedelta(seconds=5)
 EVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Draining(msgspec.Struct, frozen=True):
-    """A drain, what is on its cluster, and what is true of the fleet."""
+    """A drain, the next of what is on its cluster, and what is true of the fleet."""
 
     subject: Drain
-    cluster: Cluster | None
-    bindings: tuple[Binding, ...]
-    clusters: tuple[Cluster, ...]
+    page: tuple[Ref, ...]
+    bindings: Mapping[Ref, Binding]  # of the page
+    placed: int  # bindings on the cluster or leaving it
+    leaving: int  # of those
+    clusters: Mapping[str, Cluster]
     heads: tuple[Eviction, ...]  # the next failure evictions
     fleet: FleetState
-    holds: Holds
-    windows: tuple[MaintenanceWindow, ...]  # they keep clusters out of the fleet's health, and no drain waiting
-    promises: tuple[Promise, ...]
+    holds: Holds  # windows keep clusters out of the fleet's health, and no drain waiting
+    promised: Sequence[tuple[str, str, int]]
+
+
+class Looked(NamedTuple):
+    """What one look comes to. `after`: how far the page was looked through, "" the round is over; `more`: others of it
+    wait for a token."""
+
+    going: tuple[Binding, ...]
+    staying: tuple[Remaining, ...]
+    after: str
+    more: bool
 
 
 class Drains(Controller):
@@ -66,63 +79,51 @@ class Drains(Controller):
             **dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
         }
     )
-    batch = 10  # each reads as much as PAGE bindings
+    batch = 1  # each reads a page of its own
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Draining | None]:
         found: dict[Ref, Drain] = state.get(refs)
-        clusters = tuple(state.list(CLUSTER))
-        known = {one.metadata.name: one for one in clusters}
-        promised = state.rows(Promise, "cluster", list(known)).values()
-        promises = tuple(row for rows in promised for row in rows)
-        heads, fleet = tuple(state.queue_heads(due_by=EVER, limit=1)), fleet_state(state)
-        placed = _placed(state, {one.spec.cluster for one in found.values()})
-        holds, windows = Holds(tuple(state.list(EVICTION_HOLD))), tuple(state.list(MAINTENANCE_WINDOW))
+        return [self._one(state, found[ref]) if ref in found else None for ref in refs]
+
+    def _one(self, state: State, drain: Drain) -> Draining:
+        name = drain.spec.cluster
+        page = rounds.page(state, "placed", name, after=drain.status.after, limit=PAGE)
+        bindings: dict[Ref, Binding] = state.get(page)
+        holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
         if holds.needs_labels():
-            labels = workload_labels(state, (one for on in placed.values() for one in on))
-            holds = msgspec.structs.replace(holds, labels=labels)
-        return [
-            None
-            if (drain := found.get(ref)) is None
-            else Draining(
-                drain,
-                known.get(drain.spec.cluster),
-                placed[drain.spec.cluster],
-                clusters,
-                heads,
-                fleet,
-                holds,
-                windows,
-                promises,
-            )
-            for ref in refs
-        ]
+            holds = replace(holds, labels=workload_labels(state, bindings.values()))
+        return Draining(
+            drain,
+            page,
+            bindings,
+            rounds.count(state, "placed", name),
+            rounds.count(state, "leaving", name),
+            {one.metadata.name: one for one in state.list(CLUSTER)},
+            tuple(state.queue_heads(due_by=EVER, limit=1)),
+            fleet_state(state),
+            holds,
+            state.promised(within=PROMISE_ENDS_AFTER),
+        )
 
     def decide(self, snapshot: Draining, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
-        drain, cluster = snapshot.subject, snapshot.cluster
-        if drain.metadata.deletion_timestamp is not None or drain.status.phase == FINISHED:
+        drain, status = snapshot.subject, snapshot.subject.status
+        if drain.metadata.deletion_timestamp is not None or status.phase == FINISHED:
             return NOTHING
-        name = drain.spec.cluster
-        staying = [one for one in snapshot.bindings if one.spec.target(name) is not None]
-        going = [one for one in snapshot.bindings if one.spec.task(name) is not None]
-        counts = {"leaving": len(going), "remaining": len(staying)}
+        name, cluster = drain.spec.cluster, snapshot.clusters.get(drain.spec.cluster)
+        counts = {"leaving": snapshot.leaving, "remaining": snapshot.placed - snapshot.leaving}
         if cluster is None:
             return _said(drain, FINISHED, f"cluster {name} is gone", now=now, **counts)
         if drain.spec.stop:
-            return _said(drain, STOPPED, "spec.stop is set", now=now, **counts)
-        if not staying and not going:
-            return _said(drain, FINISHED, f"nothing is left on cluster {name}", now=now, **counts)
+            return _said(drain, STOPPED, "spec.stop is set", now=now, after="", **counts)
+        if not snapshot.placed:
+            message = f"nothing is left on cluster {name}"
+            return _said(drain, FINISHED, message, now=now, cannot_leave=(), blocked=0, **counts)
         if not any(taint.key == UNSCHEDULABLE_TAINT for taint in cluster.spec.taints):
             return _cordoned(cluster, now=now)
         paused = _paused(snapshot, settings, now=now)
         if paused:
             return _said(drain, PAUSED, paused, now=now, tokens=0.0, counted_at=now, **counts)
-        return _moving(snapshot, cluster, staying, len(going), settings, now=now)
-
-
-def _placed(state: State, clusters: Collection[str]) -> dict[str, tuple[Binding, ...]]:
-    """Return by cluster the first bindings placed on it or leaving it."""
-    found = [state.by_index(kind, "placed", clusters, limit=PAGE) for kind in BINDINGS]
-    return {name: tuple(one for of in found for one in of.get(name, ()))[:PAGE] for name in clusters}
+        return _moving(snapshot, cluster, settings, now=now)
 
 
 def _cordoned(cluster: Cluster, *, now: datetime) -> Decision:
@@ -136,52 +137,64 @@ def _paused(snapshot: Draining, settings: Settings, *, now: datetime) -> str:
     """Return what a drain gives way to; "" where nothing."""
     if any(row.due_at is not None and row.due_at <= now for row in snapshot.heads):
         return "evictions from failed clusters are due: they go first"
-    maintained = Holds(windows=snapshot.windows).maintained(now=now)
-    tier = health.in_force(health.fleet_health(snapshot.clusters, maintained=maintained), snapshot.fleet, settings)
+    maintained = snapshot.holds.maintained(now=now)
+    seen = health.fleet_health(snapshot.clusters.values(), maintained=maintained)
+    tier = health.in_force(seen, snapshot.fleet, settings)
     return "" if tier.name == health.NORMAL else f"the fleet is not well: {tier.why}"
 
 
-def _moving(
-    snapshot: Draining, cluster: Cluster, staying: Sequence[Binding], going: int, settings: Settings, *, now: datetime
-) -> Decision:
+def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: datetime) -> Decision:
     """Let as many bindings leave as the drain's own bucket has tokens for."""
-    drain, name = snapshot.subject, snapshot.subject.spec.cluster
-    status = drain.status
-    known = (
-        None
-        if status.counted_at is None
-        else rate.Bucket(status.tokens, drain.spec.rate, status.counted_at.timestamp())
-    )
-    room = rate.take(known, 0, rate=drain.spec.rate, at=now.timestamp()).bucket.tokens
-    rehearsal = Rehearsal(Situation(snapshot.clusters, promises=snapshot.promises), settings, now=now)
-    riders, blocked = list[Decision](), list[Remaining]()
-    for binding in staying:
-        if len(riders) >= int(room + 1e-9):
-            break
-        why = _obstacle(binding, cluster, snapshot.holds, now=now)
-        if not why:
-            place = refuge(binding, {name}, rehearsal.without(binding, name), settings, source_ready=True)
-            why = "" if place.found else place.why
-        if why:
-            blocked.append(Remaining(str(binding.ref), why))
-        else:
-            riders.append(_left(binding, cluster, drain, settings, now=now))
-    taken = rate.take(known, len(riders), rate=drain.spec.rate, at=now.timestamp())
-    looked = len(riders) + len(blocked) >= len(staying)
+    drain, status, rate_ = snapshot.subject, snapshot.subject.status, snapshot.subject.spec.rate
+    known = None if status.counted_at is None else rate.Bucket(status.tokens, rate_, status.counted_at.timestamp())
+    room = rate.take(known, 0, rate=rate_, at=now.timestamp()).bucket.tokens
+    found = _looked(snapshot, cluster, settings, most=int(room + 1e-9), now=now)
+    taken = rate.take(known, len(found.going), rate=rate_, at=now.timestamp())
+    amid = bool(status.after)  # a round goes on: what it has found before counts
+    blocked = (status.blocked if amid else 0) + len(found.staying)
     said = _said(
         drain,
         RUNNING,
-        f"{len(blocked)} bindings cannot leave" if blocked else "",
+        f"{blocked} bindings cannot leave: see status.cannotLeave" if blocked else "",
         now=now,
-        moved=status.moved + len(riders),
-        leaving=going + len(riders),
-        remaining=len(staying) - len(riders),
-        cannot_leave=tuple(blocked[:SHOWN]) if blocked or looked else status.cannot_leave,
+        moved=status.moved + len(found.going),
+        leaving=snapshot.leaving + len(found.going),
+        remaining=snapshot.placed - snapshot.leaving - len(found.going),
+        cannot_leave=(*(status.cannot_leave if amid else ()), *found.staying)[:SHOWN],
+        blocked=blocked,
+        after=found.after,
         tokens=taken.bucket.tokens,
         counted_at=now,
     )
-    wait = LOOK if looked else timedelta(seconds=max(taken.next_in, 0.001))
-    return msgspec.structs.replace(said, riders=tuple(riders), wake_at=now + wait)
+    if found.more:
+        wait = timedelta(seconds=max(taken.next_in, 0.001))
+    else:  # the next page at once; a round that is over has looked at so many in vain, and gives others time
+        wait = timedelta(0) if found.after else LOOK * (1 + blocked // PAGE)
+    riders = tuple(_left(one, cluster, drain, settings, now=now) for one in found.going)
+    return replace(said, riders=riders, wake_at=now + wait)
+
+
+def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: int, now: datetime) -> Looked:
+    """Look through the page until so many have a place to go to; each of them takes its room before the next is asked
+    about."""
+    name = cluster.metadata.name
+    rehearsal = Rehearsal(Situation(tuple(snapshot.clusters.values()), promised=snapshot.promised), settings)
+    going, staying, last = list[Binding](), list[Remaining](), snapshot.subject.status.after
+    for ref in snapshot.page:
+        binding = snapshot.bindings.get(ref)
+        if binding is not None and binding.spec.target(name) is not None:
+            if len(going) >= most:
+                return Looked(tuple(going), tuple(staying), last, more=True)
+            why = _obstacle(binding, cluster, snapshot.holds, now=now)
+            answer = DryRun(refused=why) if why else rehearsal.without(binding, name)
+            place = refuge(binding, {name}, answer, settings, source_ready=True)
+            if place.found:
+                rehearsal.taken(binding, place)
+                going.append(binding)
+            else:
+                staying.append(Remaining(str(ref), place.why))
+        last = str(ref)
+    return Looked(tuple(going), tuple(staying), last if len(snapshot.page) >= PAGE else "", more=False)
 
 
 def _obstacle(binding: Binding, cluster: Cluster, holds: Holds, *, now: datetime) -> str:

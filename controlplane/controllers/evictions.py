@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from controlplane import health
@@ -24,7 +23,7 @@ from controlplane.eviction import plan, rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.eviction.queue import ended
-from controlplane.eviction.refuge import DryRun, Refuge
+from controlplane.eviction.refuge import DryRun, Refuge, reserve
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
@@ -46,8 +45,7 @@ from controlplane.kinds.template import Template
 from controlplane.meta import ObjectMeta, Ref, condition, with_condition
 from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, Ledger
-from controlplane.scheduling.question import question_of
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
@@ -220,8 +218,7 @@ class _Trial:
     def __init__(self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> None:
         self.settings = settings
         self.fleet = Fleet.of(snapshot.clusters, settings=settings)
-        promised = ((cluster, count, record.decoded(request)) for cluster, request, count in snapshot.promised)
-        self.ledger = Ledger.of(self.fleet, promised)
+        self.ledger = record.ledger(self.fleet, snapshot.promised)
         self.moving: Counter[str] = Counter()
         self.without: dict[frozenset[str], Fleet] = {}
 
@@ -239,13 +236,7 @@ class _Trial:
 
     def taken(self, row: Eviction, binding: Binding, refuge: Refuge) -> None:
         self.moving[rate.bucket_of(row.cluster, self.settings.eviction.bucket_scope)] += 1
-        before = {one.name: one.replicas for one in binding.spec.clusters}
-        grown = {one.name: one.replicas - before.get(one.name, 0) for one in refuge.clusters}
-        more = {name: count for name, count in grown.items() if count > 0 and name in self.fleet.index}
-        if more:
-            question = question_of(binding.spec, binding.status, settings=self.settings)
-            counts = np.array(list(more.values()), dtype=np.int64)
-            self.ledger.promise(self.fleet.places(more), counts, question.asked)
+        reserve(self.ledger, self.fleet, binding, refuge, self.settings)
 
 
 def digest(clusters: Iterable[Cluster]) -> str:

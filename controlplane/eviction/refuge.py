@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import msgspec
+import numpy as np
 
 from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.question import question_of
 from controlplane.settings import Settings
 
 
@@ -55,6 +59,16 @@ def refuge(
         return Refuge(True, f"spread minimum {least} still holds: {named}", answer.clusters)
     short = f"{len(lost)} copies are lost ({', '.join(lost)}) and only {len(new)} other clusters fit"
     return Refuge(False, short if new else f"no other cluster fits for the copy on {', '.join(lost)}")
+
+
+def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, settings: Settings) -> None:
+    """Take the room a refuge needs beyond what its binding has, so that nobody who is asked about next counts on it."""
+    before = {one.name: one.replicas for one in binding.spec.clusters}
+    grown = {one.name: one.replicas - before.get(one.name, 0) for one in place.clusters}
+    more = {name: count for name, count in grown.items() if count > 0 and name in fleet.index}
+    if more:
+        question = question_of(binding.spec, binding.status, settings=settings)
+        ledger.promise(fleet.places(more), np.array(list(more.values()), dtype=np.int64), question.asked)
 
 
 def minimum(binding: Binding) -> int:

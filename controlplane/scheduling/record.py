@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
@@ -14,7 +14,8 @@ from controlplane.estimate.request import Bundle, Request
 from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster
 from controlplane.kinds.rows import Promise, eviction_key
 from controlplane.meta import Condition, to_seconds, with_condition
-from controlplane.scheduling.ledger import Asked
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.ledger import Asked, Ledger
 from controlplane.scheduling.schedule import Placed, Refused
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 
@@ -82,6 +83,11 @@ def promises(
 def asked_by(promise: Promise) -> Asked:
     """Return what one replica (or set) of a promise asks for."""
     return decoded(promise.request)
+
+
+def ledger(fleet: Fleet, promised: Iterable[tuple[str, str, int]]) -> Ledger:
+    """Return the ledger of what `State.promised` says: cluster, request, replicas."""
+    return Ledger.of(fleet, ((cluster, replicas, decoded(request)) for cluster, request, replicas in promised))
 
 
 _encoder = msgspec.json.Encoder()

@@ -2,8 +2,8 @@
 
 Every controller has a case of its own (see `batches`) in which its very first batch has to write something about every
 object, so none passes by standing idle; then it looks at the same objects once more. Where the key is one object
-(fleet, evictions) or the batch is one by declaration (rebalancer, namespace_content, eviction_records), what it reads
-and writes grows instead.
+(fleet, evictions) or the batch is one by declaration (rebalancer, namespace_content, eviction_records, drains,
+failbacks), what it reads and writes grows instead.
 
 `apply` splits what it writes at about 600 lines: statements are counted in what a batch reads and in each transaction,
 with what is looked up for it; the longest counts. `LIFEBOAT_WRITE_QUERY_COUNTS=1` writes the file the counts are

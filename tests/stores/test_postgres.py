@@ -345,6 +345,7 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "refs_by_index": lambda store: store.refs_by_index(
         RESOURCE_BINDING, "placed", "member7", after=("ns1", ""), limit=100
     ),
+    "count_by_index": lambda store: store.count_by_index(RESOURCE_BINDING, "placed", "member7", after=("ns1", "")),
     "rows by binding": lambda store: store.rows(Eviction, "binding", [f"b{n}" for n in range(500)]),
     "rows by cluster": lambda store: store.rows(Eviction, "cluster", ["member1"]),
     "rows by state": lambda store: store.rows(Eviction, "state", ["Held"]),

@@ -120,6 +120,13 @@ class TestIndexes:
         assert [ref.name for ref in first] == ["d", "a"]
         assert [ref.name for ref in second] == ["c"]
 
+    @pytest.mark.parametrize(
+        ("after", "count"), [(("", ""), 3), (("aaa", "d"), 2), (("shop", "b"), 1), (("z", "z"), 0)]
+    )
+    def test_what_is_beyond_a_place_is_counted(self, filled: Any, after: tuple[str, str], count: int) -> None:
+        assert filled.count_by_index(RESOURCE_BINDING, "placed", "member1", after=after) == count
+        assert filled.count_by_index(RESOURCE_BINDING, "placed", "nowhere", after=after) == 0
+
     def test_what_no_object_has_is_not_found(self, filled: Any) -> None:
         assert filled.by_index(RESOURCE_BINDING, "placed", ["nowhere"]) == {}
         assert list(filled.refs_by_index(RESOURCE_BINDING, "placed", "nowhere")) == []

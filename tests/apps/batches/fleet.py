@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from controlplane.controllers.drains import PAGE
 from controlplane.controllers.fleet import FLEET
 from controlplane.eviction.purge import leaving
 from controlplane.kinds import home
@@ -27,7 +28,6 @@ from tests.apps.batches.stored import (
     AT_ONCE,
     LONG_AGO,
     LOST,
-    ONE_OF_THEM,
     OPEN,
     Case,
     bound,
@@ -38,7 +38,7 @@ from tests.apps.batches.stored import (
     refs,
     work_of,
 )
-from tests.core.fleet_story import START, binding
+from tests.core.fleet_story import START
 
 RENEWED = {RECEIVED_ANNOTATION: LONG_AGO.isoformat()}
 
@@ -150,22 +150,10 @@ def drain(name: str) -> Drain:
     return made.with_status(phase=RUNNING, tokens=1e6, counted_at=START)
 
 
-def on_each(size: int) -> list[Binding]:
-    """A workload on each of as many clusters."""
-    return [binding(name, ONE_OF_THEM, on={name: 2}) for name in many(size)]
-
-
 def drains(size: int) -> Case:
-    """Every cluster is drained, each of its one workload."""
-    cordoned = clusters(*many(size), taints=[Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=START)])
-    asked = [drain(name) for name in many(size)]
-    return Case([*cordoned, *clusters("spare"), *asked, *on_each(size)], refs(asked), 2 * size)
-
-
-def drains_of_one(size: int) -> Case:
     cordoned = clusters("full", taints=[Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=START)])
-    asked = drain("full")
-    return Case([*cordoned, *clusters("spare"), asked, *bound(size, full=2)], [asked.ref], size)
+    asked, looks = drain("full"), -(-size // PAGE)
+    return Case([*cordoned, *clusters("spare"), asked, *bound(size, full=2)], [asked.ref], min(size, PAGE), looks)
 
 
 def failbacks(size: int) -> Case:
@@ -189,7 +177,6 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "evictions": evictions,
     "graceful_eviction": graceful_eviction,
     "drains": drains,
-    "drains of one cluster": drains_of_one,
     "failbacks": failbacks,
     "application_failover": application_failover,
     "eviction_pending": eviction_pending,

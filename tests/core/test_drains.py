@@ -1,0 +1,110 @@
+"""A Drain gets through any number of bindings: page by page, each with room of its own, its progress counted (D20)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from controlplane import run
+from controlplane.controllers.drains import PAGE, Drains
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
+from controlplane.memory import MemoryStore
+from controlplane.meta import ObjectMeta, Ref
+from controlplane.names import UNSCHEDULABLE_TAINT
+from controlplane.settings import Settings
+from tests.core.fleet_story import START, binding, by_room, cluster, duplicated
+
+CORDON = Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=START)
+ASKED = Ref(DRAIN, "", "upgrade")
+
+
+class Site:
+    """A cluster called full that is being drained, others beside it, and a clock moved by hand."""
+
+    def __init__(self, *found: Cluster | Binding, rate: float) -> None:
+        self.now = START
+        self.controllers = [Drains()]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+        asked = Drain("failover.lifeboat.io/v1alpha1", "Drain", ObjectMeta(name="upgrade"), DrainSpec("full", rate))
+        self.store.create(cluster("full", taints=[CORDON]), *found, asked)
+        self.work()
+
+    def work(self) -> None:
+        failures: list[run.Failure] = []
+        run.work_off(self.controllers, self.store, Settings(), world=run.World(report=failures.append))
+        assert not failures, failures[0].trace
+
+    def pass_seconds(self, seconds: float) -> None:
+        end = self.now + timedelta(seconds=seconds)
+        while (due := self._next()) is not None and due <= end:
+            self.now = max(self.now, due)
+            self.work()
+        self.now = end
+
+    def _next(self) -> datetime | None:
+        return self.store.next_due([one.name for one in self.controllers])
+
+    @property
+    def status(self) -> DrainStatus:
+        found: Any = self.store.get([ASKED])[ASKED]
+        status: DrainStatus = found.status
+        return status
+
+    def left(self) -> list[str]:
+        found = self.store.list(RESOURCE_BINDING)
+        return [one.spec.resource.name for one in found if one.spec.target("full") is None]
+
+
+def stuck(count: int) -> list[Binding]:
+    """Bindings that may run nowhere else; their names come first."""
+    return [binding(f"a{number:04}", duplicated("full"), on={"full": 2}) for number in range(count)]
+
+
+def movable(count: int) -> list[Binding]:
+    return [binding(f"z{number:04}", duplicated(least=1, most=1), on={"full": 2}) for number in range(count)]
+
+
+def test_what_cannot_leave_is_in_nobodys_way_however_much_it_is() -> None:
+    site = Site(cluster("spare"), *stuck(1100), *movable(3), rate=10)
+
+    site.pass_seconds(30)
+
+    assert site.left() == ["z0000", "z0001", "z0002"]
+    assert (site.status.moved, site.status.leaving, site.status.remaining) == (3, 3, 1100)
+    assert site.status.blocked == 1100
+    assert len(site.status.cannot_leave) == 10
+
+
+def test_progress_is_counted_over_all_pages() -> None:
+    site = Site(cluster("spare"), *movable(1300), rate=100)
+
+    site.pass_seconds(5)
+
+    status = site.status
+    assert 470 <= status.moved <= 500
+    assert (status.leaving, status.remaining) == (status.moved, 1300 - status.moved)
+    site.pass_seconds(20)
+    assert (site.status.moved, site.status.remaining) == (1300, 0)
+
+
+def test_one_look_reads_a_page() -> None:
+    site = Site(cluster("spare"), *movable(PAGE + 50), rate=0.01)
+
+    (snapshot,) = Drains().load(site.store, [ASKED])
+
+    assert snapshot is not None
+    assert len(snapshot.bindings) == PAGE
+    assert snapshot.placed == PAGE + 50
+
+
+def test_what_leaves_in_one_look_does_not_count_on_the_same_room() -> None:
+    both = [binding(name, by_room("full", "small"), on={"full": 2}) for name in ("one", "two")]
+    site = Site(cluster("small", slots=3), *both, rate=1000)
+
+    site.pass_seconds(4)
+
+    assert site.left() == ["one"]
+    assert [one.binding.rpartition("/")[2] for one in site.status.cannot_leave] == ["two-deployment"]
