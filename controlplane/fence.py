@@ -1,7 +1,7 @@
 """A fence: an operator's word that a cluster nobody can reach is down, so that Directly evictions may go on (D14).
 
 It is kept as an annotation of the Cluster: who said so, why, and until when it counts. A cluster that answers is not
-fenced, whatever somebody said of it.
+fenced, whatever somebody said of it; one that does not let us in any more (D22) may well be down.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ def fence_of(cluster: Cluster) -> Fence | None:
 
 
 def in_force(cluster: Cluster | None, *, now: datetime) -> Fence | None:
-    """Return the fence that counts now: not expired, and its cluster is not Ready."""
-    fence = None if cluster is None or cluster.ready == "True" else fence_of(cluster)
+    """Return the fence that counts now: not expired, and its cluster does not answer."""
+    fence = None if cluster is None or cluster.answers else fence_of(cluster)
     return fence if fence is not None and now < fence.expires_at else None
 
 
 def fenced(cluster: Cluster, asked: FenceRequest, *, by: str, now: datetime) -> Cluster:
     """Return the cluster with the fence somebody asks for, without any where it is to expire at once.
 
-    Raises Invalid for a fence without a reason or an end, or on a cluster that is Ready.
+    Raises Invalid for a fence without a reason or an end, or on a cluster that is Ready and lets us in.
     """
     rest = {key: value for key, value in cluster.metadata.annotations.items() if key != FENCE_ANNOTATION}
     if asked == FenceRequest():
@@ -81,7 +81,7 @@ def _causes(cluster: Cluster, asked: FenceRequest) -> list[Cause]:
     if not 0 < asked.expires_in_seconds <= LONGEST_SECONDS:
         rule = f"must be between 1 and {LONGEST_SECONDS}: a cluster is confirmed to be down for a time, not for ever"
         causes.append(invalid("expiresInSeconds", asked.expires_in_seconds, rule))
-    if cluster.ready == "True":
+    if cluster.answers:
         rule = "the cluster is Ready, so its copies run; cordon or drain it instead"
         causes.append(invalid("cluster", cluster.metadata.name, rule))
     return causes

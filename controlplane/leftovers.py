@@ -95,7 +95,7 @@ def _keeps(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cl
 def _well(binding: Binding, cluster: str, targets: Iterable[TargetCluster], clusters: Mapping[str, Cluster]) -> bool:
     """Test whether these targets are healthy and the last word of the scheduler; `cluster` loses by it."""
     places = {
-        name: Place(ready=one.ready == "True", moving=one.has_taint(*EVICTING_EFFECTS), observed_at=None)
+        name: Place(ready=one.answers, moving=one.has_taint(*EVICTING_EFFECTS), observed_at=None)
         for name, one in clusters.items()
     }
     task = GracefulEvictionTask(from_cluster=cluster)

@@ -14,8 +14,8 @@ from functools import lru_cache
 
 import msgspec
 
-from controlplane import affinity
-from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
+from controlplane import affinity, taints
+from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.policy import ClusterAffinity
 from controlplane.kinds.rows import MatchWindow, window_key
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
@@ -62,7 +62,8 @@ def wanted(
     """Return what the policies want on a cluster.
 
     `known`: who owns its taints now; `windows`: by key; `counting_since`: no match counts from before (gate on, D17);
-    `moving_since`: the same for taints that move workloads, None: none of those are added (D9).
+    `moving_since`: the same for taints that move workloads, None: none of those are added (D9). Where a policy asks
+    about Ready, it also waits while access is lost, and counts from its return (D22).
     """
     wants: list[Want] = []
     kept: list[MatchWindow] = []
@@ -70,19 +71,25 @@ def wanted(
     for policy in sorted(policies, key=lambda one: (one.metadata.creation_timestamp or now, one.metadata.name)):
         if policy.metadata.deletion_timestamp is not None or not affinity.matches(cluster, target(policy.spec)):
             continue
+        moving = taints.when_seen(cluster, moving_since) if _by_ready(policy.spec) else moving_since
         if not policy.windowed:
-            wants += _unwindowed(policy, cluster, known, moving=moving_since is not None)
+            wants += _unwindowed(policy, cluster, known, moving=moving is not None)
             continue
         rule = digest(policy.spec)
         old = windows.get(window_key(policy.metadata.name, cluster.metadata.name))
         window = _window(policy, cluster, old, rule, sight=sight, now=now)
         kept.append(window)
         for taint in policy.spec.taints_to_add:
-            since = moving_since if taint.effect in EVICTING_EFFECTS else counting_since
+            since = moving if taint.effect in EVICTING_EFFECTS else counting_since
             want, wake_at = _windowed(policy, taint, window, known, rule, sight=sight, counting_since=since, now=now)
             wants += [] if want is None else [want]
             wakes += [] if wake_at is None else [wake_at]
     return Policies(Wanted(tuple(wants), min(wakes, default=None)), tuple(kept))
+
+
+def _by_ready(spec: ClusterTaintPolicySpec) -> bool:
+    """Test whether what a policy adds depends on Ready."""
+    return any(one.condition_type == READY for one in (*spec.match_conditions, *spec.add_on_conditions))
 
 
 def target(spec: ClusterTaintPolicySpec) -> ClusterAffinity | None:

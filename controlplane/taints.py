@@ -148,8 +148,7 @@ def automatic(cluster: Cluster, settings: Settings, *, moving_since: datetime | 
     blind; D9, D17).
     """
     wants: list[Want] = []
-    lost = condition(cluster.status.conditions, ACCESS_LOST)
-    if lost is not None and lost.status == "True":
+    if cluster.access_lost:
         wants.append(Want(ACCESS_LOST_KEY, NO_SCHEDULE, "", BY_ACCESS))
     ready = condition(cluster.status.conditions, READY)
     status = "" if ready is None else ready.status
@@ -158,16 +157,34 @@ def automatic(cluster: Cluster, settings: Settings, *, moving_since: datetime | 
         wants.append(Want(key, NO_SCHEDULE, "", BY_READY))
     wake_at = None
     if moving_since is not None:
+        seen_since = when_seen(cluster, moving_since)
         if cluster.terminating and settings.compat.terminating_taint:
             wants.append(Want(TERMINATING_TAINT, NO_EXECUTE, "", BY_DELETION))
         if status in ("False", "Unknown") and settings.compat.auto_no_execute_taints:
-            since = max(ready.last_transition_time or now, moving_since) if ready is not None else now
-            due = since + timedelta(seconds=settings.failover_eviction_timeout)
-            if now >= due or _evicting(cluster):
+            turned = now if ready is None else ready.last_transition_time or now
+            due = (
+                None
+                if seen_since is None
+                else max(turned, seen_since) + timedelta(seconds=settings.failover_eviction_timeout)
+            )
+            if _evicting(cluster) or (due is not None and now >= due):
                 wants.append(Want(key, NO_EXECUTE, "", BY_READY))
             else:
                 wake_at = due
     return Wanted(tuple(wants), wake_at)
+
+
+def when_seen(cluster: Cluster, since: datetime | None) -> datetime | None:
+    """Return from when clocks count that run by Ready: `since`, but not before the end of the last lost access.
+
+    None: none runs, as while access is lost Ready says nothing new (D22: it never evicts).
+    """
+    told = condition(cluster.status.conditions, ACCESS_LOST)
+    if since is None or cluster.access_lost:
+        return None
+    if told is None or told.last_transition_time is None:
+        return since
+    return max(since, told.last_transition_time)
 
 
 def _evicting(cluster: Cluster) -> bool:

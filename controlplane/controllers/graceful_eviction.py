@@ -41,11 +41,11 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 
 
 def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
-    """A cluster concerns the tasks that leave it, or wait for it, when it recovers, or when its Ready changes."""
+    """A cluster concerns the tasks that leave it, or wait for it, when it recovers, answers, or no longer does."""
     if old is None or new is None:
         return () if old is None else (old.ref,)
     recovered = old.has_taint(*EVICTING_EFFECTS) and not new.has_taint(*EVICTING_EFFECTS)
-    return (new.ref,) if recovered or old.ready != new.ready else ()
+    return (new.ref,) if recovered or old.answers != new.answers else ()
 
 
 class GracefulEviction(Controller):
@@ -70,7 +70,7 @@ class GracefulEviction(Controller):
         seen = state.rows(Observation, "key", names)
         places = {
             ref.name: graceful.Place(
-                cluster.ready == "True",
+                cluster.answers,
                 cluster.has_taint(*EVICTING_EFFECTS),
                 next((heard_at(cluster, row) for row in seen.get(ref.name, ())), None),
             )

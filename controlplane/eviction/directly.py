@@ -44,7 +44,7 @@ def sources(
         if task.purge_mode != DIRECTLY or name not in held or binding.spec.target(name) is not None:
             continue
         cluster = clusters.get(name)
-        reachable = cluster is not None and cluster.ready == "True"
+        reachable = cluster is not None and cluster.answers
         found.append(Source(task, reachable, "" if reachable else _leave(task, binding, cluster, settings, now=now)))
     return found
 

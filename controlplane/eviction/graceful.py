@@ -28,7 +28,10 @@ SHORTEST = timedelta(microseconds=1)
 
 
 class Place(msgspec.Struct, frozen=True):
-    """What is known of a cluster that holds a copy or is being left. `observed_at` None: nobody probes it."""
+    """What is known of a cluster that holds a copy or is being left. `ready`: it is, and lets us in.
+
+    `observed_at` None: nobody probes it.
+    """
 
     ready: bool
     moving: bool  # it carries a taint that moves workloads: it has not recovered
@@ -159,7 +162,7 @@ def ailing(
         return ""
     place = places.get(target.name)
     if place is None or not place.ready:
-        return f"{target.name}: the cluster is not Ready, its last word does not count"
+        return f"{target.name}: the cluster is not Ready or does not let us in, its last word does not count"
     if _older(place, task):
         return f"{target.name}: its health was observed before the eviction"
     return ""

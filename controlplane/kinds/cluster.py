@@ -131,6 +131,16 @@ class Cluster(Object, frozen=True):
         return next((one.status for one in self.status.conditions if one.type == READY), "")
 
     @property
+    def access_lost(self) -> bool:
+        """Test whether the member does not let us in: what was seen last is all that is known of it (D22)."""
+        return any(one.type == ACCESS_LOST and one.status == "True" for one in self.status.conditions)
+
+    @property
+    def answers(self) -> bool:
+        """Test whether what the member reports is news and what it is asked for gets done: Ready, and it lets us in."""
+        return self.ready == "True" and not self.access_lost
+
+    @property
     def dialled(self) -> bool:
         """Test whether the control plane itself talks to the member; where not, an agent in there does its part."""
         return self.spec.sync_mode == PUSH and bool(self.spec.api_endpoint)

@@ -269,8 +269,13 @@ class Story:
         self.work()
 
     def ready(self, name: str, status: str) -> None:
+        self._tell(name, Condition("Ready", status))
+
+    def access_lost(self, name: str, status: str) -> None:
+        self._tell(name, Condition("AccessLost", status))
+
+    def _tell(self, name: str, told: Condition) -> None:
         old = self.cluster(name)
-        told = Condition("Ready", status)
         self.store.put(old.with_status(conditions=with_condition(old.status.conditions, told, now=self.now)), old)
         self.work()
 

@@ -10,7 +10,7 @@ from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
-from controlplane.meta import condition
+from controlplane.meta import Condition, condition, with_condition
 from tests.core.propagation_story import START, Story, cluster, deployment, policy
 
 MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
@@ -56,6 +56,21 @@ def test_the_binding_says_what_it_waits_for_until_the_source_is_fenced() -> None
     assert "member2" in story.works()
     assert waiting(story, web) == ("False", "Proceeded")
     assert "fenced by ana" in story.events("DirectlyProceeded")[0]
+
+
+def test_d22_a_source_that_lets_nobody_in_is_waited_for_like_one_that_does_not_answer() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, (), member1=3)
+    shut = member1(story)
+    lost = Condition("AccessLost", "True", "AccessRefused")
+    story.edit(shut.with_status(conditions=with_condition(shut.status.conditions, lost, now=START)))
+
+    story.place(web, LEAVING, member2=3)
+    assert waiting(story, web) == ("True", "SourceUnreachable")
+    confirm_down(story, 600)
+
+    assert "member2" in story.works()
 
 
 def test_a_fence_that_has_expired_lets_nothing_go_on() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from controlplane.errors import Invalid
 from controlplane.fence import FenceRequest, fence_of, fenced, in_force
+from controlplane.meta import Condition
 from tests.core.fleet_story import START, cluster
 
 GOOD = FenceRequest("the building has no power", 600)
@@ -36,6 +37,14 @@ def test_a_cluster_that_answers_again_is_not_fenced() -> None:
     back = down.with_status(conditions=cluster("member1").status.conditions)
 
     assert in_force(back, now=START) is None
+
+
+def test_d22_a_cluster_that_is_ready_by_its_last_word_only_may_be_fenced() -> None:
+    shut = cluster("member1")
+    lost = Condition("AccessLost", "True", "AccessRefused")
+    shut = shut.with_status(conditions=(*shut.status.conditions, lost))
+
+    assert in_force(fenced(shut, GOOD, by="ana", now=START), now=START) is not None
 
 
 def test_an_empty_request_takes_the_fence_away() -> None:

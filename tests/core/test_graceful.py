@@ -243,6 +243,22 @@ def test_i1_the_old_copy_stays_until_the_new_one_is_healthy() -> None:
     assert told.leaving("web") == []
 
 
+def test_d22_the_last_word_of_a_cluster_that_lets_nobody_in_any_more_does_not_count() -> None:
+    one = binding("web", duplicated("member1", "member2", least=1, most=2), on={"member1": 2, "member2": 2})
+    told = story(one)
+    told.access_lost("member2", "True")
+    told.taint("member1", no_execute())
+    told.pass_seconds(602)
+    stuck = condition(told.binding("web").status.conditions, "EvictionStuck")
+    assert told.leaving("web") == ["member1"]
+    assert stuck is not None
+    assert "member2: the cluster is not Ready or does not let us in" in stuck.message
+
+    told.access_lost("member2", "False")
+
+    assert told.leaving("web") == []
+
+
 def test_d11_a_stuck_task_shows_as_condition_and_event_and_its_end_too() -> None:
     told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
     told.members.healthy = False

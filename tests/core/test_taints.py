@@ -20,7 +20,7 @@ from controlplane.kinds.taint_policy import (
     PolicyTaint,
     TaintToAdd,
 )
-from controlplane.meta import Condition, ObjectMeta, with_condition
+from controlplane.meta import ObjectMeta
 from controlplane.settings import GATES, Compat, Settings
 from controlplane.state import Actor
 from controlplane.taints import OWNERS_ANNOTATION
@@ -114,14 +114,39 @@ def test_d1_compat_no_execute_comes_after_the_timeout_is_swapped_and_goes_when_r
 
 def test_d22_lost_access_adds_no_schedule_and_nothing_else() -> None:
     story = fleet(windowed())
-    old = story.cluster("member1")
-    lost = with_condition(old.status.conditions, Condition("AccessLost", "True"), now=story.now)
-    story.store.put(old.with_status(conditions=lost), old)
 
-    story.work()
+    story.access_lost("member1", "True")
     story.pass_seconds(3600)
 
     assert shown(story) == {"access-lost:NoSchedule"}
+
+
+@pytest.mark.parametrize("settings", [FAILOVER, replace(FAILOVER, compat=Compat(auto_no_execute_taints=True))])
+def test_d22_while_access_is_lost_nothing_moves_by_what_ready_said_last(settings: Settings) -> None:
+    story = fleet(*(() if settings.compat.auto_no_execute_taints else (windowed(),)), settings=settings)
+    story.ready("member1", "False")
+    story.pass_seconds(100)
+
+    story.access_lost("member1", "True")
+    story.pass_seconds(3600)
+    assert shown(story) == {"not-ready:NoSchedule", "access-lost:NoSchedule"}
+
+    story.access_lost("member1", "False")
+    story.pass_seconds(299)
+    assert shown(story) == {"not-ready:NoSchedule"}
+    story.pass_seconds(1)
+    assert {one.effect for one in story.cluster("member1").spec.taints} > {"NoSchedule"}
+
+
+def test_d22_a_policy_about_lost_access_itself_still_counts() -> None:
+    asked = MatchCondition("AccessLost", "In", ("True",))
+    taint = TaintToAdd("shut-out", "NoExecute", add_on_match_seconds=60)
+    story = fleet(policy("shut-out", match_conditions=(asked,), taints_to_add=(taint,)))
+
+    story.access_lost("member1", "True")
+    story.pass_seconds(60)
+
+    assert "shut-out:NoExecute" in shown(story)
 
 
 def test_d3_a_taint_goes_when_the_mismatch_has_lasted_its_window() -> None:
