@@ -29,7 +29,6 @@ from controlplane.meta import Ref, condition, to_seconds
 from controlplane.scheduling import divide, record
 from controlplane.scheduling.explain import Attempt, refusal
 from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.ledger import Ledger, live
 from controlplane.scheduling.plan import AGGREGATED, DYNAMIC
 from controlplane.scheduling.question import Question
 from controlplane.scheduling.schedule import Placed, schedule
@@ -129,12 +128,16 @@ class Trial:
     """Ways back against the clusters of one moment; what goes back takes its room before the next is asked about."""
 
     def __init__(
-        self, clusters: Sequence[Cluster], promises: Iterable[Promise], settings: Settings, *, now: datetime
+        self,
+        clusters: Sequence[Cluster],
+        promised: Iterable[tuple[str, str, int]],
+        settings: Settings,
+        *,
+        now: datetime,
     ) -> None:
         self._settings, self._now = settings, now
         self._fleet = Fleet.of(clusters, settings=settings)
-        held = live(promises, collected_at={}, now=now)
-        self._ledger = Ledger.of(self._fleet, ((one.cluster, one.replicas, record.asked_by(one)) for one in held))
+        self._ledger = record.ledger(self._fleet, promised)
 
     def way(self, binding: Binding, known: Home, cluster: str, errand: Errand) -> Way | Blocked:
         """Return how a binding goes back to a cluster of its home, asking the scheduler whether it may be there."""

@@ -20,7 +20,6 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, ClusterStatus
 from controlplane.kinds.placement_review import KIND, PlacementReview, PlacementReviewSpec, PlacementReviewStatus
 from controlplane.kinds.policy import Policy, PropagationSpec
-from controlplane.kinds.rows import Promise
 from controlplane.kinds.template import Template
 from controlplane.meta import Ref, kind_key
 from controlplane.scheduling.review import review as rehearse
@@ -58,15 +57,15 @@ def answer(
     clusters: Sequence[Cluster],
     *,
     binding: Binding | None = None,
-    promises: Sequence[Promise] = (),
+    promised: Sequence[tuple[str, str, int]] = (),
     reported_at: Mapping[str, datetime] = {},
     settings: Settings,
     now: datetime,
 ) -> PlacementReviewStatus:
     """Return the status of a review: what the scheduler would decide. Nothing is written.
 
-    `clusters` and `promises` as they are now, `binding` the one the review names. Raises Invalid with the causes
-    where documents in it cannot be.
+    `clusters` and `promised` (`State.promised`) as they are now, `binding` the one the review names. Raises Invalid
+    with the causes where documents in it cannot be.
     """
     spec = review.spec
     supposed, causes = _fleet(spec, clusters, settings=settings, now=now)
@@ -80,7 +79,7 @@ def answer(
         return rehearse(
             subject,
             supposed,
-            promises=promises,
+            promised=promised,
             lost=spec.clusters.lost,
             reported_at=reported_at,
             settings=settings,

@@ -22,8 +22,9 @@ from controlplane.errors import BadRequest, Invalid, NotFound
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.placement_review import RESOURCE
-from controlplane.kinds.rows import Collected, FleetNames, PlacementNote, Promise
+from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
 from controlplane.scheduling import account
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 
 EXPLAIN = "explain"
 
@@ -89,12 +90,11 @@ class PlacementReviewView(KubernetesView):
         review = placement_review.typed(document, settings=settings, now=now)
         clusters = reading.list(CLUSTER)
         names = [one.metadata.name for one in clusters]
-        promises = [row for rows in reading.rows(Promise, "cluster", names).values() for row in rows]
         status = placement_review.answer(
             review,
             clusters,
             binding=_binding(review, reading),
-            promises=promises,
+            promised=reading.promised(within=PROMISE_ENDS_AFTER),
             reported_at=_reported_at(names),
             settings=settings,
             now=now,

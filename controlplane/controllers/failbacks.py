@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import failback, health
+from controlplane.controllers import rounds
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.drains import EVER
 from controlplane.controllers.evictions import template_of
@@ -43,6 +44,7 @@ from controlplane.kinds.failback import (
 )
 from controlplane.kinds.rows import Eviction, FleetState, Promise
 from controlplane.meta import Condition, Ref, to_seconds, with_condition
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.selectors import matches
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
@@ -64,7 +66,8 @@ class FailingBack(msgspec.Struct, frozen=True):
     heads: tuple[Eviction, ...]  # the next failure evictions
     fleet: FleetState
     holds: Holds
-    promises: tuple[Promise, ...]
+    promised: Sequence[tuple[str, str, int]]
+    beyond: int  # bindings its present round has still before it, the page included
 
 
 class Round(NamedTuple):
@@ -106,8 +109,7 @@ class Failbacks(Controller):
 
     def _one(self, state: State, one: Failback) -> FailingBack:
         clusters: dict[str, Cluster] = {each.metadata.name: each for each in state.list(CLUSTER)}
-        promised = state.rows(Promise, "cluster", list(clusters)).values()
-        page = _page(state, one)
+        page, beyond = _page(state, one)
         bindings: dict[Ref, Binding] = state.get({*page, *(Ref.parse(way.binding) for way in one.status.returning)})
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
         labels: dict[Ref, dict[str, str]] = {}
@@ -122,7 +124,8 @@ class Failbacks(Controller):
             tuple(state.queue_heads(due_by=EVER, limit=1)),
             fleet_state(state),
             replace(holds, labels=labels),
-            tuple(row for rows in promised for row in rows),
+            state.promised(within=PROMISE_ENDS_AFTER),
+            beyond,
         )
 
     def decide(self, snapshot: FailingBack, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -150,18 +153,13 @@ class Failbacks(Controller):
         return _moving(snapshot, settings, returned, returning, now=now)
 
 
-def _page(state: State, one: Failback) -> tuple[Ref, ...]:
-    """Return the next bindings a failback may be about, in the order of their names."""
+def _page(state: State, one: Failback) -> tuple[tuple[Ref, ...], int]:
+    """Return the next bindings a failback may be about, in the order of their names, and how many there are beyond."""
     spec = one.spec
     if spec.binding:
-        return (failback.binding_ref(spec.binding),)
-    value = spec.cluster or home.ANY
-    after = Ref.parse(one.status.after) if one.status.after and not spec.dry_run else Ref(BINDINGS[0], "", "")
-    found: list[Ref] = []
-    for kind in BINDINGS[BINDINGS.index(after.kind) :]:
-        begin = (after.namespace, after.name) if kind == after.kind else ("", "")
-        found += state.refs_by_index(kind, "left", value, after=begin, limit=PAGE - len(found))
-    return tuple(found)
+        return (failback.binding_ref(spec.binding),), 1
+    value, after = spec.cluster or home.ANY, "" if spec.dry_run else one.status.after
+    return rounds.page(state, "left", value, after=after, limit=PAGE), rounds.count(state, "left", value, after=after)
 
 
 def _paused(snapshot: FailingBack, settings: Settings, *, now: datetime) -> str:
@@ -259,9 +257,10 @@ def _moving(
     found = _round(snapshot, settings, most=min(int(room + 1e-9), free), now=now)
     taken = rate.take(known, len(found.ways), rate=spec.rate, at=now.timestamp())
     looked = found.unseen < len(snapshot.page) or not snapshot.page
+    stay = (status.blocked if status.after else 0) + len(found.staying)  # of this round so far
     amid = bool(status.after) or not looked  # a round goes on: what it has found before counts
     staying = (*(status.cannot_return if amid else ()), *found.staying)
-    blocked = (status.blocked if amid else 0) + len(found.staying)
+    blocked = stay if looked else status.blocked
     sent = tuple(Returning(str(binding.ref), way.cluster, to_seconds(now)) for binding, way in found.ways)
     returning = (*returning, *sent)
     progress = {"returned": returned, "returning": returning, "after": found.after, "blocked": blocked}
@@ -272,7 +271,7 @@ def _moving(
         RUNNING,
         f"{blocked} bindings cannot go back: see status.cannotReturn" if blocked else "",
         now=now,
-        remaining=blocked + found.unseen,
+        remaining=stay + snapshot.beyond - (len(snapshot.page) - found.unseen),
         cannot_return=staying[:SHOWN],
         tokens=taken.bucket.tokens,
         counted_at=now,
@@ -282,20 +281,23 @@ def _moving(
     return replace(
         said,
         riders=tuple(_back(binding, way, snapshot, now=now) for binding, way in found.ways),
-        wake_at=_next(found, full=len(sent) >= free, token=wait, now=now),
+        wake_at=_next(found, 0 if returning else blocked, full=len(sent) >= free, token=wait, now=now),
     )
 
 
-def _next(found: Round, *, full: bool, token: timedelta, now: datetime) -> datetime:
-    """Return when to look again: for what is on its way, for the next token, or at once for the next page."""
-    if full or not (found.unseen or found.after):
+def _next(found: Round, in_vain: int, *, full: bool, token: timedelta, now: datetime) -> datetime:
+    """Return when to look again: for what is on its way, for the next token, or at once for the next page. A round
+    that is over and has looked at many in vain gives others time."""
+    if full:
         return now + LOOK
+    if not (found.unseen or found.after):
+        return now + LOOK * (1 + in_vain // PAGE)
     return now + token if found.unseen else now
 
 
 def _round(snapshot: FailingBack, settings: Settings, *, most: int, now: datetime) -> Round:
     """Look through the page until so many have a way back."""
-    trial = failback.Trial(tuple(snapshot.clusters.values()), snapshot.promises, settings, now=now)
+    trial = failback.Trial(tuple(snapshot.clusters.values()), snapshot.promised, settings, now=now)
     ways, staying = list[tuple[Binding, failback.Way]](), list[Staying]()
     last = snapshot.subject.status.after
     for seen, ref in enumerate(snapshot.page):

@@ -80,11 +80,6 @@ def promises(
             )
 
 
-def asked_by(promise: Promise) -> Asked:
-    """Return what one replica (or set) of a promise asks for."""
-    return decoded(promise.request)
-
-
 def ledger(fleet: Fleet, promised: Iterable[tuple[str, str, int]]) -> Ledger:
     """Return the ledger of what `State.promised` says: cluster, request, replicas."""
     return Ledger.of(fleet, ((cluster, replicas, decoded(request)) for cluster, request, replicas in promised))

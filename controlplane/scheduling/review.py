@@ -12,11 +12,9 @@ from msgspec.structs import replace
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.placement_review import PlacementReviewStatus
-from controlplane.kinds.rows import Promise
 from controlplane.meta import ObjectMeta
 from controlplane.scheduling import account, record
 from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.ledger import Ledger, live
 from controlplane.scheduling.note import detail_of, summary_of
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.scheduling.trigger import needs_scheduling
@@ -29,7 +27,7 @@ def review(
     binding: Binding,
     clusters: Iterable[Cluster],
     *,
-    promises: Iterable[Promise] = (),
+    promised: Iterable[tuple[str, str, int]] = (),
     lost: Collection[str] = (),
     reported_at: Mapping[str, datetime] = {},
     settings: Settings,
@@ -45,8 +43,7 @@ def review(
     if trigger is None:
         message = "placement, replicas and targets are as they were scheduled: nothing would be decided"
         return PlacementReviewStatus(RESULT_STANDS, message, clusters=binding.spec.clusters)
-    held = live(promises, collected_at={}, now=now)
-    ledger = Ledger.of(fleet, ((one.cluster, one.replicas, record.asked_by(one)) for one in held))
+    ledger = record.ledger(fleet, promised)
     verdict = schedule(binding.spec, binding.status, fleet, settings=settings, promised=ledger)
     part = account.Part(summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names)
     explanation = account.document(

@@ -1,0 +1,68 @@
+"""A Failback gets through any number of bindings: page by page, and what remains is counted (D19, D23)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from controlplane import run
+from controlplane.controllers.failbacks import PAGE, Failbacks
+from controlplane.eviction.purge import leaving
+from controlplane.kinds import home
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
+from controlplane.kinds.policy import Suspension
+from controlplane.memory import MemoryStore
+from controlplane.meta import ObjectMeta, Ref
+from controlplane.settings import Settings
+from tests.core.fleet_story import START, binding, cluster, duplicated
+
+ASKED = Ref(FAILBACK, "", "back")
+
+
+def away(name: str, *, suspended: bool = False) -> Binding:
+    """It left home for spare. Suspended: nobody may schedule it, so it cannot go back."""
+    old = binding(name, duplicated("home", "spare", least=1, most=1), on={"home": 2})
+    new = leaving(old, "home", mode="Gracefully", reason="", producer="", message="", now=START)
+    gone = home.departed(new, old, now=START).with_spec(
+        clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=()
+    )
+    return gone.with_spec(suspension=Suspension(scheduling=True)) if suspended else gone
+
+
+def told(*bindings: Binding, seconds: float, at_once: int = 100) -> FailbackStatus:
+    """What a Failback at 100/s says after so long."""
+    now = START + timedelta(hours=1)
+    controllers = [Failbacks()]
+    store = MemoryStore(controllers=controllers, clock=lambda: now)
+    spec = FailbackSpec("home", rate=100, at_once=at_once)
+    asked = Failback("failover.lifeboat.io/v1alpha1", "Failback", ObjectMeta(name="back"), spec)
+    store.create(cluster("home"), cluster("spare"), *bindings, asked)
+    end = now + timedelta(seconds=seconds)
+    failures: list[run.Failure] = []
+    while now <= end:
+        run.work_off(controllers, store, Settings(), world=run.World(report=failures.append))
+        due = store.next_due(["failbacks"])
+        assert due is not None
+        now = max(now, due)
+    assert not failures, failures[0].trace
+    found: Any = store.get([ASKED])[ASKED]
+    status: FailbackStatus = found.status
+    return status
+
+
+def test_what_cannot_go_back_is_in_nobodys_way_however_much_it_is() -> None:
+    stuck = [away(f"a{number:04}", suspended=True) for number in range(2 * PAGE + 100)]
+
+    status = told(*stuck, away("z0"), away("z1"), seconds=20)
+
+    assert [one.binding.rpartition("/")[2] for one in status.returning] == ["z0-deployment", "z1-deployment"]
+    assert (status.remaining, status.blocked, len(status.cannot_return)) == (len(stuck), len(stuck), 10)
+
+
+def test_what_remains_is_counted_over_all_pages() -> None:
+    several = [away(f"b{number:04}") for number in range(2 * PAGE)]
+
+    status = told(*several, seconds=30, at_once=70)
+
+    assert (len(status.returning), status.remaining) == (70, 2 * PAGE - 70)
