@@ -15,6 +15,7 @@ from controlplane.controllers.placed import placed_on
 from controlplane.decision import NOTHING, Decision, Drop
 from controlplane.eviction import orders, queue
 from controlplane.eviction.pending import told_evicted
+from controlplane.eviction.preserve import carries_state
 from controlplane.kinds import BINDINGS, CLUSTER, FAILOVER_CONFIGURATION
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
@@ -50,11 +51,18 @@ def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    """A binding is looked at where its targets or what it is judged by changed; a new one without targets is not."""
+    """A binding is looked at where its targets or what it is judged by changed, and where the state came that it takes
+    along; a new one without targets is not."""
     present = new or old
     if present is None or (old is None and not present.spec.clusters):
         return ()
-    if old and new and old.spec == new.spec and orders.orders(old) == orders.orders(new):
+    same = old and new and old.spec == new.spec and orders.orders(old) == orders.orders(new)
+    if (
+        old
+        and new
+        and same
+        and not (carries_state(new) and old.status.aggregated_status != new.status.aggregated_status)
+    ):
         return ()
     if old and new and told_evicted(new) not in (None, told_evicted(old)):
         return ()  # Evictions wrote this, and ended the rows with it

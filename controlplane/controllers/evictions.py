@@ -54,9 +54,10 @@ HEADS = 256
 MOST_AT_ONCE = 200  # one decision writes a binding and two Events for each; a transaction takes about 600 objects
 RELEASED_AT_ONCE = 5000
 IDLE_LOOK = timedelta(seconds=1)
+HELD_LOOK = PROMISE_ENDS_AFTER
 SHORTEST_WAIT = timedelta(milliseconds=1)  # for a token that is all but there
 QUEUE_ROW = "queue"
-STALE = "stale"  # instead of a digest of holds: what they hold has to be looked at again
+STALE = "stale"  # instead of a digest: what is held for it has to be looked at again
 EVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -107,7 +108,7 @@ class Evictions(Controller):
         looked = next(iter(state.rows(FleetState, "key", [QUEUE_ROW]).get(QUEUE_ROW, ())), FleetState(QUEUE_ROW))
         capacity = digest(clusters)
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
-        moved = capacity != looked.capacity or looked.holds == STALE
+        moved = capacity != looked.capacity.partition("/")[0] or looked.holds == STALE
         held = tuple(state.rows(Eviction, "state", [HELD]).get(HELD, ())) if moved else ()
         bindings = state.get([Ref.parse(name) for name in names])
         one = EvictionsSnapshot(
@@ -166,7 +167,7 @@ class Evictions(Controller):
         tier = tier_of(snapshot, settings, now=now)
         planned = self._plan(snapshot, settings, tier, now=now)
         granted, short = _granted(planned.moves, answer, settings)
-        again = tuple(_looked_again(snapshot, now=now))
+        again = tuple(_looked_again(snapshot, settings, now=now))
         return Decision(
             changes=(
                 *(Drop(row) for row in planned.dropped),
@@ -339,21 +340,28 @@ def template_of(binding: Binding) -> Template:
     )
 
 
-def _looked_again(snapshot: EvictionsSnapshot, *, now: datetime) -> Iterable[Save]:
+def _looked_again(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> Iterable[Save]:
     """Put held rows back into the queue when what holds them moved; they keep what they were held for until then.
 
     At most RELEASED_AT_ONCE of them in one decision; what moved is noted once all of them are back. Held rows are read
-    only when something moved: that time has opened or ended a hold is noted first, as STALE, and acted on next.
+    only when something moved: that time has opened or ended a hold, or that somebody turned a switch, is noted first,
+    as STALE, and acted on next. So is that HELD_LOOK has passed: capacity that was promised and not taken leaves no
+    change behind.
     """
     holds = snapshot.holds.digest(now=now)
+    terms = hashlib.sha256(msgspec.json.encode(settings, order="sorted")).hexdigest()[:16]
+    capacity = f"{snapshot.capacity}/{terms}/{now.timestamp() // HELD_LOOK.total_seconds():.0f}"
+    moved = snapshot.looked.capacity.partition("/")[0] != snapshot.capacity
     stale = {
-        **dict.fromkeys((NO_REFUGE, STATE_MISSING), snapshot.looked.capacity != snapshot.capacity),
+        **dict.fromkeys((NO_REFUGE, STATE_MISSING), moved),
         **dict.fromkeys((ON_HOLD, MAINTENANCE), snapshot.looked.holds == STALE),
     }
     back = [row for row in snapshot.held if stale.get(row.reason)]
     yield from (Save(replace(row, state=QUEUED)) for row in back[:RELEASED_AT_ONCE])
     seen = holds if snapshot.looked.holds in (holds, STALE) else STALE
-    noted = FleetState(QUEUE_ROW, capacity=snapshot.capacity, holds=seen)
+    noted = FleetState(
+        QUEUE_ROW, capacity=capacity if moved or snapshot.looked.capacity == capacity else STALE, holds=seen
+    )
     if len(back) <= RELEASED_AT_ONCE and noted != snapshot.looked:
         yield Save(noted)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding
-from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction
+from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, NO_REFUGE, QUEUED, STATE_MISSING, Eviction
 from controlplane.meta import Condition, condition
 
 EVICTION_PENDING: Final = "EvictionPending"
@@ -17,7 +17,7 @@ def pending(binding: Binding, rows: Iterable[Eviction], before: Condition | None
     """Return what the rows of a binding mean for it; None where nothing is or was to be said."""
     waiting = sorted((row for row in rows if row.due_at is not None), key=lambda row: row.cluster)
     if waiting:
-        reason = HELD if any(row.state == HELD for row in waiting) else QUEUED
+        reason = HELD if any(map(_held, waiting)) else QUEUED
         return Condition(EVICTION_PENDING, "True", reason, "; ".join(_waits(row) for row in waiting))
     over = [row for row in rows if row.state in ENDED and row.ended_at is not None]
     if over:
@@ -36,8 +36,13 @@ def told_evicted(binding: Binding) -> Condition | None:
     return told if told is not None and told.reason == EVICTED else None
 
 
+def _held(row: Eviction) -> bool:
+    """Test whether a row is held, or was and is only being looked at again: that alone is no news."""
+    return row.state == HELD or (row.state == QUEUED and row.reason in (NO_REFUGE, STATE_MISSING))
+
+
 def _waits(row: Eviction) -> str:
     due = "" if row.due_at is None else f"{row.due_at:%Y-%m-%dT%H:%M:%SZ}"
-    if row.state == QUEUED:
+    if row.state == QUEUED and not _held(row):
         return f"cluster {row.cluster}: due {due}"
     return f"cluster {row.cluster}: {row.reason or row.state}: {row.message}"

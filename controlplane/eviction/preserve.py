@@ -21,6 +21,12 @@ class Preserved(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
+def carries_state(binding: Binding) -> bool:
+    """Test whether the policy of a binding has rules about state that goes along."""
+    behaviour = None if binding.spec.failover is None else binding.spec.failover.cluster
+    return behaviour is not None and behaviour.state_preservation is not None
+
+
 def preserved(binding: Binding, cluster: str, settings: Settings) -> Preserved:
     """Return the state to carry from the copy on a cluster.
 

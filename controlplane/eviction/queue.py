@@ -25,6 +25,7 @@ from controlplane.kinds.rows import (
     QUEUED,
     RECOVERING,
     SKIPPED,
+    STATE_MISSING,
     Eviction,
     Judgement,
     eviction_key,
@@ -90,12 +91,15 @@ def _row(
     same = old is not None and old.generation == fresh.generation and old.due_at == fresh.due_at
     if old is not None and old.state == HELD and (same or old.reason in (ON_HOLD, MAINTENANCE)) and _still(old):
         return replace(fresh, state=HELD, reason=old.reason, message=old.message)
+    if old is not None and old.state == HELD and same and old.reason == STATE_MISSING:
+        return replace(fresh, reason=old.reason, message=old.message)  # nothing is said twice of what it is held for
     return fresh
 
 
 def _still(old: Eviction) -> bool:
-    """Test whether a held row may stay held unseen: what somebody held by hand and no longer does may not."""
-    return old.reason != HELD_BY_HAND
+    """Test whether a held row may stay held unseen: not what somebody held by hand and no longer does, nor what waits
+    for state that may have come."""
+    return old.reason not in (HELD_BY_HAND, STATE_MISSING)
 
 
 def without_skipped(judgements: Sequence[Judgement], skip: orders.Order | None) -> tuple[Judgement, ...]:
