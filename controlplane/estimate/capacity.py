@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -40,11 +41,13 @@ def room_of(cluster: Cluster) -> Room:
     except ValueError:
         return Room()
     pods = free.get(PODS, 0)
-    counts = {one.grade: one.count for one in summary.allocatable_modelings}
+    counts: Counter[int] = Counter()
+    for one in summary.allocatable_modelings:
+        counts[one.grade] += one.count
     # A count below zero is a broken report: the totals are all that can be believed.
-    usable = bool(counts) and min(counts.values()) >= 0
+    usable = bool(counts) and min(one.count for one in summary.allocatable_modelings) >= 0
     models = cluster.spec.resource_models if usable else ()
-    return Room(True, max(0, pods), free, models, tuple(counts.get(one.grade, 0) for one in models))
+    return Room(True, max(0, pods), free, models, tuple(counts[one.grade] for one in models))
 
 
 def _free(summary: ResourceSummary) -> dict[str, int]:

@@ -97,7 +97,8 @@ class Grades:
         return found
 
     def _place_sets(self, bundle: Bundle, counts: Counts, most: int) -> int:
-        """Put sets on nodes one after the other, each replica on the first node with room, larger grades last."""
+        """Put sets on nodes one after the other, components in their order, each replica on the first node with room,
+        larger grades last."""
         names = sorted({name for _, request in bundle.parts for name, _ in request.amounts})
         if any(name not in self._minima for name in names):
             return 0
@@ -109,7 +110,6 @@ class Grades:
         demands = [
             (replicas, [1, *(request.of(name) for name in names)]) for replicas, request in bundle.parts if replicas
         ]
-        demands.sort(key=lambda one: one[1], reverse=True)
         placed = 0
         while placed < most and all(_place(replicas, demand, nodes) for replicas, demand in demands):
             placed += 1

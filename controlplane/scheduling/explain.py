@@ -68,7 +68,8 @@ def refusal(attempt: Attempt, question: Question, place: int) -> Refusal | None:
         return Refusal("Failover", f"a {PREFER_NO_EXECUTE} taint would drive it away again")
     near = question.neighbours
     if near.together is not None and name not in near.together:
-        return Refusal("WorkloadAffinity", f"its affinity group is on {', '.join(sorted(near.together))}")
+        shared = ", ".join(sorted(near.together))
+        return Refusal("WorkloadAffinity", f"its affinity group is on {shared or 'clusters that have none in common'}")
     if near.apart is not None and name in near.apart:
         return Refusal("WorkloadAntiAffinity", "its anti-affinity group is there")
     return None

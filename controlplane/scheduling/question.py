@@ -20,8 +20,8 @@ from controlplane.settings import Settings
 
 
 class Neighbours(msgspec.Struct, frozen=True):
-    """Where the other bindings of one's workload affinity groups are. None: one has no such group, or nobody else is
-    in it yet."""
+    """Where the other bindings of one's workload affinity groups are: `together` the clusters all of them share, maybe
+    none; `apart` those any of them is on. None: one has no such group, or nobody else of it is placed yet."""
 
     together: frozenset[str] | None = None
     apart: frozenset[str] | None = None
@@ -136,14 +136,16 @@ def neighbours_of(
     spec: ResourceBindingSpec, groups: Mapping[tuple[str, str, str], Mapping[str, Collection[str]]], *, own: str
 ) -> Neighbours:
     """Return where a binding's groups are. `groups`: (namespace, "affinity" or "antiAffinity", group) → clusters by
-    binding name; `own` is left out."""
+    binding name; `own` is left out, and so is who is placed nowhere."""
     mine = spec.workload_affinity_groups
     if mine is None:
         return ALONE
 
-    def clusters(way: str, group: str) -> frozenset[str] | None:
+    def placed(way: str, group: str) -> list[frozenset[str]]:
         others = groups.get((spec.resource.namespace, way, group), {}) if group else {}
-        found = frozenset(name for binding, names in others.items() if binding != own for name in names)
-        return found or None
+        return [frozenset(names) for binding, names in others.items() if binding != own and names]
 
-    return Neighbours(clusters("affinity", mine.affinity_group), clusters("antiAffinity", mine.anti_affinity_group))
+    together, apart = placed("affinity", mine.affinity_group), placed("antiAffinity", mine.anti_affinity_group)
+    return Neighbours(
+        frozenset.intersection(*together) if together else None, frozenset.union(*apart) if apart else None
+    )

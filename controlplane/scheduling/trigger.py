@@ -64,8 +64,6 @@ def placement_changed(placement: Placement, applied: str, *, observed: str) -> b
         return False
     if _but_for_terms(before) != _but_for_terms(placement):
         return True
-    if before.cluster_affinities == placement.cluster_affinities:
-        return False
     now, then = _term(placement, observed), _term(before, observed)
     return not observed or now is None or now != then
 
@@ -84,7 +82,7 @@ def _decoded(text: str) -> Placement | None:
 
 
 def _but_for_terms(placement: Placement) -> Placement:
-    return msgspec.structs.replace(placement, cluster_affinities=(), workload_affinity=None)
+    return msgspec.structs.replace(placement, cluster_affinities=())
 
 
 def _term(placement: Placement, name: str) -> ClusterAffinityTerm | None:

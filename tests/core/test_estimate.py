@@ -11,7 +11,14 @@ from controlplane.estimate.models import DEFAULT_MODELS, grade_of, standardise, 
 from controlplane.estimate.request import bundle_of, request_from
 from controlplane.estimate.summary import count_nodes, summarise
 from controlplane.kinds.binding import Component, ReplicaRequirements
-from controlplane.kinds.cluster import Cluster, ClusterSpec, ClusterStatus, ResourceModel, ResourceModelRange
+from controlplane.kinds.cluster import (
+    AllocatableModeling,
+    Cluster,
+    ClusterSpec,
+    ClusterStatus,
+    ResourceModel,
+    ResourceModelRange,
+)
 from controlplane.kinds.cluster import ResourceSummary as Summary
 from controlplane.meta import ObjectMeta
 from controlplane.quantity import parse
@@ -166,6 +173,23 @@ def test_sets_of_components_share_nodes() -> None:
     capacity = Capacity([room_of(with_nodes("m", c4_32=4))], "Simulate", graded=True)
 
     assert tuple(capacity.bundles(bundle_of(components))) == (2,)
+
+
+@pytest.mark.parametrize(("first", "sets"), [("1", 0), ("3", 1)])
+def test_components_take_the_first_node_with_room_in_their_order(first: str, sets: int) -> None:
+    components = [Component("driver", 2, ReplicaRequirements(resource_request={"cpu": "1"}))]
+    components.insert(int(first == "1"), Component("worker", 2, ReplicaRequirements(resource_request={"cpu": "3"})))
+    capacity = Capacity([room_of(with_nodes("m", c4_32=2))], "Simulate", graded=True)
+
+    assert tuple(capacity.bundles(bundle_of(components))) == (sets,)
+
+
+def test_nodes_reported_twice_under_a_grade_are_added_up() -> None:
+    twice = (AllocatableModeling(3, 1), AllocatableModeling(3, 1))
+    one = with_nodes("m", c4_32=2)
+    split = one.with_status(resource_summary=Summary({"pods": "20"}, allocatable_modelings=twice))
+
+    assert room_of(split).graded == room_of(one).graded
 
 
 def test_no_models_become_the_nine_defaults() -> None:

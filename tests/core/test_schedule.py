@@ -5,8 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
-from controlplane.kinds.binding import GracefulEvictionTask, ResourceBindingStatus, TargetCluster
+from controlplane.kinds.binding import (
+    GracefulEvictionTask,
+    ResourceBindingStatus,
+    TargetCluster,
+    WorkloadAffinityGroups,
+)
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import (
     ClusterAffinityTerm,
@@ -19,7 +25,7 @@ from controlplane.kinds.policy import (
 from controlplane.scheduling.explain import refusals, sentences
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.question import Neighbours
+from controlplane.scheduling.question import Neighbours, neighbours_of
 from controlplane.settings import GATES, Compat, Settings
 from tests.scheduling_builders import (
     AGGREGATED,
@@ -281,6 +287,40 @@ def test_groups_of_workloads_keep_together_and_apart() -> None:
     assert shares(ask(three(), spec(placement()), settings=settings, neighbours=together)) == {"b": 1}
     assert shares(ask(three(), spec(placement()), settings=settings, neighbours=apart)) == {"a": 1, "c": 1}
     assert shares(ask(three(), spec(placement()), neighbours=apart)) == {"a": 1, "b": 1, "c": 1}
+
+
+GROUPED: dict[
+    str, tuple[dict[str, tuple[str, ...]], set[str] | None, set[str] | None]
+] = {  # clusters of the other bindings of the group: where it may go together with them, apart from them
+    "nobody else": ({}, None, None),
+    "the others are placed nowhere": ({"one": ()}, None, None),
+    "one of them is placed": ({"one": ("a", "b"), "two": ()}, {"a", "b"}, {"a", "b"}),
+    "together is where all of them are, apart where any is": ({"one": ("a", "b"), "two": ("b",)}, {"b"}, {"a", "b"}),
+    "they have no cluster in common": ({"one": ("a",), "two": ("b",)}, set(), {"a", "b"}),
+    "it is not its own neighbour": ({"me": ("c",), "one": ("a",)}, {"a"}, {"a"}),
+}
+
+
+@pytest.mark.parametrize("row", GROUPED)
+def test_neighbours_are_the_placed_bindings_of_the_group(row: str) -> None:
+    others, together, apart = GROUPED[row]
+    wanted = replace(spec(placement()), workload_affinity_groups=WorkloadAffinityGroups("near", "far"))
+    space = wanted.resource.namespace
+
+    near = neighbours_of(
+        wanted, {(space, "affinity", "near"): others, (space, "antiAffinity", "far"): others}, own="me"
+    )
+
+    assert (near.together, near.apart) == (together, apart)
+
+
+def test_a_group_without_a_cluster_in_common_can_be_joined_nowhere() -> None:
+    settings = Settings(feature_gates={**GATES, "WorkloadAffinity": True})
+
+    verdict = ask(three(), spec(placement()), settings=settings, neighbours=Neighbours(together=frozenset()))
+
+    assert refused(verdict).reason == "NoClusterFit"
+    assert refusals(verdict.explanation)["a"].value == "its affinity group is on clusters that have none in common"
 
 
 def test_clusters_that_are_being_left_are_counted_as_gone() -> None:

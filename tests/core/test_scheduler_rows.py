@@ -27,6 +27,8 @@ from controlplane.kinds.policy import (
     Placement,
     ReplicaSchedulingStrategy,
     SpreadConstraint,
+    WorkloadAffinity,
+    WorkloadAffinityTerm,
 )
 from controlplane.meta import Condition, condition
 from controlplane.scheduling import explain, trigger
@@ -44,6 +46,7 @@ from tests.scheduling_builders import ask, cluster, placement, shares, spec
 # Triggers (3.1): in the original's order, the first that holds
 
 COPIES = ReplicaSchedulingStrategy(DUPLICATED)
+TOGETHER = WorkloadAffinity(affinity=WorkloadAffinityTerm("app"))
 BEFORE, AFTER = START - timedelta(hours=1), START + timedelta(hours=1)
 
 
@@ -81,6 +84,17 @@ TRIGGERS = {
     ),
     "of several affinities another one changed": Triggered(
         by_terms("b", "c"), lambda one: one.with_spec(placement=by_terms("b", "d")), None
+    ),
+    "its groups of workloads changed": Triggered(
+        Placement(replica_scheduling=BY_ROOM),
+        lambda one: one.with_spec(placement=Placement(replica_scheduling=BY_ROOM, workload_affinity=TOGETHER)),
+        trigger.PLACEMENT_CHANGED,
+    ),
+    # The original overlooks this one.
+    "its groups of workloads changed, beside several affinities": Triggered(
+        by_terms("b", "c"),
+        lambda one: one.with_spec(placement=replace(by_terms("b", "c"), workload_affinity=TOGETHER)),
+        trigger.PLACEMENT_CHANGED,
     ),
     "replicas changed: shares do not add up": Triggered(
         Placement(replica_scheduling=BY_ROOM), lambda one: one.with_spec(replicas=5), trigger.REPLICAS_CHANGED
