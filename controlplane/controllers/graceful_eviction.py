@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from controlplane.bindings import binding_ref, template_ref
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.placed import placed_on
 from controlplane.decision import Decision, Event, Put
-from controlplane.eviction import graceful
+from controlplane.eviction import companions, graceful
 from controlplane.health import heard_at
-from controlplane.kinds import BINDINGS, CLUSTER
+from controlplane.kinds import BINDINGS, CLUSTER, COMPANIONS
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.rows import Observation
+from controlplane.kinds.template import Template
 from controlplane.meta import Condition, Ref, condition, with_condition
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
-EVICTION_STUCK = "EvictionStuck"  # condition type; its reason is Stuck or WaitingSource
+EVICTION_STUCK = "EvictionStuck"  # condition type; its reason is a state of `graceful.Waiting`
 
 
 class GracefulEvictionSnapshot(msgspec.Struct, frozen=True):
-    """A binding with tasks, and what is known of its targets' and its tasks' clusters (absent: they are gone)."""
+    """A binding with tasks, and what is known of its targets' and its tasks' clusters (absent: they are gone).
+
+    `beside`: what it is there for and that is still there, by cluster.
+    """
 
     subject: Binding
     places: dict[str, graceful.Place]
+    beside: graceful.Beside
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
@@ -76,8 +82,11 @@ class GracefulEviction(Controller):
             )
             for ref, cluster in clusters.items()
         }
+        beside = _beside(state, [one for one in bindings.values() if companions.waits(one)])
         return [
-            GracefulEvictionSnapshot(binding, places) if (binding := bindings.get(ref)) is not None else None
+            GracefulEvictionSnapshot(binding, places, beside.get(ref, {}))
+            if (binding := bindings.get(ref)) is not None
+            else None
             for ref in refs
         ]
 
@@ -88,9 +97,9 @@ class GracefulEviction(Controller):
         if old.metadata.deletion_timestamp is not None:
             return Decision()
         binding, undone = graceful.restored(old, snapshot.places)
-        found = graceful.assess(binding, settings, places=snapshot.places, now=now)
+        found = graceful.assess(binding, settings, places=snapshot.places, beside=snapshot.beside, now=now)
         binding = old.with_spec(clusters=binding.spec.clusters, graceful_eviction_tasks=found.kept)
-        binding = binding.with_status(conditions=_conditions(binding, found.overdue, now=now))
+        binding = binding.with_status(conditions=_conditions(binding, found, now=now))
         return Decision(
             changes=(Put(binding, old),) if binding != old else (),
             events=(*_told_cleared(old, (*undone, *found.cleared)), *_told_stuck(old, binding)),
@@ -104,19 +113,37 @@ def _clusters(binding: Binding) -> Iterable[str]:
     yield from (task.from_cluster for task in binding.spec.graceful_eviction_tasks)
 
 
-def _conditions(binding: Binding, overdue: Sequence[graceful.Overdue], *, now: datetime) -> tuple[Condition, ...]:
-    """Return the conditions with EvictionStuck telling which old copies stay past their time, and for what."""
-    if not overdue:
+def _beside(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.Beside]:
+    """Return what the objects of bindings are there for, by binding and cluster."""
+    if not waiting:
+        return {}
+    templates: dict[Ref, Template] = state.get([template_ref(one) for one in waiting])
+    asked = {ref: companions.asked(one) for ref, one in templates.items()}
+    values = sorted({one.value for one in asked.values() if one.value})
+    found: dict[str, list[Template]] = {}
+    for kind in COMPANIONS if values else ():
+        for value, ones in state.by_index(kind, "companions", values).items():
+            found.setdefault(value, []).extend(ones)
+    chosen = {ref: companions.chosen(one, found.get(one.value, ())) for ref, one in asked.items()}
+    bindings: dict[Ref, Binding] = state.get(sorted({binding_ref(ref) for refs in chosen.values() for ref in refs}))
+    return {one.ref: companions.there(chosen.get(template_ref(one), ()), bindings) for one in waiting}
+
+
+def _conditions(binding: Binding, found: graceful.Assessment, *, now: datetime) -> tuple[Condition, ...]:
+    """Return the conditions with EvictionStuck telling which old copies stay past their time, and for what; or, False,
+    which wait in time for what they are there for."""
+    waiting = found.overdue or found.waiting
+    if not waiting:
         if condition(binding.status.conditions, EVICTION_STUCK) is None:
             return binding.status.conditions
         told = Condition(EVICTION_STUCK, "False", "NotStuck", "no eviction task is past its time")
-    else:
-        states: Mapping[str, None] = dict.fromkeys(one.state for one in overdue)
-        reason = graceful.STUCK if graceful.STUCK in states else graceful.WAITING_SOURCE
-        parts = [
-            f"the copy on {one.task.from_cluster} stays until: {one.waits_for or 'it is Ready'}" for one in overdue
-        ]
-        told = Condition(EVICTION_STUCK, "True", reason, " | ".join(parts))
+        return with_condition(binding.status.conditions, told, now=now)
+    states = {one.state for one in waiting}
+    reason = next(
+        state for state in (graceful.STUCK, graceful.WAITING_SOURCE, graceful.WAITING_WORKLOAD) if state in states
+    )
+    parts = [f"the copy on {one.task.from_cluster} stays until: {one.waits_for or 'it is Ready'}" for one in waiting]
+    told = Condition(EVICTION_STUCK, "True" if found.overdue else "False", reason, " | ".join(parts))
     return with_condition(binding.status.conditions, told, now=now)
 
 
@@ -128,5 +155,6 @@ def _told_cleared(binding: Binding, cleared: Iterable[graceful.Cleared]) -> Iter
 
 def _told_stuck(old: Binding, new: Binding) -> Iterable[Event]:
     told, before = (condition(one.status.conditions, EVICTION_STUCK) for one in (new, old))
-    if told is not None and told.status == "True" and (before is None or before.reason != told.reason):
+    known = before is not None and told is not None and (before.status, before.reason) == (told.status, told.reason)
+    if told is not None and told.status == "True" and not known:
         yield Event(old, f"Eviction{told.reason}", told.message, warning=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -22,9 +22,15 @@ from controlplane.meta import condition, to_seconds
 from controlplane.settings import Settings
 
 RESOURCE_HEALTH, SCHEDULED_BACK = "ResourceHealth", "ScheduledBack"
-STUCK, WAITING_SOURCE = "Stuck", "WaitingSource"
+STATES = STUCK, WAITING_SOURCE, WAITING_WORKLOAD = "Stuck", "WaitingSource", "WaitingForWorkload"  # the gravest first
 
 SHORTEST = timedelta(microseconds=1)
+LONGEST_LOOK = timedelta(seconds=60)
+SHOWN = 3  # names of what a copy stays for
+LOOKS_PER_WAIT = 10  # how often is looked within the time that was waited already
+
+Beside = Mapping[str, Sequence[str]]
+"""By cluster: what an object without pods is there for and that is still there (`companions`)."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -45,8 +51,9 @@ class Cleared(msgspec.Struct, frozen=True):
     why: str
 
 
-class Overdue(msgspec.Struct, frozen=True):
-    """A task past its time whose old copy stays. `state` is Stuck, or WaitingSource where the source itself is down."""
+class Waiting(msgspec.Struct, frozen=True):
+    """A task whose old copy stays. `state` is Stuck, WaitingSource where the source itself is down, or
+    WaitingForWorkload where only what the object is there for has not left yet."""
 
     task: GracefulEvictionTask
     state: str
@@ -54,24 +61,35 @@ class Overdue(msgspec.Struct, frozen=True):
 
 
 class Assessment(msgspec.Struct, frozen=True):
-    """What becomes of the tasks of a binding; `wake_at`: when the clock alone may change it."""
+    """What becomes of the tasks of a binding; `wake_at`: when the clock alone may change it.
+
+    `overdue`: past their time; `waiting`: in time, but nothing of their own is missing any more.
+    """
 
     kept: tuple[GracefulEvictionTask, ...]
     cleared: tuple[Cleared, ...] = ()
-    overdue: tuple[Overdue, ...] = ()
+    overdue: tuple[Waiting, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
     wake_at: datetime | None = None
 
 
 def assess(
-    binding: Binding, settings: Settings, *, places: Mapping[str, Place] | None = None, now: datetime
+    binding: Binding,
+    settings: Settings,
+    *,
+    places: Mapping[str, Place] | None = None,
+    beside: Beside | None = None,
+    now: datetime,
 ) -> Assessment:
     """Return which tasks are kept and which are cleared.
 
-    `places` None: nothing is known of the clusters, and health is taken as it is reported.
+    `places` None: nothing is known of the clusters, and health is taken as it is reported. What is `beside` the copy on
+    a cluster keeps it there as long as an unhealthy target would.
     """
     kept: list[GracefulEvictionTask] = []
     cleared: list[Cleared] = []
-    overdue: list[Overdue] = []
+    overdue: list[Waiting] = []
+    waiting: list[Waiting] = []
     wakes: list[datetime] = []
     for task in binding.spec.graceful_eviction_tasks:
         if task.creation_timestamp is None:
@@ -79,7 +97,8 @@ def assess(
             kept.append(task)
             wakes.append(deadline(task, settings) + SHORTEST)
             continue
-        why = _goes(binding, task, settings, places, now=now)
+        still = () if beside is None else beside.get(task.from_cluster, ())
+        why = _goes(binding, task, settings, places, still, now=now)
         if why:
             cleared.append(Cleared(task, why))
             continue
@@ -87,12 +106,24 @@ def assess(
         if task.suppress_deletion is not None:
             continue
         if now > deadline(task, settings):
-            overdue.append(_overdue(binding, task, places))
+            overdue.append(_waits(binding, task, places, still))
         else:
             wakes.append(deadline(task, settings) + SHORTEST)
+            if still and _resource_health(binding, task, places):
+                waiting.append(_waits(binding, task, places, still))
+        if still:
+            wakes.append(now + _next_look(task, settings, now=now))
         if _waits_for_look(binding, task, places):
             wakes.append(now + timedelta(seconds=settings.cluster_monitor_period))
-    return Assessment(tuple(kept), tuple(cleared), tuple(overdue), min(wakes, default=None))
+    return Assessment(tuple(kept), tuple(cleared), tuple(overdue), tuple(waiting), min(wakes, default=None))
+
+
+def _next_look(task: GracefulEvictionTask, settings: Settings, *, now: datetime) -> timedelta:
+    """Return when to look again whether companions have left: no change of this binding says so. The longer it lasts
+    the less often."""
+    assert task.creation_timestamp is not None, f"task from {task.from_cluster} is not stamped yet"
+    waited = (now - task.creation_timestamp) / LOOKS_PER_WAIT
+    return max(timedelta(seconds=settings.cluster_monitor_period), min(waited, LONGEST_LOOK))
 
 
 def deadline(task: GracefulEvictionTask, settings: Settings) -> datetime:
@@ -107,10 +138,11 @@ def _goes(
     task: GracefulEvictionTask,
     settings: Settings,
     places: Mapping[str, Place] | None,
+    still: Sequence[str],
     *,
     now: datetime,
 ) -> str:
-    """Return why a task is cleared; "" where it is kept."""
+    """Return why a task is cleared; "" where it is kept. `still`: what the copy is there for, and still there too."""
     if places is not None and task.from_cluster not in places and not _carries(binding, task, places):
         return "the cluster is gone"
     if task.suppress_deletion is not None:
@@ -122,7 +154,7 @@ def _goes(
         elif settings.on_graceful_timeout == "Purge":
             return f"graceful_eviction_timeout {settings.graceful_eviction_timeout:g} s has passed"
     for name in settings.evict_plugins:
-        if CHECKS[name](binding, task, places):
+        if CHECKS[name](binding, task, places) and not (still and name == RESOURCE_HEALTH):
             return name
     return ""
 
@@ -191,15 +223,26 @@ def _last_healthy_copy(binding: Binding, task: GracefulEvictionTask, places: Map
     return source is None or source.health != UNHEALTHY
 
 
-def _overdue(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> Overdue:
+def _waits(
+    binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None, still: Sequence[str]
+) -> Waiting:
+    """Return what a copy waits for."""
     source = None if places is None else places.get(task.from_cluster)
-    state = WAITING_SOURCE if source is not None and not source.ready else STUCK
     reasons = [why for one in binding.spec.clusters if (why := ailing(binding, one, task, places))]
     if not binding.spec.clusters:
         reasons = ["no cluster was found for the copy"]
     elif binding.status.scheduler_observed_generation < binding.metadata.generation:
         reasons.append("the scheduler has not dealt with the latest change")
-    return Overdue(task, state, "; ".join(reasons))
+    state = WAITING_WORKLOAD if still and not reasons else STUCK
+    if source is not None and not source.ready:
+        state = WAITING_SOURCE
+    return Waiting(task, state, "; ".join((*reasons, *([_left(still)] if still else ()))))
+
+
+def _left(still: Sequence[str]) -> str:
+    """Return in words what has to leave first."""
+    more = f" and {len(still) - SHOWN} more" if len(still) > SHOWN else ""
+    return f"{', '.join(still[:SHOWN])}{more} no longer runs there"
 
 
 def restored(binding: Binding, places: Mapping[str, Place]) -> tuple[Binding, tuple[Cleared, ...]]:

@@ -13,6 +13,7 @@ from controlplane.kinds import (
     binding,
     cluster,
     cluster_rules,
+    companions,
     configuration,
     configuration_rules,
     event,
@@ -57,6 +58,11 @@ NAMESPACE = "Namespace"
 SECRET = "Secret"
 LEASE = "coordination.k8s.io/Lease"
 DEFINITION = definition.KEY
+COMPANIONS = (
+    *("Pod", "ReplicationController", "apps/Deployment", "apps/StatefulSet", "apps/DaemonSet", "apps/ReplicaSet"),
+    *("batch/Job", "batch/CronJob", "networking.k8s.io/Ingress"),
+)
+"""Kinds an object without pods may be kept for (index `companions`)."""
 
 SELECTED = "*"
 """Stands for the name in a reference to whatever a selector chooses; no object is called so."""
@@ -397,6 +403,9 @@ def _definition_faults(new: template.Template, old: template.Template | None, se
 
 
 _CLAIMED = Index("policy", _claimed_by, "controllers.policies: templates a policy claims")
+_COMPANIONS = Index(
+    "companions", companions.companion_keys, "controllers.graceful_eviction: what runs the pods an object serves"
+)
 # Built-in kinds whose objects describe members or machinery and are never templates of ours.
 _NOT_TEMPLATES = {"Event", "events.k8s.io/Event"}
 # Kinds with a status whose generations Kubernetes does not count; those without a status it does not count either.
@@ -437,7 +446,7 @@ for _resource in builtin.RESOURCES:
                 schema=lambda one=_resource: builtin.schema(one.group, one.version, one.kind),  # type: ignore[misc]
                 normalise=secret.normalise if _resource.key == SECRET else lambda doc: [],
                 validate=secret.validate if _resource.key == SECRET else lambda new, old, settings: [],
-                indexes=(_CLAIMED, _OWNED),
+                indexes=(_CLAIMED, _OWNED, *((_COMPANIONS,) if _resource.key in COMPANIONS else ())),
                 has_generation="status" in _resource.subresources and _resource.key not in _UNCOUNTED,
                 has_status="status" in _resource.subresources,
             )

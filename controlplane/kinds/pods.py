@@ -1,0 +1,110 @@
+"""Pods inside other objects: where a kind keeps them, how they are labelled, and what they name (semantics 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+# Where volumes of each type name a Secret.
+_VOLUME_SECRETS: Final[dict[str, tuple[str, ...]]] = {
+    "azureFile": ("secretName",),
+    "cephfs": ("secretRef", "name"),
+    "cinder": ("secretRef", "name"),
+    "csi": ("nodePublishSecretRef", "name"),
+    "flexVolume": ("secretRef", "name"),
+    "iscsi": ("secretRef", "name"),
+    "rbd": ("secretRef", "name"),
+    "scaleIO": ("secretRef", "name"),
+    "secret": ("secretName",),
+    "storageos": ("secretRef", "name"),
+}
+
+_TEMPLATE: Final = ("spec", "template")
+_TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
+    "Deployment": _TEMPLATE,
+    "StatefulSet": _TEMPLATE,
+    "DaemonSet": _TEMPLATE,
+    "ReplicaSet": _TEMPLATE,
+    "ReplicationController": _TEMPLATE,
+    "Job": _TEMPLATE,
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    "Pod": (),
+}
+"""Where each kind keeps the template of its pods; a Pod is its own."""
+
+KINDS_WITH_PODS: Final = frozenset(_TEMPLATES)
+
+
+def template_of(kind: str, doc: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the pod template of a document: metadata and spec; empty where its kind has none."""
+    path = _TEMPLATES.get(kind)
+    return {} if path is None else at(doc, *path)
+
+
+def labels_of(template: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels the pods of a template have."""
+    labels = at(template, "metadata", "labels")
+    return {key: value for key, value in labels.items() if isinstance(value, str)}
+
+
+def needs(pod: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a pod spec names, as (kind, name): each once, in order of kind as given here, then name."""
+    account = pod.get("serviceAccountName")
+    claims = [at(one, "persistentVolumeClaim").get("claimName") for one in _listed(pod, "volumes")]
+    named = (
+        ("ConfigMap", _config_maps(pod)),
+        ("Secret", _secrets(pod)),
+        ("ServiceAccount", [account] if account != "default" else []),
+        ("PersistentVolumeClaim", claims),
+    )
+    return [
+        (kind, name)
+        for kind, names in named
+        for name in sorted({name for name in names if name and isinstance(name, str)})
+    ]
+
+
+def _config_maps(pod: Mapping[str, Any]) -> Iterator[Any]:
+    for volume in _listed(pod, "volumes"):
+        yield at(volume, "configMap").get("name")
+        for source in _listed(at(volume, "projected"), "sources"):
+            yield at(source, "configMap").get("name")
+    yield from _referenced(pod, "configMapRef", "configMapKeyRef")
+
+
+def _secrets(pod: Mapping[str, Any]) -> Iterator[Any]:
+    for one in _listed(pod, "imagePullSecrets"):
+        yield one.get("name")
+    for volume in _listed(pod, "volumes"):
+        for type_, path in _VOLUME_SECRETS.items():
+            source: Any = volume.get(type_)
+            for field in path:
+                source = source.get(field) if isinstance(source, dict) else None
+            yield source
+        for source in _listed(at(volume, "projected"), "sources"):
+            yield at(source, "secret").get("name")
+    yield from _referenced(pod, "secretRef", "secretKeyRef")
+
+
+def _referenced(pod: Mapping[str, Any], whole: str, key: str) -> Iterator[Any]:
+    """Yield the names that the environment of containers refers to."""
+    for field in ("containers", "initContainers", "ephemeralContainers"):
+        for container in _listed(pod, field):
+            for source in _listed(container, "envFrom"):
+                yield at(source, whole).get("name")
+            for variable in _listed(container, "env"):
+                yield at(variable, "valueFrom", key).get("name")
+
+
+def at(doc: Mapping[str, Any], *path: str) -> dict[str, Any]:
+    """Return the object at a path of a document; empty where there is none."""
+    found: Any = doc
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _listed(doc: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
+    """Return the objects listed under a field; none where it is no list."""
+    found = doc.get(field)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

@@ -1,0 +1,291 @@
+"""What an object without pods is there for, and that it stays on its old cluster as long as that does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.eviction import companions
+from controlplane.eviction.graceful import STUCK, WAITING_SOURCE, WAITING_WORKLOAD, Place, assess
+from controlplane.kind import KINDS
+from controlplane.kinds import COMPANIONS
+from controlplane.kinds.binding import TAINT_UNTOLERATED, AggregatedStatusItem, Binding, GracefulEvictionTask
+from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
+from controlplane.kinds.policy import Toleration
+from controlplane.kinds.template import Template
+from controlplane.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.settings import Settings
+from tests.core.eviction_fleet import FAST
+from tests.core.fleet_story import START, Story, binding, cluster, duplicated, no_execute
+
+POD: dict[str, Any] = {
+    "serviceAccountName": "runner",
+    "containers": [{"name": "main", "image": "x", "envFrom": [{"configMapRef": {"name": "settings"}}]}],
+    "volumes": [
+        {"name": "a", "secret": {"secretName": "keys"}},
+        {"name": "b", "persistentVolumeClaim": {"claimName": "data"}},
+    ],
+}
+
+
+def template(kind: str, name: str, *, version: str = "v1", namespace: str = "default", **content: Any) -> Template:
+    meta = ObjectMeta(name=name, namespace=namespace, uid=f"uid-{kind}-{name}", generation=1, creation_timestamp=START)
+    return Template(version, kind, meta, content=content)
+
+
+def deployment(name: str = "web", *, namespace: str = "default", **labels: str) -> Template:
+    pods = {"metadata": {"labels": labels or {"app": name}}, "spec": POD}
+    spec = {"replicas": 2, "template": pods}
+    return template("Deployment", name, version="apps/v1", namespace=namespace, spec=spec)
+
+
+def ingress(name: str = "web") -> Template:
+    path = {"path": "/", "backend": {"service": {"name": "front"}}}
+    spec = {
+        "defaultBackend": {"service": {"name": "web"}},
+        "rules": [{"http": {"paths": [path]}}],
+        "tls": [{"secretName": "certificate"}],
+    }
+    return template("Ingress", name, version="networking.k8s.io/v1", spec=spec)
+
+
+def scaler(version: str, kind: str) -> Template:
+    target = {"apiVersion": version, "kind": kind, "name": "web"}
+    return template("HorizontalPodAutoscaler", "web", version="autoscaling/v2", spec={"scaleTargetRef": target})
+
+
+def service(**selector: str) -> Template:
+    return template("Service", "web", spec={"selector": selector} if selector else {})
+
+
+def isolation(selector: dict[str, Any]) -> Template:
+    return template("NetworkPolicy", "deny", version="networking.k8s.io/v1", spec={"podSelector": selector})
+
+
+WEB, OTHER = deployment("web", app="web", tier="front"), deployment("other", app="other", tier="front")
+CRON = template(
+    "CronJob",
+    "nightly",
+    version="batch/v1",
+    spec={"jobTemplate": {"spec": {"template": {"metadata": {"labels": {"app": "web"}}, "spec": POD}}}},
+)
+BARE = template("Pod", "bare", spec=POD).with_meta(labels={"app": "other"})
+RUNNING = (WEB, OTHER, CRON, BARE, deployment("far", namespace="elsewhere", app="web"), ingress("door"))
+ALL = ["bare", "nightly", "other", "web"]
+CUSTOM = template("Service", "web", version="serving.knative.dev/v1", spec={"selector": {"app": "web"}})
+BUDGET = template("PodDisruptionBudget", "web", version="policy/v1", spec={"selector": {"matchLabels": {"app": "web"}}})
+LABELLED = {"matchExpressions": [{"key": "tier", "operator": "Exists"}]}
+BESIDE = [
+    ("a Service: pods its selector takes", service(app="web"), ["nightly", "web"]),
+    ("a Service: all labels of its selector", service(app="web", tier="front"), ["web"]),
+    ("a Service: nothing fits", service(app="web", tier="back"), []),
+    ("a Service without selector", service(), []),
+    ("another kind called Service", CUSTOM, []),
+    ("a NetworkPolicy by expression", isolation(LABELLED), ["other", "web"]),
+    ("a NetworkPolicy for all pods", isolation({}), ALL),
+    ("a NetworkPolicy that is none", isolation({"matchLabels": 7}), []),
+    ("a PodDisruptionBudget", BUDGET, ["nightly", "web"]),
+    ("a ConfigMap", template("ConfigMap", "settings"), ALL),
+    ("a ConfigMap nobody names", template("ConfigMap", "unused"), []),
+    ("a Secret", template("Secret", "keys"), ALL),
+    ("a Secret of an Ingress", template("Secret", "certificate"), ["door"]),
+    ("a ServiceAccount", template("ServiceAccount", "runner"), ALL),
+    ("a claim", template("PersistentVolumeClaim", "data"), ALL),
+    ("an Ingress: the Services it leads to", ingress(), ["front", "web"]),
+    ("a scaler: what it scales", scaler("apps/v1", "Deployment"), ["web"]),
+    ("a scaler that names itself", scaler("autoscaling/v2", "HorizontalPodAutoscaler"), []),
+]
+
+
+@pytest.mark.parametrize(("case", "one", "names"), BESIDE, ids=[row[0] for row in BESIDE])
+def test_d11_what_an_object_without_pods_is_there_for(case: str, one: Template, names: list[str]) -> None:
+    asked = companions.asked(one)
+    indexed = [other for other in RUNNING if asked.value in KINDS[other.ref.kind].values(other, "companions")]
+
+    assert sorted(ref.name for ref in companions.chosen(asked, indexed)) == names
+
+
+def test_no_two_wait_for_each_other() -> None:
+    """Of the kinds that wait only two are waited for, and neither waits for what waits for it."""
+    by_name = {companion.kind for _, one, _ in BESIDE for companion in companions.asked(one).named}
+    by_index = set(COMPANIONS)
+    secrets = companions.asked(template("Secret", "certificate"))
+
+    assert (by_name | by_index) & companions.KINDS == {"Service", "networking.k8s.io/Ingress"}
+    assert companions.asked(service(app="web")).named == secrets.named == ()
+    assert not any("?" in value for value in KINDS["networking.k8s.io/Ingress"].values(ingress(), "companions"))
+
+
+UP = Place(ready=True, moving=False)
+PLACES = {"member1": replace(UP, moving=True), "member2": UP}
+BESIDE_IT = {"member1": ("Deployment web",)}
+LATER, LATE = START + timedelta(seconds=10), START + timedelta(seconds=601)
+PURGE = Settings(on_graceful_timeout="Purge")
+
+
+def leaving(*, on: str = "member2", healthy: bool = True, **task: Any) -> Binding:
+    told = {"reason": TAINT_UNTOLERATED, "creation_timestamp": START} | task
+    one = binding("web", duplicated(), on={on: 0} if on else {}, replicas=0)
+    one = one.with_spec(graceful_eviction_tasks=(GracefulEvictionTask("member1", **told),))
+    item = AggregatedStatusItem(on, applied=True, health="Healthy" if healthy else "Unknown")
+    return one.with_status(aggregated_status=(item,), scheduler_observed_generation=one.metadata.generation)
+
+
+DOWN = {**PLACES, "member1": Place(ready=False, moving=True)}
+STAYS = [
+    # what, where things are, settings, when; does it stay past its time as, or wait in time as
+    ("while its pods are there", leaving(), PLACES, Settings(), LATER, "", WAITING_WORKLOAD),
+    ("past its time as well", leaving(), PLACES, Settings(), LATE, WAITING_WORKLOAD, ""),
+    ("what ails itself is told as that", leaving(healthy=False), PLACES, Settings(), LATE, STUCK, ""),
+    ("in time what ails itself is no news", leaving(healthy=False), PLACES, Settings(), LATER, "", ""),
+    ("where the source is down", leaving(), DOWN, Settings(), LATE, WAITING_SOURCE, ""),
+    ("with Purge in time", leaving(), PLACES, PURGE, LATER, "", WAITING_WORKLOAD),
+    ("with gracePeriodSeconds in time", leaving(grace_period_seconds=30), PLACES, PURGE, LATER, "", WAITING_WORKLOAD),
+]
+
+
+@pytest.mark.parametrize(("case", "one", "places", "settings", "at", "overdue", "waiting"), STAYS)
+def test_d11_an_object_without_pods_stays(
+    case: str, one: Binding, places: Any, settings: Settings, at: Any, overdue: str, waiting: str
+) -> None:
+    told = assess(one, settings, places=places, beside=BESIDE_IT, now=at)
+
+    assert told.cleared == ()
+    assert [wait.state for wait in told.overdue] == ([overdue] if overdue else [])
+    assert [wait.state for wait in told.waiting] == ([waiting] if waiting else [])
+    assert all("Deployment web no longer runs there" in wait.waits_for for wait in (*told.overdue, *told.waiting))
+    assert told.wake_at is not None
+
+
+GOES = [
+    ("when they have left", leaving(), PLACES, Settings(), LATER, {"member2": ("Deployment web",)}),
+    ("past its time with Purge", leaving(), PLACES, PURGE, LATE, BESIDE_IT),
+    ("past its own time", leaving(grace_period_seconds=5), PLACES, Settings(), LATER, BESIDE_IT),
+    ("when somebody says so", leaving(suppress_deletion=False), PLACES, Settings(), LATER, BESIDE_IT),
+    ("when it is wanted back", leaving(on="member1"), PLACES, Settings(), LATER, BESIDE_IT),
+    ("when the cluster is gone", leaving(), {"member2": UP}, Settings(), LATER, BESIDE_IT),
+]
+
+
+@pytest.mark.parametrize(("case", "one", "places", "settings", "at", "beside"), GOES)
+def test_d11_no_wait_for_companions_outlasts_other_waits(
+    case: str, one: Binding, places: Any, settings: Settings, at: Any, beside: Any
+) -> None:
+    told = assess(one, settings, places=places, beside=beside, now=at)
+
+    assert [gone.task.from_cluster for gone in told.cleared] == ["member1"]
+
+
+@pytest.mark.parametrize(("waited", "look"), [(10.0, 5.0), (100, 10), (300, 30), (10_000, 60)])
+def test_looks_for_companions_become_rarer_and_never_end(waited: float, look: float) -> None:
+    now = START + timedelta(seconds=waited)
+
+    assert assess(leaving(), Settings(), places=PLACES, beside=BESIDE_IT, now=now).wake_at == now + timedelta(
+        seconds=look
+    )
+
+
+# With the controllers
+
+
+def of(one: Template, name: str, *, on: str) -> Binding:
+    """Return the binding of an object without pods; it is healthy wherever it is."""
+    made = binding(name, duplicated("member1", "member2", least=1, most=1), on={on: 0}, replicas=0)
+    resource = replace(made.spec.resource, api_version=one.api_version, kind=one.kind, name=one.metadata.name)
+    made = replace(made, spec=replace(made.spec, resource=resource, replica_requirements=None))
+    return made.with_meta(name=f"{one.metadata.name}-{one.kind}".lower())
+
+
+def story() -> Story:
+    """A Deployment and its Service on member1, both of which have somewhere to go."""
+    web, front = deployment(), service(app="web")
+    return Story(
+        *(serving(f"member{n}") for n in (1, 2)),
+        web,
+        front,
+        binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}),
+        of(front, "front", on="member1"),
+        settings=FAST,
+    )
+
+
+def serving(name: str) -> Cluster:
+    """Return a cluster that knows Services too."""
+    one = cluster(name)
+    services = APIEnablement("v1", (APIResource("services", "Service"),))
+    return one.with_status(api_enablements=(*one.status.api_enablements, services))
+
+
+def at(told: Story, name: str) -> Binding:
+    ref = Ref("work.karmada.io/ResourceBinding", "default", name)
+    one: Binding = told.store.get([ref])[ref]
+    return one
+
+
+def report(told: Story, name: str, health: str) -> None:
+    old = at(told, name)
+    items = tuple(replace(item, health=health) for item in old.status.aggregated_status)
+    told.store.put(old.with_status(aggregated_status=items), old)
+    told.work()
+
+
+def stuck(told: Story) -> Condition | None:
+    return condition(at(told, "web-service").status.conditions, "EvictionStuck")
+
+
+def test_d11_a_service_stays_until_the_pods_behind_it_have_left() -> None:
+    told = story()
+    told.members.healthy = False
+    told.taint("member1", no_execute())
+    told.pass_seconds(1)
+    report(told, "web-service", "Healthy")
+    told.pass_seconds(60)
+
+    said = stuck(told)
+    assert [one.from_cluster for one in at(told, "web-service").spec.graceful_eviction_tasks] == ["member1"]
+    assert said is not None
+    assert (said.status, said.reason) == ("False", WAITING_WORKLOAD)
+    assert "Deployment web" in said.message
+
+    report(told, "web-deployment", "Healthy")
+    told.pass_seconds(6)
+
+    assert told.leaving("web") == []
+    assert at(told, "web-service").spec.graceful_eviction_tasks == ()
+    said = stuck(told)
+    assert said is not None
+    assert said.reason == "NotStuck"
+
+
+def test_d11_a_service_that_waits_past_its_time_says_so_once() -> None:
+    told = story()
+    told.members.healthy = False
+    told.taint("member1", no_execute())
+    told.pass_seconds(1)
+    report(told, "web-service", "Healthy")
+    told.pass_seconds(700)
+
+    said = stuck(told)
+    assert said is not None
+    assert (said.status, said.reason) == ("True", WAITING_WORKLOAD)
+    assert len(told.events("EvictionWaitingForWorkload")) == 1
+
+
+def test_d11_a_service_stays_where_its_pods_are_not_leaving_at_all() -> None:
+    told = story()
+    bears = replace(
+        duplicated("member1", "member2", least=1, most=1), cluster_tolerations=(Toleration(operator="Exists"),)
+    )
+    old = at(told, "web-deployment")
+    told.store.put(old.with_spec(placement=bears), old)
+    told.work()
+
+    told.taint("member1", no_execute())
+    told.pass_seconds(30)
+
+    assert told.placed("web") == {"member1": 2}
+    assert [one.name for one in at(told, "web-service").spec.clusters] == ["member2"]
+    assert [one.from_cluster for one in at(told, "web-service").spec.graceful_eviction_tasks] == ["member1"]
