@@ -30,7 +30,9 @@ from controlplane.eviction.rate import FLEET_BUCKET, bucket_of
 FRESH_SECONDS = 1.0
 _STUCK = """
     SELECT from_cluster, count(*) FROM failover_gracefulevictiontask
-    WHERE created_at < clock_timestamp() - %s * interval '1 second' GROUP BY from_cluster"""
+    WHERE suppress_deletion IS NULL
+        AND created_at < clock_timestamp() - coalesce(grace_period_seconds, %s) * interval '1 second'
+    GROUP BY from_cluster"""
 
 _lock = Lock()
 _last: tuple[float, Figures] | None = None
@@ -156,7 +158,9 @@ def _tokens(queues: Iterable[str]) -> GaugeMetricFamily:
 
 def _stuck() -> GaugeMetricFamily:
     family = GaugeMetricFamily(
-        "lifeboat_evictions_stuck", "Copies leaving for longer than graceful_eviction_timeout.", labels=["cluster_name"]
+        "lifeboat_evictions_stuck",
+        "Copies leaving for longer than their gracePeriodSeconds, else graceful_eviction_timeout.",
+        labels=["cluster_name"],
     )
     with connection.cursor() as cursor:
         cursor.execute(_STUCK, [configuration().settings().graceful_eviction_timeout])

@@ -80,7 +80,7 @@ class EvictionAdmin(RowAdmin):
 class TaskAdmin(RowAdmin):
     """Copies on their way out: kept until the new ones are healthy."""
 
-    list_display = ("from_cluster", "binding", "purge_mode", "reason", "producer", "created_at")
+    list_display = ("from_cluster", "binding", "purge_mode", "reason", "producer", "created_at", "grace_period_seconds")
     list_display_links = ("binding",)
     list_filter = (choices("cluster", "cluster", cluster_names, column="from_cluster"),)
     search_fields = ("binding",)

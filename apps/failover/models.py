@@ -17,6 +17,8 @@ class GracefulEvictionTask(models.Model):
     reason = Word()
     producer = Word()
     created_at = models.DateTimeField(null=True)
+    grace_period_seconds = models.BigIntegerField(null=True)  # null: graceful_eviction_timeout
+    suppress_deletion = models.BooleanField(null=True)  # null: its time counts
 
     class Meta:
         constraints = [

@@ -27,7 +27,15 @@ def _targets(binding: BindingObject) -> list[tuple[Any, ...]]:
 def _tasks(binding: BindingObject) -> list[tuple[Any, ...]]:
     unique = {task.from_cluster: task for task in binding.spec.graceful_eviction_tasks}
     return [
-        (task.from_cluster, task.purge_mode, task.reason, task.producer, task.creation_timestamp)
+        (
+            task.from_cluster,
+            task.purge_mode,
+            task.reason,
+            task.producer,
+            task.creation_timestamp,
+            task.grace_period_seconds,
+            task.suppress_deletion,
+        )
         for task in unique.values()
     ]
 
@@ -48,7 +56,10 @@ class Binding(StoredObject):
         Child(
             "failover.GracefulEvictionTask",
             "binding",
-            ("from_cluster", "purge_mode", "reason", "producer", "created_at"),
+            (
+                *("from_cluster", "purge_mode", "reason", "producer"),
+                *("created_at", "grace_period_seconds", "suppress_deletion"),
+            ),
             _tasks,
         ),
     )

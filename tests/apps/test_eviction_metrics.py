@@ -73,11 +73,24 @@ def rows(now: datetime) -> list[Eviction]:
 
 
 def outage() -> tuple[datetime, Sequence[Eviction]]:
-    """Five clusters, one of them tainted, with what wants to leave it, and two copies that are on their way out."""
+    """Five clusters, one of them tainted, with what wants to leave it, and copies that are on their way out: of those
+    one is past the common time, one past its own."""
     now = store().now()
     stored(*(cluster(f"member{n}", taints=[no_execute()] if n == 1 else ()) for n in range(1, 6)))
-    for name, seconds in (("slow", 601), ("quick", 590)):
-        task = GracefulEvictionTask("member1", creation_timestamp=now - timedelta(seconds=seconds))
+    tasks = {
+        "slow": GracefulEvictionTask("member1", creation_timestamp=now - timedelta(seconds=601)),
+        "quick": GracefulEvictionTask("member1", creation_timestamp=now - timedelta(seconds=590)),
+        "hasty": GracefulEvictionTask(
+            "member1", creation_timestamp=now - timedelta(seconds=121), grace_period_seconds=120
+        ),
+        "patient": GracefulEvictionTask(
+            "member1", creation_timestamp=now - timedelta(seconds=3600), grace_period_seconds=7200
+        ),
+        "kept": GracefulEvictionTask(
+            "member1", creation_timestamp=now - timedelta(seconds=3600), suppress_deletion=True
+        ),
+    }
+    for name, task in tasks.items():
         stored(binding(name, by_room("member2"), on={"member2": 1}).with_spec(graceful_eviction_tasks=(task,)))
     queue = rows(now)
     store().apply([(None, Decision(changes=tuple(map(Save, queue))))], by=Actor("test"))
@@ -140,7 +153,7 @@ def test_each_metric_says_what_it_counts(root: Client) -> None:
         ("eviction_processing_total", (fleet, ("result", "error"))): 1,
         ("lifeboat_eviction_tier_rate", (("tier", "Normal"),)): 0.5,
         ("lifeboat_evictions_held", (("reason", "NoRefuge"),)): 1,
-        ("lifeboat_evictions_stuck", (LOST,)): 1,
+        ("lifeboat_evictions_stuck", (LOST,)): 2,
         ("lifeboat_eviction_eta_seconds", ()): 4,
     }
     assert {sample: samples.get(sample) for sample in expected} == expected
