@@ -43,15 +43,15 @@ def figures() -> Figures:
     global _last
     with _lock:
         if _last is None or ticks() - _last[0] > FRESH_SECONDS:
-            _last = (ticks(), queue.read(store(), configuration().settings()).figures())
+            found = queue.read(store(), configuration().settings())
+            _last = (ticks(), found.figures(tokens=tokens(found.buckets())))
         return _last[1]
 
 
 def tokens(buckets: Iterable[str]) -> dict[str, float]:
     """Return the tokens in the buckets now; nothing where Redis does not say."""
-    asked = RedisBucket(broker.client())
     try:
-        return {bucket: asked.level(bucket) for bucket in buckets}
+        return RedisBucket(broker.client()).levels(buckets)
     except (redis.RedisError, OSError):
         return {}
 

@@ -28,7 +28,6 @@ from controlplane.causes import required
 from controlplane.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.eviction import orders
 from controlplane.eviction.forecast import Forecast, ends
-from controlplane.eviction.rate import FLEET_BUCKET
 from controlplane.kinds.eviction import EvictionItem, eviction_name, shown
 from controlplane.kinds.rows import Eviction
 from controlplane.meta import Ref
@@ -46,7 +45,7 @@ class EvictionsView(KubernetesView):
         if target.subresource:
             raise MethodNotAllowed(f"POST to {target.resource.plural}/{target.name}/{target.subresource}")
         found = queue.read(store(), configuration().settings())
-        forecasts = found.forecast(rate=_rate(request.query_params.get("rate", "")), tokens=_tokens())
+        forecasts = found.forecast(rate=_rate(request.query_params.get("rate", "")), tokens=tokens(found.buckets()))
         version = store().current_version()
         if target.name:
             item = _item(_named(found.rows, target), forecasts, ends(forecasts.values()))
@@ -74,7 +73,7 @@ class EvictionsView(KubernetesView):
         if not order(item.key, verb, reason=reason.strip(), by=user):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
-        forecasts = found.forecast(tokens=_tokens())
+        forecasts = found.forecast(tokens=tokens(found.buckets()))
         after = _item(_named(found.rows, target), forecasts, ends(forecasts.values()))
         return Response(One(target.resource, _encoded(after, store().current_version())), status=201)
 
@@ -110,10 +109,6 @@ def _rate(text: str) -> float | None:
     if not 0 <= rate < 1e6:
         raise BadRequest(f'query parameter rate: "{text}" is not a number of evictions a second; write e.g. rate=0.5')
     return rate
-
-
-def _tokens() -> float:
-    return tokens([FLEET_BUCKET]).get(FLEET_BUCKET, 0.0)
 
 
 def _named(rows: tuple[Eviction, ...], target: Target) -> Eviction:

@@ -5,6 +5,7 @@ Redis away means no tokens; Redis flushed means an empty bucket. Nothing else is
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +37,15 @@ class RedisBucket:
         )
         return int(granted), float(next_in)
 
-    def level(self, bucket: str) -> float:
-        """Return how many tokens a bucket holds now. Raises redis.RedisError as `take` does."""
+    def levels(self, buckets: Iterable[str]) -> dict[str, float]:
+        """Return how many tokens buckets hold now, asked at once. Raises redis.RedisError as `take` does."""
+        names = sorted(buckets)
         asked = self._client.pipeline(transaction=False)
         asked.time()
-        asked.hmget(self._prefix + bucket, "tokens", "rate", "at")
-        found: Any = asked.execute()
-        (seconds, micros), (tokens, rate, at) = found
-        if tokens is None:
-            return 0.0
-        elapsed = max(0.0, seconds + micros / 1_000_000 - float(at))
-        return min(float(capacity(float(rate))), float(tokens) + elapsed * float(rate))
+        for name in names:
+            asked.hmget(self._prefix + name, "tokens", "rate", "at")
+        (seconds, micros), *found = asked.execute()
+        return {name: _level(kept, at=seconds + micros / 1_000_000) for name, kept in zip(names, found, strict=True)}
 
     def answer(self, question: TakeTokens) -> Tokens:
         """Return the tokens a question asks for; none at all, with the problem in words, where Redis is away."""
@@ -60,3 +59,11 @@ class RedisBucket:
                 return Tokens({}, LOOK_AGAIN_SECONDS, problem=f"Redis cannot be asked: {error}")
             waits.append(next_in)
         return Tokens(granted, min((wait for wait in waits if wait >= 0), default=-1.0))
+
+
+def _level(kept: Sequence[Any], *, at: float) -> float:
+    """Return the tokens at a moment of what a bucket has kept; one that was lost or never asked is empty."""
+    tokens, rate, then = kept
+    if tokens is None:
+        return 0.0
+    return min(float(capacity(float(rate))), float(tokens) + max(0.0, at - float(then)) * float(rate))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -12,6 +13,7 @@ from controlplane.controllers.fleet import fleet_state
 from controlplane.eviction.figures import Figures, figures
 from controlplane.eviction.forecast import Forecast, forecast
 from controlplane.eviction.holds import Holds
+from controlplane.eviction.rate import bucket_of
 from controlplane.kinds import CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING, Eviction
 from controlplane.settings import EvictionSettings, Settings
@@ -26,16 +28,22 @@ class Queue(msgspec.Struct, frozen=True):
     eviction: EvictionSettings
     now: datetime
 
-    def forecast(self, *, rate: float | None = None, tokens: float = 0.0) -> dict[str, Forecast]:
-        """Return positions and estimates, at another rate if asked; `tokens`: those in the bucket already."""
+    def buckets(self) -> set[str]:
+        """Return the buckets that evictions wait for."""
+        return {bucket_of(row.cluster, self.eviction.bucket_scope) for row in self.rows if row.state == QUEUED}
+
+    def forecast(self, *, rate: float | None = None, tokens: Mapping[str, float]) -> dict[str, Forecast]:
+        """Return positions and estimates, at another rate if asked; `tokens`: those in the buckets already."""
         speed = self.tier.rate if rate is None else rate
         ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
         return forecast(self.rows, rate=speed, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now)
 
-    def figures(self) -> Figures:
+    def figures(self, *, tokens: Mapping[str, float]) -> Figures:
         """Return the figures of the queue."""
         ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
-        return figures(self.rows, self.fleet, self.tier, ageing_seconds=ageing, scope=scope, now=self.now)
+        return figures(
+            self.rows, self.fleet, self.tier, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now
+        )
 
 
 def read(store: DjangoStore, settings: Settings) -> Queue:

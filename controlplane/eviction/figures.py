@@ -58,15 +58,16 @@ def figures(
     *,
     ageing_seconds: float = 300.0,
     scope: str = "Fleet",
+    tokens: Mapping[str, float] = {},
     now: datetime,
 ) -> Figures:
-    """Return the figures of now."""
+    """Return the figures of now. `tokens`: those in the buckets (`forecast`)."""
     counted = [row for row in rows if row.due_at is not None or row.state in ENDED]
     by_cluster: dict[str, list[Eviction]] = {}
     for row in counted:
         by_cluster.setdefault(row.cluster, []).append(row)
     waiting = [row for row in counted if row.due_at is not None]
-    told = forecast(waiting, rate=tier.rate, ageing_seconds=ageing_seconds, scope=scope, now=now)
+    told = forecast(waiting, rate=tier.rate, ageing_seconds=ageing_seconds, scope=scope, tokens=tokens, now=now)
     last = ends(told.values())
     return Figures(
         clusters={name: _of_cluster(found, now=now) for name, found in sorted(by_cluster.items())},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -29,14 +29,14 @@ def forecast(
     rate: float,
     ageing_seconds: float,
     scope: str = "Fleet",
-    tokens: float = 0.0,
+    tokens: Mapping[str, float] = {},
     now: datetime,
 ) -> dict[str, Forecast]:
     """Return position and estimate of every row that waits, by key.
 
-    `rate`: tokens a second in each bucket (`scope`: eviction.bucket_scope), 0 is "stopped". `tokens`: those in the
-    bucket already. Held rows have no place in order: when they go on is somebody else's to say, so that is what they
-    tell.
+    `rate`: tokens a second in each bucket (`scope`: eviction.bucket_scope), 0 is "stopped". `tokens`: those there are
+    already, by bucket; one that is not named is empty. Held rows have no place in order: when they go on is somebody
+    else's to say, so that is what they tell.
     """
     waiting = [row for row in rows if row.due_at is not None]
     found = {row.key: Forecast(told=row.reason or row.state) for row in waiting if row.state != QUEUED}
@@ -45,8 +45,8 @@ def forecast(
     for row in order:
         sharing.setdefault(bucket_of(row.cluster, scope), []).append(row)
     moments: dict[str, datetime | None] = {}
-    for queue in sharing.values():
-        times = _moments(queue, rate=rate, tokens=tokens, now=now)
+    for bucket, queue in sharing.items():
+        times = _moments(queue, rate=rate, tokens=tokens.get(bucket, 0.0), now=now)
         moments.update(zip((row.key for row in queue), times, strict=True))
     for place, row in enumerate(order, start=1):
         at = moments[row.key]

@@ -72,11 +72,11 @@ def test_tokens_come_with_time_and_not_before(redis_client: redis.Redis) -> None
 
 def test_a_bucket_tells_what_it_holds_by_now(redis_client: redis.Redis) -> None:
     bucket = RedisBucket(redis_client)
-    assert bucket.level("fleet") == 0.0
+    assert bucket.levels(["fleet", "cluster/a"]) == {"fleet": 0.0, "cluster/a": 0.0}
     bucket.take(0, 1000.0)
     redis_client.hset("lifeboat:eviction-bucket:fleet", "at", "0")
 
-    assert bucket.level("fleet") == capacity(1000.0)
+    assert bucket.levels(["fleet", "cluster/a"]) == {"fleet": capacity(1000.0), "cluster/a": 0.0}
     assert bucket.take(9999, 1000.0)[0] == capacity(1000.0)
 
 

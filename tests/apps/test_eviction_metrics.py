@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
+from apps.failover.bucket import PREFIX
 from apps.objects.store import store
+from apps.runtime import broker
 from controlplane.decision import Decision, Drop, Save
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.binding import GracefulEvictionTask
@@ -173,8 +175,12 @@ def test_its_series_vanish_when_the_cluster_has_recovered(root: Client) -> None:
 
 def test_with_a_bucket_for_each_cluster_there_is_a_queue_for_each(root: Client) -> None:
     outage()
+    broker.client().hset(f"{PREFIX}cluster/member1", mapping={"tokens": "0", "rate": "0.5", "at": "0"})  # full by now
     by_cluster = {"eviction": {"bucketScope": "Cluster"}}
     stored(FailoverConfiguration(API, "FailoverConfiguration", ObjectMeta(name=NAME), by_cluster))
 
     depth = ("eviction_queue_depth", (("name", "cluster/member1"),))
     assert until(lambda: scraped(root)[1].get(depth), within=5) == 3
+    samples = scraped(root)[1]
+    assert samples["lifeboat_eviction_tokens", (("name", "cluster/member1"),)] == 1
+    assert samples["lifeboat_eviction_eta_seconds", ()] == 2

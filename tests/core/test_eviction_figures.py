@@ -50,6 +50,17 @@ def test_with_a_bucket_for_each_cluster_none_waits_for_anothers_queue() -> None:
     assert [(one.at - START).total_seconds() for one in found.values() if one.at] == [2, 4, 2]
 
 
+def test_what_is_in_a_bucket_already_is_spent_on_its_own_queue_only() -> None:
+    rows = [row(1), row(2), row(3, cluster="member2")]
+    tokens = {"cluster/member1": 1.0, "cluster/member2": 0.5}
+
+    found = forecast(rows, rate=0.5, ageing_seconds=300, scope="Cluster", tokens=tokens, now=START)
+    told = figures(rows, FLEET_OF_FIVE, NORMAL, scope="Cluster", tokens=tokens, now=START)
+
+    assert [(one.at - START).total_seconds() for one in found.values() if one.at] == [0, 2, 1]
+    assert told.eta_seconds == 2
+
+
 def test_tier_zero_says_stopped() -> None:
     found = forecast([row(1)], rate=0, ageing_seconds=300, now=START)
 

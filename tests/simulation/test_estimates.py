@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controlplane import kinds
 from controlplane.eviction.forecast import forecast
-from controlplane.eviction.rate import FLEET_BUCKET, take
+from controlplane.eviction.rate import take
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.rows import ENDED, EVICTED, QUEUED, Eviction
 from controlplane.meta import Ref
@@ -43,9 +43,10 @@ def evictions(world: Simulation, *states: str) -> list[Eviction]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("count", [12, 30])
-def test_estimates_come_true_while_tier_and_queue_stay(seed: int, count: int) -> None:
-    world = joined("member1", "member2", "member3", seed=seed, settings=SLOW)
+@pytest.mark.parametrize(("count", "scope"), [(12, "Fleet"), (30, "Fleet"), (12, "Cluster")])
+def test_estimates_come_true_while_tier_and_queue_stay(seed: int, count: int, scope: str) -> None:
+    settings = replace(SLOW, eviction=replace(SLOW.eviction, bucket_scope=scope))
+    world = joined("member1", "member2", "member3", seed=seed, settings=settings)
     apply(world, ONE, *((NGINX % 1).replace("nginx", f"web{n:02}") for n in range(count)))
     world.run(60)
     homes = [one.spec.clusters[0].name for one in world.store.list(kinds.RESOURCE_BINDING)]
@@ -56,9 +57,10 @@ def test_estimates_come_true_while_tier_and_queue_stay(seed: int, count: int) ->
     assert not world.store.put(old.with_spec(taints=(Taint("gone", "NoExecute", time_added=world.now),)), old).lost
     world.run(61)
     asked_at, waiting = world.now, evictions(world, QUEUED)
-    bucket = world.buckets[FLEET_BUCKET]
-    tokens = take(bucket, 0, rate=0.5, at=asked_at.timestamp()).bucket.tokens
-    told = forecast(waiting, rate=0.5, ageing_seconds=SLOW.eviction.ageing_seconds, tokens=tokens, now=asked_at)
+    at = asked_at.timestamp()
+    tokens = {name: take(one, 0, rate=0.5, at=at).bucket.tokens for name, one in world.buckets.items()}
+    ageing = settings.eviction.ageing_seconds
+    told = forecast(waiting, rate=0.5, ageing_seconds=ageing, scope=scope, tokens=tokens, now=asked_at)
     world.run(90 + 2 * count)
 
     left = {row.key: row.ended_at for row in evictions(world, *ENDED) if row.state == EVICTED}
