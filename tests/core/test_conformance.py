@@ -76,6 +76,37 @@ def test_a_named_area_without_file_or_runner_fails_the_run(tmp_path: Path, area:
     assert area in done.stderr
 
 
+# Of faults of the original that are not copied, only what it really gives is excused.
+READ = {"canonical": "-43495133806592m", "format": "BinarySI", "sign": -1, "isZero": False}
+EXCUSED = {
+    "cut to 64 bits": ({"op": "parse", "s": "-40.508Gi"}, READ | {"value": -6601645658, "milliValue": -6601645659171}),
+    "no suffix beyond E": (
+        {"op": "mul", "a": "250000P", "n": 4},
+        {"result": "1", "format": "DecimalSI", "value": 3875820019684212736, "milliValue": 0},
+    ),
+}
+WRONG = {
+    "not what is left of it": (
+        {"op": "parse", "s": "-40.508Gi"},
+        READ | {"value": -6601645659, "milliValue": -6601645659171},
+    ),
+    "no suffix": ({"op": "mul", "a": "3k", "n": 1}, {"result": "3", "format": "DecimalSI", "value": 3000}),
+}
+
+
+@pytest.mark.parametrize(("case", "excused"), [*((one, True) for one in EXCUSED), *((one, False) for one in WRONG)])
+def test_a_fault_of_the_original_excuses_what_it_gives_and_nothing_else(
+    tmp_path: Path, case: str, excused: bool
+) -> None:
+    given, expect = (EXCUSED | WRONG)[case]
+    path = tmp_path / "quantity.jsonl"
+    path.write_text(json.dumps({"id": case, "input": given, "expect": expect}))
+
+    report = runner.check("quantity", path)
+
+    assert (report.passed, report.reasons.total(), len(report.failures)) == (0, int(excused), int(not excused))
+
+
 def test_absent_and_empty_are_one_when_documents_are_compared() -> None:
     assert equivalent({"a": 1, "b": [], "c": {"d": None}}, {"a": 1})
     assert equivalent([{"name": "x", "replicas": 0}], ({"name": "x"},))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.quantity import MAX_INT64, NANO, Quantity, QuantityError, parse
+from controlplane.quantity import DECIMAL_SI, MAX_INT64, Quantity, QuantityError, parse
 
 Document = dict[str, Any]
 
@@ -52,17 +52,44 @@ def agree(expect: Document, result: Document) -> bool:
 
 
 def differs(given: Document, expect: Document, result: Document) -> str | None:
+    """An integer reading may differ where it is what the original's arithmetic gives."""
     unlike = {key for key, value in expect.items() if key != "exact" and result.get(key) != value}
-    if not unlike <= {"value", "milliValue"}:
+    if result.get("format") == DECIMAL_SI:
+        unlike -= {key for key in unlike & TEXTS if expect[key] == result[key].partition("e")[0]}
+    if not unlike <= DIGITS.keys():
         return None
-    reasons = {_why(expect[key], result["nano"], NANO if key == "value" else NANO // 1000) for key in unlike}
-    return reasons.pop() if len(reasons) == 1 else None
+    if not all(expect[key] in _as_the_original_reads(result["nano"], DIGITS[key]) for key in unlike):
+        return None
+    large = any(abs(result[key]) > MAX_INT64 for key in DIGITS) or -result["nano"] > MAX_INT64
+    return "the original overflows 64 bits" if large else "the original rounds a negative fraction upwards twice"
 
 
-def _why(expected: int, nano: int, unit: int) -> str | None:
-    """Return why an integer reading of ``nano`` differs, None where nothing excuses it."""
-    if abs(nano) // unit > MAX_INT64 or (nano < 0 and abs(nano) > MAX_INT64):
-        return "the original overflows 64 bits"
-    if nano < 0 and expected == -(-nano // unit) + 1:
-        return "the original rounds a negative fraction upwards twice"
-    return None
+TEXTS = {"canonical", "result"}
+"""Of more than E of anything, in decimal units, the original writes the number without a suffix."""
+DIGITS = {"value": 0, "milliValue": 3}
+NANO_DIGITS = 9
+
+
+def _as_the_original_reads(nano: int, digits: int) -> set[int]:
+    """Return what the original may read of an amount, with so many digits after the point.
+
+    Amounts of 64 bits are read as 0 where that overflows. Larger ones are kept as an integer and a scale: that integer
+    is cut to 64 bits, and rounding adds 1 to what integer division leaves, whatever the sign.
+    """
+    readings = {0} if abs(nano) > MAX_INT64 * 10 ** (NANO_DIGITS - digits) else set()
+    for scale in range(NANO_DIGITS + 1):
+        unscaled, rest = divmod(nano, 10 ** (NANO_DIGITS - scale))
+        if rest:
+            continue
+        if scale <= digits:
+            readings.add(_cut(unscaled * 10 ** (digits - scale)))
+            continue
+        kept = _cut(unscaled) if unscaled < MAX_INT64 else unscaled
+        whole, rest = divmod(abs(kept), 10 ** (scale - digits))
+        readings.add(_cut((whole if kept >= 0 else -whole) + bool(rest)))
+    return readings
+
+
+def _cut(number: int) -> int:
+    """Return the lowest 64 bits as a signed number."""
+    return (number + 2**63) % 2**64 - 2**63
