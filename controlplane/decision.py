@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -58,10 +59,27 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """The decision holds only while this object, which it only read, keeps its generation (None: absent)."""
+    """The decision holds only while this object, which it only read, keeps its generation (None: absent).
+
+    Named EVERY it stands for a whole kind: `generation` is then the newest resourceVersion of it (None: there is none),
+    and nothing of it is made or changed meanwhile.
+    """
 
     ref: Ref
     generation: int | None
+
+
+EVERY = "*"
+
+
+def unchanged(kind: str, objects: Iterable[Object]) -> Guard:
+    """Return the guard that these are all there are of a kind, and as they were read."""
+    return Guard(Ref(kind, "", EVERY), newest(objects))
+
+
+def newest(objects: Iterable[Object]) -> int | None:
+    """Return the newest resourceVersion among objects; None where there is none."""
+    return max((int(one.metadata.resource_version or 0) for one in objects), default=None)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

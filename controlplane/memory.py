@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from controlplane.controllers.controller import Controller
-from controlplane.decision import Decision, Delete, Drop, Event, Put, Save
+from controlplane.decision import EVERY, Decision, Delete, Drop, Event, Put, Save, newest
 from controlplane.events import counted, event_ref
 from controlplane.kind import encode
 from controlplane.kinds import KINDS, OWNER, WORK
@@ -91,6 +91,12 @@ class MemoryStore:
         values = (value,) if isinstance(value, str) else value
         found = sorted({ref for one in values for ref in self._index.get((kind, index, one), ())})
         return [ref for ref in found if (ref.namespace, ref.name) > after][:limit]
+
+    def page_by_index(
+        self, kinds: Sequence[str], index: str, values: Collection[str], *, after: Ref | None = None, limit: int = 1000
+    ) -> Sequence[Any]:
+        found = sorted({ref for kind in kinds for one in values for ref in self._index.get((kind, index, one), ())})
+        return [self.objects[ref] for ref in found if after is None or ref > after][:limit]
 
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = ("", "")) -> int:
         return sum((ref.namespace, ref.name) > after for ref in self._index.get((kind, index, value), ()))
@@ -194,6 +200,12 @@ class MemoryStore:
         if lease is None or lease.epoch != fence.epoch or lease.until <= self.now():
             raise Fenced(f"lease {fence.name}/{fence.shard} epoch {fence.epoch} has passed")
 
+    def _guarded(self, ref: Ref) -> int | None:
+        if ref.name == EVERY:
+            return newest(one for known, one in self.objects.items() if known.kind == ref.kind)
+        found = self.objects.get(ref)
+        return None if found is None else found.metadata.generation
+
     def _apply_one(self, claim: Claim | None, decision: Decision, by: Actor, *, dry_run: bool) -> Outcome:
         if by.controller:
             for change in decision.changes:
@@ -202,8 +214,7 @@ class MemoryStore:
             if isinstance(change, Put):
                 check_generation(change)
         for guard in decision.guards:
-            found = self.objects.get(guard.ref)
-            if (None if found is None else found.metadata.generation) != guard.generation:
+            if self._guarded(guard.ref) != guard.generation:
                 return self._lost(claim, f"guard {guard.ref}", dry_run=dry_run)
         staged: dict[Ref, Object | None] = {}
         settled: list[tuple[Put | Delete, Write | Remove | Same]] = []

@@ -21,7 +21,7 @@ from apps.objects import due, log
 from apps.objects.arrays import Array, BinaryCursor, bigints, moments, texts
 from apps.objects.batch import Batch, Line, Settled, batches
 from apps.objects.tables import SEPARATOR, ObjectTable, RowTable, object_table, read, row_table
-from controlplane.decision import Decision, Drop, Save
+from controlplane.decision import EVERY, Decision, Drop, Save
 from controlplane.kind import KINDS, Kind
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
@@ -259,7 +259,11 @@ def _moved(cursor: BinaryCursor, expected: Stored) -> dict[Ref, Object | None]:
 
 def _generations(cursor: BinaryCursor, refs: Iterable[Ref]) -> dict[Ref, int | None]:
     found: dict[Ref, int | None] = dict.fromkeys(refs)
-    for table, some in by_table(list(found)):
+    if whole := {ref.kind: ref for ref in found if ref.name == EVERY}:
+        newest = "SELECT kind, max(resource_version) FROM {} WHERE kind = %s GROUP BY kind"
+        query = " UNION ALL ".join(newest.format(object_table(kind).name) for kind in whole)
+        found.update({whole[kind]: version for kind, version in cursor.run(query, tuple(whole))})
+    for table, some in by_table([ref for ref in found if ref.name != EVERY]):
         for kind, namespace, name, generation in cursor.run(table.generations, pack_refs(some)):
             found[Ref(kind, namespace, name)] = generation
     return found

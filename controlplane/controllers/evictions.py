@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import health
+from controlplane.controllers.applications import applications
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import FLEET, configuration, fleet_state, to_fleet
 from controlplane.controllers.labels import workload_labels
@@ -47,6 +48,7 @@ from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.scheduling.schedule import Placed, schedule
+from controlplane.scheduling.together import Applications
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
@@ -80,6 +82,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     capacity: str
     promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
     holds: Holds = Holds()
+    applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that these bindings are parts of
 
 
 class Evictions(Controller):
@@ -123,6 +126,7 @@ class Evictions(Controller):
             capacity=capacity,
             promised=state.promised(within=PROMISE_ENDS_AFTER) if heads else (),
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
+            applications=applications(state, bindings.values()),
         )
         return [one if ref == FLEET else None for ref in refs]
 
@@ -222,6 +226,8 @@ class _Trial:
         self.ledger = record.ledger(self.fleet, snapshot.promised)
         self.moving: Counter[str] = Counter()
         self.without: dict[frozenset[str], Fleet] = {}
+        self.applications = Applications(snapshot.applications, settings)
+        self.now = now
 
     def attempt(self, binding: Binding, leaving: Collection[str]) -> DryRun:
         if binding.spec.placement is None:
@@ -229,8 +235,14 @@ class _Trial:
         key = frozenset(leaving)
         if key not in self.without:  # most bindings leave the same clusters: what is read of the others is shared
             self.without[key] = self.fleet.without(key)
-        fleet = self.without[key]
-        outcome = schedule(binding.spec, binding.status, fleet, settings=self.settings, promised=self.ledger).outcome
+        outcome = schedule(
+            binding.spec,
+            binding.status,
+            self.without[key],
+            settings=self.settings,
+            promised=self.ledger,
+            together=self.applications.seen_by(binding, now=self.now),
+        ).outcome
         if isinstance(outcome, Placed):
             return DryRun(outcome.clusters)
         return DryRun(refused=outcome.message, part=outcome.part or ())
@@ -238,6 +250,7 @@ class _Trial:
     def taken(self, row: Eviction, binding: Binding, refuge: Refuge) -> None:
         self.moving[rate.bucket_of(row.cluster, self.settings.eviction.bucket_scope)] += 1
         reserve(self.ledger, self.fleet, binding, refuge, self.settings)
+        self.applications.placed(binding, refuge.clusters)
 
 
 def digest(clusters: Iterable[Cluster]) -> str:
@@ -272,21 +285,21 @@ def _evicted(
         together.setdefault(move.row.binding, []).append(move)
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
     return tuple(
-        _moved(snapshot.bindings[Ref.parse(name)], ones, snapshot.rows.get(name, ()), known, settings, now=now)
+        _moved(snapshot, snapshot.bindings[Ref.parse(name)], ones, known, settings, now=now)
         for name, ones in together.items()
     )
 
 
 def _moved(
+    snapshot: EvictionsSnapshot,
     old: Binding,
     moves: Sequence[plan.Move],
-    rows: Sequence[Eviction],
     clusters: Mapping[str, Cluster],
     settings: Settings,
     *,
     now: datetime,
 ) -> Decision:
-    """Return the writes of a binding's granted moves, which hold while the taints they happen for do."""
+    """Return the writes of a binding's granted moves: while the taints they happen for do, and nobody holds more."""
     after, events = old, list[Event]()
     for move in moves:
         after = plan.moved(after, move, settings, now=now)
@@ -294,13 +307,14 @@ def _moved(
         message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}"
         events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]
     over = {move.row.key: _over(move, now=now) for move in moves}
-    left = [over.get(row.key, row) for row in rows]
+    left = [over.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
     new = _told_pending(departed(_once(old, after), old, now=now), left, now=now)
     return Decision(
         changes=(Put(new, old), *map(Save, over.values()), *_hinted(new, moves[-1].refuge)),
         events=tuple(events),
-        guards=tuple(
-            Guard(clusters[move.row.cluster].ref, clusters[move.row.cluster].metadata.generation) for move in moves
+        guards=(
+            *(Guard(clusters[move.row.cluster].ref, clusters[move.row.cluster].metadata.generation) for move in moves),
+            *snapshot.holds.guards(),
         ),
         reason="Evictions",
     )

@@ -8,7 +8,9 @@ from datetime import datetime
 
 import msgspec
 
+from controlplane.decision import Guard, unchanged
 from controlplane.eviction import orders
+from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.eviction_hold import EvictionHold
@@ -27,6 +29,10 @@ class Holds(msgspec.Struct, frozen=True):
     def needs_labels(self) -> bool:
         """Test whether any hold chooses workloads by their labels."""
         return any(one.spec.selector is not None for one in self.holds)
+
+    def guards(self) -> tuple[Guard, ...]:
+        """Return that nobody holds anything else meanwhile: a hold counts for what is decided but not yet written."""
+        return unchanged(EVICTION_HOLD, self.holds), unchanged(MAINTENANCE_WINDOW, self.windows)
 
     def maintained(self, *, now: datetime) -> frozenset[str]:
         """Return the clusters being worked on now."""

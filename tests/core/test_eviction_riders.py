@@ -12,34 +12,55 @@ from controlplane.controllers.fleet import FLEET
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.decision import Decision, Save
 from controlplane.eviction.rate import Tokens
+from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import PlacementHint
 from controlplane.state import Actor
 from tests.core.fleet_story import FAILOVER, START, Story, binding, by_room, cluster, duplicated, no_execute
+from tests.core.test_eviction_steering import hold
 
+EVICTIONS = Actor("evictions", controller=True)
 FAST = replace(FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=100.0)
 
 
-def test_a_binding_that_was_edited_meanwhile_costs_its_own_token_only() -> None:
-    names = ("a", "b", "c")
-    bindings = [binding(name, duplicated(least=1, most=1), on={"member1": 1}) for name in names]
-    story = Story(cluster("member1"), cluster("member2"), cluster("member3"), *bindings, settings=FAST)
+def web(name: str) -> Binding:
+    return binding(name, duplicated(least=1, most=1), on={"member1": 1})
+
+
+def about_to_leave(story: Story, tokens: int) -> Decision:
+    """Return what Evictions decides when there are tokens for what waits; nothing of it is written yet."""
     story.redis_away = True
     story.taint("member1", no_execute())
     controller = Evictions()
     snapshot = controller.load(story.store, [FLEET])[0]
     assert snapshot is not None
-    decision = controller.decide(snapshot, FAST, now=story.now, answer=Tokens({"fleet": 3}, 1.0))
+    return controller.decide(snapshot, FAST, now=story.now, answer=Tokens({"fleet": tokens}, 1.0))
+
+
+def test_a_binding_that_was_edited_meanwhile_costs_its_own_token_only() -> None:
+    story = Story(*(cluster(f"member{n}") for n in (1, 2, 3)), *map(web, ("a", "b", "c")), settings=FAST)
+    decision = about_to_leave(story, 3)
 
     edited = story.binding("b")
     story.store.put(edited.with_spec(graceful_eviction_tasks=()).with_spec(replicas=7), edited)
     changed = story.binding("b")
     story.store.put(changed.with_spec(clusters=(replace(changed.spec.clusters[0], replicas=5),)), changed)
-    outcomes = story.store.apply([(None, one) for one in decision.riders], by=Actor("evictions", controller=True))
+    outcomes = story.store.apply([(None, one) for one in decision.riders], by=EVICTIONS)
 
     assert sorted(bool(one.lost) for one in outcomes) == [False, False, True]
     assert story.leaving("a") == story.leaving("c") == ["member1"]
     assert story.leaving("b") == []
     assert "b|member1" in story.queue()
+
+
+def test_a_hold_made_after_the_decision_and_before_its_writing_counts() -> None:
+    story = Story(*(cluster(f"member{n}") for n in (1, 2, 3)), web("a"), settings=FAST)
+    decision = about_to_leave(story, 1)
+
+    story.store.create(hold())
+    outcomes = story.store.apply([(None, one) for one in decision.riders], by=EVICTIONS)
+
+    assert [one.lost for one in outcomes] == ["guard failover.lifeboat.io/EvictionHold:*"]
+    assert story.leaving("a") == []
 
 
 def test_a_process_that_begins_looks_at_what_concerns_everything() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.decision import Decision, Delete, Drop, Event, Guard, Put, Save
+from controlplane.decision import Decision, Delete, Drop, Event, Guard, Put, Save, unchanged
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.rows import Eviction, Promise
 from controlplane.routing import OwnershipError
@@ -352,6 +352,24 @@ class TestGuards:
         outcome = write(store, Put(template("a"), None), guards=(Guard(cluster("member1").ref, 1),))
 
         assert outcome.lost.startswith("guard")
+
+    @pytest.mark.parametrize("before", [(), ("member1",)])
+    def test_a_guard_on_a_whole_kind_sees_what_is_new_in_it(self, store: Any, before: tuple[str, ...]) -> None:
+        known = create(store, *map(cluster, before))
+        guards = (unchanged(CLUSTER, known),)
+        assert write(store, Put(template("a"), None), guards=guards).lost == ""
+
+        create(store, cluster("member2"))
+        outcome = write(store, Put(template("b"), None), guards=guards)
+
+        assert outcome.lost.startswith("guard")
+        assert stored(store, template("b")) is None
+
+    def test_a_guard_on_a_whole_kind_sees_what_is_changed_in_it(self, store: Any) -> None:
+        one, two = create(store, cluster("member1"), cluster("member2"))
+        write(store, Put(one.with_spec(region="us"), one))
+
+        assert write(store, Put(template("a"), None), guards=(unchanged(CLUSTER, (one, two)),)).lost
 
     def test_a_guard_sees_what_an_earlier_decision_of_the_batch_wrote(self, store: Any) -> None:
         (member,) = create(store, cluster("member1"))
