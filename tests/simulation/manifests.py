@@ -1,4 +1,4 @@
-"""S000's manifests, and clusters to place them on."""
+"""S000's manifests, a hold of what they place, and clusters to place them on."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ spec:
         name: nginx
 """
 
-DUPLICATED = """
+_OF_NGINX = """
 apiVersion: policy.karmada.io/v1alpha1
 kind: PropagationPolicy
 metadata:
@@ -47,7 +47,8 @@ spec:
     - apiVersion: apps/v1
       kind: Deployment
       name: nginx
-  placement:
+"""
+DUPLICATED = f"""{_OF_NGINX}  placement:
     clusterAffinity:
       clusterNames:
         - member1
@@ -61,17 +62,7 @@ spec:
       replicaSchedulingType: Duplicated
 """
 
-DIVIDED = """
-apiVersion: policy.karmada.io/v1alpha1
-kind: PropagationPolicy
-metadata:
-  name: nginx-propagation
-spec:
-  resourceSelectors:
-    - apiVersion: apps/v1
-      kind: Deployment
-      name: nginx
-  placement:
+DIVIDED = f"""{_OF_NGINX}  placement:
     clusterAffinity:
       clusterNames:
         - member1
@@ -91,17 +82,7 @@ spec:
             weight: 2
 """
 
-ANYWHERE = """
-apiVersion: policy.karmada.io/v1alpha1
-kind: PropagationPolicy
-metadata:
-  name: nginx-propagation
-spec:
-  resourceSelectors:
-    - apiVersion: apps/v1
-      kind: Deployment
-      name: nginx
-  failover:
+ANYWHERE = f"""{_OF_NGINX}  failover:
     cluster:
       purgeMode: Gracefully
       tolerationSeconds: 4
@@ -131,6 +112,18 @@ spec:
     effect: NoExecute
     addOnMatchSeconds: 5
     removeOnMismatchSeconds: 5
+"""
+
+HELD = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: EvictionHold
+metadata:
+  name: release
+spec:
+  reason: we are releasing
+  selector:
+    matchLabels:
+      app: nginx
 """
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane import kinds
 from controlplane.kinds.drain import DRAIN, Drain
 from controlplane.meta import Ref
-from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
-from tests.simulation.stories import apply, binding, joined, placed, running
+from tests.simulation.manifests import DIVIDED, DUPLICATED, HELD, NGINX
+from tests.simulation.stories import apply, binding, copies_on, joined, placed, running
 from tests.simulation.world import Simulation
 
 SEEDS = range(2)
@@ -60,27 +59,21 @@ def test_it_keeps_to_its_rate_and_can_be_stopped_and_resumed(seed: int) -> None:
     for number in range(6):
         apply(world, *(text.replace("nginx", f"app{number}") for text in (DIVIDED, NGINX % 2)))
     world.run(40)
-    assert count(world, "member1") == 6
+    assert copies_on(world, "member1") == 6
 
     apply(world, UPGRADE % ("member1", "0.1", "false"))
     world.run(75)
     edit(world, stop=True)
     world.run(90)
-    stopped = count(world, "member1")
+    stopped = copies_on(world, "member1")
     world.run(200)
     assert 2 <= stopped <= 4
-    assert count(world, "member1") == stopped
+    assert copies_on(world, "member1") == stopped
     assert drain(world).status.phase == "Stopped"
 
     edit(world, stop=False)
     world.run(320)
-    assert count(world, "member1") == 0
-
-
-def count(world: Simulation, cluster: str) -> int:
-    """How many bindings have a copy on a cluster."""
-    found = world.store.list(kinds.RESOURCE_BINDING)
-    return sum(one.spec.target(cluster) is not None for one in found)
+    assert copies_on(world, "member1") == 0
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -114,19 +107,6 @@ def test_what_has_nowhere_to_go_stays_and_is_named(seed: int) -> None:
     (left,) = drain(world).status.cannot_leave
     assert left.binding.endswith("nginx-deployment")
     assert left.message
-
-
-HELD = """
-apiVersion: failover.lifeboat.io/v1alpha1
-kind: EvictionHold
-metadata:
-  name: release
-spec:
-  reason: we are releasing
-  selector:
-    matchLabels:
-      app: nginx
-"""
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -10,8 +10,8 @@ from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.failback import FAILBACK, Failback
 from controlplane.meta import Ref
 from controlplane.state import Actor
-from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
-from tests.simulation.stories import NGINX_BINDING, apply, binding, joined, placed, running
+from tests.simulation.manifests import DIVIDED, DUPLICATED, HELD, NGINX
+from tests.simulation.stories import NGINX_BINDING, apply, binding, copies_on, joined, placed, running
 from tests.simulation.world import Simulation
 
 SEEDS = range(3)
@@ -48,11 +48,6 @@ def failed_over(*manifests: str, members: int = 2, down: str = "member1", seed: 
     world.run(READY_AGAIN - 10)
     world.fault(down, "none")
     return world
-
-
-def on(world: Simulation, cluster: str) -> int:
-    """How many bindings have a copy on a cluster."""
-    return sum(one.spec.target(cluster) is not None for one in world.store.list(kinds.RESOURCE_BINDING))
 
 
 def away(world: Simulation, cluster: str) -> int:
@@ -157,21 +152,21 @@ def test_a_dry_run_says_what_would_happen_and_moves_nothing(seed: int) -> None:
 def test_it_keeps_to_its_rate_and_can_be_stopped_and_resumed(seed: int) -> None:
     world = failed_over(*apps(6), seed=seed)
     world.run(SEASONED)
-    assert (on(world, "member1"), away(world, "member1")) == (0, 6)
+    assert (copies_on(world, "member1"), away(world, "member1")) == (0, 6)
 
     apply(world, HOME % "cluster: member1\n  rate: 0.1")
     world.run(SEASONED + 35)
     edit(world, stop=True)
     world.run(SEASONED + 50)
-    stopped = on(world, "member1")
+    stopped = copies_on(world, "member1")
     world.run(SEASONED + 150)
     assert 2 <= stopped <= 4
-    assert on(world, "member1") == stopped
+    assert copies_on(world, "member1") == stopped
     assert failback(world).status.phase == "Stopped"
 
     edit(world, stop=False)
     world.run(SEASONED + 300)
-    assert (on(world, "member1"), failback(world).status.returned) == (6, 6)
+    assert (copies_on(world, "member1"), failback(world).status.returned) == (6, 6)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -183,7 +178,7 @@ def test_no_more_are_on_their_way_at_once_than_asked(seed: int) -> None:
     apply(world, HOME % "cluster: member1\n  rate: 10\n  atOnce: 2")
     world.run(SEASONED + 60)
 
-    assert len(failback(world).status.returning) == on(world, "member1") == 2
+    assert len(failback(world).status.returning) == copies_on(world, "member1") == 2
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -199,7 +194,7 @@ def test_it_stops_at_the_first_copy_that_does_not_get_healthy(seed: int) -> None
     assert status.phase == "Failed"
     assert status.failed is not None
     assert "not healthy" in status.failed.message
-    assert (on(world, "member1"), status.returned) == (1, 0)
+    assert (copies_on(world, "member1"), status.returned) == (1, 0)
     assert all(count >= 2 for count in served(world))
 
     world.fault("member1", "none")
@@ -218,16 +213,16 @@ def test_it_stops_when_the_origin_fails_again(seed: int) -> None:
 
     apply(world, HOME % "cluster: member1\n  rate: 0.1")
     world.run(SEASONED + 25)
-    begun = on(world, "member1")
+    begun = copies_on(world, "member1")
     world.fault("member1", "down")
     world.run(SEASONED + 200)
 
     assert 1 <= begun <= 3
     assert failback(world).status.phase == "Failed"
-    assert on(world, "member1") == 0
+    assert copies_on(world, "member1") == 0
     world.fault("member1", "none")
     world.run(SEASONED + 1000)
-    assert on(world, "member1") == 0
+    assert copies_on(world, "member1") == 0
 
 
 def served(world: Simulation) -> list[int]:
@@ -268,19 +263,6 @@ def test_what_a_policy_wants_elsewhere_by_now_is_not_brought_back(seed: int) -> 
     assert failback(world).status.returned == 0
 
 
-HELD = """
-apiVersion: failover.lifeboat.io/v1alpha1
-kind: EvictionHold
-metadata:
-  name: release
-spec:
-  reason: we are releasing
-  selector:
-    matchLabels:
-      app: nginx
-"""
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_held_stays_and_is_named_until_it_is_released(seed: int) -> None:
     world = failed_over(DIVIDED, NGINX % 3, *apps(1), seed=seed)
@@ -318,14 +300,14 @@ def test_what_a_drain_let_leave_comes_back_after_the_maintenance(seed: int) -> N
     world.run(40)
     apply(world, UPGRADE)
     world.run(700)
-    assert (on(world, "member1"), away(world, "member1")) == (0, 3)
+    assert (copies_on(world, "member1"), away(world, "member1")) == (0, 3)
     (upgraded,) = world.store.get([Ref(kinds.CLUSTER, "", "member1")]).values()
     world.store.put(upgraded.with_spec(taints=()), upgraded)
 
     apply(world, HOME % "cluster: member1\n  rate: 1")
     world.run(800)
 
-    assert (on(world, "member1"), away(world, "member1")) == (3, 0)
+    assert (copies_on(world, "member1"), away(world, "member1")) == (3, 0)
     assert failback(world).status.phase == "Finished"
 
 
@@ -345,7 +327,7 @@ def test_workers_that_die_at_any_write_bring_everything_back_all_the_same(seed: 
     world.run(2000)
 
     assert world.kills > 0
-    assert (on(world, "member1"), away(world, "member1")) == (3, 0)
+    assert (copies_on(world, "member1"), away(world, "member1")) == (3, 0)
     assert (failback(world).status.phase, failback(world).status.returned) == ("Finished", 3)
 
 

@@ -15,53 +15,14 @@ from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.rows import HELD, Eviction
 from controlplane.meta import Ref, condition
 from controlplane.settings import Settings
+from tests import flink
 from tests.simulation.stories import QUICK, apply, binding, joined, placed
 from tests.simulation.world import Simulation
 
 SEEDS = range(4)
 STATEFUL: Settings = replace(QUICK, feature_gates={**QUICK.feature_gates, "StatefulFailoverInjection": True})
-LABEL = "application.karmada.io/cluster-failover-jobid"
-PLACE = ("flink.apache.org/v1beta1", "FlinkDeployment", "default", "flink-app")
-BINDING = Ref(kinds.RESOURCE_BINDING, "default", "flink-app-flinkdeployment")
-
-DEFINITION = """
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata:
-  name: flinkdeployments.flink.apache.org
-spec:
-  group: flink.apache.org
-  scope: Namespaced
-  names: {kind: FlinkDeployment, plural: flinkdeployments, singular: flinkdeployment}
-  versions:
-  - name: v1beta1
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-"""
-EVERYWHERE = """
-apiVersion: policy.karmada.io/v1alpha1
-kind: ClusterPropagationPolicy
-metadata:
-  name: definitions
-spec:
-  resourceSelectors:
-  - {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition}
-  placement: {}
-"""
-APP = """
-apiVersion: flink.apache.org/v1beta1
-kind: FlinkDeployment
-metadata:
-  name: flink-app
-spec:
-  image: flink:1.17
-  flinkVersion: v1_17
-  jobManager: {resource: {cpu: 1, memory: 2048m}}
-  taskManager: {resource: {cpu: 1, memory: 2048m}}
-  job: {jarURI: "local:///opt/job.jar", parallelism: 2, upgradeMode: savepoint}
-"""
+PLACE = (flink.GROUP_VERSION, "FlinkDeployment", "default", "flink-app")
+BINDING = Ref(kinds.RESOURCE_BINDING, "default", flink.BINDING)
 POLICY = """
 apiVersion: policy.karmada.io/v1alpha1
 kind: PropagationPolicy
@@ -102,9 +63,9 @@ def started(seed: int, *, ready: bool = True) -> tuple[Simulation, str]:
     if not ready:
         for member in world.members.values():
             member.fault = "notready"
-    apply(world, DEFINITION, EVERYWHERE)
+    apply(world, flink.DEFINITION, flink.EVERYWHERE)
     world.run(30)
-    apply(world, POLICY, APP)
+    apply(world, POLICY, flink.APP)
     world.run(60)
     (home,) = placed(world, BINDING)
     return world, home
@@ -143,7 +104,7 @@ def test_the_job_id_goes_along_on_the_first_create_and_the_old_one_is_gone_first
     new = where(world)
     assert new != home
     assert PLACE not in world.members[home].objects
-    assert first_labels(world, new)[LABEL] == f"{home}-job"
+    assert first_labels(world, new)[flink.LABEL] == f"{home}-job"
     assert binding(world, BINDING).spec.graceful_eviction_tasks == ()
     assert world.failures == []
 
@@ -160,7 +121,7 @@ def test_a_second_failover_carries_the_newest_state(seed: int) -> None:
 
     third = where(world)
     assert len({first, second, third}) == 3
-    assert first_labels(world, third)[LABEL] == f"{second}-job"
+    assert first_labels(world, third)[flink.LABEL] == f"{second}-job"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -175,7 +136,7 @@ def test_a_second_failover_before_the_new_copy_ran_carries_what_the_first_one_sa
     taint(world, second)
     world.run(200)
 
-    assert first_labels(world, where(world))[LABEL] == f"{first}-job"
+    assert first_labels(world, where(world))[flink.LABEL] == f"{first}-job"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -189,7 +150,7 @@ def test_without_the_state_the_eviction_is_held_and_says_what_is_missing(seed: i
     (row,) = world.store.rows(Eviction, "binding", [str(BINDING)])[str(BINDING)]
     assert row.state == HELD
     assert row.reason == "StateMissing"
-    assert LABEL in row.message
+    assert flink.LABEL in row.message
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -210,5 +171,5 @@ def test_a_lost_cluster_is_waited_for_until_somebody_fences_it(seed: int) -> Non
     world.store.put(fenced(lost, FenceRequest("it burnt down", 3600), by="ana", now=world.now), lost)
     world.run(240)
 
-    assert first_labels(world, new)[LABEL] == f"{home}-job"
+    assert first_labels(world, new)[flink.LABEL] == f"{home}-job"
     assert world.failures == []
