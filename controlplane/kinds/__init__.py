@@ -16,7 +16,10 @@ from controlplane.kinds import (
     companions,
     configuration,
     configuration_rules,
+    drain,
     event,
+    failback,
+    failover,
     home,
     policy,
     policy_rules,
@@ -53,6 +56,8 @@ CLUSTER_RESOURCE_BINDING = "work.karmada.io/ClusterResourceBinding"
 WORK = "work.karmada.io/Work"
 WORKLOAD_REBALANCER = "apps.karmada.io/WorkloadRebalancer"
 FAILOVER_CONFIGURATION = "failover.lifeboat.io/FailoverConfiguration"
+EVICTION, CLUSTER_EVICTION, EVICTIONS = failover.EVICTION, failover.CLUSTER_EVICTION, failover.EVICTIONS
+EVICTION_HOLD, MAINTENANCE_WINDOW = failover.EVICTION_HOLD, failover.MAINTENANCE_WINDOW
 EVENT = "Event"
 NAMESPACE = "Namespace"
 SECRET = "Secret"
@@ -386,12 +391,8 @@ KINDS.register(
 )
 
 
-from controlplane.kinds import drain as _drain  # noqa: E402, F401  # registers
-from controlplane.kinds import failback as _failback  # noqa: E402, F401  # registers
-from controlplane.kinds import failover as _failover  # noqa: E402  # registers in the order people read them
-
-EVICTION, CLUSTER_EVICTION, EVICTIONS = _failover.EVICTION, _failover.CLUSTER_EVICTION, _failover.EVICTIONS
-EVICTION_HOLD, MAINTENANCE_WINDOW = _failover.EVICTION_HOLD, _failover.MAINTENANCE_WINDOW
+for _kind in (*drain.DECLARED, *failback.DECLARED, *failover.DECLARED):
+    KINDS.register(_kind)
 
 
 def _about(obj: event.Event) -> list[str]:

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from controlplane.causes import forbidden, invalid, required
 from controlplane.errors import Cause
-from controlplane.kind import KINDS, Kind
+from controlplane.kind import Kind
 from controlplane.meta import Object, Struct
 from controlplane.settings import Settings
 from controlplane.wire.resource import Column, Resource
@@ -68,7 +68,7 @@ def _status(field: str) -> Any:
     return lambda doc, now: doc.get("status", {}).get(field, "")
 
 
-KINDS.register(
+DECLARED = (
     Kind(
         resource=Resource(
             "failover.lifeboat.io",
@@ -91,5 +91,5 @@ KINDS.register(
         type=Drain,
         schema=lambda: schema_of(Drain),
         validate=validate,
-    )
+    ),
 )

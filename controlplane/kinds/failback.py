@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from controlplane.causes import immutable, invalid, required
 from controlplane.errors import Cause
-from controlplane.kind import KINDS, Kind
+from controlplane.kind import Kind
 from controlplane.meta import Condition, Object, Struct
 from controlplane.selectors import LabelSelector, selector_errors
 from controlplane.settings import Settings
@@ -122,7 +122,7 @@ def _subject(doc: dict[str, Any], now: datetime) -> str:
     return ", ".join(named + (["selector"] if spec.get("selector") is not None else []))
 
 
-KINDS.register(
+DECLARED = (
     Kind(
         resource=Resource(
             "failover.lifeboat.io",
@@ -145,5 +145,5 @@ KINDS.register(
         type=Failback,
         schema=lambda: schema_of(Failback),
         validate=validate,
-    )
+    ),
 )

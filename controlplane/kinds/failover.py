@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from controlplane.kind import KINDS, Kind
+from controlplane.kind import Kind
 from controlplane.kinds import eviction, eviction_hold, maintenance_window
 from controlplane.wire.resource import Column, Resource, age
 from controlplane.wire.structs import schema_of
@@ -49,43 +49,40 @@ def _scope(doc: dict[str, Any], now: datetime) -> str:
     return ", ".join(parts + (["selector"] if spec.get("selector") else [])) or "fleet"
 
 
-def _eviction_kind(name: str, plural: str, *, namespaced: bool) -> None:
-    KINDS.register(
-        Kind(
-            resource=Resource(
-                GROUP,
-                VERSION,
-                name,
-                plural,
-                name.lower(),
-                namespaced,
-                categories=("lifeboat",),
-                subresources=("hold", "release", "skip", "expedite"),
-                verbs=("get", "list"),
-                fields=("spec.binding", "spec.cluster", "spec.resourceKind", "status.reason", "status.state"),
-                columns=(
-                    Column("Cluster", _of("spec", "cluster")),
-                    Column("State", _of("status", "state")),
-                    Column("Reason", _of("status", "reason")),
-                    Column("Position", _of("status", "position"), type="integer"),
-                    Column("Due", _of("status", "dueAt")),
-                    Column("ETA", _eta),
-                    Column("Queued", _since("queuedAt"), priority=1),
-                    Column("Message", _of("status", "message"), priority=1),
-                ),
+def _eviction_kind(name: str, plural: str, *, namespaced: bool) -> Kind:
+    return Kind(
+        resource=Resource(
+            GROUP,
+            VERSION,
+            name,
+            plural,
+            name.lower(),
+            namespaced,
+            categories=("lifeboat",),
+            subresources=("hold", "release", "skip", "expedite"),
+            verbs=("get", "list"),
+            fields=("spec.binding", "spec.cluster", "spec.resourceKind", "status.reason", "status.state"),
+            columns=(
+                Column("Cluster", _of("spec", "cluster")),
+                Column("State", _of("status", "state")),
+                Column("Reason", _of("status", "reason")),
+                Column("Position", _of("status", "position"), type="integer"),
+                Column("Due", _of("status", "dueAt")),
+                Column("ETA", _eta),
+                Column("Queued", _since("queuedAt"), priority=1),
+                Column("Message", _of("status", "message"), priority=1),
             ),
-            type=eviction.EvictionItem,
-            schema=lambda: schema_of(eviction.EvictionItem),
-            has_generation=False,
-            audited=False,
-        )
+        ),
+        type=eviction.EvictionItem,
+        schema=lambda: schema_of(eviction.EvictionItem),
+        has_generation=False,
+        audited=False,
     )
 
 
-_eviction_kind("Eviction", "evictions", namespaced=True)
-_eviction_kind("ClusterEviction", "clusterevictions", namespaced=False)
-
-KINDS.register(
+DECLARED = (
+    _eviction_kind("Eviction", "evictions", namespaced=True),
+    _eviction_kind("ClusterEviction", "clusterevictions", namespaced=False),
     Kind(
         resource=Resource(
             GROUP,
@@ -106,10 +103,7 @@ KINDS.register(
         schema=lambda: schema_of(eviction_hold.EvictionHold),
         validate=eviction_hold.validate,
         has_status=False,
-    )
-)
-
-KINDS.register(
+    ),
     Kind(
         resource=Resource(
             GROUP,
@@ -130,5 +124,5 @@ KINDS.register(
         schema=lambda: schema_of(maintenance_window.MaintenanceWindow),
         validate=maintenance_window.validate,
         has_status=False,
-    )
+    ),
 )
