@@ -25,11 +25,14 @@ from controlplane.names import (
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     DIRECTLY_UNREACHABLE_ANNOTATION,
     RESOURCE_BINDING_ID_LABEL,
+    TOGETHER_ANNOTATION,
     binding_name,
 )
 
 API_VERSION = "work.karmada.io/v1alpha2"
 NAMESPACED, CLUSTER_SCOPED = "ResourceBinding", "ClusterResourceBinding"
+PASSED_ON = (DIRECTLY_UNREACHABLE_ANNOTATION, TOGETHER_ANNOTATION)
+"""Annotations of a policy that its bindings carry too."""
 
 
 def binding_ref(template: Ref) -> Ref:
@@ -99,7 +102,8 @@ def release(old: Binding) -> Binding:
 
 def _claimed(binding: Binding, labels: dict[str, str], annotations: dict[str, str], *, owner: Any) -> Binding:
     kept_labels, kept_annotations = matching.unclaimed(binding.metadata.labels, binding.metadata.annotations)
-    kept_annotations.pop(DIRECTLY_UNREACHABLE_ANNOTATION, None)
+    for passed_on in PASSED_ON:
+        kept_annotations.pop(passed_on, None)
     owners = binding.metadata.owner_references
     if owner is not None and owner not in owners:
         owners = (*(one for one in owners if not one.controller), owner)
@@ -110,10 +114,8 @@ def _claimed(binding: Binding, labels: dict[str, str], annotations: dict[str, st
 
 def _claim(policy: Policy) -> tuple[dict[str, str], dict[str, str]]:
     labels, annotations = matching.claim(policy)
-    proceed = policy.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION)
-    if proceed is not None:
-        annotations[DIRECTLY_UNREACHABLE_ANNOTATION] = proceed
-    return labels, annotations
+    said = policy.metadata.annotations
+    return labels, {**annotations, **{name: said[name] for name in PASSED_ON if name in said}}
 
 
 def _owner(template: Template) -> OwnerReference:

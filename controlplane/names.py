@@ -69,6 +69,10 @@ FENCE_ANNOTATION: Final = "failover.lifeboat.io/fence"
 PLACED_BY_HAND_ANNOTATION: Final = "failover.lifeboat.io/placed-by-hand"
 """On a binding: somebody wrote its present placement (controlplane/kinds/by_hand.py)."""
 
+TOGETHER_ANNOTATION: Final = "failover.lifeboat.io/together"
+"""On a policy: whether what it places on exactly one cluster goes to the same one (``true`` or ``false``; without it a
+PropagationPolicy's does, a ClusterPropagationPolicy's does not)."""
+
 BEFORE_FAILOVER_ANNOTATION: Final = "failover.lifeboat.io/before-failover"
 """On a binding: where it was before it failed over, and which of that it has left (controlplane/kinds/home.py)."""
 

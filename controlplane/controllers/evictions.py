@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import health
+from controlplane.controllers.applications import applications
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import FLEET, configuration, fleet_state, to_fleet
 from controlplane.controllers.labels import workload_labels
@@ -47,6 +48,7 @@ from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.scheduling.schedule import Placed, schedule
+from controlplane.scheduling.together import Applications
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
@@ -80,6 +82,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     capacity: str
     promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
     holds: Holds = Holds()
+    applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that these bindings are parts of
 
 
 class Evictions(Controller):
@@ -123,6 +126,7 @@ class Evictions(Controller):
             capacity=capacity,
             promised=state.promised(within=PROMISE_ENDS_AFTER) if heads else (),
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
+            applications=applications(state, bindings.values()),
         )
         return [one if ref == FLEET else None for ref in refs]
 
@@ -222,6 +226,8 @@ class _Trial:
         self.ledger = record.ledger(self.fleet, snapshot.promised)
         self.moving: Counter[str] = Counter()
         self.without: dict[frozenset[str], Fleet] = {}
+        self.applications = Applications(snapshot.applications, settings)
+        self.now = now
 
     def attempt(self, binding: Binding, leaving: Collection[str]) -> DryRun:
         if binding.spec.placement is None:
@@ -229,8 +235,14 @@ class _Trial:
         key = frozenset(leaving)
         if key not in self.without:  # most bindings leave the same clusters: what is read of the others is shared
             self.without[key] = self.fleet.without(key)
-        fleet = self.without[key]
-        outcome = schedule(binding.spec, binding.status, fleet, settings=self.settings, promised=self.ledger).outcome
+        outcome = schedule(
+            binding.spec,
+            binding.status,
+            self.without[key],
+            settings=self.settings,
+            promised=self.ledger,
+            together=self.applications.seen_by(binding, now=self.now),
+        ).outcome
         if isinstance(outcome, Placed):
             return DryRun(outcome.clusters)
         return DryRun(refused=outcome.message, part=outcome.part or ())
@@ -238,6 +250,7 @@ class _Trial:
     def taken(self, row: Eviction, binding: Binding, refuge: Refuge) -> None:
         self.moving[rate.bucket_of(row.cluster, self.settings.eviction.bucket_scope)] += 1
         reserve(self.ledger, self.fleet, binding, refuge, self.settings)
+        self.applications.placed(binding, refuge.clusters)
 
 
 def digest(clusters: Iterable[Cluster]) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.affinity import matches
+from controlplane.controllers.applications import applications
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.decision import NOTHING, Decision, Drop, Event, Put, Save
 from controlplane.kinds import BINDINGS, CLUSTER
@@ -21,10 +22,11 @@ from controlplane.meta import Ref, condition
 from controlplane.scheduling import account, record
 from controlplane.scheduling.batch import Batch, Item, growth
 from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, Ledger, live
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
 from controlplane.scheduling.question import ALONE, Neighbours, neighbours_of
 from controlplane.scheduling.schedule import UNSCHEDULABLE, Placed, Refused, Verdict
+from controlplane.scheduling.together import Applications
 from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
@@ -41,14 +43,15 @@ Groups = Mapping[tuple[str, str, str], Mapping[str, Sequence[str]]]
 
 
 class Placing(msgspec.Struct, frozen=True):
-    """A binding with the clusters, what is promised on them, and where its groups are. All bindings of a batch share
-    `clusters`, `promised` and `groups`."""
+    """A binding with the clusters, what is promised on them, and where its groups and the other parts of its
+    application are. All bindings of a batch share `clusters`, `promised`, `groups` and `applications`."""
 
     subject: Binding
     clusters: tuple[Cluster, ...]
     promised: Sequence[tuple[str, str, int]]  # cluster, request, replicas: by all bindings
     promises: tuple[Promise, ...]  # its own
     groups: Groups
+    applications: Mapping[str, Sequence[Binding]]  # the bindings of those that are parts of some
     note: PlacementNote | None = None  # of the last decision
     hint: PlacementHint | None = None  # what an eviction's dry run found
 
@@ -107,6 +110,7 @@ class Scheduler(Controller):
         promised = state.promised(within=PROMISE_ENDS_AFTER)
         own = state.rows(Promise, "binding", [str(ref) for ref in found])
         groups = _groups(state, found.values())
+        parts = applications(state, found.values())
         notes, hints = _by_key(state, PlacementNote, found), _by_key(state, PlacementHint, found)
         return [
             Placing(
@@ -115,6 +119,7 @@ class Scheduler(Controller):
                 promised,
                 tuple(own.get(str(ref), ())),
                 groups,
+                parts,
                 notes.get(str(ref)),
                 hints.get(str(ref)),
             )
@@ -137,7 +142,7 @@ class Scheduler(Controller):
             return []
         first = snapshots[0]
         fleet = self._fleet = Fleet.of(first.clusters, settings=settings, previous=self._fleet)
-        round_ = _Round(fleet, first.promised, first.groups, settings, now)
+        round_ = _Round(fleet, first, settings, now)
         decisions: list[Decision | Exception] = [NOTHING] * len(snapshots)
         for place in sorted(range(len(snapshots)), key=lambda place: -_priority(snapshots[place].subject)):
             try:
@@ -214,21 +219,14 @@ def _priority(binding: Binding) -> int:
 class _Round:
     """Decides the bindings of one batch one after the other; what one takes, the next one misses."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        promised: Sequence[tuple[str, str, int]],
-        groups: Groups,
-        settings: Settings,
-        now: datetime,
-    ) -> None:
+    def __init__(self, fleet: Fleet, shared: Placing, settings: Settings, now: datetime) -> None:
         self.fleet = fleet
         self.settings = settings
         self.now = now
-        ledger = Ledger.of(fleet, ((cluster, count, record.decoded(request)) for cluster, request, count in promised))
-        self.batch = Batch(fleet, ledger, settings)
+        self.batch = Batch(fleet, record.ledger(fleet, shared.promised), settings)
         self.notes = Notes(fleet)
-        self.groups = {key: dict(members) for key, members in groups.items()}
+        self.groups = {key: dict(members) for key, members in shared.groups.items()}
+        self.applications = Applications(shared.applications, settings)
 
     def decide(self, snapshot: Placing) -> Decision:
         binding = snapshot.subject
@@ -245,6 +243,7 @@ class _Round:
             binding.spec,
             binding.status,
             self._neighbours(binding),
+            self.applications.seen_by(binding, now=self.now),
             {name: row.replicas for name, row in known.items()},
             _hint(snapshot),
         )
@@ -259,11 +258,12 @@ class _Round:
             record.promises(binding, wanted, known, asked=question.asked, now=self.now)
         )
         rows += () if snapshot.hint is None else (Drop(snapshot.hint),)
+        wake_at = self.applications.look_again_at(binding, now=self.now)
         if new is binding:
-            return Decision(changes=rows, reason=reason) if rows else NOTHING
+            return Decision(changes=rows, wake_at=wake_at, reason=reason) if rows or wake_at is not None else NOTHING
         events = (_succeeded(binding, outcome),) if _tells(binding, new) else ()
-        noted = self._noted(snapshot, verdict, reason)
-        return Decision(changes=(Put(new, binding), *rows, *noted), events=events, reason=f"Scheduled: {reason}")
+        changes = (Put(new, binding), *rows, *self._noted(snapshot, verdict, reason))
+        return Decision(changes=changes, events=events, wake_at=wake_at, reason=f"Scheduled: {reason}")
 
     def _noted(self, snapshot: Placing, verdict: Verdict, trigger: str) -> tuple[Save, ...]:
         """Keep why, beside a decision that changes something."""
@@ -315,7 +315,8 @@ class _Round:
         return neighbours_of(binding.spec, self.groups, own=binding.metadata.name)
 
     def _joined(self, binding: Binding, outcome: Placed) -> None:
-        """Let the next bindings of the batch know where this one's groups are now."""
+        """Let the next bindings of the batch know where this one's groups and its application are now."""
+        self.applications.placed(binding, outcome.clusters)
         for key in group_keys(binding):
             namespace, way, group = key.split("/", 2)
             members = self.groups.setdefault((namespace, way, group), {})

@@ -27,6 +27,7 @@ from controlplane.kinds import (
     taint_policy,
     taint_policy_rules,
     template,
+    together,
     work,
     work_rules,
     workload_rebalancer,
@@ -283,6 +284,7 @@ def _binding_kind(kind: str, plural: str, short: str, *, namespaced: bool) -> No
                 Index("affine", affine.affine_keys, "controllers.scheduler: bindings a changed cluster concerns"),
                 Index("pending", affine.pending_keys, "controllers.scheduler: bindings that wait for room"),
                 Index("group", affine.group_keys, "controllers.scheduler: bindings of a workload affinity group"),
+                Index("together", together.together_keys, "controllers.scheduler, evictions: parts of an application"),
                 Index("placed", _placed_on, "controllers.eviction_queue, scheduler: bindings on a cluster"),
                 Index(
                     "leaving", _leaving_clusters, "controllers.graceful_eviction: tasks a cluster's change may clear"

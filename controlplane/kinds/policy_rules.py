@@ -10,12 +10,14 @@ from controlplane.causes import immutable, invalid, required, unsupported
 from controlplane.errors import Cause
 from controlplane.kinds import failover_rules, placement_rules
 from controlplane.kinds.policy import Policy, PropagationSpec, ResourceSelector
+from controlplane.kinds.together import NO, YES
 from controlplane.names import (
     CLUSTER_PROPAGATION_POLICY_FINALIZER,
     CLUSTER_PROPAGATION_POLICY_ID_LABEL,
     DIRECTLY_UNREACHABLE_ANNOTATION,
     PROPAGATION_POLICY_FINALIZER,
     PROPAGATION_POLICY_ID_LABEL,
+    TOGETHER_ANNOTATION,
 )
 from controlplane.selectors import selector_errors
 from controlplane.settings import Settings
@@ -91,6 +93,7 @@ def validate(new: Policy, old: Policy | None, settings: Settings) -> list[Cause]
     causes += _suspension(spec)
     causes += _priority(spec)
     causes += _proceed(new)
+    causes += _together(new)
     if old is not None:
         causes += _unchanged(new, old)
     return causes
@@ -155,6 +158,13 @@ def _proceed(policy: Policy) -> Iterator[Cause]:
         return
     rule = "write Wait, or After=<seconds> such as After=300"
     yield invalid(f"metadata.annotations[{DIRECTLY_UNREACHABLE_ANNOTATION}]", said, rule)
+
+
+def _together(policy: Policy) -> Iterator[Cause]:
+    """The annotation that says whether what a policy places on one cluster stays together."""
+    said = policy.metadata.annotations.get(TOGETHER_ANNOTATION)
+    if said is not None and said not in (YES, NO):
+        yield invalid(f"metadata.annotations[{TOGETHER_ANNOTATION}]", said, f'write "{YES}" or "{NO}"')
 
 
 def _unchanged(new: Policy, old: Policy) -> Iterator[Cause]:

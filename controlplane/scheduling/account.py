@@ -16,6 +16,7 @@ from controlplane.meta import ObjectMeta, Ref, Struct
 from controlplane.scheduling.candidates import TARGET_SCORE
 from controlplane.scheduling.note import MESSAGE_KEPT, PLACED, Detail, Summary, Term
 from controlplane.scheduling.plan import AGGREGATED, DUPLICATED, STATIC
+from controlplane.scheduling.schedule import FOLLOWED, FOR_ALL
 from controlplane.wire.resource import human_duration
 
 API_VERSION: Final = "failover.lifeboat.io/v1alpha1"
@@ -56,6 +57,7 @@ class PlacementExplanation(Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     decision: Summary = Summary()
     division: str = ""  # how the replicas were divided, in one sentence
+    together: str = ""  # what the other parts of its application meant for it, in one sentence; "" nothing
     terms: tuple[TermTried, ...] = ()
     clusters: tuple[ClusterAccount, ...] = ()
     previous: Summary | None = None
@@ -90,6 +92,7 @@ def document(
         metadata=metadata,
         decision=part.decision,
         division=division(part),
+        together=together(part),
         terms=tried(part),
         clusters=tuple(clusters(part, reported_at)),
         previous=previous,
@@ -163,6 +166,21 @@ def division(part: Part) -> str:
     return f"{count}, of which the targets had {kept}; these stay where they can and the difference goes {how}."
 
 
+def together(part: Part) -> str:
+    """Return in one sentence what the other parts of its application meant; "" where it has none, or stays."""
+    detail = part.detail
+    others = ", ".join(detail.near)
+    if detail.joined == FOLLOWED:
+        return f"It goes where other parts of its application are: {others}."
+    if detail.joined == FOR_ALL:
+        return f"It is the first of its application to go where all parts, {detail.pods} pods together, have room."
+    if detail.held or not (detail.near or detail.pods) or part.decision.outcome != PLACED:
+        return ""
+    if detail.near:
+        return f"Other parts of its application are on {others}, where it has no place: it goes as if it were alone."
+    return f"No cluster has room for all {detail.pods} pods of its application: it goes as if it were alone."
+
+
 def message(headline: str, accounts: Iterable[ClusterAccount], *, limit: int = MESSAGE_KEPT) -> str:
     """Return a refusal for conditions and Events: what is missing, then a sentence per cluster as far as `limit` goes,
     clusters that could have been chosen first and those nobody asked for last."""
@@ -204,6 +222,8 @@ def _lines(explanation: PlacementExplanation) -> Iterator[str]:
             yield f"Affinity {term.affinity_name} gave no result: {term.failure}"
     if explanation.division and explanation.decision.outcome == PLACED:
         yield explanation.division
+    if explanation.together:
+        yield explanation.together
     for cluster in explanation.clusters:
         yield f"  {cluster.name}: {cluster.sentence}"
     if explanation.previous is not None:

@@ -23,6 +23,7 @@ class Attempt(msgspec.Struct, frozen=True):
     room: Counts | None
     shares: Counts | None
     failure: str
+    joined: str = ""  # how it came to its application: Followed, ForAll; "" as if it were alone
 
 
 class Explanation(msgspec.Struct, frozen=True):

@@ -67,6 +67,9 @@ class Detail(Struct, frozen=True):
     fresh: bool = False
     held: tuple[tuple[str, int], ...] = ()  # targets before
     terms: tuple[Term, ...] = ()
+    joined: str = ""  # how it came to the other parts of its application: Followed, ForAll; "" as if it were alone
+    near: tuple[str, ...] = ()  # where those were
+    pods: int = 0  # of all parts
 
 
 PLACED: Final = "Placed"
@@ -99,6 +102,9 @@ def detail_of(verdict: Verdict) -> Detail:
         fresh=question.fresh,
         held=question.targets,
         terms=tuple(_term(attempt, question) for attempt in explanation.attempts),
+        joined=explanation.attempts[-1].joined,
+        near=question.together.near,
+        pods=question.together.whole.pods,
     )
 
 

@@ -16,6 +16,7 @@ from controlplane.kinds.binding import (
 from controlplane.kinds.policy import Placement
 from controlplane.scheduling.plan import constraint
 from controlplane.scheduling.seats import descending
+from controlplane.scheduling.together import APART, Together
 from controlplane.settings import Settings
 
 
@@ -48,6 +49,7 @@ class Question(msgspec.Struct, frozen=True):
     neighbours: Neighbours = ALONE
     components: tuple[tuple[str, int], ...] = ()
     evicted: tuple[str, ...] = ()  # clusters left because of a taint: not chosen again while one is there (D6)
+    together: Together = APART
 
     @property
     def needed(self) -> int:
@@ -66,6 +68,7 @@ def question_of(
     *,
     settings: Settings,
     neighbours: Neighbours = ALONE,
+    together: Together = APART,
 ) -> Question:
     """Return the question a binding puts. Raises ValueError where it has no placement or asks for no quantity."""
     if spec.placement is None:
@@ -87,6 +90,7 @@ def question_of(
         evicted=evicted_from(spec.graceful_eviction_tasks),
         first_term=0 if fresh else first_term(spec.placement, status.scheduler_observed_affinity_name),
         neighbours=neighbours if settings.gate("WorkloadAffinity") else ALONE,
+        together=together,
         components=tuple((one.name, one.replicas) for one in spec.components)
         if bundled and len(spec.components) > 1 and on_one_cluster(spec.placement)
         else (),

@@ -3,7 +3,7 @@ evictions, dry runs and tests alike."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import numpy as np
@@ -18,9 +18,13 @@ from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.plan import AGGREGATED, DUPLICATED, STATIC, Plan, plan_of
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
 from controlplane.scheduling.select import select
+from controlplane.scheduling.together import APART, Together
 from controlplane.settings import Settings
 
 NO_CLUSTER_FIT, UNSCHEDULABLE, SCHEDULER_ERROR = "NoClusterFit", "Unschedulable", "SchedulerError"
+
+FOLLOWED, FOR_ALL = "Followed", "ForAll"
+"""How parts of an application come together: after others, or first, where all have room."""
 
 _UNBOUNDED: Final = 2**31 - 1
 """Room for something without replicas."""
@@ -64,6 +68,7 @@ def schedule(
     settings: Settings,
     promised: Ledger | None = None,
     neighbours: Neighbours = ALONE,
+    together: Together = APART,
     leaving: Collection[str] = (),
     hint: tuple[TargetCluster, ...] | None = None,
 ) -> Verdict:
@@ -73,7 +78,7 @@ def schedule(
     counted as gone (D10). `hint`: a result worked out before; taken where it still holds, else worked out anew.
     Raises ValueError where the binding has no placement or asks for something that is no quantity.
     """
-    question = question_of(spec, status, settings=settings, neighbours=neighbours)
+    question = question_of(spec, status, settings=settings, neighbours=neighbours, together=together)
     seen = fleet.without(leaving) if leaving else fleet
     return answer(question, seen, promised if promised is not None else Ledger(fleet), settings=settings, hint=hint)
 
@@ -112,7 +117,7 @@ def answer(
 class _Trial:
     """One question under one affinity term; keeps what it saw for the explanation."""
 
-    __slots__ = ("chosen", "feasible", "held", "ledger", "plan", "question", "room", "settings", "shares")
+    __slots__ = ("chosen", "feasible", "held", "joined", "ledger", "plan", "question", "room", "settings", "shares")
 
     def __init__(self, question: Question, plan: Plan, ledger: Ledger, settings: Settings) -> None:
         self.question = question
@@ -123,18 +128,32 @@ class _Trial:
         self.chosen: Places | None = None
         self.room: Counts | None = None
         self.shares: Counts | None = None
+        self.joined = ""
         self.held = _held(question, plan.fleet)
 
     def attempt(self, name: str, failure: str) -> Attempt:
-        return Attempt(self.plan, name, self.feasible, self.chosen, self.room, self.shares, failure)
+        return Attempt(self.plan, name, self.feasible, self.chosen, self.room, self.shares, failure, self.joined)
 
     def run(self) -> tuple[TargetCluster, ...]:
         """Filter, score, select, divide. Raises _Failed."""
         feasible = self.feasible = self._filter()
         if not len(feasible):
             raise _Failed(NO_CLUSTER_FIT, "no cluster is feasible")
+        if self.question.together is not APART and self.plan.selects:
+            for how, places, room in self._preferred(feasible):
+                try:
+                    found = self._within(places, room)
+                except _Failed:
+                    self.chosen = self.shares = None
+                else:
+                    self.joined = how
+                    return found
+        return self._within(feasible)
+
+    def _within(self, feasible: Places, room: Counts | None = None) -> tuple[TargetCluster, ...]:
+        """Select and divide among these clusters. Raises _Failed."""
         try:
-            chosen = np.sort(self._select(feasible)) if self.plan.selects else feasible
+            chosen = np.sort(self._select(feasible, room)) if self.plan.selects else feasible
         except Unselectable as failure:
             raise _Failed(SCHEDULER_ERROR, str(failure)) from None
         if not len(chosen):
@@ -196,19 +215,42 @@ class _Trial:
         tiers[reluctant & newcomer] += _LAST_TIER
         return tiers
 
-    def _rank(self, places: Places) -> Candidates:
+    def _preferred(self, feasible: Places) -> Iterator[tuple[str, Places, Counts | None]]:
+        """Yield the clusters to try first so that the parts of an application end on one, and how it is called: each on
+        which others are, as far as there is room, then those with room for all. What has a place stays.
+
+        Clusters whose taints want nobody new come after all others here as well.
+        """
+        question, fleet = self.question, self.plan.fleet
+        mine = question.together
+        there = np.isin(feasible, fleet.places(name for name, _ in question.targets))
+        if there.any() and not mine.moves:
+            return
+        open_ = feasible[~self.plan.reluctant[feasible] | there]
+        for place in fleet.places(mine.near):
+            if place in open_ and self._free()[place] + self.held[place] >= question.needed:
+                yield FOLLOWED, np.array([place]), None
+        if mine.whole.parts and not there.any():
+            room = self.ledger.free(mine.whole)
+            fits = room > 0
+            for kind in mine.kinds:
+                fits &= fleet.enables(*kind)
+            yield FOR_ALL, open_[fits[open_]], None if question.workload else room
+
+    def _rank(self, places: Places, room: Counts | None = None) -> Candidates:
         there = plan_places = self.plan.fleet.places(name for name, _ in self.question.targets)
         scores = np.zeros(self.plan.fleet.size, dtype=np.int64)
         scores[there] = TARGET_SCORE
-        room = self._free()
-        if len(plan_places):
-            room = room + self.held
+        if room is None:
+            room = self._free()
+            if len(plan_places):
+                room = room + self.held
         tiers = self._tiers(places)
         return rank(places, scores[places], room[places], np.zeros_like(places) if tiers is None else tiers)
 
-    def _select(self, places: Places) -> Places:
+    def _select(self, places: Places, room: Counts | None) -> Places:
         question = self.question
-        return select(self.plan, self._rank(places), replicas=question.replicas, needed=question.needed)
+        return select(self.plan, self._rank(places, room), replicas=question.replicas, needed=question.needed)
 
     # Divide
 

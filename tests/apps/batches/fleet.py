@@ -20,9 +20,9 @@ from controlplane.kinds.policy import (
     DecisionConditions,
     FailoverBehavior,
 )
-from controlplane.kinds.rows import EVICTED, AilingCopies, Observation
+from controlplane.kinds.rows import EVICTED, AilingCopies, Observation, Row
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
-from controlplane.meta import ObjectMeta
+from controlplane.meta import Object, ObjectMeta
 from controlplane.names import CLUSTER_FINALIZER, CLUSTER_NAMESPACE, RECEIVED_ANNOTATION, UNSCHEDULABLE_TAINT
 from tests.apps.batches.stored import (
     AT_ONCE,
@@ -32,7 +32,9 @@ from tests.apps.batches.stored import (
     Case,
     bound,
     clusters,
+    deployment,
     many,
+    parts,
     plain,
     queued,
     refs,
@@ -91,11 +93,38 @@ def evictions(size: int) -> Case:
     return Case([*LOST, *clusters("spare"), OPEN, *found, *rows], [FLEET], 2 * min(size, AT_ONCE), -(-size // AT_ONCE))
 
 
+def evictions_of_applications(size: int) -> Case:
+    found = parts(bound(size, lost=2))
+    rows = [queued(one) for one in found]
+    return Case([*LOST, *clusters("spare"), OPEN, *found, *rows], [FLEET], 2 * min(size, AT_ONCE), -(-size // AT_ONCE))
+
+
 def graceful_eviction(size: int) -> Case:
     task = GracefulEvictionTask("lost", reason="TaintUntolerated", replicas=2, creation_timestamp=LONG_AGO)
     found = [one.with_spec(graceful_eviction_tasks=(task,)) for one in bound(size, spare=2)]
     seen = Observation("spare", "True", observed_at=START)
     return Case([*LOST, *clusters("spare"), seen, *found], refs(found), size)
+
+
+def graceful_eviction_of_services(size: int) -> Case:
+    """Services whose Deployments are still on the cluster both leave."""
+    task = GracefulEvictionTask("lost", reason="TaintUntolerated", creation_timestamp=LONG_AGO)
+    stored: list[Object | Row] = [*LOST, *clusters("spare"), Observation("spare", "True", observed_at=START)]
+    keys = []
+    for one in bound(size, spare=2):
+        name = one.spec.resource.name
+        pods = {"metadata": {"labels": {"app": name}}, "spec": {}}
+        resource = replace(one.spec.resource, api_version="v1", kind="Service")
+        spec = replace(one.spec, resource=resource, graceful_eviction_tasks=(task,))
+        of_it = replace(one, spec=spec).with_meta(name=f"{name}-service", uid=f"uid-{name}-service")
+        stored += [
+            one.with_spec(clusters=(TargetCluster("lost", 2),)),
+            replace(deployment(name), content={"spec": {"replicas": 2, "template": pods}}),
+            replace(plain("Service", name, "default"), content={"spec": {"selector": {"app": name}}}),
+            of_it,
+        ]
+        keys.append(of_it.ref)
+    return Case(stored, keys, size)
 
 
 def application_failover(size: int) -> Case:
@@ -175,7 +204,9 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "cluster_taints": cluster_taints,
     "eviction_queue": eviction_queue,
     "evictions": evictions,
+    "evictions of applications": evictions_of_applications,
     "graceful_eviction": graceful_eviction,
+    "graceful_eviction of Services": graceful_eviction_of_services,
     "drains": drains,
     "failbacks": failbacks,
     "application_failover": application_failover,

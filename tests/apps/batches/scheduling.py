@@ -11,7 +11,7 @@ from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote, Promise
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
 from controlplane.meta import Condition, ObjectMeta, Ref
-from tests.apps.batches.stored import LONG_AGO, Case, bound, clusters, many, refs, work_of
+from tests.apps.batches.stored import LONG_AGO, Case, bound, clusters, many, parts, refs, work_of
 from tests.core.fleet_story import START
 
 
@@ -28,6 +28,12 @@ def rebalancer(size: int) -> Case:
 
 def scheduler(size: int) -> Case:
     found = [one.with_status(conditions=(), scheduler_observed_generation=0) for one in bound(size)]
+    return Case([*clusters("a", "b"), *found], refs(found), size)
+
+
+def scheduler_of_applications(size: int) -> Case:
+    """Every other one is the other part of the application of the one before it."""
+    found = parts([one.with_status(conditions=(), scheduler_observed_generation=0) for one in bound(size)])
     return Case([*clusters("a", "b"), *found], refs(found), size)
 
 
@@ -76,6 +82,7 @@ def to_waiting(size: int) -> Case:
 BATCHES: dict[str, Callable[[int], Case]] = {
     "rebalancer": rebalancer,
     "scheduler": scheduler,
+    "scheduler of applications": scheduler_of_applications,
     "promises": promises,
     "promises of what runs": promises_of_what_runs,
     "fleet_names": fleet_names,

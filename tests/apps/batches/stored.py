@@ -17,6 +17,7 @@ from controlplane.kinds.rows import eviction_key as queued_as
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, Work
 from controlplane.meta import Condition, Object, ObjectMeta, Ref
+from controlplane.names import PROPAGATION_POLICY_NAME_ANNOTATION
 from tests.core.fleet_story import START, binding, cluster, duplicated, no_execute
 
 LONG_AGO = START - timedelta(days=30)
@@ -48,6 +49,12 @@ def many(size: int) -> list[str]:
 
 def bound(size: int, **on: int) -> list[Binding]:
     return [binding(name, ONE_OF_THEM, on=on) for name in many(size)]
+
+
+def parts(found: Sequence[Binding]) -> list[Binding]:
+    """Return bindings two and two as parts of applications."""
+    claims = [{PROPAGATION_POLICY_NAME_ANNOTATION: f"application-{number // 2}"} for number in range(len(found))]
+    return [one.with_meta(annotations=claim) for one, claim in zip(found, claims, strict=True)]
 
 
 def deployment(name: str, **meta: Any) -> Template:

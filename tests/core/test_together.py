@@ -1,0 +1,287 @@
+"""Parts of an application that go to exactly one cluster end on the same one: first placed, and moved (S002)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as tuned
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from controlplane import bindings as made_of
+from controlplane.kinds.binding import Binding, ObjectReference
+from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
+from controlplane.kinds.policy import Placement, Policy
+from controlplane.kinds.rows import FleetNames, PlacementNote
+from controlplane.kinds.together import application
+from controlplane.names import (
+    CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
+    PROPAGATION_POLICY_NAME_ANNOTATION,
+    TOGETHER_ANNOTATION,
+)
+from controlplane.scheduling import account
+from tests.core.admitted import created, fields, policy
+from tests.core.eviction_fleet import FAST
+from tests.core.fleet_story import START, Story, binding, by_room, by_weight, cluster, duplicated, no_execute
+
+ONE = duplicated(least=1, most=1)
+DIVIDED = replace(by_room(), cluster_affinity=None, spread_constraints=ONE.spread_constraints)
+WITHOUT_PODS = {"ConfigMap": "v1", "Service": "v1"}
+APIS = (
+    APIEnablement("apps/v1", (APIResource("deployments", "Deployment"), APIResource("statefulsets", "StatefulSet"))),
+    APIEnablement("v1", (APIResource("configmaps", "ConfigMap"), APIResource("services", "Service"))),
+)
+
+
+def part(
+    name: str,
+    replicas: int = 0,
+    *,
+    kind: str = "Deployment",
+    on: str = "",
+    of: str = "online",
+    placement: Placement = ONE,
+    **annotations: str,
+) -> Binding:
+    """Return a part of an application, placed nowhere where `on` is left out."""
+    one = binding(name, placement, on={on: replicas} if on else {}, replicas=replicas)
+    resource = ObjectReference(WITHOUT_PODS.get(kind, "apps/v1"), kind, name, "default", uid=f"template-{name}")
+    spec = replace(one.spec, resource=resource)
+    if kind in WITHOUT_PODS:
+        spec = replace(spec, replica_requirements=None)
+    one = replace(one, spec=spec).with_meta(annotations={PROPAGATION_POLICY_NAME_ANNOTATION: of, **annotations})
+    return one if on else one.with_status(conditions=(), scheduler_observed_generation=0, aggregated_status=())
+
+
+def serving(name: str, slots: int = 1000, **more: Any) -> Cluster:
+    return cluster(name, slots=slots, **more).with_status(api_enablements=APIS)
+
+
+def story(*objects: Any, at_once: bool = True, **slots: int) -> Story:
+    """Return a fleet with so many slots on each member; the objects come together or one after the other."""
+    clusters = [serving(name, count) for name, count in slots.items()]
+    if at_once:
+        return Story(*clusters, *objects, settings=FAST)
+    told = Story(*clusters, settings=FAST)
+    for one in objects:
+        told.store.create(one)
+        told.work()
+    return told
+
+
+def homes(told: Story, *names: str) -> set[str]:
+    return {place for name in names for place in told.placed(name)}
+
+
+def explained(told: Story, name: str) -> str:
+    """Return what `explain` says about the other parts."""
+    ref = told.binding(name).ref
+    (note,) = told.store.rows(PlacementNote, "key", [str(ref)])[str(ref)]
+    (names,) = told.store.rows(FleetNames, "key", [note.fleet])[note.fleet]
+    found = account.explained(ref, note, names, {})
+    assert not found.together or found.together in account.text(found)
+    return found.together
+
+
+PARTS = ("settings", "server", "database", "front")
+
+
+def parts(**more: Any) -> tuple[Binding, ...]:
+    return (
+        part("settings", kind="ConfigMap", **more),
+        part("server", 20, **more),
+        part("database", 5, kind="StatefulSet", **more),
+        part("front", kind="Service", **more),
+    )
+
+
+@pytest.mark.parametrize("placement", [ONE, DIVIDED], ids=["duplicated", "divided"])
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one after the other"])
+def test_all_parts_are_placed_on_one_cluster(placement: Placement, at_once: bool) -> None:
+    told = story(*parts(placement=placement), at_once=at_once, member1=60, member2=100, member3=70)
+
+    assert len(homes(told, *PARTS)) == 1
+
+
+def test_without_the_others_each_part_goes_its_own_way() -> None:
+    """What the rule is for: the same parts, each for itself."""
+    told = story(*parts(**{TOGETHER_ANNOTATION: "false"}), member1=60, member2=100, member3=90)
+
+    assert homes(told, "settings") == {"member1"}
+    assert homes(told, "server") == {"member2"}
+    assert homes(told, "database") == {"member3"}
+
+
+@given(
+    slots=st.lists(st.integers(0, 40), min_size=2, max_size=4),
+    replicas=st.lists(st.integers(0, 12), min_size=2, max_size=4),
+    order=st.randoms(use_true_random=False),
+    placement=st.sampled_from([ONE, DIVIDED]),
+)
+@tuned(max_examples=150, deadline=None)
+def test_wherever_one_cluster_has_room_for_all_they_end_on_one(
+    slots: list[int], replicas: list[int], order: Any, placement: Placement
+) -> None:
+    if max(slots) < sum(replicas):
+        slots[-1] = sum(replicas)
+    kinds = ["Deployment" if count else "ConfigMap" for count in replicas]
+    made = [
+        part(f"o{number}", count, kind=kind, placement=placement)
+        for number, (count, kind) in enumerate(zip(replicas, kinds, strict=True))
+    ]
+    order.shuffle(made)
+
+    told = story(*made, **{f"member{number}": count for number, count in enumerate(slots)})
+
+    assert len(homes(told, *(f"o{number}" for number in range(len(replicas))))) == 1
+
+
+def test_the_first_part_goes_where_all_of_them_have_room() -> None:
+    told = story(*parts(), member1=24, member2=26, member3=25)
+
+    assert homes(told, *PARTS) == {"member2"}
+    told_all = {name: explained(told, name) for name in PARTS}
+    first = told_all.pop("settings")
+    assert first == "It is the first of its application to go where all parts, 25 pods together, have room."
+    assert set(told_all.values()) == {"It goes where other parts of its application are: member2."}
+
+
+def test_a_part_that_has_no_room_beside_the_others_goes_as_if_it_were_alone() -> None:
+    told = story(part("server", 20), at_once=False, member1=30, member2=25)
+    assert homes(told, "server") == {"member1"}
+
+    told.store.create(part("database", 12, kind="StatefulSet", placement=DIVIDED))
+    told.work()
+
+    assert homes(told, "database") == {"member2"}
+    assert explained(told, "database") == (
+        "Other parts of its application are on member1, where it has no place: it goes as if it were alone."
+    )
+    assert homes(told, "server") == {"member1"}
+
+
+def test_where_no_cluster_has_room_for_all_each_goes_as_if_it_were_alone() -> None:
+    told = story(part("server", 20), part("database", 15, kind="StatefulSet"), member1=30, member2=25)
+
+    assert homes(told, "server", "database") == {"member1", "member2"}
+    assert "No cluster has room for all 35 pods" in explained(told, "server")
+
+
+def test_what_has_no_pods_and_came_first_goes_after_the_pods() -> None:
+    told = story(part("settings", kind="ConfigMap"), at_once=False, member1=10, member2=30)
+    assert homes(told, "settings") == {"member1"}
+
+    told.store.create(part("server", 20))
+    told.work()
+    assert homes(told, "server") == {"member2"}
+    told.pass_seconds(5)
+
+    assert homes(told, "settings") == {"member2"}
+    assert told.store.next_due(["scheduler"]) is None
+
+
+def test_what_has_no_pods_and_has_its_place_for_long_stays() -> None:
+    told = story(part("settings", kind="ConfigMap"), at_once=False, member1=10, member2=30)
+    told.pass_seconds(400)
+    assert told.store.next_due(["scheduler"]) is None
+
+    told.store.create(part("server", 20))
+    told.work()
+    told.pass_seconds(400)
+
+    assert (homes(told, "settings"), homes(told, "server")) == ({"member1"}, {"member2"})
+
+
+def test_what_is_placed_stays_where_it_is() -> None:
+    apart = (part("server", 5, on="member1"), part("database", 5, kind="StatefulSet", on="member2"))
+    told = story(*apart, member1=9, member2=99)
+    told.store.create(part("front", kind="Service"))
+    told.work()
+    told.pass_seconds(60)
+
+    assert (homes(told, "server"), homes(told, "database")) == ({"member1"}, {"member2"})
+
+
+def test_nobody_follows_onto_a_cluster_whose_taints_want_nobody_new() -> None:
+    told = story(part("server", 5, on="member1"), member1=99, member2=50, member3=60)
+    told.taint("member1", replace(no_execute("full"), effect="PreferNoSchedule"))
+
+    told.store.create(part("database", 5, kind="StatefulSet"))
+    told.work()
+
+    assert homes(told, "database") == {"member3"}
+
+
+@pytest.mark.parametrize("rate", [1000.0, 1.0], ids=["at once", "one after the other"])
+@pytest.mark.parametrize("placement", [ONE, DIVIDED], ids=["duplicated", "divided"])
+def test_a_failed_cluster_is_left_for_the_same_refuge(placement: Placement, rate: float) -> None:
+    """Each for itself would go elsewhere: the largest to member3, and what has no pods to member2."""
+    told = story(*parts(on="member1", placement=placement), member1=500, member2=24, member3=40, member4=26, member5=26)
+    told.settings = replace(FAST, resource_eviction_rate=rate, secondary_resource_eviction_rate=rate)
+
+    told.taint("member1", no_execute())
+    told.pass_seconds(30)
+
+    assert len(homes(told, *PARTS)) == 1
+    assert homes(told, *PARTS) & {"member3", "member4", "member5"}
+    assert all(told.leaving(name) == [] for name in PARTS)
+
+
+def test_the_eviction_says_the_refuge_it_will_be() -> None:
+    told = story(*parts(on="member1"), member1=500, member2=24, member3=26)
+
+    told.taint("member1", no_execute())
+    told.pass_seconds(5)
+
+    moved = {one.message for one in told.events("EvictWorkloadFromClusterSucceed")}
+    assert len(moved) == 3  # with 20 replicas, with 5, and without
+    assert all("member3" in one for one in moved)
+
+
+UNHEEDED = replace(by_weight(member1=1), spread_constraints=ONE.spread_constraints)
+ALONE: list[tuple[str, dict[str, Any]]] = [
+    ("two clusters", {"placement": duplicated(least=2, most=2)}),
+    ("no spread constraint", {"placement": duplicated()}),
+    ("static weights, which spread constraints do not bind", {"placement": UNHEEDED}),
+    ("its policy says so", {TOGETHER_ANNOTATION: "false"}),
+]
+
+
+@pytest.mark.parametrize(("case", "more"), ALONE, ids=[row[0] for row in ALONE])
+def test_who_is_no_part_of_an_application(case: str, more: dict[str, Any]) -> None:
+    assert application(part("server", 2, **more)) == ""
+
+
+@pytest.mark.parametrize(("said", "together"), [("", ""), ("false", ""), ("true", "default//all")])
+def test_a_cluster_propagation_policy_has_to_ask_for_it(said: str, together: str) -> None:
+    one = part("server", 2).with_meta(annotations={CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION: "all"})
+    one = one.with_meta(annotations={**one.metadata.annotations, **({TOGETHER_ANNOTATION: said} if said else {})})
+
+    assert application(one) == together
+
+
+def test_parts_of_other_applications_and_namespaces_play_no_part() -> None:
+    elsewhere = part("server", 2, on="member1").with_meta(namespace="elsewhere")
+    other = part("database", 2, on="member1", of="other")
+    told = story(elsewhere, other, member1=10, member2=50)
+
+    told.store.create(part("settings", 1))
+    told.work()
+
+    assert homes(told, "settings") == {"member2"}
+    assert explained(told, "settings") == ""
+
+
+def test_a_policy_says_true_or_false_and_its_bindings_carry_it() -> None:
+    doc = policy()
+    doc["metadata"] = {**doc["metadata"], "annotations": {TOGETHER_ANNOTATION: "no"}}
+    assert fields(doc) == {f"metadata.annotations[{TOGETHER_ANNOTATION}]"}
+
+    doc["metadata"]["annotations"][TOGETHER_ANNOTATION] = "false"
+    made: Policy = created(doc).object
+    template = created({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}).object
+    one = made_of.create(template, made, gates={}, now=START)
+    assert one.metadata.annotations[TOGETHER_ANNOTATION] == "false"
+    assert TOGETHER_ANNOTATION not in made_of.release(one).metadata.annotations
