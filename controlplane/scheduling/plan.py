@@ -29,11 +29,6 @@ def division_of(placement: Placement) -> str:
     return DYNAMIC if weights is not None and weights.dynamic_weight else STATIC
 
 
-def ignores_spread(placement: Placement) -> bool:
-    """Test whether spread constraints do not select: static weights name their clusters themselves (semantics 3.4)."""
-    return placement.ignores_spread
-
-
 def constraint(placement: Placement, field: str) -> SpreadConstraint | None:
     """Return the constraint on a field; the last one wins, as there may be only one (semantics 1.2)."""
     return next((one for one in reversed(placement.spread_constraints) if one.spread_by_field == field), None)
@@ -66,7 +61,7 @@ class Plan:
         self.placement = placement
         self.term = term
         self.division = division_of(placement)
-        self.selects = bool(placement.spread_constraints) and not ignores_spread(placement)
+        self.selects = bool(placement.spread_constraints) and not placement.ignores_spread
         self.tiers = self._tiers() if workload else None
         self.affinity = fleet.chosen(term) if self.tiers is None else self.tiers >= 0
         self.keeps = fleet.present & self.affinity
