@@ -9,12 +9,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import yaml
 
+from apps.objects.apply import CHANGES_CHANNEL
 from apps.simulator.fleet import FleetProcess, ask, start_fleet_process
 from tests.api.server import Answer, Client, Server
 
@@ -23,7 +25,7 @@ Document = dict[str, Any]
 MEMBERS = tuple(f"member{number}" for number in range(1, 6))
 NEVER_FAILS = MEMBERS[1]
 WITHIN = 60.0  # seconds anything may take on a machine that has much else to do
-EVERY = 0.1  # seconds between two looks
+UNHEARD = 0.25  # seconds after which is looked again, whatever is heard: what members do and do not tell
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
 CONFIGURATION = "/apis/failover.lifeboat.io/v1alpha1/failoverconfigurations"
 FLEET_READINESS = "/apis/failover.lifeboat.io/v1alpha1/fleetreadinesses/fleet"
@@ -52,6 +54,8 @@ class Live:
         self.server = server
         self.fleet = fleet
         self.api = server.client()
+        self._changes = psycopg.connect(server.environment["DATABASE_URL"], autocommit=True)
+        self._changes.execute(f"LISTEN {CHANGES_CHANNEL}")
         self._crippled: set[str] = set()  # members with nodes that are not Ready
         self._made: list[str] = []  # URLs of objects without a namespace, to be removed
 
@@ -198,13 +202,14 @@ class Live:
         return self.condition(self.get(f"{CLUSTERS}/{cluster}"), "Ready").get("status") == "True"
 
     def until(self, holds: Any) -> Any:
-        """Return what `holds` returns as soon as it is true. Raises AssertionError where that takes too long.
+        """Return what `holds` returns as soon as it is true: looked at when the product has written something.
 
-        A machine that stood still between two looks counts as one second, however long that was.
+        Raises AssertionError where that takes too long. A machine that stood still between two looks counts as one
+        second, however long that was.
         """
         left, looked = WITHIN, time.monotonic()
         while not (found := holds()):
-            time.sleep(EVERY)
+            list(self._changes.notifies(timeout=UNHEARD, stop_after=1))
             left, looked = left - min(time.monotonic() - looked, 1.0), time.monotonic()
             assert left > 0, f"not within {WITHIN:g} s: {inspect.getsource(holds).strip()}"
         return found
@@ -229,6 +234,10 @@ class Live:
     def _probes(self) -> int:
         """Return how often the member that no test lets fail was probed."""
         return sum(one["path"].startswith("/readyz") for one in self.fleet.requests(NEVER_FAILS))
+
+    def close(self) -> None:
+        """Listen no longer."""
+        self._changes.close()
 
     # Between tests
 
@@ -309,9 +318,9 @@ def live(folder: Path, *, name: str, redis_url: str) -> Iterator[Live]:
         server.processes.worker()
         server.processes.beat()
         server.processes.members()
-        running = Live(server, fleet)
-        running.join()
-        yield running
+        with closing(Live(server, fleet)) as running:
+            running.join()
+            yield running
 
 
 def environment() -> dict[str, str]:
