@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from controlplane import run
@@ -19,8 +19,6 @@ from controlplane.kinds.binding import (
     TargetCluster,
 )
 from controlplane.kinds.cluster import (
-    APIEnablement,
-    APIResource,
     Cluster,
     ClusterSpec,
     ClusterStatus,
@@ -35,9 +33,9 @@ from controlplane.kinds.policy import (
 from controlplane.memory import MemoryStore
 from controlplane.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.settings import Settings
+from tests.core.fleet_story import START
+from tests.scheduling_builders import APPS
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-APPS = (APIEnablement("apps/v1", (APIResource("deployments", "Deployment"),)),)
 BY_ROOM = ReplicaSchedulingStrategy("Divided", "Weighted", ClusterPreferences(dynamic_weight="AvailableReplicas"))
 
 

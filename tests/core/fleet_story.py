@@ -32,8 +32,6 @@ from controlplane.kinds.binding import (
     TargetCluster,
 )
 from controlplane.kinds.cluster import (
-    APIEnablement,
-    APIResource,
     Cluster,
     ClusterSpec,
     ClusterStatus,
@@ -56,9 +54,9 @@ from controlplane.memory import MemoryStore
 from controlplane.meta import Condition, ObjectMeta, Ref, with_condition
 from controlplane.settings import GATES, Settings
 from controlplane.state import Actor, State, Watch
+from tests.scheduling_builders import APPS
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-APPS = (APIEnablement("apps/v1", (APIResource("deployments", "Deployment"),)),)
 FAILOVER = Settings(feature_gates={**GATES, "Failover": True})
 
 
