@@ -4,12 +4,14 @@ Their Work is not deleted but marked. A deletion that waits for a cluster to com
 happened since; a mark is looked at again when it does, and the copy goes only once the wanted ones are healthy. Where
 they are not, it may be the last that works, and the cluster is a place to go again. A deletion that was begun before
 the cluster went away, or that the cluster refused, is looked at again in the same way (`Late`). So are fewer replicas
-that could not be brought to a cluster: that the others are enough was true when it was tried first.
+that could not be brought to a cluster, or that were decided before it came back: that the others are enough was true
+then. When they were is kept on the Work, as its deletion time is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 from controlplane import interpret
@@ -18,8 +20,8 @@ from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetClus
 from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT, Work
-from controlplane.meta import condition
-from controlplane.names import LEFTOVER_ANNOTATION
+from controlplane.meta import condition, to_seconds
+from controlplane.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
 
 
 def is_leftover(work: Work) -> bool:
@@ -41,6 +43,16 @@ def wanted_again(work: Work) -> Work:
     )
 
 
+def timed(renewed: Work, *, before: int | None, after: int | None, now: datetime) -> Work:
+    """Return a Work that is given `after` replicas instead of `before` with when it was last given fewer; None: of a
+    workload that is not Divided."""
+    if before is None or after is None or before == after:
+        return renewed
+    kept = {key: value for key, value in renewed.metadata.annotations.items() if key != REDUCED_ANNOTATION}
+    fewer = {REDUCED_ANNOTATION: f"{to_seconds(now):%Y-%m-%dT%H:%M:%SZ}"} if after < before else {}
+    return renewed.with_meta(annotations=kept | fewer)
+
+
 class Late(NamedTuple):
     """What is known of a copy whose removal, or the loss of some of its replicas, comes late. `wanted`: its cluster
     shall hold one again; `keeps`: how many replicas stay there for now, 0 where it gets what its Work asks for."""
@@ -59,12 +71,27 @@ def is_late(work: Work, cluster: Cluster | None) -> bool:
     if cluster is None or cluster.terminating:
         return False
     if deleted is None:
-        return said is not None and said.reason in (APPLIED_FAILED, REPLICAS_KEPT) and _serving(work) > _asked(work)
+        failed = said is not None and said.reason in (APPLIED_FAILED, REPLICAS_KEPT)
+        return (failed or _turned_since(cluster, _reduced(work))) and _serving(work) > _asked(work)
     if said is not None and said.reason == CLEANUP_FAILED:
         return True
+    return is_leftover(work) or _turned_since(cluster, deleted)
+
+
+def _turned_since(cluster: Cluster, moment: datetime | None) -> bool:
+    """Test whether a cluster came back, or went away, at a moment or later."""
     ready = condition(cluster.status.conditions, READY)
     turned = None if ready is None else ready.last_transition_time
-    return is_leftover(work) or (turned is not None and turned >= deleted)
+    return moment is not None and turned is not None and turned >= moment
+
+
+def _reduced(work: Work) -> datetime | None:
+    """Return when a Work was last given fewer replicas; None where nobody noted it."""
+    try:
+        found = datetime.fromisoformat(work.metadata.annotations.get(REDUCED_ANNOTATION, ""))
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None  # somebody else wrote it
 
 
 def late(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster]) -> Late:

@@ -86,6 +86,9 @@ RECEIVED_ANNOTATION: Final = "failover.lifeboat.io/received-at"
 LEFTOVER_ANNOTATION: Final = "work.lifeboat.io/leftover"
 """On a Work: its copy was let go while its cluster could not be reached (controlplane/leftovers.py)."""
 
+REDUCED_ANNOTATION: Final = "work.lifeboat.io/reduced-at"
+"""On a Work of a Divided workload: when it was last given fewer replicas (controlplane/leftovers.py)."""
+
 _SAFE_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _FNV_OFFSET: Final = 2166136261
 _FNV_PRIME: Final = 16777619

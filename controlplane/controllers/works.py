@@ -230,6 +230,8 @@ def _wanted(snapshot: Copies, template: Template, *, frozen: bool, now: datetime
             changes.append(Put(work, None))
             continue
         renewed = leftovers.wanted_again(works.updated(stored, work))
+        before, after = _present(stored, binding), _present(renewed, binding)
+        renewed = leftovers.timed(renewed, before=before, after=after, now=now)
         if renewed is not stored:
             changes.append(Put(renewed, stored))
     return changes

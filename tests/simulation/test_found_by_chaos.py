@@ -109,8 +109,7 @@ def test_fault_33_a_removal_that_was_refused_minds_who_has_failed_since(seed: in
     world = begun(seed, DIVIDED, "member1", "member2", "member3")
     _removal_hangs(world, "unauthorized")
     world.fault("member2", "down")
-    while world.store.objects[Ref(kinds.CLUSTER, "", "member2")].ready == "True":
-        world.run(seconds(world) + 0.5)
+    _until_not_ready(world, "member2")
     world.fault("member1", "none")
     world.run(seconds(world) + 12)
 
@@ -135,8 +134,7 @@ def test_fault_33_fewer_replicas_that_come_late_mind_who_has_failed_since(seed: 
     world.run(31)
     assert placed(world) == {"member1": 1, "member2": 2}
     world.fault("member2", "down")
-    while world.store.objects[Ref(kinds.CLUSTER, "", "member2")].ready == "True":
-        world.run(seconds(world) + 0.5)
+    _until_not_ready(world, "member2")
     world.fault("member1", "none")
     world.run(seconds(world) + 4)
 
@@ -146,6 +144,11 @@ def test_fault_33_fewer_replicas_that_come_late_mind_who_has_failed_since(seed: 
     world.run(250)
     assert running(world) == placed(world)
     assert sum(running(world).values()) == 3
+
+
+def _until_not_ready(world: Simulation, name: str) -> None:
+    while world.store.objects[Ref(kinds.CLUSTER, "", name)].ready == "True":
+        world.run(seconds(world) + 0.5)
 
 
 def _removal_hangs(world: Simulation, fault: str = "down") -> None:
@@ -158,3 +161,36 @@ def _removal_hangs(world: Simulation, fault: str = "down") -> None:
     world.run(seconds(world) + 2)
     assert binding(world).spec.graceful_eviction_tasks == ()
     assert running(world)["member2"] == 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("known", [False, True], ids=["believed Ready", "known to be away"])
+def test_fault_33_fewer_replicas_nobody_tried_to_bring_come_late_all_the_same(seed: int, known: bool) -> None:
+    """1 of 2 replicas is asked of member1, and it goes away before anybody gets there; when it is back, member2 has
+    failed."""
+    world = joined("member1", "member2", seed=seed)
+    apply(world, DIVIDED, NGINX % 6)
+    world.run(30)
+    everybody = world.controllers
+    world.fault("member1", "down")
+    if known:
+        _until_not_ready(world, "member1")
+    world.controllers = tuple(one for one in everybody if one.name != "execution")  # others are asked first
+    old = world.store.objects[Ref("apps/Deployment", "default", "nginx")]
+    fewer = old.with_content({**old.content, "spec": {**old.spec, "replicas": 3}})
+    assert not world.store.put(fewer, old).lost
+    world.run(seconds(world) + 1)
+    assert placed(world) == {"member1": 1, "member2": 2}
+    _until_not_ready(world, "member1")
+    world.controllers = everybody
+    world.fault("member2", "down")
+    _until_not_ready(world, "member2")
+    world.fault("member1", "none")
+    world.run(seconds(world) + 12)
+
+    assert running(world) == {"member1": 2, "member2": 0}
+
+    world.fault("member2", "none")
+    world.run(seconds(world) + 200)
+    assert running(world) == placed(world)
+    assert sum(running(world).values()) == 3
