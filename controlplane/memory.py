@@ -92,6 +92,12 @@ class MemoryStore:
         found = sorted({ref for one in values for ref in self._index.get((kind, index, one), ())})
         return [ref for ref in found if (ref.namespace, ref.name) > after][:limit]
 
+    def page_by_index(
+        self, kinds: Sequence[str], index: str, values: Collection[str], *, after: Ref | None = None, limit: int = 1000
+    ) -> Sequence[Any]:
+        found = sorted({ref for kind in kinds for one in values for ref in self._index.get((kind, index, one), ())})
+        return [self.objects[ref] for ref in found if after is None or ref > after][:limit]
+
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = ("", "")) -> int:
         return sum((ref.namespace, ref.name) > after for ref in self._index.get((kind, index, value), ()))
 

@@ -53,6 +53,12 @@ class State(Protocol):
         """Return one page of the references under an index value, or under any of several, in (namespace, name) order:
         for fan-out."""
 
+    def page_by_index(
+        self, kinds: Sequence[str], index: str, values: Collection[str], *, after: Ref | None = None, limit: int = 1000
+    ) -> Sequence[Any]:
+        """Return one page of the objects of several kinds that are under any of the values, in the order of their
+        references beyond `after`: for a fan-out that has to look at them. The kinds are kept in one table."""
+
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = ("", "")) -> int:
         """Return how many objects there are under an index value beyond `after` in (namespace, name) order."""
 

@@ -35,7 +35,7 @@ _GIVE_BACK = f"""
     WHERE {_SAME}"""
 _DUE_NOW = """due_at <= clock_timestamp() AND (lease_until IS NULL OR lease_until <= clock_timestamp())"""
 _LOOK = f"""
-    SELECT kind, namespace, name, seq, cursor, due_at FROM objects_due
+    SELECT kind, namespace, name, seq, cursor, due_at, clock_timestamp() FROM objects_due
     WHERE lower(controller) = %s AND {_DUE_NOW} AND hash %% %s = %s
     ORDER BY due_at, seq LIMIT %s"""
 _CLAIM = f"""
@@ -47,7 +47,7 @@ _CLAIM = f"""
     )
     UPDATE objects_due d SET lease_until = clock_timestamp() + %s * interval '1 second'
     FROM picked WHERE d.id = picked.id
-    RETURNING d.kind, d.namespace, d.name, d.seq, d.cursor, d.due_at"""
+    RETURNING d.kind, d.namespace, d.name, d.seq, d.cursor, d.due_at, clock_timestamp()"""
 _RELEASE = f"""
     UPDATE objects_due d SET lease_until = NULL, due_at = coalesce(%s, clock_timestamp())
     FROM unnest(%s, %s, %s, %s) AS w(controller, kind, namespace, name) WHERE {_SAME}"""
@@ -148,14 +148,16 @@ def claim(
     """Return due rows, oldest first, leased; see `Store.claim`. A transaction of its own that waits for nobody."""
     which = (controller, shards, shard, limit)
     rows = cursor.run(*((_CLAIM, (*which, lease_seconds)) if lease_seconds else (_LOOK, which))).fetchall()
-    now = cursor.run("SELECT clock_timestamp()").fetchone()
-    assert now is not None
+    if not rows:
+        nothing = cursor.run("SELECT clock_timestamp()").fetchone()
+        assert nothing is not None
+        return Claims(nothing[0], ())
     rows.sort(key=lambda row: (row[5], row[3]))
     claims = (
         Claim(controller, Ref(kind, namespace, name), seq, cursor_text)
-        for kind, namespace, name, seq, cursor_text, _ in rows
+        for kind, namespace, name, seq, cursor_text, *_ in rows
     )
-    return Claims(now[0], tuple(claims))
+    return Claims(max(row[6] for row in rows), tuple(claims))
 
 
 def release(cursor: BinaryCursor, claims: Sequence[Claim], *, due_at: datetime | None) -> None:
@@ -174,9 +176,8 @@ def free(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int, until: 
 def end_chunk(cursor: BinaryCursor, claim: Claim, *, to: str | None) -> None:
     """Keep how far a fan-out has come, or end it; one that was marked meanwhile starts anew. The write lock is held."""
     which = (claim.controller, *claim.ref)
-    if to is None:
-        cursor.run(_END, (*which, claim.seq))
-    cursor.run(_CURSOR, (claim.seq, to or "", *which))
+    if to is not None or not cursor.run(_END, (*which, claim.seq)).rowcount:
+        cursor.run(_CURSOR, (claim.seq, to or "", *which))
 
 
 def with_work(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int) -> set[str]:

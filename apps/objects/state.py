@@ -76,6 +76,21 @@ class DjangoState:
             rows = cursor.run(query, (kind, texts([f"{index}={one}" for one in values]), *after, limit))
             return [Ref(kind, namespace, name) for namespace, name in rows]
 
+    def page_by_index(
+        self, kinds: Sequence[str], index: str, values: Collection[str], *, after: Ref | None = None, limit: int = 1000
+    ) -> Sequence[Any]:
+        (table,) = {object_table(kind).name for kind in kinds}
+        for kind in kinds:
+            _declared(kind, index)
+        query = f"""
+            SELECT kind, doc FROM {table}
+            WHERE (kind || '') = ANY(%s) AND keys && %s AND ((kind || ''), namespace, name) > (%s, %s, %s)
+            ORDER BY (kind || ''), namespace, name LIMIT %s"""
+        wanted = texts([f"{index}={one}" for one in values])
+        with binary_cursor() as cursor:
+            rows = cursor.run(query, (texts(kinds), wanted, *(after or ("", "", "")), limit))
+            return [read(kind, doc) for kind, doc in rows]
+
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = START) -> int:
         _declared(kind, index)
         query = f"""

@@ -158,19 +158,11 @@ class Scheduler(Controller):
         cluster: Cluster | None = next(iter(found.values()), None)
         index = "pending" if origin.kind == ROOM else "affine"
         values = affine_values(cluster) if cluster is not None else [f"on:{origin.name}"]
-        kind, _, place = after.partition(",")
-        namespace, _, name = place.partition("/")
-        refs: list[Ref] = []
-        for number in range(int(kind or 0), len(BINDINGS)):
-            begin = (namespace, name) if number == int(kind or 0) else ("", "")
-            refs += state.refs_by_index(BINDINGS[number], index, values, after=begin, limit=limit - len(refs))
-            if len(refs) >= limit:
-                return self._concerned(state, cluster, origin, refs), f"{number},{refs[-1].namespace}/{refs[-1].name}"
-        return self._concerned(state, cluster, origin, refs), None
-
-    def _concerned(self, state: State, cluster: Cluster | None, origin: Ref, refs: Sequence[Ref]) -> list[Ref]:
-        bindings: dict[Ref, Binding] = state.get(refs)
-        return [ref for ref in refs if ref in bindings and concerns(cluster, origin.name, bindings[ref])]
+        bindings: Sequence[Binding] = state.page_by_index(
+            BINDINGS, index, values, after=Ref.parse(after) if after else None, limit=limit
+        )
+        concerned = [one.ref for one in bindings if concerns(cluster, origin.name, one)]
+        return concerned, str(bindings[-1].ref) if len(bindings) >= limit else None
 
 
 def concerns(cluster: Cluster | None, name: str, binding: Binding) -> bool:

@@ -17,7 +17,7 @@ from apps.objects.store import DjangoStore
 from apps.runtime import turn
 from controlplane.decision import Decision, Delete, Event, Put, Save
 from controlplane.errors import Expired
-from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
+from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.rows import Eviction, Promise
 from controlplane.meta import Ref
@@ -344,6 +344,9 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     ),
     "refs_by_index": lambda store: store.refs_by_index(
         RESOURCE_BINDING, "placed", "member7", after=("ns1", ""), limit=100
+    ),
+    "page_by_index": lambda store: store.page_by_index(
+        BINDINGS, "placed", ["member7", "member8"], after=Ref(RESOURCE_BINDING, "ns1", ""), limit=100
     ),
     "count_by_index": lambda store: store.count_by_index(RESOURCE_BINDING, "placed", "member7", after=("ns1", "")),
     "rows by binding": lambda store: store.rows(Eviction, "binding", [f"b{n}" for n in range(500)]),

@@ -4,10 +4,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.decision import Decision, Delete, Drop, Event, Put, Save
 from controlplane.kind import encode
-from controlplane.kinds import RESOURCE_BINDING, WORK
+from controlplane.kinds import BINDINGS, RESOURCE_BINDING, WORK
 from controlplane.kinds.rows import (
     HELD,
     ROWS,
@@ -119,6 +120,17 @@ class TestIndexes:
 
         assert [ref.name for ref in first] == ["d", "a"]
         assert [ref.name for ref in second] == ["c"]
+
+    def test_objects_of_several_kinds_come_page_by_page(self, filled: Any) -> None:
+        whole = replace(binding("z", "member1"), kind="ClusterResourceBinding", metadata=meta("z", ""))
+        create(filled, whole)
+
+        first = filled.page_by_index(BINDINGS, "placed", ["member1", "member2"], limit=2)
+        second = filled.page_by_index(BINDINGS, "placed", ["member1", "member2"], after=first[-1].ref, limit=2)
+        rest = filled.page_by_index(BINDINGS, "placed", ["member1", "member2"], after=second[-1].ref)
+
+        assert [names(page) for page in (first, second, rest)] == [["/z", "aaa/d"], ["shop/a", "shop/b"], ["shop/c"]]
+        assert list(filled.page_by_index(BINDINGS, "placed", ["nowhere"])) == []
 
     @pytest.mark.parametrize(
         ("after", "count"), [(("", ""), 3), (("aaa", "d"), 2), (("shop", "b"), 1), (("z", "z"), 0)]
