@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from datetime import datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -31,8 +32,11 @@ class Files(NamedTuple):
 def certificates(folder: Path, *, hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")) -> Files:
     """Return the certificates in a folder, made where they are missing or about to end. No authority's key is kept."""
     files = Files(folder / "ca.crt", folder / "server.crt", folder / "server.key")
-    if not all(file.exists() for file in files) or _ends(files.certificate) < wall_now() + RENEW_BEFORE:
-        _make(files, hosts)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:  # the server and who writes its kubeconfig may both ask at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not all(file.exists() for file in files) or _ends(files.certificate) < wall_now() + RENEW_BEFORE:
+            _make(files, hosts)
     return files
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import yaml
 
+from apps.runtime.supervise.services import DATABASE, REDIS
+
 PROJECT = Path(__file__).resolve().parents[2]
 FOLDER = PROJECT / ".lifeboat" / "demo"
 EXAMPLES = PROJECT / "docs" / "examples"
@@ -52,8 +54,10 @@ def main() -> int:
 
 
 def _supervise(verb: str, *arguments: str) -> None:
+    """Call the supervisor; the servers are always our own: somebody's database is no place for members that vanish."""
+    own = {name: value for name, value in os.environ.items() if name not in (DATABASE, REDIS)}
     command = [sys.executable, "-m", "apps.runtime.supervise", verb, "--dir", str(FOLDER), *arguments]
-    subprocess.run(command, cwd=PROJECT, check=True)
+    subprocess.run(command, cwd=PROJECT, env=own, check=True)
 
 
 class Demo:

@@ -13,7 +13,6 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.runtime.broker import reachable
 from apps.runtime.groups import INTERVAL_SECONDS
-from apps.runtime.interpreter import tune
 from apps.runtime.turn import Turn
 from apps.runtime.world import world
 
@@ -34,7 +33,6 @@ def _end_on_sigterm() -> None:
 @shared_task(name="lifeboat.tick")
 def tick(name: str) -> None:
     """Run one turn of "group/shard"; go on beyond the interval while nobody could ring again."""
-    tune()
     _end_on_sigterm()
     group, _, shard = name.partition("/")
     turn = Turn(group, int(shard), store=store(), world=world(), configuration=configuration())

@@ -7,7 +7,6 @@ from time import perf_counter, process_time
 
 from apps.objects.store import DjangoStore, store
 from apps.runtime.fleet import Fleet, store_all
-from apps.runtime.interpreter import tune
 from controlplane.controllers import CONTROLLERS
 from controlplane.controllers.controller import Controller
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
@@ -24,7 +23,6 @@ BEFORE = ("policies", "namespaces")  # what makes bindings of templates
 
 def run() -> list[Figure]:
     """Let policies make bindings of templates, then time the scheduler alone until all of them are stored."""
-    tune()  # as a worker is
     database = store()
     fleet = Fleet(clusters=CLUSTERS, bindings=BINDINGS, now=database.now(), prefix="bench")
     store_all(database, list(fleet.objects()), by="bench")

@@ -97,6 +97,22 @@ def test_a_process_that_is_never_ready_is_reported(supervisor: Supervisor) -> No
         supervisor.start(Program("slow", SLEEP, ready=lambda: False, ready_within=0.1))
 
 
+def test_what_has_one_thing_to_do_is_awaited_and_forgotten(home: Home, supervisor: Supervisor) -> None:
+    supervisor.launch(Program("once", ("sh", "-c", "echo done")))
+
+    supervisor.await_end("once")
+
+    assert home.log("once").read_text() == "done\n"
+    assert records.read_records(home.run) == []
+
+
+def test_what_has_one_thing_to_do_and_fails_is_reported(supervisor: Supervisor) -> None:
+    supervisor.launch(Program("once", ("sh", "-c", "echo no such table; exit 3")))
+
+    with pytest.raises(SuperviseError, match=r"(?s)once ended with status 3.*no such table"):
+        supervisor.await_end("once")
+
+
 def test_a_program_that_does_not_exist_is_reported_by_name(supervisor: Supervisor) -> None:
     with pytest.raises(SuperviseError, match="ghost: cannot start /no/such/program"):
         supervisor.start(Program("ghost", ("/no/such/program",)))

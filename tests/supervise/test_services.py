@@ -14,7 +14,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from apps.runtime.supervise import lifetime, postgres, records
+from apps.runtime.supervise import lifetime, postgres, records, shape
 from apps.runtime.supervise.private import MARK
 from tests.supervise.conftest import CommandLine, bare_environment, eventually
 
@@ -273,6 +273,22 @@ def test_a_pid_file_of_a_server_long_gone_does_not_stop_the_next_start(supervise
     supervise("services")
 
     assert ask(supervise.environment()["DATABASE_URL"], "SELECT 1") == 1
+
+
+def test_only_data_of_ours_prepared_for_this_very_code_lets_others_start_beside_migrations(
+    supervise: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = supervise.home
+    home.create()
+    assert not shape.is_current(home, "these data")
+
+    shape.remember(home, "these data")
+    assert shape.is_current(home, "these data")
+    assert not shape.is_current(home, "data made anew")
+    assert not shape.is_current(home, None), "DATABASE_URL may name another database each time"
+
+    monkeypatch.setattr(shape, "wanted", lambda: "one migration more")
+    assert not shape.is_current(home, "these data")
 
 
 def test_clean_removes_everything_also_what_lies_outside(supervise: CommandLine) -> None:

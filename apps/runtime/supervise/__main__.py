@@ -85,7 +85,8 @@ def services(arguments: argparse.Namespace) -> None:
     if arguments.foreground:
 
         def bring_up(supervisor: Supervisor) -> lifetime.Facts:
-            return {"environment": start_services(home, supervisor, throwaway=arguments.throwaway)}
+            services = start_services(home, supervisor, throwaway=arguments.throwaway)
+            return {"environment": services.environment}
 
         lifetime.hold(home, bring_up, with_parent=arguments.with_parent)
         if arguments.throwaway:

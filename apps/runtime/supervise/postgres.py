@@ -83,6 +83,7 @@ class Server:
     version: str
     source: Path  # folder of the binaries
     first_start: bool
+    data: str  # names the data: another one after the folder was made anew
 
 
 def prepare(home: Home, *, throwaway: bool = False) -> Server:
@@ -113,7 +114,9 @@ def prepare(home: Home, *, throwaway: bool = False) -> Server:
         cwd=data,
     )
     url = f"postgresql://{ROLE}@/{DATABASE}?host={urllib.parse.quote(str(sockets), safe='/')}"
-    return Server(program=program, url=url, version=version, source=binaries, first_start=first_start)
+    born = (data / "PG_VERSION").stat()
+    named = f"{born.st_ino:x}-{born.st_mtime_ns:x}"
+    return Server(program=program, url=url, version=version, source=binaries, first_start=first_start, data=named)
 
 
 def server_account() -> Account:

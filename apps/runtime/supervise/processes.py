@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from apps.runtime.supervise import records
@@ -79,10 +79,28 @@ class Supervisor:
 
         Raises SuperviseError with the end of its log where one ends or is not ready in time.
         """
+        self.launch(*programs)
+        self.await_ready(*(program.name for program in programs))
+
+    def launch(self, *programs: Program) -> None:
+        """Start programs together; `await_ready` says when they are."""
         for program in programs:
             self._children[program.name] = self._spawn(program)
-        for program in programs:
-            self._await_ready(self._children[program.name])
+
+    def await_ready(self, *names: str) -> None:
+        """Wait until what was launched is ready. Raises SuperviseError as `start` does."""
+        for name in names:
+            self._await_ready(self._children[name])
+
+    def await_end(self, name: str) -> None:
+        """Wait until a launched program has done its work and ended, and forget it.
+
+        Raises SuperviseError with the end of its log where it fails or is not done in time.
+        """
+        child = self._children[name]
+        self._await_ready(child, replace(child.program, ready=lambda: child.process.poll() == 0))
+        child.record.erase(self._home.run)
+        del self._children[name]
 
     def pid(self, name: str) -> int:
         return self._children[name].process.pid
@@ -149,8 +167,8 @@ class Supervisor:
         record.write(self._home.run)
         return _Child(program, process, record, since=time.monotonic())
 
-    def _await_ready(self, child: _Child) -> None:
-        program = child.program
+    def _await_ready(self, child: _Child, program: Program | None = None) -> None:
+        program = program or child.program
         deadline = child.since + program.ready_within
         while not program.ready():
             if self.stopping:

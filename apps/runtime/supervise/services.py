@@ -3,37 +3,49 @@
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from apps.runtime.supervise import postgres, redis
 from apps.runtime.supervise.home import Home
 from apps.runtime.supervise.processes import Supervisor
 
+REDIS, DATABASE = "REDIS_URL", "DATABASE_URL"
+
+
+@dataclass(frozen=True)
+class Services:
+    """Where PostgreSQL and Redis are."""
+
+    environment: dict[str, str]  # DATABASE_URL and REDIS_URL
+    data: str | None  # names the data of a private PostgreSQL; None: DATABASE_URL named a server of somebody's
+
 
 def start_services(
     home: Home, supervisor: Supervisor, *, throwaway: bool = False, say: Callable[[str], None] = print
-) -> dict[str, str]:
-    """Start what the environment does not name, and return DATABASE_URL and REDIS_URL.
+) -> Services:
+    """Start what the environment does not name, both at once, and return where they are.
 
     throwaway: the data need not survive a crash of the machine (tests).
     """
-    environment = {}
-    if given := os.environ.get("REDIS_URL"):
-        say("Redis: as REDIS_URL says")
-        environment["REDIS_URL"] = given
+    began = time.monotonic()
+    environment = {name: os.environ[name] for name in (REDIS, DATABASE) if os.environ.get(name)}
+    data, programs, named = None, [], []
+    if REDIS in environment:
+        say(f"Redis: as {REDIS} says")
     else:
-        began = time.monotonic()
         store = redis.prepare(home)
-        supervisor.start(store.program)
-        say(f"Redis {store.version} ready after {time.monotonic() - began:.1f} s ({store.source})")
-        environment["REDIS_URL"] = store.url
-    if given := os.environ.get("DATABASE_URL"):
-        say("PostgreSQL: as DATABASE_URL says")
-        environment["DATABASE_URL"] = given
+        programs.append(store.program)
+        environment[REDIS] = store.url
+        named.append(f"Redis {store.version} ({store.source})")
+    if DATABASE in environment:
+        say(f"PostgreSQL: as {DATABASE} says")
     else:
-        began = time.monotonic()
         database = postgres.prepare(home, throwaway=throwaway)
-        supervisor.start(database.program)
+        programs.append(database.program)
+        environment[DATABASE], data = database.url, database.data
         first = "first start, " if database.first_start else ""
-        say(f"PostgreSQL {database.version} ready after {time.monotonic() - began:.1f} s ({first}{database.source})")
-        environment["DATABASE_URL"] = database.url
-    return environment
+        named.append(f"PostgreSQL {database.version} ({first}{database.source})")
+    supervisor.start(*programs)
+    if named:
+        say(f"{' and '.join(named)} ready after {time.monotonic() - began:.1f} s")
+    return Services(environment, data)

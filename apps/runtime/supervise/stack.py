@@ -1,14 +1,13 @@
 """The stack of `make run`: which processes there are and how each is started. STARTED is the one list to edit."""
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from apps.runtime.supervise.errors import SuperviseError
+from apps.runtime.supervise import shape
 from apps.runtime.supervise.home import Home
 from apps.runtime.supervise.lifetime import PROJECT, Facts
 from apps.runtime.supervise.ports import LOOPBACK, answers, free_port
@@ -21,6 +20,8 @@ MEMBERS = ("member1", "member2", "member3")
 USUAL_API_PORT, USUAL_TLS_PORT = 8001, 8444
 USUAL_HOME = Path(".lifeboat")
 ADMIN = "admin"
+MIGRATED_WITHIN = 300.0  # seconds, of a large database on a slow machine
+PREPARED = "prepared\n"  # what `manage.py develop` says once the database is in its current shape
 WORKER_OPTIONS = ("--loglevel=INFO", "--without-gossip", "--without-mingle", "--without-heartbeat")
 
 # What a newcomer wants to see in seconds. Production has the defaults of controlplane.settings.
@@ -51,29 +52,39 @@ class Place:
     def api_url(self) -> str:
         return f"http://{LOOPBACK}:{self.api_port}"
 
+    @property
+    def tls_url(self) -> str:
+        return f"https://{LOOPBACK}:{self.tls_port}"
+
 
 def programs(place: Place) -> dict[str, Program]:
-    """Return every process of the stack by name."""
-    python, port = sys.executable, place.api_port
-    celery = [python, "-m", "celery", "-A", "config"]
-    serve = [python, "manage.py", "serve", "--host", LOOPBACK, "--port", str(port), "--tls-port", str(place.tls_port)]
-    simulate = [python, "-m", "apps.simulator", "serve", "--dir", str(members_folder(place.home))]
+    """Return every process of the stack by name, and `develop`, which prepares what they work on and ends."""
+    home, python = place.home, sys.executable
+    celery = [python, "-m", "celery", "--skip-checks", "-A", "config"]
+    serve = [python, "manage.py", "serve", "--host", LOOPBACK]
+    serve += ["--port", str(place.api_port), "--tls-port", str(place.tls_port)]
+    simulate = [python, "-m", "apps.simulator", "serve", "--dir", str(members_folder(home))]
     simulate += ["--members", ",".join(place.members)]
-    beat = [*celery, "beat", "--loglevel=INFO", "--pidfile="]
+    develop = [python, "manage.py", "develop", "--from", str(members_folder(home) / "members.json")]
+    # What only `develop` has to know: the login it makes, and the address it writes into the kubeconfig.
+    own = {"LIFEBOAT_ADMIN_NAME": ADMIN, "LIFEBOAT_ADMIN_PASSWORD": home.secret("admin")}
+    own["LIFEBOAT_API_URL"] = place.tls_url
 
     def says(name: str, words: str) -> Callable[[], bool]:
-        return _says(place.home, name, words)
+        return _says(home, name, words)
+
+    def serves() -> bool:
+        return answers(place.api_port) and answers(place.tls_port)
 
     table = (
         Program("simulator", simulate, ready=says("simulator", "simulator ready")),
-        Program("api", serve, ready=lambda: answers(port)),
+        Program("api", serve, ready=serves),
         Program("worker", [*celery, "worker", *WORKER_OPTIONS], ready=says("worker", " ready."), grace=20.0),
-        Program("beat", beat, ready=says("beat", "Starting...")),
+        Program("beat", [*celery, "beat", "--loglevel=INFO", "--pidfile="], ready=says("beat", "Starting...")),
         Program("members", [python, "manage.py", "members"], ready=says("members", "members: ready")),
+        Program("develop", develop, env=own, ready=says("develop", PREPARED), ready_within=MIGRATED_WITHIN),
     )
-    return {
-        program.name: Program(**{**program.__dict__, "env": place.environment, "cwd": PROJECT}) for program in table
-    }
+    return {program.name: replace(program, env={**place.environment, **program.env}, cwd=PROJECT) for program in table}
 
 
 def fault_command(home: Home, *, member: str, fault: str) -> list[str]:
@@ -88,20 +99,29 @@ def members_folder(home: Home) -> Path:
 
 
 def bring_up(home: Home, supervisor: Supervisor, *, members: tuple[str, ...] = MEMBERS) -> Facts:
-    """Start the services, migrate, make the admin login, start the processes; say what came up and where."""
+    """Start the services, then everything else at once, and say what came up and where.
+
+    Where the database has still to be migrated, what works on it waits for that.
+    """
     began = time.monotonic()
-    environment = start_services(home, supervisor)
+    services = start_services(home, supervisor)
     ports = free_port(USUAL_API_PORT), free_port(USUAL_TLS_PORT)
-    place = Place(home, _environment(home, environment), members, *ports)
-    table = programs(place)
-    step = time.monotonic()
-    supervisor.start(table["simulator"])
-    _prepare(place)
-    print(f"database migrated after {time.monotonic() - step:.1f} s")
-    step = time.monotonic()
-    joining = _manage(place, "develop", "--from", str(members_folder(home) / "members.json"))
-    supervisor.start(*(table[name] for name in STARTED if name != "simulator"))
-    _await(place, "develop", joining)
+    place = Place(home, _environment(home, services.environment), members, *ports)
+    step, table = time.monotonic(), programs(place)
+    rest = [table[name] for name in STARTED if name != "simulator"]
+    supervisor.launch(table["simulator"])
+    as_before = shape.is_current(home, services.data)
+    if as_before:
+        supervisor.launch(*rest)
+    supervisor.await_ready("simulator")
+    supervisor.start(table["develop"])
+    if not as_before:
+        print(f"database migrated after {time.monotonic() - step:.1f} s")
+        shape.remember(home, services.data)
+        step = time.monotonic()
+        supervisor.launch(*rest)
+    supervisor.await_end("develop")
+    supervisor.await_ready(*STARTED)
     for member in members:
         _link(home.root / f"{member}.kubeconfig", members_folder(home) / f"{member}.kubeconfig")
     print(f"{', '.join(STARTED)} ready after {time.monotonic() - step:.1f} s")
@@ -137,33 +157,6 @@ def _environment(home: Home, services: dict[str, str]) -> dict[str, str]:
         "LIFEBOAT_LEASE_SECONDS": os.environ.get("LIFEBOAT_LEASE_SECONDS", "5"),
         "LIFEBOAT_HOME": str(home.root.resolve()),
     }
-
-
-def _prepare(place: Place) -> None:
-    """Bring the database to the current shape and make the admin login if there is none."""
-    own = {"LIFEBOAT_ADMIN_NAME": ADMIN, "LIFEBOAT_ADMIN_PASSWORD": place.home.secret("admin")}
-    own["LIFEBOAT_API_URL"] = f"https://{LOOPBACK}:{place.tls_port}"  # for the kubeconfig
-    _await(place, "prepare", _manage(place, "prepare", **own))
-
-
-def _manage(place: Place, *arguments: str, **own: str) -> subprocess.Popen[str]:
-    """Start a management command."""
-    return subprocess.Popen(
-        [sys.executable, "manage.py", *arguments],
-        cwd=PROJECT,
-        env={**os.environ, **place.environment, **own},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def _await(place: Place, name: str, command: subprocess.Popen[str]) -> None:
-    """Wait for a management command and keep what it said. Raises SuperviseError where it failed."""
-    said, _ = command.communicate()
-    place.home.log(name).write_text(said)
-    if command.returncode:
-        raise SuperviseError(f"`manage.py {name}` ended with status {command.returncode}:\n{said}")
 
 
 def _welcome(place: Place) -> str:

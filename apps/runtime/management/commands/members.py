@@ -17,6 +17,7 @@ from apps.runtime.members.process import serve
 
 class Command(BaseCommand):
     help = "Talk to member clusters: probe, apply, watch. Runs until SIGTERM; several may run, each object goes to one."
+    requires_system_checks = []  # `manage.py prepare` runs them before any process starts
 
     def handle(self, *args: Any, **options: Any) -> None:
         keys(settings.ENCRYPTION_KEYS)  # credentials and many a Work are sealed: better refused now than one by one
