@@ -54,6 +54,25 @@ def concerned(changes: Iterable[Change]) -> set[Ref]:
     return refs
 
 
+def signs(changes: Iterable[Change]) -> set[tuple[Ref, int]]:
+    """Return the clusters that failovers of a binding left, each with the version of the change that began it: what is
+    told of a cluster beforehand it said of itself then (`told_at`)."""
+    return {
+        (Ref(CLUSTER, "", task.from_cluster), one.first.change.version)
+        for one in _failovers(changes)
+        for task in one.tasks
+    }
+
+
+def told_at(cluster: bytes) -> set[datetime]:
+    """Return when a cluster, as its document says, was no longer Ready and got its taints that move workloads."""
+    known = decode(KINDS[CLUSTER], cluster)
+    ready = condition(known.status.conditions, "Ready")
+    turned = None if ready is None or ready.status == "True" else ready.last_transition_time
+    added = [taint.time_added for taint in known.spec.taints if taint.effect in EVICTING_EFFECTS]
+    return {moment for moment in (turned, *added) if moment is not None}
+
+
 def records(changes: Iterable[Change], others: Iterable[Change] = ()) -> tuple[FailoverRecord, ...]:
     """Return the failovers of a binding, oldest first, from its changes and those of what is `concerned`."""
     around = [_versions(one) for one in sorted(others, key=lambda one: one.version) if one.ref.kind in (CLUSTER, WORK)]
@@ -78,15 +97,16 @@ def _versions(change: Change) -> Versions:
 
 
 def _failovers(changes: Iterable[Change]) -> list[_Failover]:
+    """Return the failovers in the order they began; one goes on to its own end when others begin meanwhile."""
     found: list[_Failover] = []
     for change in sorted(changes, key=lambda one: one.version):
         one = _versions(change)
-        started = _started(one)
-        if started:
+        for place, running in enumerate(found):
+            if not running.finished:
+                ended = _cleared_all(one, running.tasks)
+                found[place] = running._replace(since=(*running.since, one), finished=ended)
+        if started := _started(one):
             found.append(_Failover(one, (), started, finished=False))
-        elif found and not found[-1].finished:
-            last = found[-1]
-            found[-1] = last._replace(since=(*last.since, one), finished=_cleared_all(one, last.tasks))
     return found
 
 
@@ -205,7 +225,7 @@ def _course(one: _Failover) -> Iterator[Step]:
         old, new = found.old, found.new
         if old is None or new is None:
             continue
-        if new.spec.clusters != old.spec.clusters:
+        if new.spec.clusters != old.spec.clusters and not _started(found):
             placed = ", ".join(f"{target.name}:{target.replicas}" for target in new.spec.clusters)
             yield _step(found.change, kind.SCHEDULED, "", placed or "nowhere")
         yield from _waits(found)

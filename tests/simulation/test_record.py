@@ -12,8 +12,8 @@ import yaml
 from controlplane import kinds, record
 from controlplane.kinds.failover_record import FailoverRecord
 from controlplane.meta import Ref
-from tests.simulation.manifests import DIVIDED, NGINX
-from tests.simulation.stories import NGINX_BINDING, apply, joined, running
+from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
+from tests.simulation.stories import NGINX_BINDING, apply, joined, placed, running
 from tests.simulation.world import Simulation
 
 GOLDEN = Path(__file__).parent / "golden" / "divided.yaml"
@@ -88,6 +88,24 @@ def test_a_failover_that_waits_says_for_what_and_is_not_finished() -> None:
     assert found.status.durations.total is None
     waited = [step.message for step in found.status.steps if step.what == "WaitedFor"]
     assert any("WaitingSource" in message for message in waited)
+
+
+def test_one_failover_that_begins_before_another_ends_does_not_leave_it_running_for_ever() -> None:
+    world = joined("member1", "member2", "member3", "member4", "member5", "member6")
+    apply(world, DUPLICATED, NGINX % 2)
+    world.run(30)
+    first, second = placed(world)
+    world.fault(first, "down")
+    world.run(9)
+    world.fault(second, "down")
+    world.run(300)
+
+    found = told(world)
+
+    assert [[left.name for left in one.status.left] for one in found] == [[first], [second]]
+    begun, ended = found[1].status.steps[0].version, found[0].status.steps[-1].version
+    assert begun < ended
+    assert [one.status.state for one in found] == ["Finished", "Finished"]
 
 
 def test_one_failover_after_another_is_two_records() -> None:
