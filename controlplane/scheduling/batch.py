@@ -14,6 +14,7 @@ from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.plan import DUPLICATED, STATIC, division_of
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
 from controlplane.scheduling.schedule import Placed, Verdict, answer
+from controlplane.scheduling.together import APART, Together
 from controlplane.settings import Settings
 
 
@@ -23,6 +24,7 @@ class Item(msgspec.Struct, frozen=True):
     spec: ResourceBindingSpec
     status: ResourceBindingStatus
     neighbours: Neighbours = ALONE
+    together: Together = APART
     uncounted: dict[str, int] = {}
     hint: tuple[TargetCluster, ...] | None = None
 
@@ -57,7 +59,9 @@ class Batch:
         """Return one binding's question and the verdict on it, and promise what it takes. Raises ValueError as
         `question_of` does."""
         settings = self._settings
-        question = question_of(item.spec, item.status, settings=settings, neighbours=item.neighbours)
+        question = question_of(
+            item.spec, item.status, settings=settings, neighbours=item.neighbours, together=item.together
+        )
         verdict = self._known.get(question) if item.hint is None else None
         if verdict is None:
             verdict = answer(question, self._fleet, self._ledger, settings=settings, hint=item.hint)
