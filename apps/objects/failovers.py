@@ -104,8 +104,9 @@ def _signs(asked: Collection[tuple[Ref, int]]) -> list[Change]:
     names, versions = zip(*((ref.name, version) for ref, version in asked), strict=True)
     moments: dict[tuple[str, datetime], int] = {}
     for row in ChangeLog.objects.raw(_AS_IT_WAS, [list(names), list(versions), CLUSTER]):
+        before: int = row.before  # type: ignore[attr-defined]  # a column of the query
         for moment in record.told_at(row.doc.encode()):
-            moments[row.name, moment] = max(row.before, moments.get((row.name, moment), 0))
+            moments[row.name, moment] = max(before, moments.get((row.name, moment), 0))
     clusters, times = [name for name, _ in moments], [moment for _, moment in moments]
     params = [clusters, times, list(moments.values()), CLUSTER, MOST_CHANGES, WRITTEN_WITHIN]
     return [_change(row) for row in ChangeLog.objects.raw(_AROUND, params)]
