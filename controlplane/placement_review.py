@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +22,8 @@ from controlplane.kinds.placement_review import KIND, PlacementReview, Placement
 from controlplane.kinds.policy import Policy, PropagationSpec
 from controlplane.kinds.template import Template
 from controlplane.meta import Ref, kind_key
+from controlplane.quantity import QuantityError, parse
+from controlplane.scheduling.review import NOBODY, Around
 from controlplane.scheduling.review import review as rehearse
 from controlplane.settings import Settings
 from controlplane.wire.patch import merge_patch
@@ -58,14 +60,15 @@ def answer(
     *,
     binding: Binding | None = None,
     promised: Sequence[tuple[str, str, int]] = (),
+    around: Callable[[Binding], Around] = lambda subject: NOBODY,
     reported_at: Mapping[str, datetime] = {},
     settings: Settings,
     now: datetime,
 ) -> PlacementReviewStatus:
     """Return the status of a review: what the scheduler would decide. Nothing is written.
 
-    `clusters` and `promised` (`State.promised`) as they are now, `binding` the one the review names. Raises Invalid
-    with the causes where documents in it cannot be.
+    `clusters` and `promised` (`State.promised`) as they are now, `binding` the one the review names, `around` reads
+    what is around the binding that is asked about. Raises Invalid with the causes where documents in it cannot be.
     """
     spec = review.spec
     supposed, causes = _fleet(spec, clusters, settings=settings, now=now)
@@ -73,6 +76,11 @@ def answer(
         subject = _subject(spec, binding, settings=settings, now=now)
     except _Wrong as wrong:
         causes += wrong.causes
+    except (ValueError, TypeError, AttributeError) as error:  # an interpreter's: no quantity, or another shape
+        causes.append(invalid("spec.manifest", _named(spec), str(error)))
+    else:
+        if subject.spec.replicas < 0:
+            causes.append(invalid("spec.manifest.spec.replicas", subject.spec.replicas, "must be 0 or more"))
     if causes:
         raise _invalid(review, causes)
     try:
@@ -80,13 +88,22 @@ def answer(
             subject,
             supposed,
             promised=promised,
+            around=around(subject),
             lost=spec.clusters.lost,
             reported_at=reported_at,
             settings=settings,
             now=now,
         )
     except ValueError as error:
-        raise _invalid(review, [invalid("spec.manifest", spec.manifest or spec.binding, str(error))]) from None
+        raise _invalid(review, [invalid("spec.manifest", _named(spec), str(error))]) from None
+
+
+def _named(spec: PlacementReviewSpec) -> str:
+    """Return what is asked about, for a refusal: a whole manifest would bury the reason."""
+    manifest = spec.manifest or {}
+    metadata = manifest.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    return f"{manifest['kind']} {name}".rstrip() if "kind" in manifest else spec.binding
 
 
 class _Wrong(Exception):
@@ -126,6 +143,7 @@ def _subject(spec: PlacementReviewSpec, binding: Binding | None, *, settings: Se
             binding, spec=replace(binding.spec, placement=policy.spec.placement, failover=policy.spec.failover)
         )
     template = _template(spec.manifest, settings=settings, now=now)
+    _same_namespace(spec, template)
     if binding is not None and binding.spec.resource.uid:
         template = template.with_meta(uid=binding.spec.resource.uid)  # ties are broken by it
     if policy is None:
@@ -157,11 +175,24 @@ def _policy(spec: PlacementReviewSpec, *, settings: Settings, now: datetime) -> 
     return replace(found, spec=PropagationSpec(placement=found.spec.placement))
 
 
+def _same_namespace(spec: PlacementReviewSpec, template: Template) -> None:
+    """Raise _Wrong where a PropagationPolicy says another namespace than what it is to place."""
+    metadata = (spec.policy or {}).get("metadata")
+    said = metadata.get("namespace", "") if isinstance(metadata, dict) else ""
+    where = template.metadata.namespace
+    if said and where and said != where and str((spec.policy or {}).get("kind")) == "PropagationPolicy":
+        rule = f"a PropagationPolicy places what is in its own namespace, and the manifest is in {where}"
+        raise _Wrong([invalid("spec.policy.metadata.namespace", said, rule)])
+
+
 def _template(manifest: Document, *, settings: Settings, now: datetime) -> Template:
     """Return the template of a manifest, with the defaults its kind has."""
     for field in ("apiVersion", "kind"):
-        if not manifest.get(field):
+        said = manifest.get(field)
+        if not said:
             raise _Wrong([required(f"spec.manifest.{field}")])
+        if not isinstance(said, str):
+            raise _Wrong([invalid(f"spec.manifest.{field}", said, "must be of type string")])
     key = kind_key(str(manifest["apiVersion"]), str(manifest["kind"]))
     if key in KINDS:
         found = _admitted(key, manifest, "spec.manifest", settings=settings, now=now)
@@ -215,6 +246,15 @@ def _cluster(
         status = msgspec.convert(document.get("status") or {}, ClusterStatus)
     except msgspec.ValidationError as error:
         raise _Wrong([invalid(f"{path}.status", document.get("status"), str(error))]) from None
+    if status.resource_summary is not None:
+        amounts = msgspec.to_builtins(status.resource_summary)
+        for part in ("allocatable", "allocated", "allocating"):
+            for name, text in amounts.get(part, {}).items():
+                try:
+                    parse(text)
+                except QuantityError as error:
+                    where = f"{path}.status.resourceSummary.{part}[{name}]"
+                    raise _Wrong([invalid(where, text, str(error))]) from None
     return replace(cluster, status=status)
 
 

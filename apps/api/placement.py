@@ -12,19 +12,23 @@ from rest_framework.response import Response
 from apps.api import bodies, renderers
 from apps.api.answer import Answer
 from apps.api.authorization import Attempt, check
+from apps.api.query import writing_of
 from apps.api.target import target_of
-from apps.api.views import KubernetesView
+from apps.api.views import KubernetesView, warning
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane import placement_review
 from controlplane.causes import invalid
+from controlplane.controllers.applications import applications, workload_groups
 from controlplane.errors import BadRequest, Invalid, NotFound
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.placement_review import RESOURCE
+from controlplane.kinds.placement_review import KIND, RESOURCE
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
 from controlplane.scheduling import account
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.review import Around
+from controlplane.wire.prune import validate_fields
 
 EXPLAIN = "explain"
 
@@ -82,9 +86,12 @@ class PlacementReviewView(KubernetesView):
 
     def post(self, request: Request) -> Response:
         check(request.user, Attempt("create", RESOURCE.group, RESOURCE.plural))
-        document = bodies.decode(request.content_type, request.body).document
+        writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
+        document, duplicates = bodies.decode(request.content_type, request.body)
         if not isinstance(document, dict):
             raise BadRequest("the body has to be a PlacementReview")
+        unknown = [] if writing.validation == "Ignore" else validate_fields(document, KIND.schema())
+        warnings = bodies.complaints_or_warnings(RESOURCE, [*duplicates, *unknown], writing)
         reading, settings = store(), configuration().settings()
         now = reading.now()
         review = placement_review.typed(document, settings=settings, now=now)
@@ -95,12 +102,14 @@ class PlacementReviewView(KubernetesView):
             clusters,
             binding=_binding(review, reading),
             promised=reading.promised(within=PROMISE_ENDS_AFTER),
+            around=lambda one: Around(workload_groups(reading, [one]), applications(reading, [one])),
             reported_at=_reported_at(names),
             settings=settings,
             now=now,
         )
         head = {"kind": RESOURCE.kind, "apiVersion": RESOURCE.api_version}
-        return Response(Answer({**document, **head, "status": msgspec.to_builtins(status)}), status=201)
+        answer = Answer({**document, **head, "status": msgspec.to_builtins(status)})
+        return warning(Response(answer, status=201), warnings)
 
 
 def _binding(review: Any, reading: Any) -> Binding | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpResponseBase
@@ -183,13 +184,18 @@ class ObjectView(KubernetesView):
 
     def _written(self, written: Any) -> Response:
         response = _shown(One(self.target.resource, written.text), status=201 if written.created else 200)
-        if written.warnings:
-            response["Warning"] = ", ".join(map(_warning, written.warnings))
-        return response
+        return warning(response, written.warnings)
 
     def _scaled(self, writer: Writer, wanted: Any) -> Response:
         resource, text = self.target.resource, writer.scale(wanted)
         return Response(Answer(scale.scale_of(One(resource, text).document, resource)))
+
+
+def warning(response: Response, warnings: Sequence[str]) -> Response:
+    """Return a response that tells kubectl these warnings."""
+    if warnings:
+        response["Warning"] = ", ".join(map(_warning, warnings))
+    return response
 
 
 def _shown(answer: Answer, *, status: int = 200) -> Response:

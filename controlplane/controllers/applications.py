@@ -1,12 +1,15 @@
-"""The other parts of bindings' applications, for whoever asks where a part may go (`scheduling.together`)."""
+"""What is around bindings, for whoever asks where they may go: the other parts of their applications
+(`scheduling.together`), and their workload affinity groups (`scheduling.question`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds import BINDINGS, RESOURCE_BINDING
+from controlplane.kinds.affine import group_keys
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.together import PARTS_READ, application
+from controlplane.scheduling.question import Groups
 from controlplane.state import State
 
 
@@ -15,3 +18,17 @@ def applications(state: State, bindings: Iterable[Binding]) -> Mapping[str, Sequ
     parts of none."""
     wanted = sorted({key for one in bindings if (key := application(one))})
     return state.by_index(RESOURCE_BINDING, "together", wanted, limit=PARTS_READ) if wanted else {}
+
+
+def workload_groups(state: State, bindings: Iterable[Binding]) -> Groups:
+    """Return where the workload affinity groups of these bindings are, from all bindings in them; no query where they
+    are in none."""
+    wanted = sorted({key for one in bindings for key in group_keys(one)})
+    groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    for kind in BINDINGS if wanted else ():
+        for key, members in state.by_index(kind, "group", wanted).items():
+            namespace, way, group = key.split("/", 2)
+            placed = groups.setdefault((namespace, way, group), {})
+            for one in members:
+                placed[one.metadata.name] = [target.name for target in one.spec.clusters]
+    return groups

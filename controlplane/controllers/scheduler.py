@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.affinity import matches
-from controlplane.controllers.applications import applications
+from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.decision import NOTHING, Decision, Drop, Event, Put, Save
 from controlplane.kinds import BINDINGS, CLUSTER
@@ -24,7 +24,7 @@ from controlplane.scheduling.batch import Batch, Item, growth
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
-from controlplane.scheduling.question import ALONE, Neighbours, neighbours_of
+from controlplane.scheduling.question import ALONE, Groups, Neighbours, neighbours_of
 from controlplane.scheduling.schedule import UNSCHEDULABLE, Placed, Refused, Verdict
 from controlplane.scheduling.together import Applications
 from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
@@ -38,8 +38,6 @@ FIRST_RETRY, LAST_RETRY = timedelta(seconds=1), timedelta(seconds=10)
 
 ROOM: Final = "Room"
 """Kind of a fan-out origin: a cluster whose free room changed, which concerns waiting bindings only."""
-
-Groups = Mapping[tuple[str, str, str], Mapping[str, Sequence[str]]]
 
 
 class Placing(msgspec.Struct, frozen=True):
@@ -109,7 +107,7 @@ class Scheduler(Controller):
         clusters = tuple(state.list(CLUSTER))
         promised = state.promised(within=PROMISE_ENDS_AFTER)
         own = state.rows(Promise, "binding", [str(ref) for ref in found])
-        groups = _groups(state, found.values())
+        groups = workload_groups(state, found.values())
         parts = applications(state, found.values())
         notes, hints = _by_key(state, PlacementNote, found), _by_key(state, PlacementHint, found)
         return [
@@ -189,19 +187,6 @@ def chooses(binding: Binding, cluster: Cluster) -> bool:
 def _by_key(state: State, type_: type[Row], refs: Iterable[Ref]) -> dict[str, Any]:
     """Return rows that are kept under bindings' references."""
     return {row.key: row for rows in state.rows(type_, "key", [str(ref) for ref in refs]).values() for row in rows}
-
-
-def _groups(state: State, bindings: Iterable[Binding]) -> Groups:
-    """Return where the workload affinity groups of these bindings are, from all bindings in them."""
-    wanted = sorted({key for one in bindings for key in group_keys(one)})
-    groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
-    for kind in BINDINGS if wanted else ():
-        for key, members in state.by_index(kind, "group", wanted).items():
-            namespace, way, group = key.split("/", 2)
-            placed = groups.setdefault((namespace, way, group), {})
-            for one in members:
-                placed[one.metadata.name] = [target.name for target in one.spec.clusters]
-    return groups
 
 
 def _priority(binding: Binding) -> int:

@@ -136,11 +136,12 @@ def evicted_from(tasks: Collection[GracefulEvictionTask]) -> tuple[str, ...]:
     return tuple(sorted(one.from_cluster for one in tasks if one.reason == TAINT_UNTOLERATED)) if tasks else ()
 
 
-def neighbours_of(
-    spec: ResourceBindingSpec, groups: Mapping[tuple[str, str, str], Mapping[str, Collection[str]]], *, own: str
-) -> Neighbours:
-    """Return where a binding's groups are. `groups`: (namespace, "affinity" or "antiAffinity", group) → clusters by
-    binding name; `own` is left out, and so is who is placed nowhere."""
+Groups = Mapping[tuple[str, str, str], Mapping[str, Collection[str]]]
+"""By namespace, "affinity" or "antiAffinity", and group: the clusters of its bindings by their names."""
+
+
+def neighbours_of(spec: ResourceBindingSpec, groups: Groups, *, own: str) -> Neighbours:
+    """Return where a binding's groups are; `own` name is left out, and so is who is placed nowhere."""
     mine = spec.workload_affinity_groups
     if mine is None:
         return ALONE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -12,15 +12,36 @@ from msgspec.structs import replace
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.placement_review import PlacementReviewStatus
-from controlplane.meta import ObjectMeta
+from controlplane.meta import ObjectMeta, Struct
 from controlplane.scheduling import account, record
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.note import detail_of, summary_of
+from controlplane.scheduling.question import Groups, neighbours_of
 from controlplane.scheduling.schedule import Placed, schedule
+from controlplane.scheduling.together import Applications
 from controlplane.scheduling.trigger import needs_scheduling
 from controlplane.settings import Settings
 
 RESULT_STANDS: Final = "ResultStands"
+
+
+class Around(Struct, frozen=True):
+    """The other bindings a binding's place depends on: its workload affinity groups, the parts of its application."""
+
+    groups: Groups = {}
+    applications: Mapping[str, Sequence[Binding]] = {}
+
+    def without(self, lost: Collection[str]) -> Around:
+        """Return the same without what is on these clusters."""
+        groups = {
+            key: {name: [one for one in clusters if one not in lost] for name, clusters in members.items()}
+            for key, members in self.groups.items()
+        }
+        parts = {key: [_after_loss(one, lost) for one in ones] for key, ones in self.applications.items()}
+        return Around(groups, parts)
+
+
+NOBODY: Final = Around()
 
 
 def review(
@@ -28,6 +49,7 @@ def review(
     clusters: Iterable[Cluster],
     *,
     promised: Iterable[tuple[str, str, int]] = (),
+    around: Around = NOBODY,
     lost: Collection[str] = (),
     reported_at: Mapping[str, datetime] = {},
     settings: Settings,
@@ -38,13 +60,22 @@ def review(
     Raises ValueError where the binding has no placement or asks for something that is no quantity.
     """
     fleet = Fleet.of(clusters, settings=settings).without(lost)
+    around = around.without(lost)
     binding = _after_loss(binding, lost)
     trigger = needs_scheduling(binding, fleet)
     if trigger is None:
         message = "placement, replicas and targets are as they were scheduled: nothing would be decided"
         return PlacementReviewStatus(RESULT_STANDS, message, clusters=binding.spec.clusters)
     ledger = record.ledger(fleet, promised)
-    verdict = schedule(binding.spec, binding.status, fleet, settings=settings, promised=ledger)
+    verdict = schedule(
+        binding.spec,
+        binding.status,
+        fleet,
+        settings=settings,
+        promised=ledger,
+        neighbours=neighbours_of(binding.spec, around.groups, own=binding.metadata.name),
+        together=Applications(around.applications, settings).seen_by(binding, now=now),
+    )
     part = account.Part(summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names)
     explanation = account.document(
         part,

@@ -138,6 +138,16 @@ def test_a_review_that_cannot_be_says_which_field(api: Client) -> None:
     assert answer.document["details"]["causes"][0]["field"] == "spec.binding"
 
 
+def test_an_unknown_field_of_a_review_is_told_or_refused(api: Client) -> None:
+    asked = {"spec": {"manifest": deployment("web", replicas=2), "placement": {}, "assumeLost": ["member1"]}}
+
+    told, strict = api.post(REVIEWS, asked), api.post(REVIEWS, asked, fieldValidation="Strict")
+
+    assert (told.status, strict.status) == (201, 400)
+    assert 'unknown field "spec.assumeLost"' in told.headers["warning"].replace("\\", "")
+    assert 'unknown field "spec.assumeLost"' in strict.document["message"]
+
+
 def test_both_are_found_by_discovery_and_openapi(api: Client) -> None:
     ours = {one["name"]: one["verbs"] for one in api.get("/apis/failover.lifeboat.io/v1alpha1").document["resources"]}
     work = {one["name"]: one["verbs"] for one in api.get("/apis/work.karmada.io/v1alpha2").document["resources"]}

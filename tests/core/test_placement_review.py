@@ -13,8 +13,9 @@ from controlplane.errors import Invalid
 from controlplane.kinds.binding import Binding, ResourceBindingStatus
 from controlplane.kinds.placement_review import PlacementReviewStatus
 from controlplane.meta import ObjectMeta
+from controlplane.scheduling.review import Around
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
-from controlplane.settings import Settings
+from controlplane.settings import GATES, Settings
 from tests.scheduling_builders import cluster, placement, spec, weights
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -41,6 +42,33 @@ def deployment(replicas: int = 3, cpu: str = "1") -> dict[str, Any]:
             "selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
         },
+    }
+
+
+FLINK: dict[str, Any] = {
+    "apiVersion": "flink.apache.org/v1beta1",
+    "kind": "FlinkDeployment",
+    "metadata": {"name": "job", "namespace": "default"},
+}
+
+
+def policy(namespace: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "PropagationPolicy",
+        "metadata": {"name": "web", "namespace": namespace},
+        "spec": {
+            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
+            "placement": {"clusterAffinity": {"clusterNames": ["member2"]}},
+        },
+    }
+
+
+def reporting(**allocatable: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "member9"},
+        "spec": {"syncMode": "Pull"},
+        "status": {"resourceSummary": {"allocatable": allocatable}},
     }
 
 
@@ -82,17 +110,7 @@ def test_a_manifest_is_placed_as_the_scheduler_would() -> None:
 
 
 def test_a_whole_policy_stands_for_its_placement() -> None:
-    policy = {
-        "apiVersion": "policy.karmada.io/v1alpha1",
-        "kind": "PropagationPolicy",
-        "metadata": {"name": "web", "namespace": "default"},
-        "spec": {
-            "resourceSelectors": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}],
-            "placement": {"clusterAffinity": {"clusterNames": ["member2"]}},
-        },
-    }
-
-    assert placed(ask(manifest=deployment(), policy=policy)) == {"member2": 3}
+    assert placed(ask(manifest=deployment(), policy=policy("default"))) == {"member2": 3}
 
 
 def test_what_is_lost_added_and_changed_counts() -> None:
@@ -149,6 +167,27 @@ def test_a_binding_moves_off_a_lost_cluster() -> None:
     assert placed(status) == {"member2": 3}
 
 
+def test_the_groups_of_a_workload_are_seen_as_the_scheduler_sees_them() -> None:
+    gates = Settings(feature_gates={**GATES, "WorkloadAffinity": True})
+    own = {"workloadAffinity": {"affinity": {"groupByLabelKey": "app"}}}
+    manifest = deployment() | {"metadata": {"name": "web", "namespace": "default", "labels": {"app": "near"}}}
+    asked: list[Binding] = []
+
+    def around(subject: Binding) -> Around:
+        asked.append(subject)
+        return Around({("default", "affinity", "app=near"): {"other-deployment": ["member2"]}})
+
+    review = placement_review.typed({"spec": {"manifest": manifest, "placement": own}}, settings=gates, now=NOW)
+    status = placement_review.answer(review, FLEET, around=around, settings=gates, now=NOW)
+    lost = placement_review.typed(
+        {"spec": {"manifest": manifest, "placement": own, "clusters": {"lost": ["member2"]}}}, settings=gates, now=NOW
+    )
+
+    assert placed(status) == {"member2": 3}
+    assert placed(placement_review.answer(lost, FLEET, around=around, settings=gates, now=NOW)) == {"member1": 3}
+    assert [one.metadata.name for one in asked] == ["web-deployment", "web-deployment"]
+
+
 @pytest.mark.parametrize(
     ("asked", "field"),
     [
@@ -165,6 +204,19 @@ def test_a_binding_moves_off_a_lost_cluster() -> None:
         (
             {"manifest": deployment(), "placement": {"spreadConstraints": [{"minGroups": 2, "maxGroups": 1}]}},
             "spec.placement.spreadConstraints[0]",
+        ),
+        ({"manifest": {"apiVersion": 5, "kind": ["Deployment"]}, "placement": {}}, "spec.manifest.apiVersion"),
+        ({"manifest": deployment(cpu="much"), "placement": {}}, "spec.manifest"),
+        ({"manifest": deployment(replicas=-1), "placement": BY_ROOM}, "spec.manifest.spec.replicas"),
+        (
+            {"manifest": FLINK | {"spec": {"jobManager": {"resource": {"memory": "much"}}}}, "placement": {}},
+            "spec.manifest",
+        ),
+        ({"manifest": FLINK | {"spec": "much"}, "placement": {}}, "spec.manifest"),
+        ({"manifest": deployment(), "policy": policy("elsewhere")}, "spec.policy.metadata.namespace"),
+        (
+            {"manifest": deployment(), "placement": {}, "clusters": {"added": [reporting(cpu="much")]}},
+            "spec.clusters.added[0].status.resourceSummary.allocatable[cpu]",
         ),
     ],
 )
