@@ -8,6 +8,7 @@ from typing import Any
 
 from django.test import Client
 from django.urls import reverse
+from msgspec.structs import replace
 
 from apps.objects.store import store
 from apps.objects.tables import object_table
@@ -18,6 +19,7 @@ from controlplane.kinds.rows import (
     Collected,
     Eviction,
     FleetState,
+    Judgement,
     MatchWindow,
     Observation,
     Promise,
@@ -25,7 +27,7 @@ from controlplane.kinds.rows import (
 )
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.meta import Object, Ref
+from controlplane.meta import Condition, Object, Ref
 from controlplane.state import Actor
 from tests.stores.grounds import CREATED, binding, cluster, create, meta
 
@@ -69,6 +71,22 @@ def eviction(name: str, cluster_name: str) -> Eviction:
     """Return the queue item of the binding of that name."""
     ref = Ref(RESOURCE_BINDING, "shop", name)
     return Eviction(eviction_key(ref, cluster_name), str(ref), cluster_name, due_at=CREATED, queued_at=CREATED)
+
+
+def in_queue(*names: str, state: str = "Queued") -> dict[str, str]:
+    """Queue each binding's copy on member1; return the keys of the items by name."""
+    stored(*(binding(name, "member1") for name in names))
+    judged = Judgement("gone", "NoExecute", CREATED, CREATED)
+    rows = [replace(eviction(name, "member1"), judged=(judged,), state=state) for name in names]
+    store().apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))
+    return {name: row.key for name, row in zip(names, rows, strict=True)}
+
+
+def lost_cluster() -> Ref:
+    """Store a cluster that was Ready and is heard of no more."""
+    made = cluster("member1")
+    down = (Condition("Ready", "Unknown", last_transition_time=CREATED),)
+    return stored(made.with_status(conditions=down))[0].ref  # type: ignore[no-any-return]
 
 
 def one_row_of_each() -> None:

@@ -5,29 +5,16 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 from django.urls import reverse
-from msgspec.structs import replace
 
 from apps.objects.models import ChangeLog
-from apps.objects.store import store
-from controlplane.decision import Decision, Save
 from controlplane.eviction.orders import EXPEDITE, HOLD, SKIP, Order, orders
 from controlplane.fence import fence_of
-from controlplane.kinds.rows import EVICTED, Judgement
+from controlplane.kinds.rows import EVICTED
 from controlplane.meta import Condition, Ref
-from controlplane.state import Actor
-from tests.apps.pages import eviction, found, page_of, stored
-from tests.stores.grounds import CREATED, binding, cluster
+from tests.apps.pages import found, in_queue, lost_cluster, page_of, stored
+from tests.stores.grounds import CREATED, cluster
 
 QUEUE = reverse("admin:failover_eviction_changelist")
-TAINT = Judgement("gone", "NoExecute", CREATED, CREATED)
-
-
-def queued(*names: str, state: str = "Queued") -> dict[str, str]:
-    """Queue each binding's copy on member1; return the keys of the items by name."""
-    stored(*(binding(name, "member1") for name in names))
-    rows = [replace(eviction(name, "member1"), judged=(TAINT,), state=state) for name in names]
-    store().apply([(None, Decision(changes=tuple(map(Save, rows))))], by=Actor("test"))
-    return {name: row.key for name, row in zip(names, rows, strict=True)}
 
 
 def asked(client: Client, action: str, *keys: str, reason: str = "we are on it") -> str:
@@ -43,7 +30,7 @@ def order_on(key: str) -> Order | None:
 
 @pytest.mark.parametrize(("action", "verb"), [("hold", HOLD), ("skip", SKIP), ("expedite", EXPEDITE)])
 def test_an_order_is_given_to_what_is_chosen_with_a_reason_and_a_name(root: Client, action: str, verb: str) -> None:
-    keys = queued("web", "api", "other")
+    keys = in_queue("web", "api", "other")
 
     said = asked(root, action, keys["web"], keys["api"])
 
@@ -58,7 +45,7 @@ def test_an_order_is_given_to_what_is_chosen_with_a_reason_and_a_name(root: Clie
 
 
 def test_release_takes_an_order_away(root: Client) -> None:
-    key = queued("web")["web"]
+    key = in_queue("web")["web"]
     asked(root, "hold", key)
 
     asked(root, "release", key, reason="done")
@@ -68,7 +55,7 @@ def test_release_takes_an_order_away(root: Client) -> None:
 
 
 def test_without_a_reason_nothing_is_ordered(root: Client) -> None:
-    key = queued("web")["web"]
+    key = in_queue("web")["web"]
 
     said = asked(root, "hold", key, reason="  ")
 
@@ -77,14 +64,14 @@ def test_without_a_reason_nothing_is_ordered(root: Client) -> None:
 
 
 def test_what_has_left_already_is_told(root: Client) -> None:
-    key = queued("web", state=EVICTED)["web"]
+    key = in_queue("web", state=EVICTED)["web"]
 
     assert "has left cluster member1 already" in asked(root, "hold", key)
     assert order_on(key) is None
 
 
 def test_the_staff_sees_the_queue_and_orders_nothing(clerk: Client) -> None:
-    key = queued("web")["web"]
+    key = in_queue("web")["web"]
 
     page = clerk.get(QUEUE).content.decode()
     asked(clerk, "hold", key)
@@ -92,12 +79,6 @@ def test_the_staff_sees_the_queue_and_orders_nothing(clerk: Client) -> None:
     assert "shop/web" in page
     assert "Hold until released" not in page
     assert order_on(key) is None
-
-
-def lost_cluster() -> Ref:
-    made = cluster("member1")
-    down = (Condition("Ready", "Unknown", last_transition_time=CREATED),)
-    return stored(made.with_status(conditions=down))[0].ref  # type: ignore[no-any-return]
 
 
 def fence_page(ref: Ref) -> str:

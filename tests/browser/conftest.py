@@ -15,10 +15,11 @@ from urllib.parse import urlsplit, urlunsplit
 from urllib.request import urlopen
 
 import pytest
-from playwright.sync_api import BrowserContext, sync_playwright
+from playwright.sync_api import BrowserContext, expect, sync_playwright
 
 from apps.runtime.supervise.ports import LOOPBACK
 from tests.apps.credentials import PASSWORD
+from tests.processes import START_SECONDS
 
 PROJECT = Path(__file__).parents[2]
 
@@ -32,7 +33,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-START_SECONDS = 40.0
+PATIENCE_MS = 60_000  # on a machine that has much else to do
 
 
 class Server(NamedTuple):
@@ -106,6 +107,8 @@ def browser(chromium: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         context = playwright.chromium.launch_persistent_context(
             tmp_path / "profile", executable_path=chromium, headless=True, args=list(FLAGS), java_script_enabled=False
         )
+        context.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
         yield context
         context.close()
         connections.close_all()  # those of this loop, which nothing else would end

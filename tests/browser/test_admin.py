@@ -15,26 +15,11 @@ from playwright.sync_api import BrowserContext, Page, expect
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER
 from controlplane.meta import Ref
-from tests.apps.credentials import PASSWORD
 from tests.browser.conftest import Server
+from tests.browser.person import log_in, open_cluster
 from tests.stores.grounds import cluster
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-def _log_in(browser: BrowserContext, server: Server) -> Page:
-    page = browser.new_page()
-    page.goto(f"{server.url}/admin/")
-    page.get_by_label("Username").fill("root")
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
-    return page
-
-
-def _open_cluster(page: Page, server: Server, name: str) -> None:
-    page.goto(f"{server.url}/admin/clusters/cluster/")
-    page.get_by_role("link", name=name, exact=True).click()
 
 
 def _edit(page: Page, old: str, new: str) -> None:
@@ -48,7 +33,7 @@ def test_the_front_page_leads_everywhere_and_every_kind_is_found(server: Server,
 
     for kind in KINDS:
         stored(of_kind(kind.key, "one"))
-    page = _log_in(browser, server)
+    page = log_in(browser, server)
     links = page.locator("#content-main th a").evaluate_all("found => found.map(one => one.href)")
 
     answers = {link: page.goto(link).status for link in links}  # type: ignore[union-attr]  # pages always answer
@@ -65,11 +50,11 @@ def test_a_wrong_effect_is_explained_and_a_right_one_reaches_kubectl(
     from tests.apps.pages import found, stored
 
     stored(cluster("member1", "NoExecute"), cluster("member2"))
-    page = _log_in(browser, server)
+    page = log_in(browser, server)
     with _Watch(kubectl, server) as seen:
         assert "member1" in seen.next()
         assert "member2" in seen.next()
-        _open_cluster(page, server, "member1")
+        open_cluster(page, server, "member1")
 
         _edit(page, "effect: NoExecute", "effect: NoExec")
 
@@ -90,8 +75,8 @@ def test_two_people_edit_one_object(server: Server, browser: BrowserContext) -> 
     from tests.apps.pages import change, found, stored
 
     made = stored(cluster("member1"))[0]
-    page = _log_in(browser, server)
-    _open_cluster(page, server, "member1")
+    page = log_in(browser, server)
+    open_cluster(page, server, "member1")
     change(made, made.with_spec(region="theirs"))
 
     _edit(page, "region: eu", "region: mine")
@@ -106,8 +91,8 @@ def test_a_cluster_is_cordoned_with_one_click_and_shown_by_the_api(server: Serve
     from tests.apps.pages import found, stored
 
     made = stored(cluster("member1"))[0]
-    page = _log_in(browser, server)
-    _open_cluster(page, server, "member1")
+    page = log_in(browser, server)
+    open_cluster(page, server, "member1")
 
     page.get_by_role("button", name="Cordon", exact=True).click()
 
@@ -155,8 +140,3 @@ def _said_by_kubectl(kubectl: Path, server: Server) -> str:
 
 def _containing(text: str) -> re.Pattern[str]:
     return re.compile(re.escape(text))
-
-
-@pytest.fixture(autouse=True)
-def _patient() -> None:
-    expect.set_options(timeout=20_000)

@@ -1,0 +1,137 @@
+"""A person with a browser steers the eviction queue and says that a lost cluster is down; kubectl sees it at once."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from controlplane.eviction.orders import ANNOTATION
+from controlplane.names import FENCE_ANNOTATION
+from tests.browser.conftest import Server
+from tests.browser.person import log_in, open_cluster
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+def told_kubectl(kubectl: Path, server: Server, *what: str, annotation: str) -> dict[str, object]:
+    """Return what kubectl reads in an annotation, empty where there is none."""
+    command = [str(kubectl), "--kubeconfig", str(server.kubeconfig), "get", *what, "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return dict(json.loads(json.loads(done.stdout)["metadata"].get("annotations", {}).get(annotation, "{}")))
+
+
+def order(page: Page, action: str, *names: str, reason: str) -> None:
+    """Choose items of the list, an action and a reason, and send them."""
+    for name in names:
+        page.get_by_role("row").filter(has_text=f"shop/{name}").get_by_role("checkbox").check()
+    page.get_by_label("Action:").select_option(label=action)
+    page.get_by_label("Reason:").fill(reason)
+    page.get_by_title("Run the selected action").click()
+
+
+@pytest.mark.parametrize(
+    ("action", "verb"),
+    [
+        ("Hold until released", "Hold"),
+        ("Skip until the taint goes", "Skip"),
+        ("Expedite: first in order", "Expedite"),
+    ],
+)
+def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
+    server: Server, browser: BrowserContext, kubectl: Path, action: str, verb: str
+) -> None:
+    from tests.apps.pages import in_queue, lost_cluster  # here, and below: needs Django set up
+
+    def orders(name: str) -> list[tuple[str, str, str]]:
+        found = told_kubectl(kubectl, server, "resourcebinding", name, "-n", "shop", annotation=ANNOTATION)
+        return [(one["verb"], one["reason"], one["by"]) for one in found.get("member1", [])]  # type: ignore[attr-defined]  # JSON
+
+    lost_cluster()
+    in_queue("web", "api", "other")
+    page = log_in(browser, server)
+    open_cluster(page, server, "member1")
+    page.get_by_role("link", name="Evictions", exact=True).click()
+    expect(page.locator("#result_list tbody tr")).to_have_count(3)
+
+    order(page, action, "web", "api", reason="")
+    expect(page.locator(".messagelist")).to_contain_text("Say why, in the field Reason")
+    assert orders("web") == []
+
+    order(page, action, "web", "api", reason="we are releasing")
+    expect(page.locator(".messagelist")).to_contain_text(f"{verb}: 2.")
+    given = [(verb, "we are releasing", "root")]
+    assert (orders("web"), orders("api"), orders("other")) == (given, given, [])
+
+    order(page, "Release: take the order away", "web", reason="released")
+    expect(page.locator(".messagelist")).to_contain_text("Release: 1.")
+    assert (orders("web"), orders("api")) == ([], given)
+
+
+def test_what_left_meanwhile_is_told_and_nothing_is_ordered(
+    server: Server, browser: BrowserContext, kubectl: Path
+) -> None:
+    from tests.apps.pages import in_queue, lost_cluster
+
+    lost_cluster()
+    in_queue("web", state="Evicted")
+    page = log_in(browser, server)
+    open_cluster(page, server, "member1")
+    page.get_by_role("link", name="Evictions", exact=True).click()
+
+    order(page, "Hold until released", "web", reason="too late")
+
+    expect(page.locator(".messagelist .error")).to_contain_text("has left cluster member1 already")
+    assert told_kubectl(kubectl, server, "resourcebinding", "web", "-n", "shop", annotation=ANNOTATION) == {}
+
+
+def test_a_lost_cluster_is_fenced_with_a_reason_and_the_fence_is_taken_away(
+    server: Server, browser: BrowserContext, kubectl: Path
+) -> None:
+    from tests.apps.pages import lost_cluster
+
+    lost_cluster()
+    page = log_in(browser, server)
+    open_cluster(page, server, "member1")
+    page.get_by_role("link", name="Fence", exact=True).click()
+
+    page.get_by_label("Counts for (seconds)").fill("604801")
+    page.get_by_role("button", name="Fence it").click()
+    expect(page.locator("#content-main")).to_contain_text("say how the cluster is known to be down")
+    expect(page.locator("#content-main")).to_contain_text("must be between 1 and 604800")
+    assert told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
+
+    page.get_by_label("Reason").fill("its power is off")
+    page.get_by_label("Counts for (seconds)").fill("600")
+    page.get_by_role("button", name="Fence it").click()
+    expect(page.locator(".messagelist")).to_contain_text("Cluster member1 is fenced.")
+    fence = told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION)
+    assert (fence["by"], fence["reason"]) == ("root", "its power is off")
+    expect(page.get_by_role("table", name="Timeline").get_by_role("row").nth(1)).to_contain_text("root")
+
+    page.get_by_role("link", name="Fence", exact=True).click()
+    page.get_by_role("button", name="Take the fence away").click()
+    expect(page.locator(".messagelist")).to_contain_text("Cluster member1 is no longer fenced.")
+    assert told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
+
+
+def test_a_cluster_that_answers_is_not_fenced_and_the_page_says_why(
+    server: Server, browser: BrowserContext, kubectl: Path
+) -> None:
+    from controlplane.meta import Condition
+    from tests.apps.pages import stored
+    from tests.stores.grounds import CREATED, cluster
+
+    stored(cluster("member1").with_status(conditions=(Condition("Ready", "True", last_transition_time=CREATED),)))
+    page = log_in(browser, server)
+    open_cluster(page, server, "member1")
+    page.get_by_role("link", name="Fence", exact=True).click()
+
+    page.get_by_label("Reason").fill("I believe it is off")
+    page.get_by_role("button", name="Fence it").click()
+
+    expect(page.locator(".errorlist")).to_contain_text("Ready")
+    assert told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
