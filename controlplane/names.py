@@ -23,10 +23,6 @@ PROPAGATION_POLICY_NAMESPACE_ANNOTATION: Final = "propagationpolicy.karmada.io/n
 PROPAGATION_POLICY_NAME_ANNOTATION: Final = "propagationpolicy.karmada.io/name"
 CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION: Final = "clusterpropagationpolicy.karmada.io/name"
 
-APPLIED_PLACEMENT_ANNOTATION: Final = "policy.karmada.io/applied-placement"
-"""The placement (JSON) the scheduler's present result was made for."""
-BINDING_MANAGED_BY_LABEL: Final = "binding.karmada.io/managed-by"
-
 DEPENDENCIES_ANNOTATION: Final = "resourcebinding.karmada.io/dependencies"
 DEPENDED_BY_LABEL_PREFIX: Final = "resourcebinding.karmada.io/depended-by-"
 
@@ -54,7 +50,6 @@ PROPAGATION_POLICY_FINALIZER: Final = "karmada.io/propagation-policy-controller"
 CLUSTER_PROPAGATION_POLICY_FINALIZER: Final = "karmada.io/cluster-propagation-policy-controller"
 NAMESPACE_CONTENT_FINALIZER: Final = "failover.lifeboat.io/namespace-content"
 """Holds a deleted Namespace until what is in it is gone."""
-DEPENDENCIES_FINALIZER: Final = "karmada.io/binding-dependencies-distributor"
 
 # Taint keys beside those of a cluster's own condition, which `kinds.cluster` has (D20, semantics 2.3).
 TERMINATING_TAINT: Final = "cluster.karmada.io/terminating"

@@ -11,7 +11,7 @@ from apps.api.query import Continue, Listing
 from apps.api.target import Target
 from apps.objects import listing as stored
 from apps.objects.store import DjangoStore
-from controlplane.errors import BadRequest, Expired, NotFound, TooManyRequests
+from controlplane.errors import BadRequest, NotFound, TooManyRequests
 from controlplane.kinds import EVENT
 from controlplane.wire.request import Choice
 
@@ -141,10 +141,3 @@ def _keys(target: Target, choice: Choice) -> list[str]:
     if target.kind.key != EVENT:
         return []
     return [f"about={term.value}" for term in choice.fields if term.field == "involvedObject.uid" and term.equal]
-
-
-def exists_history(store: DjangoStore, version: int) -> None:
-    """Raise Expired where changes after a version are no longer kept."""
-    oldest = store.oldest_version()
-    if version < oldest:
-        raise Expired(f"too old resource version: {version} ({oldest})")

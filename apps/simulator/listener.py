@@ -22,11 +22,6 @@ class Listener:
         self._claim = _bound(port)
         self.port: int = self._claim.getsockname()[1]
 
-    @property
-    def is_open(self) -> bool:
-        """Test whether connections are taken."""
-        return self._listening is not None
-
     async def open(self, *, tls: ssl.SSLContext | None) -> None:
         """Take connections; those of another context are cut."""
         if tls is not self._tls:

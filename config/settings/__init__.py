@@ -14,8 +14,8 @@ DEBUG = False
 SECRET_KEY = env.text("LIFEBOAT_SECRET_KEY", default="")
 # Comma list; the first encrypts what Secrets hold, all decrypt. Refused where it is empty like the one above.
 ENCRYPTION_KEYS = env.text("LIFEBOAT_ENCRYPTION_KEYS", default="")
-# The product's own switches, typed; and what was accepted without effect, to be said at start.
-LIFEBOAT, LIFEBOAT_WARNINGS = product.from_environment(os.environ)
+# A switch of the product that cannot be is refused at start; apps.objects.configuration reads them.
+product.from_environment(os.environ)
 
 ALLOWED_HOSTS = env.words("LIFEBOAT_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 

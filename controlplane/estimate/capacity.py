@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 import numpy as np
@@ -16,9 +15,6 @@ from controlplane.kinds.cluster import Cluster, ResourceModel, ResourceSummary
 from controlplane.quantity import Quantity, parse
 
 Counts = NDArray[np.int64]
-
-LIMITLESS: Final = 2**31 - 1
-"""Stands for "nobody knows a bound": the largest number of replicas the API can say."""
 
 
 class Room(msgspec.Struct, frozen=True):

@@ -22,7 +22,6 @@ from controlplane.kinds.rows import (
     HELD_BY_HAND,
     MAINTENANCE,
     ON_HOLD,
-    QUEUED,
     RECOVERING,
     SKIPPED,
     STATE_MISSING,
@@ -144,6 +143,3 @@ def difference(
             changes.append(Save(ended(row, "TargetGone", "the binding is no longer placed there", now=now)))
     saved = (Save(row) for key, row in after.items() if row != before.get(key))
     return (*changes, *saved)
-
-
-WAITING = (QUEUED, HELD, RECOVERING)

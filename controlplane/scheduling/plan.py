@@ -112,12 +112,6 @@ class Plan:
         return self._weights
 
 
-def plans_of(fleet: Fleet, placement: Placement, *, workload: bool) -> tuple[Plan, ...]:
-    """Return the plans of a placement, one per affinity term, kept with the fleet. Only what is asked for is made."""
-    terms = placement.cluster_affinities or (placement.cluster_affinity,)
-    return tuple(plan_of(fleet, placement, place, workload=workload) for place in range(len(terms)))
-
-
 def plan_of(fleet: Fleet, placement: Placement, place: int, *, workload: bool) -> Plan:
     """Return the plan of one affinity term; `place` 0 where the placement has a single affinity or none."""
     # Equal placements are mostly the same object (they are interned), and asking for that is cheaper than hashing.
