@@ -144,6 +144,8 @@ def _subject(spec: PlacementReviewSpec, binding: Binding | None, *, settings: Se
         )
     template = _template(spec.manifest, settings=settings, now=now)
     _same_namespace(spec, template)
+    if binding is not None:
+        _same_object(spec, template, binding)
     if binding is not None and binding.spec.resource.uid:
         template = template.with_meta(uid=binding.spec.resource.uid)  # ties are broken by it
     if policy is None:
@@ -183,6 +185,16 @@ def _same_namespace(spec: PlacementReviewSpec, template: Template) -> None:
     if said and where and said != where and str((spec.policy or {}).get("kind")) == "PropagationPolicy":
         rule = f"a PropagationPolicy places what is in its own namespace, and the manifest is in {where}"
         raise _Wrong([invalid("spec.policy.metadata.namespace", said, rule)])
+
+
+def _same_object(spec: PlacementReviewSpec, template: Template, binding: Binding) -> None:
+    """Raise _Wrong where the manifest is of something else than the binding."""
+    of, place = binding.spec.resource, template.metadata
+    own = (of.api_version, of.kind, of.name, of.namespace)
+    if (template.api_version, template.kind, place.name, place.namespace or of.namespace) != own:
+        where = f"{of.namespace}/{of.name}" if of.namespace else of.name
+        rule = f"the binding is of {of.kind} {where} of {of.api_version}; leave binding out to ask about something new"
+        raise _Wrong([invalid("spec.manifest", _named(spec), rule)])
 
 
 def _template(manifest: Document, *, settings: Settings, now: datetime) -> Template:

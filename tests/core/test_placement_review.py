@@ -161,6 +161,15 @@ def test_a_binding_whose_result_stands_is_not_moved() -> None:
     assert ask(bound(), binding="default/web-deployment").outcome == "ResultStands"
 
 
+@pytest.mark.parametrize("other", [{"name": "api"}, {"name": "web", "namespace": "elsewhere"}])
+def test_a_manifest_beside_a_binding_is_of_the_same_object(other: dict[str, str]) -> None:
+    own = deployment(replicas=6)
+
+    assert placed(ask(bound(), binding="default/web-deployment", manifest=own)) == {"member1": 2, "member2": 4}
+    with pytest.raises(Invalid, match="the binding is of Deployment"):
+        ask(bound(), binding="default/web-deployment", manifest=own | {"metadata": other})
+
+
 def test_a_binding_moves_off_a_lost_cluster() -> None:
     status = ask(bound(), binding="default/web-deployment", clusters={"lost": ["member1"]})
 
