@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -54,7 +54,7 @@ def admit_create(kind: Kind, doc: Document, *, namespace: str, settings: Setting
     _check_place(kind, metadata, namespace)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = f"{metadata['generateName']}{safe_hash(uid)[:5]}"
-    obj = _typed(kind, doc, None, settings=settings, name=str(metadata.get("name", "")))
+    obj = _typed(kind, doc, None, settings=settings, now=now, name=str(metadata.get("name", "")))
     obj = obj.with_meta(
         uid=uid,
         resource_version="",
@@ -87,7 +87,7 @@ def admit_update(
     if metadata.get("uid") not in (None, "", old.metadata.uid):
         why = f"the uid {metadata['uid']} is not the one of this object ({old.metadata.uid}): it was made anew"
         raise Conflict.of(kind.resource.plural, old.metadata.name, group=kind.resource.group, why=why)
-    obj = _typed(kind, doc, old, settings=settings, name=old.metadata.name)
+    obj = _typed(kind, doc, old, settings=settings, now=now, name=old.metadata.name)
     if subresource == STATUS:
         changed = _with_status_of(old, obj).with_meta(managed_fields=obj.metadata.managed_fields)
         if kind.key == CLUSTER:
@@ -132,17 +132,20 @@ def _check_place(kind: Kind, metadata: Document, namespace: str) -> None:
         )
 
 
-def _typed(kind: Kind, doc: Document, old: Any, *, settings: Settings, name: str) -> Any:
+def _typed(kind: Kind, doc: Document, old: Any, *, settings: Settings, now: datetime, name: str) -> Any:
     """Return the typed object. Raises Invalid with everything the schema does not allow, and what else is wrong."""
     causes = document_check.faults(doc, kind.schema())
     if not causes:
         try:
             return _converted(kind, doc)
-        except msgspec.ValidationError as error:
-            causes = [_conversion_cause(error)]
+        except msgspec.ValidationError:
+            pass  # said below, beside all else
+    rest = _rest(kind, doc, causes)
+    if rest is None:
+        causes += _metadata_causes(kind, doc["metadata"], causes)
     else:
-        causes += _rule_causes(kind, doc, old, causes, settings=settings)
-    causes += _metadata_causes(kind, doc["metadata"], causes)
+        found = _judged(kind, rest, old, settings=settings, now=now).causes
+        causes += [one for one in found if not any(_follows(one, known) for known in causes)]
     raise Invalid.of(kind.resource.kind, name, causes, group=kind.resource.group)
 
 
@@ -151,20 +154,35 @@ def _converted(kind: Kind, doc: Document) -> Any:
     return msgspec.convert(doc, kind.type) if fold is None else fold(doc)
 
 
-def _rule_causes(kind: Kind, doc: Document, old: Any, known: Sequence[Cause], *, settings: Settings) -> list[Cause]:
-    """Return which of the kind's rules the rest of a document breaks beside what is known already."""
-    try:
-        rest = _converted(kind, document_check.without_faults(doc, kind.schema()))
-    except msgspec.ValidationError:
-        return []
-    found = kind.validate(kind.default(rest, old, settings), old, settings)
-    return [one for one in found if not any(_overlap(one.field, other.field) for other in known)]
+def _rest(kind: Kind, doc: Document, causes: list[Cause]) -> Any:
+    """Return the typed object of what is right about a document, None where there is none; what fits the schema and not
+    the type (a time that is none) is added to the causes."""
+    rest = document_check.mended(doc, kind.schema())
+    while rest is not None:
+        try:
+            return _converted(kind, rest)
+        except msgspec.ValidationError as error:
+            cause = _conversion_cause(error)
+            if cause not in causes:
+                causes.append(cause)
+            if not document_check.remove(rest, document_check.path_of(cause.field)):
+                return None
+    return None
 
 
-def _overlap(one: str, other: str) -> bool:
+def _follows(one: Cause, known: Cause) -> bool:
+    """Test whether a rule is broken only because of what is known already: at the same field, within it, or around it.
+
+    That something stands there twice is true whatever else is wrong with it.
+    """
+    if one.reason == "FieldValueDuplicate" and one.field != known.field:
+        return _within(one.field, known.field)
+    return _within(one.field, known.field) or _within(known.field, one.field)
+
+
+def _within(one: str, other: str) -> bool:
     """Test whether a field is another one, or stands in it."""
-    short, long = sorted((one, other), key=len)
-    return long.startswith(short) and long[len(short) : len(short) + 1] in ("", ".", "[")
+    return one.startswith(other) and one[len(other) : len(other) + 1] in ("", ".", "[")
 
 
 def _metadata_causes(kind: Kind, metadata: Document, known: Sequence[Cause]) -> list[Cause]:
@@ -205,14 +223,29 @@ def _continued(obj: Any, old: Any) -> Any:
 
 def _ruled(kind: Kind, obj: Any, old: Any, warnings: list[str], *, settings: Settings, now: datetime) -> Admitted:
     """Return the object with its defaults. Raises Invalid with all causes where it breaks a rule."""
+    judged = _judged(kind, obj, old, settings=settings, now=now)
+    obj = judged.object
+    if judged.causes:
+        raise Invalid.of(kind.resource.kind, obj.metadata.name, judged.causes, group=kind.resource.group)
+    return Admitted(obj, (*warnings, *judged.warnings, *kind.warn(obj, old, settings)))
+
+
+class _Judged(NamedTuple):
+    """An object with its defaults, and what is to be said about it."""
+
+    object: Any
+    warnings: Sequence[str]
+    causes: list[Cause]
+
+
+def _judged(kind: Kind, obj: Any, old: Any, *, settings: Settings, now: datetime) -> _Judged:
+    """Return the object with its defaults and every rule it breaks."""
     obj = kind.default(obj, old, settings)
-    obj, more, causes = _completed(kind, obj, old, settings=settings, now=now)
+    obj, warnings, causes = _completed(kind, obj, old, settings=settings, now=now)
     causes += metadata_check.faults(kind.resource, obj.metadata)
     causes += _finalizers(obj, old)
     causes += kind.validate(obj, old, settings)
-    if causes:
-        raise Invalid.of(kind.resource.kind, obj.metadata.name, causes, group=kind.resource.group)
-    return Admitted(obj, (*warnings, *more, *kind.warn(obj, old, settings)))
+    return _Judged(obj, warnings, causes)
 
 
 def _finalizers(obj: Object, old: Object | None) -> list[Cause]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import jsonschema_rs
@@ -53,29 +55,81 @@ def faults(document: Document, schema: Schema) -> list[Cause]:
     return causes
 
 
-def without_faults(document: Document, schema: Schema) -> Document:
-    """Return a copy without the members whose values their schema does not allow, so that the rest can be judged.
+def mended(document: Document, schema: Schema) -> Document | None:
+    """Return a copy in which what the schema does not allow is left out, so that the rest can be judged; None where
+    that cannot be done.
 
-    A list with a wrong item goes as a whole: what is said of the others must not name wrong places.
+    Items keep their places, and what must be there has a value no other has: whoever judges the copy says nothing
+    wrong of what was right, and what is said of the mended values themselves is for nobody.
     """
     copy: Document = _plain(document)
-    for error in _validator(schema).iter_errors(document):
-        if not isinstance(error.kind, _Kind.Required):
-            _drop(copy, list(error.instance_path))
-    return copy
+    strangers = (f"-mended-{number}-" for number in count())
+    for _ in range(_ROUNDS):
+        errors = list(_validator(schema).iter_errors(copy))
+        if not errors:
+            return copy
+        for error in errors:
+            path = list(error.instance_path)
+            if isinstance(error.kind, _Kind.Required):
+                path.append(str(error.kind.property))
+                _place(copy, path, _stranger(_schema_at(schema, path), strangers))
+            elif path and isinstance(path[-1], int):
+                _place(copy, path, _stranger(_schema_at(schema, path), strangers))
+            else:
+                remove(copy, path)
+    return None
 
 
-def _drop(document: Document, path: list[str | int]) -> None:
-    while path and isinstance(path[-1], int):
-        path.pop()
+_ROUNDS = 8  # what was left out may be required, and what is put there instead may have to hold something itself
+
+
+def remove(document: Document, path: Sequence[str | int]) -> bool:
+    """Take a member out of a document; return whether it was there. Items of lists stay: others would change places."""
+    inner = _inner(document, path[:-1])
+    if not path or not isinstance(inner, dict) or path[-1] not in inner:
+        return False
+    del inner[path[-1]]
+    return True
+
+
+def _place(document: Document, path: Sequence[str | int], value: Any) -> None:
+    inner = _inner(document, path[:-1])
+    if isinstance(inner, dict | list):
+        inner[path[-1]] = value  # type: ignore[index]  # a name in an object, a number in a list
+
+
+def _inner(document: Document, path: Sequence[str | int]) -> Any:
+    """Return what stands at a path; None where what it stood in has gone."""
     inner: Any = document
-    for part in path[:-1]:
+    for part in path:
         try:
             inner = inner[part]
-        except (KeyError, IndexError):  # it went with what it stands in
-            return
-    if path:
-        inner.pop(path[-1], None)
+        except (KeyError, IndexError, TypeError):
+            return None
+    return inner
+
+
+def _schema_at(schema: Schema, path: Sequence[str | int]) -> Schema:
+    for part in path:
+        inner = schema.items if isinstance(part, int) else schema.property(part)
+        schema = inner or Schema.OPEN
+    return schema
+
+
+def _stranger(schema: Schema, strangers: Iterator[str]) -> Any:
+    """Return a value of the type a schema asks for, unlike any other."""
+    if schema.enum:
+        return schema.enum[0]
+    match schema.type:
+        case "object":
+            return {}
+        case "array":
+            return []
+        case "boolean":
+            return False
+        case "integer" | "number":
+            return max(0, int(schema.node.get("minimum", 0)))
+    return "1970-01-01T00:00:00Z" if schema.format == "date-time" else next(strangers)
 
 
 @lru_cache(maxsize=512)
@@ -135,3 +189,11 @@ def path_text(path: Sequence[str | int]) -> str:
         else:
             text += f".{part}" if text else part
     return text
+
+
+def path_of(text: str) -> list[str | int]:
+    """Return where something stands from how people write it, the other way round than `path_text`."""
+    return [int(inside) if inside.isdigit() else inside or name for inside, name in _PARTS.findall(text)]
+
+
+_PARTS = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")

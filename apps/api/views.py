@@ -153,6 +153,7 @@ class ObjectView(KubernetesView):
         writer = self._writer(request)
         content_type, raw = request.content_type, request.body
         if self.target.subresource == "scale":
+            scale.check_patch_type(content_type)
             return self._scaled(writer, lambda current: scale.patched(content_type, current, raw))
         return self._written(writer.patch(content_type, raw))
 

@@ -30,7 +30,7 @@ from controlplane.wire.apply import server_side_apply, track
 from controlplane.wire.body import decode_body
 from controlplane.wire.builtin import is_builtin
 from controlplane.wire.negotiate import media_type_of
-from controlplane.wire.patch import APPLY_PATCH, apply_patch
+from controlplane.wire.patch import APPLY_PATCH, apply_patch, patch_type_of
 from controlplane.wire.prune import prune, validate_fields
 
 Document = dict[str, Any]
@@ -97,6 +97,7 @@ class Writer:
         if media_type_of(content_type) == APPLY_PATCH:
             return self.apply(raw)
         schema = self.kind.schema() if self._is_builtin else None
+        patch_type_of(content_type, schema)  # a patch nobody takes is refused whether the object is there or not
         warnings: list[str] = []
 
         def patched(live: Document) -> Document:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from controlplane.causes import duplicate, forbidden, invalid, mistyped, required, unsupported
+from controlplane.causes import forbidden, invalid, mistyped, required, unsupported
 from controlplane.errors import Cause
-from controlplane.kinds.cluster import EFFECTS, PULL, PUSH, Cluster, ClusterSpec, SecretReference, Taint
+from controlplane.kinds.cluster import PULL, PUSH, Cluster, ClusterSpec, SecretReference
+from controlplane.kinds.taint_rules import taint_causes
 from controlplane.names import CLUSTER_FINALIZER, UNJOIN_ANNOTATION
-from controlplane.selectors import dns1123_label_errors, label_key_errors, label_value_errors
+from controlplane.selectors import dns1123_label_errors, label_value_errors
 from controlplane.settings import Settings
 
 MAX_NAME = 48
@@ -39,7 +40,7 @@ def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Caus
         *_secret(spec.secret_ref, "spec.secretRef"),
         *_impersonator(spec.impersonator_secret_ref, None if old is None else old.spec.impersonator_secret_ref),
         *_place(spec),
-        *_taints(spec.taints),
+        *taint_causes(spec.taints, "spec.taints"),
         *_unjoin(new.metadata.annotations.get(UNJOIN_ANNOTATION)),
     ]
 
@@ -142,20 +143,3 @@ def _place(spec: ClusterSpec) -> Iterator[Cause]:
     for field, value in values:
         for rule in label_value_errors(value):
             yield invalid(f"spec.{field}", value, rule)
-
-
-def _taints(taints: tuple[Taint, ...]) -> Iterator[Cause]:
-    seen = set()
-    for index, taint in enumerate(taints):
-        path = f"spec.taints[{index}]"
-        for rule in label_key_errors(taint.key):
-            yield invalid(f"{path}.key", taint.key, rule)
-        for rule in label_value_errors(taint.value):
-            yield invalid(f"{path}.value", taint.value, rule)
-        if not taint.effect:
-            yield required(f"{path}.effect", f"one of {', '.join(EFFECTS)}")
-        elif taint.effect not in EFFECTS:
-            yield unsupported(f"{path}.effect", taint.effect, EFFECTS)
-        if (taint.key, taint.effect) in seen:
-            yield duplicate(path, taint, "taints must be unique by key and effect pair")
-        seen.add((taint.key, taint.effect))

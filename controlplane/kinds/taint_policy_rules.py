@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from controlplane.causes import duplicate, forbidden, invalid, required, unsupported
+from controlplane.causes import forbidden, invalid, required, unsupported
 from controlplane.errors import Cause
 from controlplane.kinds import affinity_rules
-from controlplane.kinds.cluster import EFFECTS
-from controlplane.kinds.taint_policy import ClusterTaintPolicy, MatchCondition, PolicyTaint, TaintToAdd
-from controlplane.selectors import label_key_errors, label_value_errors
+from controlplane.kinds.taint_policy import ClusterTaintPolicy, MatchCondition
+from controlplane.kinds.taint_rules import taint_causes
 from controlplane.settings import Settings
 
 OPERATORS = ("In", "NotIn")
@@ -19,7 +18,11 @@ STATUSES = ("True", "False", "Unknown")
 def validate(new: ClusterTaintPolicy, old: ClusterTaintPolicy | None, settings: Settings) -> list[Cause]:
     """Return everything that is wrong with a policy."""
     spec = new.spec
-    causes = [*_dialect(new), *_taints(spec.taints_to_add, "spec.taintsToAdd"), *_taints(spec.taints, "spec.taints")]
+    causes = [
+        *_dialect(new),
+        *taint_causes(spec.taints_to_add, "spec.taintsToAdd"),
+        *taint_causes(spec.taints, "spec.taints"),
+    ]
     for index, taint in enumerate(spec.taints_to_add):
         for field, seconds in (
             ("addOnMatchSeconds", taint.add_on_match_seconds),
@@ -62,20 +65,6 @@ def _dialect(policy: ClusterTaintPolicy) -> Iterator[Cause]:
         yield required("spec.taintsToAdd", "name at least one taint")
     elif not any(windowed.values()) and not spec.taints:
         yield required("spec.taints", "name at least one taint, in taints or in taintsToAdd")
-
-
-def _taints(taints: Sequence[TaintToAdd | PolicyTaint], path: str) -> Iterator[Cause]:
-    pairs = [(taint.key, taint.effect) for taint in taints]
-    for index, taint in enumerate(taints):
-        place = f"{path}[{index}]"
-        if pairs[index] in pairs[index + 1 :]:
-            yield duplicate(place, taint, "taints must be unique by key and effect pair")
-        for rule in label_key_errors(taint.key):
-            yield invalid(f"{place}.key", taint.key, rule)
-        for rule in label_value_errors(taint.value):
-            yield invalid(f"{place}.value", taint.value, rule)
-        if taint.effect not in EFFECTS:
-            yield unsupported(f"{place}.effect", taint.effect, EFFECTS)
 
 
 def _conditions(conditions: Sequence[MatchCondition], path: str) -> Iterator[Cause]:

@@ -41,13 +41,7 @@ def apply_patch(
     which is answered with UnsupportedMediaType in the words kubectl looks for. Also raises BadRequest (unreadable),
     Invalid (does not fit the document) and TooLarge.
     """
-    media_type = media_type_of(content_type)
-    known = (JSON_PATCH, MERGE_PATCH) if schema is None else (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
-    if media_type not in known:
-        accepted = ", ".join((*known, APPLY_PATCH))
-        raise UnsupportedMediaType(
-            f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-        )
+    media_type = patch_type_of(content_type, schema)
     patch = decode_value(media_type, body, max_bytes=max_bytes, max_depth=max_depth)
     if media_type == JSON_PATCH:
         result = json_patch(doc, patch)
@@ -62,6 +56,18 @@ def apply_patch(
         raise Invalid("the patch replaces the whole object by something that is not an object")
     check_depth(result, max_depth)
     return result
+
+
+def patch_type_of(content_type: str, schema: Schema | None) -> str:
+    """Return how a patch is written, by its content type. Raises UnsupportedMediaType for what this kind takes not."""
+    media_type = media_type_of(content_type)
+    known = (JSON_PATCH, MERGE_PATCH) if schema is None else (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
+    if media_type not in known:
+        accepted = ", ".join((*known, APPLY_PATCH))
+        raise UnsupportedMediaType(
+            f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+        )
+    return media_type
 
 
 def merge_patch(doc: Any, patch: Any) -> Any:

@@ -7,8 +7,9 @@ from typing import Any
 from controlplane.errors import BadRequest, Invalid
 from controlplane.wire import builtin
 from controlplane.wire.columns import at
-from controlplane.wire.patch import apply_patch
+from controlplane.wire.patch import apply_patch, patch_type_of
 from controlplane.wire.resource import Resource
+from controlplane.wire.schema import Schema
 
 Document = dict[str, Any]
 
@@ -37,7 +38,16 @@ def scale_of(document: Document, resource: Resource) -> Document:
 
 def patched(content_type: str, current: Document, raw: bytes) -> Document:
     """Return a Scale after a patch."""
-    return apply_patch(content_type, current, raw, builtin.schema("autoscaling", "v1", "Scale"))
+    return apply_patch(content_type, current, raw, _schema())
+
+
+def check_patch_type(content_type: str) -> None:
+    """Raise UnsupportedMediaType for what is no patch of a Scale."""
+    patch_type_of(content_type, _schema())
+
+
+def _schema() -> Schema:
+    return builtin.schema("autoscaling", "v1", "Scale")
 
 
 def scaled(document: Document, wanted: Document, resource: Resource) -> Document:

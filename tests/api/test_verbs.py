@@ -144,6 +144,16 @@ def test_kinds_of_ours_take_no_strategic_merge_patch(api: Client, namespace: str
     assert "accepted media types include: application/json-patch+json" in answer.document["message"]
 
 
+@pytest.mark.parametrize("subresource", ["", "/scale", "/status"])
+def test_a_patch_nobody_takes_is_refused_before_anything_is_looked_for(
+    api: Client, namespace: str, subresource: str
+) -> None:
+    path = deployments(namespace, "nobody") + subresource
+    asked = ("application/json", "text/plain", "application/merge-patch+json")
+
+    assert [api.patch(path, {"metadata": {}}, form).status for form in asked] == [415, 415, 404]
+
+
 def test_a_patch_that_names_a_version_is_held_to_it(api: Client, namespace: str) -> None:
     old = api.post(config_maps(namespace), config_map("one", a="1")).document["metadata"]["resourceVersion"]
     api.patch(config_maps(namespace, "one"), {"data": {"a": "2"}})

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from controlplane.admission import admit_create
@@ -19,6 +22,7 @@ from tests.core.admitted import (
     fields,
     policy,
     refused,
+    taint_policy,
     updated,
 )
 
@@ -74,6 +78,46 @@ def test_all_causes_are_told_at_once_schema_and_metadata_together() -> None:
     doc["spec"]["resourceSelectors"] = [{"apiVersion": "apps/v1"}]
 
     assert fields(doc) == {"metadata.name", "spec.priority", "spec.placement", "spec.resourceSelectors[0].kind"}
+
+
+A, B = {"key": "a", "effect": "NoExecute"}, {"key": "b", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize("made", [lambda *taints: cluster(taints=taints), lambda *taints: taint_policy(taints=taints)])
+@pytest.mark.parametrize(
+    ("taints", "found"),
+    [
+        ((A, A, A | {"value": "x"}), {"[1]", "[2]"}),
+        ((A, A | {"value": 3}, B, B), {"[1].value", "[1]", "[3]"}),
+        (
+            (A, "nonsense", A, {"key": 5, "effect": "NoExecute"}, {"key": 6, "effect": "NoExecute"}),
+            {"[1]", "[2]", "[3].key", "[4].key"},
+        ),
+        ((A, A, B | {"effect": "NoExec"}, B | {"effect": ""}), {"[1]", "[2].effect", "[3].effect"}),
+        (({"key": "a"}, {"effect": "NoExecute"}, A, A), {"[0].effect", "[1].key", "[3]"}),
+        ((A | {"key": "a b"}, A | {"value": ["x"]}, A), {"[0].key", "[1].value", "[2]"}),
+    ],
+)
+def test_a_taint_twice_is_told_at_the_later_one_whatever_else_is_wrong(
+    made: Callable[..., Document], taints: tuple[Any, ...], found: set[str]
+) -> None:
+    assert fields(made(*taints)) == {f"spec.taints{place}" for place in found}
+
+
+def test_a_time_that_is_none_hides_nothing_else() -> None:
+    taints = [A | {"timeAdded": "yesterday"}, A | {"timeAdded": 3}, B | {"effect": "NoExec"}]
+    doc = cluster(taints=taints, syncMode="Pushy")
+    doc["metadata"] |= {"name": "No_Good", "deletionTimestamp": "soon"}
+
+    assert fields(doc) == {
+        "metadata.name",
+        "metadata.deletionTimestamp",
+        "spec.syncMode",
+        "spec.taints[0].timeAdded",
+        "spec.taints[1].timeAdded",
+        "spec.taints[1]",
+        "spec.taints[2].effect",
+    }
 
 
 def test_the_message_names_field_value_rule_and_way_out() -> None:

@@ -99,7 +99,7 @@ def test_the_old_zone_is_stored_as_zones() -> None:
             "spec.taintsToAdd[0].removeOnMismatchSeconds",
         ),
         ({"taints": [{"key": "a", "effect": "NoExec"}]}, "spec.taints[0].effect"),
-        ({"taints": [{"key": "a", "effect": "NoSchedule"}] * 2}, "spec.taints[0]"),
+        ({"taints": [{"key": "a", "effect": "NoSchedule"}] * 2}, "spec.taints[1]"),
         (
             {
                 "taints": [{"key": "a", "effect": "NoSchedule"}],
