@@ -82,14 +82,28 @@ _PLANS = {
 }
 # Whoever is paused inside a transaction, or whose host is gone, keeps the write lock no longer than its lease.
 _LIMITS = {"idle_in_transaction_session_timeout": f"{LEASE_SECONDS}s"}
+# A server whose host is gone says nothing any more: libpq finds out in half a minute, not in a quarter of an hour.
+_LIVENESS = {
+    "connect_timeout": 5,  # s
+    "keepalives_idle": 10,  # s
+    "keepalives_interval": 5,  # s
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,  # ms
+}
 _database = env.database("DATABASE_URL", default="postgresql:///lifeboat")
+_given: dict[str, object] = _database["OPTIONS"]  # type: ignore[assignment]  # one of several types of values
+_server_options = [
+    str(_given.get("options", "")),
+    *(f"-c {name}={value}" for name, value in (_PLANS | _LIMITS).items()),
+]
 DATABASES = {
     "default": {
         **_database,
         "CONN_MAX_AGE": 0,  # the pool keeps connections
         "OPTIONS": {
-            **_database["OPTIONS"],  # type: ignore[dict-item]
-            "options": " ".join([f"-c {name}={value}" for name, value in (_PLANS | _LIMITS).items()]),
+            **_LIVENESS,
+            **_given,
+            "options": " ".join(_server_options).strip(),
             "pool": {
                 "min_size": 1,
                 "max_size": env.number("LIFEBOAT_DATABASE_POOL", default=8, at_least=1),
