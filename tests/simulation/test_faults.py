@@ -13,7 +13,7 @@ from controlplane import run
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.decision import Decision, Put, Save
 from controlplane.eviction import queue
-from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds import RESOURCE_BINDING, WORK
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import Eviction, FleetState
 from controlplane.memory import MemoryStore
@@ -54,10 +54,10 @@ COVERED: dict[int, tuple[str, ...]] = {
     13: ("test_i12_a_tier_change_never_creates_tokens", "test_i12_time_before_a_tier_change_counts_at_the_lower_rate"),
     14: ("test_fault_14_without_redis_nothing_leaves", "test_redis_away_grants_nothing_and_says_so"),
     15: ("test_fault_15_a_flushed_bucket_starts_empty", "test_a_flushed_bucket_starts_empty"),
-    16: ("test_fault_16_a_clock_that_goes_back_gives_nothing",),
+    16: ("test_fault_16_a_clock_that_goes_back_gives_nothing", "test_fault_16_a_clock_that_jumps_makes_no_burst"),
     17: ("test_fault_17_an_eviction_the_database_forgot_happens_once",),
-    18: ("test_workers_that_die_at_any_write_end_in_the_same_state",),
-    19: ("test_workers_that_die_at_any_write_end_in_the_same_state",),
+    18: ("test_fault_18_a_worker_that_dies_with_a_token_has_lost_the_token_and_moved_nothing",),
+    19: ("test_fault_19_what_a_worker_removed_before_it_died_is_found_gone_and_recorded_once",),
     20: ("test_fault_20_a_decision_applied_twice_happens_once",),
     21: ("test_one_holder_at_a_time",),
     22: ("test_d12_fault_22_s001_six_rows_of_recovery", "test_d12_i8_fault_22_a_recovery_drops_what_is_queued"),
@@ -234,6 +234,41 @@ def _fails_over(world: Simulation, kind: str) -> None:
     if history and any(one.spec.graceful_eviction_tasks for one in world.store.list(kind)):
         world.history = None
         world.after(0, lambda: world.lose_commits(history[0]))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fault_18_a_worker_that_dies_with_a_token_has_lost_the_token_and_moved_nothing(seed: int) -> None:
+    world = joined("member1", "member2", seed=seed)
+    apply(world, DIVIDED, NGINX % 3)
+    world.run(30)
+    world.dies["after taking tokens"] = 1
+    world.fault("member1", "down")
+    world.run(120)
+
+    assert world.died["after taking tokens"] == 1
+    (left,) = [one for one in world.store.log if one.actor == "evictions" and one.ref.kind == RESOURCE_BINDING]
+    lost, spent = world.tokens
+    assert left.at >= spent > lost
+    assert placed(world) == {"member2": 3}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fault_19_what_a_worker_removed_before_it_died_is_found_gone_and_recorded_once(seed: int) -> None:
+    world = joined("member1", "member2", seed=seed)
+    apply(world, DIVIDED, NGINX % 3)
+    world.run(30)
+    world.fault("member1", "down")
+    world.run(90)
+    assert placed(world) == {"member2": 3}
+    world.dies["after a member acted"] = 1
+    world.fault("member1", "none")
+    world.run(240)
+
+    assert world.died["after a member acted"] == 1
+    assert running(world) == {"member2": 3}
+    removed = [one for one in world.store.log if (one.ref.kind, one.type) == (WORK, "DELETED")]
+    assert [one.ref.namespace for one in removed] == ["karmada-es-member1"]
+    assert world.failures == []
 
 
 SPREAD_OUT = ANYWHERE.replace("tolerationSeconds: 4", "tolerationSeconds: 0")
