@@ -7,7 +7,7 @@ remedy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -30,6 +30,7 @@ from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.schedule import Placed, schedule
+from controlplane.scheduling.together import Applications
 from controlplane.settings import Settings
 
 EXAMPLES = 5  # bindings named per obstacle in a summary
@@ -76,6 +77,7 @@ class Situation(msgspec.Struct, frozen=True):
     fleet: FleetState = FleetState("default")
     holds: Holds = Holds()
     promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
+    applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that the bindings asked about are parts of
 
 
 class Rehearsal:
@@ -86,6 +88,7 @@ class Rehearsal:
         self._fleet = Fleet.of(situation.clusters, settings=settings)
         self._ledger = record.ledger(self._fleet, situation.promised)
         self._without: dict[str, Fleet] = {}
+        self._applications = Applications(situation.applications, settings)
 
     def without(self, binding: Binding, cluster: str) -> DryRun:
         """Return what the scheduler would do with a binding if a cluster were lost."""
@@ -93,8 +96,14 @@ class Rehearsal:
             return DryRun(refused="the binding has no placement: nothing says where else it may run")
         if cluster not in self._without:
             self._without[cluster] = self._fleet.without({cluster})
-        fleet = self._without[cluster]
-        outcome = schedule(binding.spec, binding.status, fleet, settings=self._settings, promised=self._ledger).outcome
+        outcome = schedule(
+            binding.spec,
+            binding.status,
+            self._without[cluster],
+            settings=self._settings,
+            promised=self._ledger,
+            together=self._applications.seen_by(binding),
+        ).outcome
         if isinstance(outcome, Placed):
             return DryRun(outcome.clusters)
         return DryRun(refused=outcome.message, part=outcome.part or ())
@@ -102,6 +111,7 @@ class Rehearsal:
     def taken(self, binding: Binding, place: Refuge) -> None:
         """Take the room a binding will use: it goes there."""
         reserve(self._ledger, self._fleet, binding, place, self._settings)
+        self._applications.placed(binding, place.clusters)
 
 
 def summary(found: Iterable[Readiness]) -> FleetReadinessStatus:

@@ -19,6 +19,7 @@ from apps.api.views import KubernetesView, refuse_watch
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore, store
 from controlplane import bindings, kinds
+from controlplane.controllers.applications import applications
 from controlplane.controllers.fleet import fleet_state
 from controlplane.errors import NotFound
 from controlplane.eviction.holds import Holds
@@ -100,7 +101,8 @@ def _situation(found: Iterable[Binding], reading: DjangoStore) -> Situation:
     if holds.needs_labels():
         holds = msgspec.structs.replace(holds, labels=_labels(found, reading))
     policies = reading.list(kinds.CLUSTER_TAINT_POLICY)
-    return Situation(clusters, policies, fleet_state(reading), holds, reading.promised(within=PROMISE_ENDS_AFTER))
+    promised, parts = reading.promised(within=PROMISE_ENDS_AFTER), applications(reading, found)
+    return Situation(clusters, policies, fleet_state(reading), holds, promised, parts)
 
 
 def _labels(found: Iterable[Binding], reading: DjangoStore) -> dict[Ref, dict[str, str]]:

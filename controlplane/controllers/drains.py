@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from controlplane import health
 from controlplane.controllers import rounds
+from controlplane.controllers.applications import applications
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.evictions import template_of
 from controlplane.controllers.fleet import fleet_state
@@ -53,6 +54,7 @@ class Draining(msgspec.Struct, frozen=True):
     fleet: FleetState
     holds: Holds  # windows keep clusters out of the fleet's health, and no drain waiting
     promised: Sequence[tuple[str, str, int]]
+    applications: Mapping[str, Sequence[Binding]]  # the parts of those that these bindings are parts of
 
 
 class Looked(NamedTuple):
@@ -103,6 +105,7 @@ class Drains(Controller):
             fleet_state(state),
             holds,
             state.promised(within=PROMISE_ENDS_AFTER),
+            applications(state, bindings.values()),
         )
 
     def decide(self, snapshot: Draining, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -178,7 +181,8 @@ def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: i
     """Look through the page until so many have a place to go to; each of them takes its room before the next is asked
     about."""
     name = cluster.metadata.name
-    rehearsal = Rehearsal(Situation(tuple(snapshot.clusters.values()), promised=snapshot.promised), settings)
+    clusters, parts = tuple(snapshot.clusters.values()), snapshot.applications
+    rehearsal = Rehearsal(Situation(clusters, promised=snapshot.promised, applications=parts), settings)
     going, staying, last = list[Binding](), list[Remaining](), snapshot.subject.status.after
     for ref in snapshot.page:
         binding = snapshot.bindings.get(ref)

@@ -171,7 +171,8 @@ def together(part: Part) -> str:
     detail = part.detail
     others = ", ".join(detail.near)
     if detail.joined == FOLLOWED:
-        return f"It goes where other parts of its application are: {others}."
+        named = ", ".join(one.name for one in part.decision.clusters)
+        return f"It goes where other parts of its application are: {named}."
     if detail.joined == FOR_ALL:
         return f"It is the first of its application to go where all parts, {detail.pods} pods together, have room."
     if detail.held or not (detail.near or detail.pods) or part.decision.outcome != PLACED:

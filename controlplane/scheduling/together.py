@@ -95,8 +95,9 @@ class Applications:
         self._parts = parts_of(found, settings)
         self._settings = settings
 
-    def seen_by(self, binding: Binding, *, now: datetime) -> Together:
-        """Return the application of a binding as it is now; APART where it stands alone."""
+    def seen_by(self, binding: Binding, *, now: datetime | None = None) -> Together:
+        """Return the application of a binding as it is now; APART where it stands alone. `now` None: it goes after
+        nobody although it has a place, as who asks where else it may go wants it."""
         others = self._others(binding)
         if not others:
             return APART
@@ -144,10 +145,10 @@ def _near(others: Iterable[Part]) -> tuple[str, ...]:
     return tuple(sorted(parts, key=lambda name: (-pods[name], -parts[name], name)))
 
 
-def _moves(binding: Binding, own: Part, others: Iterable[Part], *, now: datetime) -> bool:
+def _moves(binding: Binding, own: Part, others: Iterable[Part], *, now: datetime | None) -> bool:
     """Test whether what has no pods goes after the parts with pods: it is new, and none of them is where it is."""
     made = binding.metadata.creation_timestamp
-    if own.pods or made is None or now - made >= YOUNG or not own.clusters:
+    if own.pods or made is None or now is None or now - made >= YOUNG or not own.clusters:
         return False
     with_pods = [part for part in others if part.pods]
     alone = not any(part.kept & own.kept for part in with_pods)
