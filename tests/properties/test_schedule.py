@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from controlplane.kinds.binding import GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE, APIEnablement, Cluster, Taint
-from controlplane.kinds.policy import ClusterAffinity, SpreadConstraint, Toleration
+from controlplane.kinds.policy import ClusterAffinity, ReplicaSchedulingStrategy, SpreadConstraint, Toleration
 from controlplane.scheduling.batch import Item, schedule_all
 from controlplane.scheduling.explain import Refusal, refusals
 from controlplane.scheduling.fleet import Fleet
@@ -26,6 +27,8 @@ from controlplane.settings import Settings
 from tests.scheduling_builders import AGGREGATED, APPS, DYNAMIC, EVENLY, cluster, placement, spec, weights
 
 SETTINGS = Settings()
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+STATUS = ResourceBindingStatus(last_scheduled_time=NOON)
 NAMES = [f"member{number}" for number in range(1, 9)]
 
 taints = st.lists(
@@ -85,12 +88,13 @@ def bindings(draw: st.DrawFn) -> ResourceBindingSpec:
         uid=draw(st.sampled_from(["", "a", "b", "c"])),
         tasks=[GracefulEvictionTask(name) for name in draw(st.lists(st.sampled_from(NAMES), max_size=1))],
         fails_over=draw(st.booleans()),
+        reschedule_triggered_at=NOON + timedelta(hours=1) if draw(st.integers(0, 3)) == 0 else None,
     )
 
 
 def asked(members: list[Cluster], wanted: ResourceBindingSpec, **more: Any) -> Verdict:
     fleet = Fleet.of(members, settings=SETTINGS)
-    return schedule(wanted, ResourceBindingStatus(), fleet, settings=SETTINGS, **more)
+    return schedule(wanted, STATUS, fleet, settings=SETTINGS, **more)
 
 
 def result(verdict: Verdict) -> dict[str, int] | str:
@@ -126,12 +130,13 @@ def test_nothing_new_is_placed_beyond_what_is_free(members: list[Cluster], wante
     assert all(count - before.get(name, 0) <= room[name] for name, count in got.items())
 
 
-@given(clusters(), bindings())
+@given(clusters(), bindings(), st.sampled_from([DYNAMIC, AGGREGATED]))
 def test_shares_on_clusters_that_fit_are_kept_when_nothing_shrinks(
-    members: list[Cluster], wanted: ResourceBindingSpec
+    members: list[Cluster], wanted: ResourceBindingSpec, how: ReplicaSchedulingStrategy
 ) -> None:
     assert wanted.placement is not None
-    steady = replace(wanted, placement=replace(wanted.placement, spread_constraints=(), replica_scheduling=DYNAMIC))
+    where = replace(wanted.placement, spread_constraints=(), replica_scheduling=how)
+    steady = replace(wanted, placement=where, reschedule_triggered_at=None)
     verdict = asked(members, steady)
     got = result(verdict)
 
@@ -145,13 +150,25 @@ def test_shares_on_clusters_that_fit_are_kept_when_nothing_shrinks(
 
 
 @given(clusters(), bindings(), st.randoms(use_true_random=False))
-def test_the_order_of_clusters_does_not_matter(
+def test_the_order_things_are_written_in_does_not_matter(
     members: list[Cluster], wanted: ResourceBindingSpec, chance: Any
 ) -> None:
-    mixed = list(members)
-    chance.shuffle(mixed)
+    def mixed(things: Any) -> Any:
+        return type(things)(chance.sample(things, len(things)))
 
-    assert result(asked(members, wanted)) == result(asked(mixed, wanted))
+    assert wanted.placement is not None
+    others = mixed([replace(one, spec=replace(one.spec, taints=mixed(one.spec.taints))) for one in members])
+    where = wanted.placement
+    chosen = where.cluster_affinity
+    if chosen is not None:
+        chosen = replace(chosen, cluster_names=mixed(chosen.cluster_names))
+    other = replace(
+        wanted,
+        placement=replace(where, cluster_affinity=chosen, spread_constraints=mixed(where.spread_constraints)),
+        graceful_eviction_tasks=mixed(wanted.graceful_eviction_tasks),
+    )
+
+    assert result(asked(members, wanted)) == result(asked(others, other))
 
 
 @given(clusters(), bindings())
@@ -237,16 +254,14 @@ def test_a_batch_answers_as_one_after_the_other_would(
 ) -> None:
     doubled = [*several, *several]
     fleet = Fleet.of(members, settings=SETTINGS)
-    together = schedule_all(
-        [Item(one, ResourceBindingStatus()) for one in doubled], fleet, Ledger(fleet), settings=SETTINGS
-    )
+    together = schedule_all([Item(one, STATUS) for one in doubled], fleet, Ledger(fleet), settings=SETTINGS)
 
     ledger = Ledger(fleet)
     for one, verdict in zip(doubled, together, strict=True):
-        alone = schedule(one, ResourceBindingStatus(), fleet, settings=SETTINGS, promised=ledger)
+        alone = schedule(one, STATUS, fleet, settings=SETTINGS, promised=ledger)
         assert isinstance(verdict, Verdict)
         assert result(verdict) == result(alone)
-        schedule_all([Item(one, ResourceBindingStatus())], fleet, ledger, settings=SETTINGS)
+        schedule_all([Item(one, STATUS)], fleet, ledger, settings=SETTINGS)
 
 
 @given(clusters(), st.lists(bindings(), max_size=8))
@@ -254,7 +269,7 @@ def test_a_batch_never_promises_more_than_there_is(members: list[Cluster], sever
     fleet = Fleet.of(members, settings=SETTINGS)
     ledger = Ledger(fleet)
     shared = [replace(one, placement=placement(how=DYNAMIC), clusters=()) for one in several]
-    schedule_all([Item(one, ResourceBindingStatus()) for one in shared], fleet, ledger, settings=SETTINGS)
+    schedule_all([Item(one, STATUS) for one in shared], fleet, ledger, settings=SETTINGS)
 
     assert (ledger.promised_pods() <= fleet.capacity.pods).all()
 
