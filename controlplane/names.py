@@ -81,6 +81,9 @@ RECEIVED_ANNOTATION: Final = "failover.lifeboat.io/received-at"
 LEFTOVER_ANNOTATION: Final = "work.lifeboat.io/leftover"
 """On a Work: its copy was let go while its cluster could not be reached (controlplane/leftovers.py)."""
 
+CREDENTIALS_ANNOTATION: Final = "cluster.lifeboat.io/credentials-of"
+"""On a Secret that joining a cluster made: the cluster. It goes when the cluster does (controlplane/unjoin.py)."""
+
 REDUCED_ANNOTATION: Final = "work.lifeboat.io/reduced-at"
 """On a Work of a Divided workload: when it was last given fewer replicas (controlplane/leftovers.py)."""
 

@@ -2,12 +2,13 @@
 
 Bindings leave first: by a Drain, or through the eviction queue where `compat.terminating_taint` asks for that. Until
 then a deletion is refused, unless its user has said in the annotation `failover.lifeboat.io/unjoin` what becomes of
-what runs there: `keep` lets it go on without us, `delete` removes it.
+what runs there: `keep` lets it go on without us, `delete` removes it. With the Cluster goes the Secret that joining it
+made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from controlplane.errors import Conflict
@@ -15,8 +16,9 @@ from controlplane.kinds import BINDINGS, CLUSTER, KINDS
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.cluster_rules import UNJOIN_DELETE, UNJOIN_KEEP
+from controlplane.kinds.template import Template
 from controlplane.meta import Object, Ref
-from controlplane.names import UNJOIN_ANNOTATION
+from controlplane.names import CREDENTIALS_ANNOTATION, UNJOIN_ANNOTATION
 from controlplane.settings import Settings
 from controlplane.state import State
 
@@ -47,6 +49,20 @@ def named(bindings: Sequence[Ref]) -> str:
     """Return bindings as a message names them."""
     shown = ", ".join(f"{ref.namespace}/{ref.name}".lstrip("/") for ref in bindings[:SHOWN])
     return f"{shown}, …" if len(bindings) >= SHOWN else shown
+
+
+def credentials(cluster: Cluster, secret: Template | None, others: Iterable[Cluster]) -> Template | None:
+    """Return the Secret that goes with a cluster: the one that joining it made, and that no other Cluster names."""
+    if secret is None or secret.metadata.annotations.get(CREDENTIALS_ANNOTATION) != cluster.metadata.name:
+        return None
+    used = {ref for one in others if one.ref != cluster.ref for ref in _secrets(one)}
+    return None if (secret.metadata.namespace, secret.metadata.name) in used else secret
+
+
+def _secrets(cluster: Cluster) -> Iterator[tuple[str, str]]:
+    for ref in (cluster.spec.secret_ref, cluster.spec.impersonator_secret_ref):
+        if ref is not None:
+            yield ref.namespace, ref.name
 
 
 def check(state: State, objects: Iterable[Object], settings: Settings) -> None:

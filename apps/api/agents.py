@@ -1,7 +1,8 @@
 """Agents of Pull members: users of their own, each of which speaks for its own cluster and for nothing else (fault 45).
 
 Whose an agent is stands in its user's name, which no form can make: Django's own refuse a colon. Such a user has no
-password and is no staff; it comes in by token alone (`manage.py token create --agent CLUSTER`).
+password and is no staff; it comes in by token alone (`manage.py token create --agent CLUSTER`), which ends with its
+cluster.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth import get_user_model
 
+from apps.objects.store import store
+from controlplane.kinds import CLUSTER
+from controlplane.meta import Ref
 from controlplane.names import CLUSTER_NAMESPACE, execution_namespace
 
 PREFIX = "system:lifeboat:agent:"
@@ -43,8 +47,23 @@ def grants(cluster: str) -> tuple[Grant, ...]:
     )
 
 
+class NotJoined(Exception):
+    """There is no such cluster for an agent to speak for; the message says what to do."""
+
+
+def uid_of(cluster: str) -> str:
+    """Return the uid of a cluster an agent may speak for. Raises NotJoined where there is none."""
+    ref = Ref(CLUSTER, "", cluster)
+    found = store().get([ref]).get(ref)
+    if found is None:
+        raise NotJoined(f"there is no cluster {cluster}: join it first (manage.py join {cluster} --pull)")
+    uid: str = found.metadata.uid
+    return uid
+
+
 def user_of(cluster: str) -> Any:
-    """Return the user of a cluster's agent, made where there is none."""
+    """Return the user of a cluster's agent, made where there is none. Raises NotJoined without such a cluster."""
+    uid_of(cluster)
     user, made = get_user_model().objects.get_or_create(username=PREFIX + cluster)
     if made:
         user.set_unusable_password()

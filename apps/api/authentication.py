@@ -24,7 +24,8 @@ class BearerAuthentication(BaseAuthentication):
         found = tokens.find(secret.strip())
         if found is None:
             raise AuthenticationFailed(
-                "the bearer token is unknown, expired or revoked; make one: manage.py token create"
+                "the bearer token is unknown, expired, revoked or of a cluster that is gone; "
+                "make one: manage.py token create"
             )
         return found, None
 

@@ -15,6 +15,8 @@ class Token(models.Model):
     created = models.DateTimeField(auto_now_add=True)
     expires = models.DateTimeField(null=True, blank=True)  # null: never
     last_used = models.DateTimeField(null=True, blank=True)  # rounded to the minute; null: never used
+    # an agent's: uid of its Cluster, with which it ends, and which no later one of that name has; null: a person's
+    cluster_uid = models.TextField(null=True, blank=True)
 
     class Meta:
         constraints = [

@@ -11,6 +11,7 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.db import DEFAULT_DB_ALIAS, connection
 
+from apps.api import agents
 from apps.api.models import Token
 from apps.objects.apply import binary_cursor
 
@@ -23,13 +24,24 @@ def digest_of(secret: str) -> str:
 
 
 def create(user: Any, name: str, *, lifetime: timedelta | None = None) -> str:
-    """Make a token for a user and return it, for the only time; one of the same name is replaced."""
+    """Make a token for a user and return it, for the only time; one of the same name is replaced.
+
+    Raises agents.NotJoined for an agent without a cluster. Tokens of agents whose cluster is gone are removed.
+    """
+    cluster = agents.cluster_of(user)
+    cluster_uid = agents.uid_of(cluster) if cluster else None
+    forget_ended()
     secret = PREFIX + secrets.token_urlsafe(32)
     expires = None if lifetime is None else _now() + lifetime
-    Token.objects.update_or_create(
-        user=user, name=name, defaults={"digest": digest_of(secret), "expires": expires, "last_used": None}
-    )
+    fresh = {"digest": digest_of(secret), "expires": expires, "last_used": None, "cluster_uid": cluster_uid}
+    Token.objects.update_or_create(user=user, name=name, defaults=fresh)
     return secret
+
+
+def forget_ended() -> None:
+    """Remove the tokens that ended with their cluster; they have let nobody in since."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM api_token t WHERE NOT {_LASTS}")
 
 
 def find(secret: str) -> Any:
@@ -47,6 +59,8 @@ def find(secret: str) -> Any:
     return get_user_model().from_db(DEFAULT_DB_ALIAS, [field.attname for field in fields], row[1:])
 
 
+# A person's, or of an agent whose very cluster is still there.
+_LASTS = "(t.cluster_uid IS NULL OR EXISTS (SELECT 1 FROM clusters_cluster c WHERE c.uid = t.cluster_uid))"
 _USED = "UPDATE api_token SET last_used = date_trunc('minute', now()) WHERE digest = %s"
 
 
@@ -57,7 +71,7 @@ def _statement() -> str:
     return f"""
         SELECT t.last_used IS DISTINCT FROM date_trunc('minute', now()), {columns}
         FROM api_token t JOIN {users.db_table} u ON u.id = t.user_id
-        WHERE t.digest = %s AND u.is_active AND (t.expires IS NULL OR t.expires > now())"""
+        WHERE t.digest = %s AND u.is_active AND (t.expires IS NULL OR t.expires > now()) AND {_LASTS}"""
 
 
 def revoke(user: Any, name: str) -> bool:

@@ -18,10 +18,10 @@ from controlplane.decision import Decision, Put
 from controlplane.kinds import KINDS
 from controlplane.kinds.cluster import PULL, PUSH, Cluster, SecretReference
 from controlplane.meta import Object, Ref, kind_key
+from controlplane.names import CLUSTER_NAMESPACE, CREDENTIALS_ANNOTATION
 from controlplane.settings import Settings
 from controlplane.state import Actor
 
-SECRETS_NAMESPACE = "karmada-cluster"
 ACTOR = Actor("join")
 _CLUSTER = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster"}
 
@@ -152,7 +152,7 @@ def create_missing(store: DjangoStore, text: str, settings: Settings) -> list[st
 
 
 def _secret_ref(member: Member) -> Ref:
-    return Ref("Secret", SECRETS_NAMESPACE, member.name)
+    return Ref("Secret", CLUSTER_NAMESPACE, member.name)
 
 
 def _cluster_ref(member: Member) -> Ref:
@@ -169,7 +169,11 @@ def _wanted_secret(store: DjangoStore, member: Member, held: Any, settings: Sett
         doc = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": member.name, "namespace": SECRETS_NAMESPACE},
+            "metadata": {
+                "name": member.name,
+                "namespace": CLUSTER_NAMESPACE,
+                "annotations": {CREDENTIALS_ANNOTATION: member.name},
+            },
             "type": "Opaque",
             "data": data,
         }

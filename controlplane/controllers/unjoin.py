@@ -24,7 +24,8 @@ WAIT = timedelta(seconds=10)  # while something has to leave first (semantics 2.
 
 
 class Departure(Struct, frozen=True):
-    """A cluster, and while it is being deleted what still holds it: bindings, Works, their namespace, its heartbeats.
+    """A cluster, and while it is being deleted what still holds it: bindings, Works, their namespace; and what goes with
+    it: its heartbeats, and the credentials that joining it made.
 
     `owners` are the bindings its Works are for, as far as there are any.
     """
@@ -35,6 +36,7 @@ class Departure(Struct, frozen=True):
     owners: frozenset[Ref] = frozenset()
     home: Template | None = None
     lease: Template | None = None
+    credentials: Template | None = None
 
 
 def _concerned(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
@@ -55,6 +57,7 @@ class Unjoin(Controller):
             kinds.WORK: ("delete", "metadata.deletion_timestamp", "metadata.deletion_grace_period_seconds", "spec"),
             kinds.NAMESPACE: ("metadata", "status"),
             kinds.LEASE: ("delete",),
+            kinds.SECRET: ("delete",),
         }
     )
     batch: ClassVar[int] = 1  # "nothing is placed there" has to be asked of each cluster; few leave at a time
@@ -68,9 +71,9 @@ class Unjoin(Controller):
             return Departure(cluster)
         name = cluster.metadata.name
         home = Ref(kinds.NAMESPACE, "", execution_namespace(name))
-        lease = Ref(kinds.LEASE, CLUSTER_NAMESPACE, name)
+        lease, secret = (Ref(kind, CLUSTER_NAMESPACE, name) for kind in (kinds.LEASE, kinds.SECRET))
         works = state.refs_by_index(kinds.WORK, "cluster", name, limit=PAGE)
-        held = state.get([home, lease, *works])
+        held = state.get([home, lease, secret, *works])
         found: tuple[Work, ...] = tuple(held[ref] for ref in works if ref in held)
         owners = {owner for work in found for owner in copies.owner(work, kinds.BINDINGS)}
         return Departure(
@@ -80,6 +83,7 @@ class Unjoin(Controller):
             frozenset(state.get(sorted(owners))) if owners else frozenset(),
             held.get(home),
             held.get(lease),
+            unjoin.credentials(cluster, held.get(secret), state.list(kinds.CLUSTER)),
         )
 
     def decide(self, snapshot: Departure, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -102,8 +106,8 @@ class Unjoin(Controller):
                 return _waits(cluster, f"copies on it may be the last that work ({unjoin.named(kept)})", now=now)
             return Decision(changes=changes, wake_at=now + LOOK, reason="Unjoin")
         freed = cluster.with_meta(finalizers=tuple(one for one in finalizers if one != CLUSTER_FINALIZER))
-        lease = () if snapshot.lease is None else (deleting(snapshot.lease, now=now),)
-        return Decision(changes=(Put(freed, cluster), *lease), reason="Unjoined")
+        rest = [deleting(one, now=now) for one in (snapshot.lease, snapshot.credentials) if one is not None]
+        return Decision(changes=(Put(freed, cluster), *rest), reason="Unjoined")
 
 
 def _waits(cluster: Cluster, what: str, *, now: datetime) -> Decision:

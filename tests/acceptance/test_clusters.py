@@ -134,7 +134,7 @@ class Agent:
     def work_off(self) -> list[str]:
         """Report every Work as applied, and let go those that are to be removed; return their names."""
         names = []
-        for work in self.api.get(WORKS.format(self.name)).document["items"]:
+        for work in self.api.get(WORKS.format(self.name)).document.get("items", ()):
             where, names = f"{WORKS.format(self.name)}/{work['metadata']['name']}", [*names, work["metadata"]["name"]]
             if "deletionTimestamp" in work["metadata"]:
                 assert self.api.patch(where, {"metadata": {"finalizers": None}}).status == 200
@@ -171,6 +171,7 @@ def test_a_pull_member_lives_by_what_its_agent_says_and_leaves_like_any_other(fl
         second.say("True", apiEnablements=apis)
         fleet.patch(where, {"metadata": {"annotations": {WISH: "delete"}}})
         assert fleet.api.delete(where).status == 200
-        fleet.until(lambda: second.work_off() is not None and not fleet.get(where))
+        fleet.until(lambda: not fleet.get(where) or second.work_off() is None)
+    assert second.api.get(where).status == 401
 
     assert fleet.items(WORKS.format("edge")) == []

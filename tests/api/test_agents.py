@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -208,6 +209,47 @@ def test_a_pull_member_joins_from_the_command_line_and_its_agent_is_let_in(serve
     assert api.get(f"{CLUSTERS}/far-away").document["spec"]["syncMode"] == "Pull"
     assert user["name"] == "system:lifeboat:agent:far-away"
     assert server.client(user["user"]["token"]).get(f"{CLUSTERS}/far-away").status == 200
+
+
+def test_an_agents_token_ends_with_its_cluster_and_not_with_another_of_that_name(server: Server, api: Client) -> None:
+    where = f"{CLUSTERS}/brief"
+
+    def gone() -> None:
+        assert api.delete(where).status == 200
+        api.patch(where, {"metadata": {"finalizers": None}})
+        assert api.get(where).status == 404
+
+    server.manage("join", "brief", "--pull")
+    first = server.manage("token", "create", "--agent", "brief", "--name", "first")
+    assert server.client(first).get(where).status == 200
+    gone()
+    assert server.client(first).get("/version").status == 401
+    assert api.get("/version").status == 200
+
+    server.manage("join", "brief", "--pull")
+    second = server.manage("token", "create", "--agent", "brief", "--name", "second")
+    assert [server.client(one).get(where).status for one in (first, second)] == [401, 200]
+    assert server.sql("SELECT count(*) FROM api_token WHERE name = 'first'") == [(0,)]
+    gone()
+    assert "agent:brief" not in server.manage("token", "list")
+
+
+def test_an_agent_has_no_way_in_before_its_cluster_is_joined(server: Server) -> None:
+    with pytest.raises(AssertionError, match="there is no cluster nowhere: join it first"):
+        server.manage("token", "create", "--agent", "nowhere")
+
+
+def test_tokens_of_agents_made_before_end_with_the_cluster_there_is(server: Server, team: str, secret: str) -> None:
+    (operation,) = import_module("apps.api.migrations.0003_clusters_of_tokens").Migration.operations
+    query = f"SELECT cluster_uid FROM api_token t JOIN auth_user u ON u.id = t.user_id WHERE username LIKE '%{team}-a'"
+    (before,) = server.sql(query)
+    server.sql("UPDATE api_token SET cluster_uid = NULL RETURNING 1")
+
+    for statement, _ in operation.sql:
+        server.sql(statement.replace("%%", "%") + " RETURNING 1")
+
+    assert server.sql(query) == [before]
+    assert server.client(secret).get(f"{CLUSTERS}/{team}-a").status == 200
 
 
 def test_a_cluster_that_is_leaving_is_not_joined_again(server: Server, api: Client) -> None:

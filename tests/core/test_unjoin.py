@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane import kinds, unjoin, works
+from controlplane import kinds, run, unjoin, works
 from controlplane.admission import admit_create
 from controlplane.controllers.unjoin import Departure, Unjoin
 from controlplane.decision import Decision, Delete, Put
 from controlplane.errors import Conflict, Invalid
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import Cluster, SecretReference
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.memory import MemoryStore
 from controlplane.meta import ObjectMeta, Ref
+from controlplane.names import CREDENTIALS_ANNOTATION
 from controlplane.settings import Compat, Settings
 from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated
 
@@ -144,6 +145,44 @@ def test_the_last_thing_to_go_is_our_finalizer_and_nobody_elses() -> None:
     assert freed.new.metadata.finalizers == ("example.io/other",)
     assert isinstance(lease, Delete)
     assert decided(Departure(freed.new)) == Decision()  # type: ignore[arg-type]
+
+
+def secret(of: str = "member1") -> Template:
+    notes = {CREDENTIALS_ANNOTATION: of} if of else {}
+    return Template("v1", "Secret", ObjectMeta(name="member1", namespace="karmada-cluster", uid="s", annotations=notes))
+
+
+SHARING = cluster("other").with_spec(secret_ref=SecretReference("karmada-cluster", "member1"))
+IMPERSONATING = cluster("other").with_spec(impersonator_secret_ref=SecretReference("karmada-cluster", "member1"))
+
+
+@pytest.mark.parametrize(
+    ("held", "other", "goes"),
+    [
+        (secret(), cluster("other"), True),
+        (secret(""), cluster("other"), False),
+        (secret("other"), cluster("other"), False),
+        (secret(), SHARING, False),
+        (secret(), IMPERSONATING, False),
+    ],
+    ids=["made by join", "a user's own", "made for another", "another cluster uses it", "another impersonates with it"],
+)
+def test_the_credentials_join_made_go_with_their_cluster(held: Template, other: Cluster, goes: bool) -> None:
+    controller = Unjoin()
+    named = leaving().with_spec(secret_ref=SecretReference("karmada-cluster", "member1"))
+    store = MemoryStore(controllers=[controller])
+    store.create(named, other, held)
+
+    run.work_off([controller], store, FAILOVER, world=run.World())
+
+    assert (held.ref not in store.get([held.ref])) == goes
+    assert "karmada.io/cluster-controller" not in store.get([named.ref])[named.ref].metadata.finalizers
+
+
+def test_credentials_stay_as_long_as_something_has_to_be_removed_with_them() -> None:
+    decision = decided(Departure(leaving(), works=(BY_HAND,), credentials=secret()))
+
+    assert deleted(decision) == {"by-hand"}
 
 
 # The guard

@@ -7,9 +7,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from apps.api import agents, tokens
+from apps.api import tokens
 from apps.api.kubeconfig import kubeconfig, write_private
-from apps.api.management.commands.token import user_named
+from apps.api.management.commands.token import user_of
 
 
 class Command(BaseCommand):
@@ -25,7 +25,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = Path(options["out"])
-        user = user_named(options["user"]) if options["user"] else agents.user_of(options["agent"])
+        user = user_of(options)
         secret = tokens.create(user, f"kubeconfig {path.absolute()}"[:100])
         authority = Path(options["authority"]).read_bytes() if options["authority"] else b""
         text = kubeconfig(server=options["server"], user=user.get_username(), token=secret, authority=authority)

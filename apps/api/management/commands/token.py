@@ -34,10 +34,10 @@ class Command(BaseCommand):
 
     def create(self, options: dict[str, Any]) -> None:
         lifetime = timedelta(days=options["days"]) if options["days"] else None
-        user = user_named(options["user"]) if options["user"] else agents.user_of(options["agent"])
-        self.stdout.write(tokens.create(user, options["name"], lifetime=lifetime))
+        self.stdout.write(tokens.create(user_of(options), options["name"], lifetime=lifetime))
 
     def list(self, options: dict[str, Any]) -> None:
+        tokens.forget_ended()
         found = Token.objects.select_related("user").order_by("user__username", "name")
         if options["user"]:
             found = found.filter(user=user_named(options["user"]))
@@ -50,6 +50,14 @@ class Command(BaseCommand):
         if not tokens.revoke(user_named(options["user"]), options["name"]):
             raise CommandError(f"{options['user']} has no token {options['name']}; see manage.py token list")
         self.stdout.write("revoked")
+
+
+def user_of(options: dict[str, Any]) -> Any:
+    """Return the user that --user or --agent names. Raises CommandError where there is none."""
+    try:
+        return user_named(options["user"]) if options["user"] else agents.user_of(options["agent"])
+    except agents.NotJoined as error:
+        raise CommandError(str(error)) from error
 
 
 def user_named(name: str) -> Any:
