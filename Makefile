@@ -4,6 +4,7 @@ DIR ?= .lifeboat
 ONLY ?=
 CLUSTERS ?= 100
 BINDINGS ?= 10000
+PYTHONS ?= 3.11 3.12 3.13 3.14
 PY = .venv/bin/python
 SUPERVISE = $(PY) -m apps.runtime.supervise
 RUN_STAMP = .venv/.installed-run
@@ -16,7 +17,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: help run up down clean test check conformance bench fleet demo replay fault lint format types contracts migrations-check services
+.PHONY: help run up down clean test check conformance bench fleet demo replay fault lint format types contracts migrations-check services wheels
 
 help:
 	@echo "make run          start everything here; Ctrl-C ends it      make up / make down   the same in the background"
@@ -65,6 +66,10 @@ conformance: $(DEV_STAMP)
 
 check: $(DEV_STAMP) lint types contracts migrations-check
 	$(PY) -m pytest -q -n auto -m "not slow" $(PURE_TESTS)
+
+# Asks the registry whether every pin has a wheel on every machine we name; minutes.
+wheels: $(DEV_STAMP)
+	@$(PY) -m tests.wheels $(PYTHONS)
 
 # All cores at once; what failed in that crowd runs once more alone, and only what fails there as well has failed.
 test: $(DEV_STAMP)

@@ -34,11 +34,14 @@ class Differs(Exception):
 def main() -> int:
     """Run both failovers; return the exit status."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    over = "down"  # where something went wrong its logs stay, until the next run
     try:
+        _supervise("clean")
         _supervise("up", "--members", ",".join(MEMBERS))
         demo = Demo()
         demo.duplicated()
         demo.divided()
+        over = "clean"
     except Differs as error:
         print(f"\nThe result differs: {error}", file=sys.stderr)
         return 1
@@ -48,7 +51,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        _supervise("clean")
+        _supervise(over)
     print("\nBoth failovers ended as the manual says.")
     return 0
 
