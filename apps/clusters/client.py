@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import aiohttp
@@ -122,7 +122,7 @@ class MemberClient:
 
     async def collect(self, question: Collect) -> Answer:
         """Return version, API resources, nodes and pods; the first answer that fails where one fails."""
-        version = await self.call(question.target, "GET", "/version")
+        version = await self._read(question.target, "/version")
         if not version.ok:
             return version
         apis = await self._apis(question.target)
@@ -138,36 +138,48 @@ class MemberClient:
         return Answer(200, body)
 
     async def _apis(self, target: Target) -> list[dict[str, Any]] | Answer:
-        """Return [{groupVersion, resources: [{name, kind}]}] without subresources."""
-        groups = await self.call(target, "GET", "/apis")
+        """Return [{groupVersion, resources: [{name, kind}]}] without subresources.
+
+        `resources` is None where one version does not answer: an aggregated API whose server is down is not the member.
+        """
+        groups = await self._read(target, "/apis")
         if not groups.ok:
             return groups
         versions = ["v1"]
-        for group in groups.body.get("groups", ()):
-            versions += [version["groupVersion"] for version in group.get("versions", ())]
-        found = []
-        for version in versions:
-            path = f"/api/{version}" if "/" not in version else f"/apis/{version}"
-            answer = await self.call(target, "GET", path)
-            if not answer.ok:
-                return answer
-            resources = [
-                {"name": one["name"], "kind": one["kind"]}
-                for one in answer.body.get("resources", ())
-                if "/" not in one["name"]
-            ]
-            found.append({"groupVersion": version, "resources": resources})
-        return found
+        for group in _part(groups.body, "groups"):
+            versions += [version["groupVersion"] for version in _part(group, "versions")]
+        core, *others = await asyncio.gather(*(self._resources(target, version) for version in versions))
+        if isinstance(core, Answer):
+            return core
+        return [
+            {"groupVersion": version, "resources": None if isinstance(found, Answer) else found}
+            for version, found in zip(versions, (core, *others), strict=True)
+        ]
+
+    async def _resources(self, target: Target, version: str) -> list[dict[str, str]] | Answer:
+        path = f"/api/{version}" if "/" not in version else f"/apis/{version}"
+        answer = await self._read(target, path)
+        if not answer.ok:
+            return answer
+        found = _part(answer.body, "resources")
+        return [{"name": one["name"], "kind": one["kind"]} for one in found if "/" not in one["name"]]
+
+    async def _read(self, target: Target, path: str, params: dict[str, str] | None = None) -> Answer:
+        """GET what has to be a JSON object: a page somebody put in between says nothing of the member."""
+        answer = await self.call(target, "GET", path, params=params)
+        if answer.ok and not isinstance(answer.body, dict):
+            return Answer(0, problem=f"GET {path}: the answer is no JSON object")
+        return answer
 
     async def list(self, target: Target, path: str, *, selector: str = "") -> tuple[list[dict[str, Any]], str] | Answer:
         """Return all objects under a path, page by page, and the list's resourceVersion; an Answer where it fails."""
         items: list[dict[str, Any]] = []
         params = {"limit": str(PAGE)} | ({"labelSelector": selector} if selector else {})
         while True:
-            answer = await self.call(target, "GET", path, params=params)
+            answer = await self._read(target, path, params)
             if not answer.ok:
                 return answer
-            items += answer.body.get("items", ())
+            items += _part(answer.body, "items")
             metadata = answer.body.get("metadata", {})
             if not metadata.get("continue"):
                 return items, metadata.get("resourceVersion", "")
@@ -176,7 +188,10 @@ class MemberClient:
     async def watch(
         self, target: Target, path: str, *, since: str, selector: str
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yield (type, object) until the stream ends. Raises Expired on 410, aiohttp.ClientError, OSError."""
+        """Yield (type, object) until the stream ends.
+
+        Raises Expired on 410, aiohttp.ClientError, OSError, ValueError for what is no watch.
+        """
         params = {
             "watch": "true",
             "resourceVersion": since,
@@ -198,10 +213,7 @@ class MemberClient:
             async for chunk in response.content.iter_any():
                 *lines, buffer = (buffer + chunk).split(b"\n")
                 for line in filter(None, lines):
-                    frame = orjson.loads(line)
-                    if frame["type"] == "ERROR":
-                        raise Expired
-                    yield frame["type"], frame["object"]
+                    yield _event(line)
 
     async def ensure(self, question: Ensure) -> Answer:
         """Apply an object server-side; one that exists and is not ours only where `overwrite` (semantics 2.10)."""
@@ -250,6 +262,22 @@ class MemberClient:
         """Return 404 once the object is gone; a conflict answer while finalizers keep it."""
         held = await self.call(target, "GET", path)
         return Answer(409, problem="still being deleted there") if held.ok else held
+
+
+def _event(line: bytes) -> tuple[str, dict[str, Any]]:
+    """Return type and object of a line of a watch. Raises Expired, ValueError where it is none."""
+    frame = orjson.loads(line)
+    match frame:
+        case {"type": "ERROR"}:
+            raise Expired
+        case {"type": str(type_), "object": {"metadata": dict()}}:
+            return type_, frame["object"]
+    raise ValueError(f"not a line of a watch: {line[:200]!r}")
+
+
+def _part(body: dict[str, Any], name: str) -> Sequence[dict[str, Any]]:
+    """Return one list of an answer; Go writes an empty one as null."""
+    return body.get(name) or ()
 
 
 def _answer(status: int, content_type: str, raw: bytes) -> Answer:

@@ -82,6 +82,7 @@ class Collected(models.Model):
     api_enablements = models.JSONField()
     node_summary = models.JSONField(null=True)
     resource_summary = models.JSONField(null=True)
+    unread = models.JSONField(default=list)
     at = models.DateTimeField(null=True)
 
     class Meta:

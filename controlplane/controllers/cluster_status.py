@@ -123,13 +123,7 @@ def _healthy(conditions: tuple[Condition, ...]) -> bool:
 
 
 def _with_collected(status: Status, collected: Collected, *, now: datetime) -> Status:
-    complete = collected.api_enablements != ()
-    told = Condition(
-        COMPLETE_APIS,
-        "True" if complete else "False",
-        "Complete" if complete else "Empty",
-        "the member's API resources were read" if complete else "the member reported no API resources",
-    )
+    told = Condition(COMPLETE_APIS, *_completeness(collected))
     return replace(
         status,
         kubernetes_version=collected.kubernetes_version,
@@ -138,6 +132,15 @@ def _with_collected(status: Status, collected: Collected, *, now: datetime) -> S
         resource_summary=collected.resource_summary,
         conditions=with_condition(status.conditions, told, now=now),
     )
+
+
+def _completeness(collected: Collected) -> tuple[str, str, str]:
+    """Return status, reason and message of the condition about a member's APIs (semantics 1.1)."""
+    if not collected.api_enablements:
+        return "False", "Empty", "the member reported no API resources"
+    if collected.unread:
+        return "False", "Partial", f"not answered for, and shown as last read: {', '.join(collected.unread)}"
+    return "True", "Complete", "the member's API resources were read"
 
 
 def _told(old: Cluster, new: Cluster) -> tuple[Event, ...]:

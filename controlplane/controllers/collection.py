@@ -78,27 +78,27 @@ class Collection(MemberController):
         wake_at = now + timedelta(seconds=settings.cluster_status_update_frequency)
         if not answer.ok:
             return Decision(wake_at=wake_at)
-        row = collected(snapshot.subject, answer.body, settings, now=now)
+        row = collected(snapshot.subject, answer.body, settings, before=snapshot.before, now=now)
         return Decision(changes=() if _waits(row, snapshot.before) else (Save(row),), wake_at=wake_at)
 
 
-def collected(cluster: Cluster, body: dict[str, Any], settings: Settings, *, now: datetime) -> Collected:
-    """Return what was read, condensed: APIs sorted, nodes and pods summed and graded (D16)."""
-    apis = sorted(
-        (
-            APIEnablement(
-                one["groupVersion"],
-                tuple(sorted((APIResource(res["name"], res["kind"]) for res in one["resources"]), key=_by_name)),
-            )
-            for one in body["apis"]
-        ),
-        key=lambda one: one.group_version,
-    )
+def collected(
+    cluster: Cluster, body: dict[str, Any], settings: Settings, *, before: Collected | None, now: datetime
+) -> Collected:
+    """Return what was read, condensed: APIs sorted, nodes and pods summed and graded (D16).
+
+    Of an API version that could not be read counts what was read of it last.
+    """
+    last = {} if before is None else {one.group_version: one for one in before.api_enablements}
+    apis = {one["groupVersion"]: _enablement(one) for one in body["apis"] if one["resources"] is not None}
+    unread = tuple(sorted(one["groupVersion"] for one in body["apis"] if one["resources"] is None))
+    apis |= {version: last[version] for version in unread if version in last}
     nodes, pods = body.get("nodes"), body.get("pods")
     return Collected(
         key=cluster.metadata.name,
         kubernetes_version=(body.get("version") or {}).get("gitVersion", ""),
-        api_enablements=tuple(apis),
+        api_enablements=tuple(apis[version] for version in sorted(apis)),
+        unread=unread,
         node_summary=None if nodes is None else count_nodes(nodes),
         resource_summary=None
         if nodes is None or pods is None
@@ -125,6 +125,11 @@ def _unused(row: Collected) -> Collected:
         grades = tuple(replace(one, count=0) for one in summary.allocatable_modelings)
         summary = replace(summary, allocated={}, allocating={}, allocatable_modelings=grades)
     return replace(row, at=None, resource_summary=summary)
+
+
+def _enablement(api: dict[str, Any]) -> APIEnablement:
+    resources = sorted((APIResource(one["name"], one["kind"]) for one in api["resources"]), key=_by_name)
+    return APIEnablement(api["groupVersion"], tuple(resources))
 
 
 def _by_name(resource: APIResource) -> str:

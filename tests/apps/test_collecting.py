@@ -1,0 +1,161 @@
+"""A member that answers only in part, or nonsense: what can be read is read, and nothing stops for good."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from apps.clusters.client import MemberClient
+from apps.runtime.members.watches import Watches
+from controlplane.controllers.cluster_status import ClusterStatus, ClusterStatusSnapshot
+from controlplane.controllers.collection import Collection, Reading
+from controlplane.decision import Put, Save
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import Collected, Observation
+from controlplane.members import Collect, Observe, Target
+from controlplane.meta import condition
+from controlplane.settings import Settings
+from tests.apps.proxies import HOST
+from tests.core.desk import START, cluster
+
+CORE = {"resources": [{"name": "pods", "kind": "Pod"}, {"name": "pods/log", "kind": "Pod"}]}
+METRICS = {"resources": [{"name": "nodes", "kind": "NodeMetrics"}]}
+GROUPS = {"groups": [{"versions": [{"groupVersion": "metrics.k8s.io/v1beta1"}]}]}
+NODES: dict[str, Any] = {"items": [], "metadata": {"resourceVersion": "1"}}
+WHOLE = {
+    "/version": {"gitVersion": "v1.33.0"},
+    "/apis": GROUPS,
+    "/api/v1": CORE,
+    "/apis/metrics.k8s.io/v1beta1": METRICS,
+    "/api/v1/nodes": NODES,
+    "/api/v1/pods": NODES,
+}
+DOWN = web.json_response({"message": "the server is currently unable to handle the request"}, status=503)
+PAGE = web.Response(text="<html>log in first</html>", content_type="text/html")
+
+
+@asynccontextmanager
+async def member(answers: dict[str, Any]) -> AsyncIterator[Target]:
+    """A member that answers each path with this document, or response; `answers` may be changed meanwhile."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        found = answers[request.path]
+        if isinstance(found, web.Response):
+            return web.Response(body=found.body, status=found.status, content_type=found.content_type)
+        return web.json_response(found)
+
+    runner = web.ServerRunner(web.Server(answer), shutdown_timeout=0.1)  # type: ignore[arg-type]  # it gives whole requests, not base ones
+    await runner.setup()
+    site = web.TCPSite(runner, HOST, 0)
+    await site.start()
+    try:
+        yield Target("member1", f"http://{HOST}:{runner.addresses[0][1]}")
+    finally:
+        await runner.cleanup()
+
+
+async def collected(answers: dict[str, Any], before: Collected | None = None, *, after: float = 0) -> Collected | None:
+    """Return what is kept of a member that answers like this, `before` where that is all there is."""
+    client = MemberClient()
+    try:
+        async with member(answers) as target:
+            answer = await client.collect(Collect(target, resources=True))
+    finally:
+        await client.close()
+    now = START + timedelta(seconds=after)
+    decided = Collection().decide(Reading(cluster("member1"), None, before), Settings(), now=now, answer=answer)
+    saved = [one.row for one in decided.changes if isinstance(one, Save)]
+    return saved[0] if saved else before  # type: ignore[return-value]  # Collection keeps nothing else
+
+
+def shown(row: Collected | None) -> Cluster:
+    """Return the Cluster whose status has come to show what was collected."""
+    seen = Observation("member1", status="True", since=START, observed_at=START)
+    snapshot = ClusterStatusSnapshot(cluster("member1"), seen, row)
+    decided = ClusterStatus().decide(snapshot, Settings(), now=START + timedelta(hours=1))
+    (put,) = (one for one in decided.changes if isinstance(one, Put))
+    assert isinstance(put.new, Cluster)
+    return put.new
+
+
+def told(row: Collected | None) -> tuple[str, str, list[str], str]:
+    """Return the condition about APIs, the versions that are shown, and the Kubernetes version."""
+    status = shown(row).status
+    said = condition(status.conditions, "CompleteAPIEnablements")
+    assert said is not None
+    return said.status, said.reason, [one.group_version for one in status.api_enablements], status.kubernetes_version
+
+
+def test_an_aggregated_api_that_is_down_hides_nothing_but_itself() -> None:
+    async def story() -> None:
+        broken = {**WHOLE, "/apis/metrics.k8s.io/v1beta1": DOWN}
+
+        first = await collected(broken)
+        assert told(first) == ("False", "Partial", ["v1"], "v1.33.0")
+
+        whole = await collected(WHOLE, first, after=10)
+        assert told(whole) == ("True", "Complete", ["metrics.k8s.io/v1beta1", "v1"], "v1.33.0")
+
+        again = await collected({**broken, "/version": {"gitVersion": "v1.34.0"}}, whole, after=20)
+        assert told(again) == ("False", "Partial", ["metrics.k8s.io/v1beta1", "v1"], "v1.34.0")
+        said = condition(shown(again).status.conditions, "CompleteAPIEnablements")
+        assert said is not None
+        assert "metrics.k8s.io/v1beta1" in said.message
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"/apis": {"groups": None}, "/api/v1/nodes": {**NODES, "items": None}},
+        {"/apis/metrics.k8s.io/v1beta1": {"resources": None}},
+    ],
+)
+def test_a_list_that_is_null_is_empty(answers: dict[str, Any]) -> None:
+    row = asyncio.run(collected({**WHOLE, **answers}))
+
+    assert told(row)[:2] == ("True", "Complete")
+
+
+@pytest.mark.parametrize("path", ["/api/v1", "/apis", "/version", "/api/v1/nodes"])
+@pytest.mark.parametrize("answer", [DOWN, PAGE], ids=["down", "a page"])
+def test_a_member_whose_core_does_not_answer_is_not_read_at_all(path: str, answer: web.Response) -> None:
+    assert asyncio.run(collected({**WHOLE, path: answer})) is None
+
+
+def until_changed(test: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(asyncio.Event()), 60))
+
+
+def test_a_watch_that_is_answered_with_a_page_goes_on_when_that_is_over() -> None:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": "settings"}}
+    note = {"work.karmada.io/namespace": "karmada-es-member1", "work.karmada.io/name": "w"}
+    held = {**manifest, "metadata": {**manifest["metadata"], "annotations": note}}  # type: ignore[dict-item]  # a dict
+    answers: dict[str, Any] = {"/api/v1/configmaps": PAGE}
+
+    async def story(read: asyncio.Event) -> None:
+        client = MemberClient()
+        watches = Watches(client, lambda works: read.set() if works else None)
+        try:
+            async with member(answers) as target:
+                watches.want({("member1", "v1", "ConfigMap"): target})
+                asked = await client.list(target, "/api/v1/configmaps")
+                assert not isinstance(asked, tuple)
+                assert "no JSON object" in asked.problem
+
+                answers["/api/v1/configmaps"] = {"items": [held], "metadata": {"resourceVersion": "7"}}
+                await read.wait()
+
+                assert watches.observe(Observe("member1", manifest)).body == held
+        finally:
+            await watches.close()
+            await client.close()
+
+    until_changed(story)
