@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from controlplane.interpret.interpreter import Demand, Document
 from controlplane.kinds.binding import NodeClaim, ReplicaRequirements
-from controlplane.quantity import Quantity
+from controlplane.quantity import Quantity, QuantityError, parse
 
 REPORTED = (
     *("clusterInfo", "error", "jobManagerDeploymentStatus", "jobStatus", "observedGeneration", "lifecycleState"),
@@ -15,6 +16,8 @@ REPORTED = (
 )
 """What the operator reports; carried back whole, and the template's once a job runs on one cluster (semantics 4)."""
 
+_FLINK_UNITS = re.compile(r"(\d+)\s*([kmgt])(?:b|(?:ibi|ebi)bytes)?")
+_SUFFIXES = {"k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
 _STARTING = ("CREATED", "INITIALIZING", "RECONCILING")
 
 
@@ -25,7 +28,7 @@ def replicas(doc: Document) -> Demand:
     count = int(managers.get("replicas", 1)) + _task_managers(spec, workers)
     request: dict[str, str] = {}
     for name in ("cpu", "memory"):
-        asked = [str(value) for one in (managers, workers) if (value := (one.get("resource") or {}).get(name))]
+        asked = [_amount(str(value)) for one in (managers, workers) if (value := (one.get("resource") or {}).get(name))]
         if asked:
             request[name] = max(asked, key=Quantity.of)
     pods = (spec.get("podTemplate") or {}).get("spec") or {}
@@ -39,6 +42,18 @@ def replicas(doc: Document) -> Demand:
             priority_class_name=pods.get("priorityClassName") or "",
         ),
     )
+
+
+def _amount(text: str) -> str:
+    """Return an amount as Kubernetes writes it: Flink has units of its own beside it ("1g", "512 mb"), all binary."""
+    own = _FLINK_UNITS.fullmatch(text.strip().lower())
+    try:
+        parse(text)
+    except QuantityError:
+        if own is None:
+            raise
+        return own[1] + _SUFFIXES[own[2]]
+    return text
 
 
 def _task_managers(spec: dict[str, Any], workers: dict[str, Any]) -> int:

@@ -66,6 +66,18 @@ def test_each_pod_needs_what_the_larger_of_both_needs() -> None:
     assert needs.node_claim.node_selector == {"zone": "a"}
 
 
+@pytest.mark.parametrize(
+    ("written", "asked"),
+    [("2048m", "2048m"), ("2Gi", "2Gi"), ("1g", "1Gi"), ("512 mb", "512Mi"), ("1 GB", "1Gi"), ("4 gibibytes", "4Gi")],
+)
+def test_memory_may_be_written_in_the_units_of_flink(written: str, asked: str) -> None:
+    assert FLINK.replicas is not None
+    needs = FLINK.replicas({"spec": {"jobManager": {"resource": {"memory": written}}}}).requirements
+
+    assert needs is not None
+    assert needs.resource_request == {"memory": asked}
+
+
 def test_its_status_is_what_the_cluster_it_runs_on_reports() -> None:
     running = {"jobStatus": {"jobID": "42", "state": "RUNNING"}, "observedGeneration": 3, "internal": "not told"}
     assert FLINK.reflect is not None
