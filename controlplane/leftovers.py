@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
-from controlplane import interpret
+from controlplane import interpret, works
 from controlplane.eviction.graceful import Place, ailing
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
@@ -55,7 +55,7 @@ def timed(renewed: Work, *, before: int | None, after: int | None, now: datetime
 
 class Late(NamedTuple):
     """What is known of a copy whose removal, or the loss of some of its replicas, comes late. `wanted`: its cluster
-    shall hold one again; `keeps`: how many replicas stay there for now, 0 where it gets what its Work asks for."""
+    gets one again; `keeps`: how many replicas stay there for now, 0 where it gets what its Work asks for."""
 
     wanted: bool
     may_go: bool
@@ -101,7 +101,9 @@ def late(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Clus
         return Late(wanted=True, may_go=False, keeps=_keeps(binding, work, cluster, clusters))
     if binding.metadata.deletion_timestamp is not None or (task is not None and task.purge_mode == DIRECTLY):
         return Late(wanted=False, may_go=True)
-    return Late(wanted=cluster in set(binding.clusters_kept()), may_go=may_go(binding, cluster, clusters))
+    stays = task is not None and task.suppress_deletion is True
+    wanted = any(one.name == cluster for one in works.targets(binding))  # a task alone makes no Work anew
+    return Late(wanted=wanted, may_go=not stays and may_go(binding, cluster, clusters))
 
 
 def may_go(binding: Binding, cluster: str, clusters: Mapping[str, Cluster]) -> bool:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from controlplane import kinds
 from controlplane.eviction.rate import Bucket
+from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Toleration
 from controlplane.meta import Ref
@@ -194,3 +195,24 @@ def test_fault_33_fewer_replicas_nobody_tried_to_bring_come_late_all_the_same(se
     world.run(seconds(world) + 200)
     assert running(world) == placed(world)
     assert sum(running(world).values()) == 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_copy_that_is_left_again_before_it_was_removed_has_a_work_until_it_is_gone(seed: int) -> None:
+    """Seed 281: its removal hangs, it is placed there again and leaves again. A task makes no Work anew."""
+    world = joined("member1", "member2", seed=seed)
+    apply(world, DIVIDED, NGINX % 3)
+    world.run(30)
+    _removal_hangs(world)
+    world.fault("member2", "notready")
+    old = binding(world)
+    assert not world.store.put(old.with_spec(graceful_eviction_tasks=(GracefulEvictionTask("member1"),)), old).lost
+    world.run(seconds(world) + 5)
+    world.fault("member1", "none")
+    world.run(seconds(world) + 30)
+    assert "member1" in running(world)
+
+    world.fault("member2", "none")
+    world.run(seconds(world) + 120)
+
+    assert running(world) == placed(world) == {"member2": 3}
