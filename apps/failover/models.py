@@ -93,6 +93,7 @@ class FleetState(models.Model):
     failover_on_since = models.DateTimeField(null=True)
     capacity = Word(default="")  # digest of the clusters when held evictions were last looked at
     holds = Word(default="")  # digest of holds and windows when what they hold was last looked at
+    tier = Word(default="")  # the tier that was last told
 
     def __str__(self) -> str:
         return self.key

@@ -1,4 +1,5 @@
-"""FleetWatch: remembers when the fleet went blind (D9) and since when the gate Failover is open (D17)."""
+"""FleetWatch: remembers when the fleet went blind (D9) and since when the gate Failover is open (D17), and tells when
+the tier of evictions changes (D8)."""
 
 from __future__ import annotations
 
@@ -25,12 +26,17 @@ FLEET = Ref(FAILOVER_CONFIGURATION, "", NAME)
 """Stands for the fleet as a whole: key of singletons, and origin of what concerns every cluster."""
 
 FLEET_ROW = "default"
+TIER_ROW = "tier"  # a row of its own: no binding has to be judged anew for it
 
 
 def fleet_state(state: State) -> FleetState:
     """Return what is remembered of the fleet; one query."""
-    found = state.rows(FleetState, "key", [FLEET_ROW]).get(FLEET_ROW)
-    return found[0] if found else FleetState(FLEET_ROW)
+    return _remembered(state, FLEET_ROW)[0]
+
+
+def _remembered(state: State, *keys: str) -> list[FleetState]:
+    found = state.rows(FleetState, "key", keys)
+    return [next(iter(found.get(key, ())), FleetState(key)) for key in keys]
 
 
 def configuration(state: State) -> FailoverConfiguration:
@@ -58,6 +64,7 @@ class FleetSnapshot(msgspec.Struct, frozen=True):
     clusters: tuple[Cluster, ...]
     subject: FailoverConfiguration
     windows: tuple[MaintenanceWindow, ...] = ()
+    told: FleetState = FleetState(TIER_ROW)
 
 
 class FleetWatch(Controller):
@@ -74,7 +81,8 @@ class FleetWatch(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FleetSnapshot | None]:
         windows = tuple(state.list(MAINTENANCE_WINDOW))
-        one = FleetSnapshot(fleet_state(state), tuple(state.list(CLUSTER)), configuration(state), windows)
+        known, told = _remembered(state, FLEET_ROW, TIER_ROW)
+        one = FleetSnapshot(known, tuple(state.list(CLUSTER)), configuration(state), windows, told)
         return [one if ref == FLEET else None for ref in refs]
 
     def decide(self, snapshot: FleetSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -91,8 +99,15 @@ class FleetWatch(Controller):
             new = replace(new, blind_since=None, sighted_at=now)
             message = "a cluster is no longer faulty; timers of taints and tolerations start again (D9)"
             events.append(Event(snapshot.subject, "FleetSighted", message))
+        tier = health.in_force(fleet, new, settings)
+        told, before = snapshot.told, snapshot.told.tier or health.NORMAL
+        if settings.gate("Failover") and tier.name != before:
+            told = replace(told, tier=tier.name)
+            message = f"evictions go at {tier.rate:g} a second, tier {tier.name} after {before}"
+            message = f"{message}: {tier.why}" if tier.why else message
+            events.append(Event(snapshot.subject, "EvictionTierChanged", message, tier.name != health.NORMAL))
         return Decision(
-            changes=(Save(new),) if new != old else (),
+            changes=tuple(Save(row) for row, was in ((new, old), (told, snapshot.told)) if row != was),
             events=tuple(events),
             wake_at=now + timedelta(seconds=settings.cluster_monitor_period),
             reason="FleetWatch",

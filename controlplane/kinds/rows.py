@@ -39,7 +39,6 @@ class Collected(Row, frozen=True):
     api_enablements: tuple[APIEnablement, ...] = ()
     node_summary: NodeSummary | None = None
     resource_summary: ResourceSummary | None = None
-    unread: tuple[str, ...] = ()  # API versions that did not answer; `api_enablements` has what was read of them last
     at: datetime | None = None
 
 
@@ -119,7 +118,8 @@ class AilingCopies(Row, frozen=True):
 class FleetState(Row, frozen=True):
     """What is remembered of the fleet as a whole: blindness (D9) and when the gate was opened (D17).
 
-    Key "default" is written by controllers.fleet, key "queue" (`capacity` and `holds`) by controllers.evictions.
+    Keys "default" and "tier" (`tier`) are written by controllers.fleet, key "queue" (`capacity` and `holds`) by
+    controllers.evictions.
     """
 
     blind_since: datetime | None = None  # None: at least one cluster is not faulty
@@ -127,6 +127,7 @@ class FleetState(Row, frozen=True):
     failover_on_since: datetime | None = None
     capacity: str = ""  # digest of the clusters when held evictions were last looked at
     holds: str = ""  # digest of holds and windows when what they hold was last looked at
+    tier: str = ""  # name of the tier that was last told; "" it was always Normal
 
 
 class Promise(Row, frozen=True):

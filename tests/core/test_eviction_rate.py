@@ -65,6 +65,22 @@ def test_d9_fault_10_after_blindness_tolerations_start_anew_and_there_is_no_burs
     assert len(gone(story)) == 5
 
 
+def test_fault_13_each_change_of_the_tier_is_told_once_with_its_reason() -> None:
+    story = Story(*(cluster(f"member{n}") for n in range(1, 13)), settings=FAILOVER)
+    for name in ("member1", "member2", "member3", "member4", "member5", "member6", "member7"):
+        story.taint(name, no_execute())
+    story.pass_seconds(60)
+    story.untaint("member1")
+    story.pass_seconds(60)
+
+    told = [one.message for one in story.events("EvictionTierChanged")]
+    assert told == [
+        "evictions go at 0.1 a second, tier Secondary after Normal: 7 of 12 clusters are faulty, more than 55.00%",
+        "evictions go at 0.5 a second, tier Normal after Secondary",
+    ]
+    assert {one.count for one in story.events("EvictionTierChanged")} == {1}
+
+
 def test_fault_14_without_redis_nothing_leaves() -> None:
     story = fleet(binding("web", ANYWHERE, on={"member1": 2}))
     story.redis_away = True

@@ -51,7 +51,11 @@ COVERED: dict[int, tuple[str, ...]] = {
     ),
     11: ("test_d8_faults_11_and_12_tiers_by_whole_numbers",),
     12: ("test_d8_faults_11_and_12_tiers_by_whole_numbers",),
-    13: ("test_i12_a_tier_change_never_creates_tokens", "test_i12_time_before_a_tier_change_counts_at_the_lower_rate"),
+    13: (
+        "test_i12_a_tier_change_never_creates_tokens",
+        "test_i12_time_before_a_tier_change_counts_at_the_lower_rate",
+        "test_fault_13_each_change_of_the_tier_is_told_once_with_its_reason",
+    ),
     14: ("test_fault_14_without_redis_nothing_leaves", "test_redis_away_grants_nothing_and_says_so"),
     15: ("test_fault_15_a_flushed_bucket_starts_empty", "test_a_flushed_bucket_starts_empty"),
     16: ("test_fault_16_a_clock_that_goes_back_gives_nothing", "test_fault_16_a_clock_that_jumps_makes_no_burst"),
