@@ -15,6 +15,7 @@ from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.drains import EVER
 from controlplane.controllers.evictions import template_of
 from controlplane.controllers.fleet import fleet_state
+from controlplane.controllers.graceful_eviction import EVICTION_STUCK
 from controlplane.controllers.labels import workload_labels
 from controlplane.decision import NOTHING, Decision, Event, Guard, Put, Save
 from controlplane.eviction import graceful, rate
@@ -43,7 +44,7 @@ from controlplane.kinds.failback import (
     Staying,
 )
 from controlplane.kinds.rows import Eviction, FleetState, Promise
-from controlplane.meta import Condition, Ref, to_seconds, with_condition
+from controlplane.meta import Condition, Ref, condition, to_seconds, with_condition
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.selectors import matches
 from controlplane.settings import Settings
@@ -238,7 +239,11 @@ def _ailing(binding: Binding, one: Returning, clusters: Mapping[str, Cluster]) -
 
 
 def _tasks(binding: Binding) -> tuple[GracefulEvictionTask, ...]:
-    """Return the stamped tasks a failback made."""
+    """Return the stamped tasks a failback made. What only waits for its companions to follow is back: it neither
+    keeps them from their turn nor fails with them."""
+    said = condition(binding.status.conditions, EVICTION_STUCK)
+    if said is not None and said.reason == graceful.WAITING_WORKLOAD:
+        return ()
     tasks = binding.spec.graceful_eviction_tasks
     return tuple(one for one in tasks if one.reason.startswith(FAILED_BACK) and one.creation_timestamp is not None)
 

@@ -370,3 +370,50 @@ def test_a_task_of_a_whole_copy_is_no_part_of_one() -> None:
     task = GracefulEvictionTask("member2", replicas=1, reason="Failback")
 
     assert one.with_spec(graceful_eviction_tasks=(task,)).spec.kept_beside("member2") == 0
+
+
+APPLICATION = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata:
+  name: application
+spec:
+  resourceSelectors:
+  - {apiVersion: apps/v1, kind: Deployment, name: nginx}
+  - {apiVersion: v1, kind: Service, name: front}
+  placement:
+    spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]
+"""
+FRONT = """
+apiVersion: v1
+kind: Service
+metadata: {name: front}
+spec: {selector: {app: nginx}, ports: [{port: 80}]}
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_waits_for_its_pods_to_follow_does_not_keep_them_from_their_turn(seed: int) -> None:
+    """The Service is the first by name, and one is on its way at a time."""
+    service = ("v1", "Service", "default", "front")
+    world = failed_over(APPLICATION, NGINX % 2, FRONT, seed=seed)
+    world.run(SEASONED)
+    assert (placed(world), holding(world, service)) == ({"member2": 2}, {"member2"})
+
+    world.checks.append(lambda world: serves(world, service))
+    apply(world, HOME % "{cluster: member1, atOnce: 1}")
+    world.run(SEASONED + 120)
+
+    assert failback(world).status.phase == "Finished"
+    assert (running(world), holding(world, service)) == ({"member1": 2}, {"member1"})
+
+
+def holding(world: Simulation, place: tuple[str, str, str, str]) -> set[str]:
+    """Return the members that have an object."""
+    return {member.name for member in world.members.values() if place in member.objects}
+
+
+def serves(world: Simulation, service: tuple[str, str, str, str]) -> None:
+    """Ready pods are there where the Service is."""
+    there = holding(world, service)
+    assert sum(count for name, count in running(world).items() if name in there) > 0, f"nothing serves at {world.now}"
