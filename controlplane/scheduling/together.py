@@ -104,10 +104,9 @@ class Applications:
         own = part_of(binding, self._settings)
         everyone = (own, *others)
         moves = _moves(binding, own, others, now=now)
-        asks = sorted((ask for part in everyone for ask in part.asks), key=lambda ask: (ask[0], ask[1].amounts))
         return Together(
             _near([part for part in others if part.pods] if moves else others),
-            Bundle(tuple(asks)),
+            _whole(everyone),
             tuple(sorted({part.kind for part in everyone})),
             moves,
         )
@@ -134,6 +133,15 @@ class Applications:
         key = application(binding)
         known = self._parts.get(key, {}) if key else {}
         return [part for name, part in known.items() if name != binding.metadata.name]
+
+
+def _whole(parts: Iterable[Part]) -> Bundle:
+    """Return what parts ask for together."""
+    asked: Counter[Request] = Counter()
+    for part in parts:
+        for replicas, request in part.asks:
+            asked[request] += replicas
+    return Bundle(tuple((asked[request], request) for request in sorted(asked, key=lambda one: one.amounts)))
 
 
 def _near(others: Iterable[Part]) -> tuple[str, ...]:

@@ -122,7 +122,7 @@ def test_without_the_others_each_part_goes_its_own_way() -> None:
     order=st.randoms(use_true_random=False),
     placement=st.sampled_from([ONE, DIVIDED]),
 )
-@tuned(max_examples=150, deadline=None)
+@tuned(max_examples=80, deadline=None)
 def test_wherever_one_cluster_has_room_for_all_they_end_on_one(
     slots: list[int], replicas: list[int], order: Any, placement: Placement
 ) -> None:
