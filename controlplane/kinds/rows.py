@@ -39,6 +39,7 @@ class Collected(Row, frozen=True):
     api_enablements: tuple[APIEnablement, ...] = ()
     node_summary: NodeSummary | None = None
     resource_summary: ResourceSummary | None = None
+    unread: tuple[str, ...] = ()  # API versions that did not answer; `api_enablements` has what was read of them last
     at: datetime | None = None
 
 
