@@ -29,6 +29,8 @@ from controlplane.meta import Condition, Struct, with_condition
 from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.groups import WorkloadGroups
+from controlplane.scheduling.question import Groups
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.scheduling.together import Applications
 from controlplane.settings import Settings
@@ -78,6 +80,7 @@ class Situation(msgspec.Struct, frozen=True):
     holds: Holds = Holds()
     promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that the bindings asked about are parts of
+    groups: Groups = {}  # the workload affinity groups they are in
 
 
 class Rehearsal:
@@ -89,6 +92,7 @@ class Rehearsal:
         self._ledger = record.ledger(self._fleet, situation.promised)
         self._without: dict[str, Fleet] = {}
         self._applications = Applications(situation.applications, settings)
+        self._groups = WorkloadGroups(situation.groups)
 
     def without(self, binding: Binding, cluster: str) -> DryRun:
         """Return what the scheduler would do with a binding if a cluster were lost."""
@@ -102,6 +106,7 @@ class Rehearsal:
             self._without[cluster],
             settings=self._settings,
             promised=self._ledger,
+            neighbours=self._groups.seen_by(binding),
             together=self._applications.seen_by(binding),
         ).outcome
         if isinstance(outcome, Placed):
@@ -112,6 +117,7 @@ class Rehearsal:
         """Take the room a binding will use: it goes there."""
         reserve(self._ledger, self._fleet, binding, place, self._settings)
         self._applications.placed(binding, place.clusters)
+        self._groups.placed(binding, place.clusters)
 
 
 def summary(found: Iterable[Readiness]) -> FleetReadinessStatus:

@@ -19,7 +19,7 @@ from apps.api.views import KubernetesView, refuse_watch
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore, store
 from controlplane import bindings, kinds
-from controlplane.controllers.applications import applications
+from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.fleet import fleet_state
 from controlplane.errors import NotFound
 from controlplane.eviction.holds import Holds
@@ -102,7 +102,8 @@ def _situation(found: Iterable[Binding], reading: DjangoStore) -> Situation:
         holds = msgspec.structs.replace(holds, labels=_labels(found, reading))
     policies = reading.list(kinds.CLUSTER_TAINT_POLICY)
     promised, parts = reading.promised(within=PROMISE_ENDS_AFTER), applications(reading, found)
-    return Situation(clusters, policies, fleet_state(reading), holds, promised, parts)
+    groups = workload_groups(reading, found)
+    return Situation(clusters, policies, fleet_state(reading), holds, promised, parts, groups)
 
 
 def _labels(found: Iterable[Binding], reading: DjangoStore) -> dict[Ref, dict[str, str]]:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from controlplane import health
 from controlplane.controllers import rounds
-from controlplane.controllers.applications import applications
+from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.evictions import template_of
 from controlplane.controllers.fleet import fleet_state
@@ -31,6 +31,7 @@ from controlplane.meta import Ref, to_seconds
 from controlplane.names import UNSCHEDULABLE_TAINT
 from controlplane.readiness import Rehearsal, Situation
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
@@ -55,6 +56,7 @@ class Draining(msgspec.Struct, frozen=True):
     holds: Holds  # windows keep clusters out of the fleet's health, and no drain waiting
     promised: Sequence[tuple[str, str, int]]
     applications: Mapping[str, Sequence[Binding]]  # the parts of those that these bindings are parts of
+    groups: Groups  # the workload affinity groups these bindings are in
 
 
 class Looked(NamedTuple):
@@ -106,6 +108,7 @@ class Drains(Controller):
             holds,
             state.promised(within=PROMISE_ENDS_AFTER),
             applications(state, bindings.values()),
+            workload_groups(state, bindings.values()),
         )
 
     def decide(self, snapshot: Draining, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -182,7 +185,8 @@ def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: i
     about."""
     name = cluster.metadata.name
     clusters, parts = tuple(snapshot.clusters.values()), snapshot.applications
-    rehearsal = Rehearsal(Situation(clusters, promised=snapshot.promised, applications=parts), settings)
+    situation = Situation(clusters, promised=snapshot.promised, applications=parts, groups=snapshot.groups)
+    rehearsal = Rehearsal(situation, settings)
     going, staying, last = list[Binding](), list[Remaining](), snapshot.subject.status.after
     for ref in snapshot.page:
         binding = snapshot.bindings.get(ref)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import health
-from controlplane.controllers.applications import applications
+from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import FLEET, configuration, fleet_state, to_fleet
 from controlplane.controllers.labels import workload_labels
@@ -46,7 +46,9 @@ from controlplane.kinds.template import Template
 from controlplane.meta import ObjectMeta, Ref, condition, with_condition
 from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.groups import WorkloadGroups
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.question import Groups
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.scheduling.together import Applications
 from controlplane.settings import Settings
@@ -83,6 +85,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
     holds: Holds = Holds()
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that these bindings are parts of
+    groups: Groups = {}  # the workload affinity groups these bindings are in
 
 
 class Evictions(Controller):
@@ -127,6 +130,7 @@ class Evictions(Controller):
             promised=state.promised(within=PROMISE_ENDS_AFTER) if heads else (),
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
             applications=applications(state, bindings.values()),
+            groups=workload_groups(state, bindings.values()),
         )
         return [one if ref == FLEET else None for ref in refs]
 
@@ -227,6 +231,7 @@ class _Trial:
         self.moving: Counter[str] = Counter()
         self.without: dict[frozenset[str], Fleet] = {}
         self.applications = Applications(snapshot.applications, settings)
+        self.groups = WorkloadGroups(snapshot.groups)
         self.now = now
 
     def attempt(self, binding: Binding, leaving: Collection[str]) -> DryRun:
@@ -241,6 +246,7 @@ class _Trial:
             self.without[key],
             settings=self.settings,
             promised=self.ledger,
+            neighbours=self.groups.seen_by(binding),
             together=self.applications.seen_by(binding, now=self.now),
         ).outcome
         if isinstance(outcome, Placed):
@@ -251,6 +257,7 @@ class _Trial:
         self.moving[rate.bucket_of(row.cluster, self.settings.eviction.bucket_scope)] += 1
         reserve(self.ledger, self.fleet, binding, refuge, self.settings)
         self.applications.placed(binding, refuge.clusters)
+        self.groups.placed(binding, refuge.clusters)
 
 
 def digest(clusters: Iterable[Cluster]) -> str:

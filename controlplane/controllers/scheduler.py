@@ -14,7 +14,7 @@ from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.decision import NOTHING, Decision, Drop, Event, Put, Save
 from controlplane.kinds import BINDINGS, CLUSTER
-from controlplane.kinds.affine import affine_values, follows, group_keys, pending
+from controlplane.kinds.affine import affine_values, follows, pending
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import FleetNames, PlacementHint, PlacementNote, Promise, Row
@@ -22,9 +22,10 @@ from controlplane.meta import Ref, condition
 from controlplane.scheduling import account, record
 from controlplane.scheduling.batch import Batch, Item, growth
 from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.groups import WorkloadGroups
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
-from controlplane.scheduling.question import ALONE, Groups, Neighbours, neighbours_of
+from controlplane.scheduling.question import Groups
 from controlplane.scheduling.schedule import UNSCHEDULABLE, Placed, Refused, Verdict
 from controlplane.scheduling.together import Applications
 from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
@@ -202,7 +203,7 @@ class _Round:
         self.now = now
         self.batch = Batch(fleet, record.ledger(fleet, shared.promised), settings)
         self.notes = Notes(fleet)
-        self.groups = {key: dict(members) for key, members in shared.groups.items()}
+        self.groups = WorkloadGroups(shared.groups)
         self.applications = Applications(shared.applications, settings)
 
     def decide(self, snapshot: Placing) -> Decision:
@@ -219,7 +220,7 @@ class _Round:
         item = Item(
             binding.spec,
             binding.status,
-            self._neighbours(binding),
+            self.groups.seen_by(binding),
             self.applications.seen_by(binding, now=self.now),
             {name: row.replicas for name, row in known.items()},
             _hint(snapshot),
@@ -286,18 +287,10 @@ class _Round:
         since = said.last_transition_time if said is not None else None
         return FIRST_RETRY if since is None else min(max(self.now - since, FIRST_RETRY), LAST_RETRY)
 
-    def _neighbours(self, binding: Binding) -> Neighbours:
-        if binding.spec.workload_affinity_groups is None:
-            return ALONE
-        return neighbours_of(binding.spec, self.groups, own=binding.metadata.name)
-
     def _joined(self, binding: Binding, outcome: Placed) -> None:
         """Let the next bindings of the batch know where this one's groups and its application are now."""
         self.applications.placed(binding, outcome.clusters)
-        for key in group_keys(binding):
-            namespace, way, group = key.split("/", 2)
-            members = self.groups.setdefault((namespace, way, group), {})
-            members[binding.metadata.name] = [one.name for one in outcome.clusters]
+        self.groups.placed(binding, outcome.clusters)
 
 
 def _hint(snapshot: Placing) -> tuple[TargetCluster, ...] | None:

@@ -15,8 +15,9 @@ from controlplane.kinds.placement_review import PlacementReviewStatus
 from controlplane.meta import ObjectMeta, Struct
 from controlplane.scheduling import account, record
 from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.groups import WorkloadGroups
 from controlplane.scheduling.note import detail_of, summary_of
-from controlplane.scheduling.question import Groups, neighbours_of
+from controlplane.scheduling.question import Groups
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.scheduling.together import Applications
 from controlplane.scheduling.trigger import needs_scheduling
@@ -73,7 +74,7 @@ def review(
         fleet,
         settings=settings,
         promised=ledger,
-        neighbours=neighbours_of(binding.spec, around.groups, own=binding.metadata.name),
+        neighbours=WorkloadGroups(around.groups).seen_by(binding),
         together=Applications(around.applications, settings).seen_by(binding, now=now),
     )
     part = account.Part(summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controlplane.kinds.binding import GracefulEvictionTask, ResourceBindingSpec, ResourceBindingStatus
+from controlplane.kinds.binding import (
+    GracefulEvictionTask,
+    ReplicaRequirements,
+    ResourceBindingSpec,
+    ResourceBindingStatus,
+)
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE, APIEnablement, Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity, ReplicaSchedulingStrategy, SpreadConstraint, Toleration
 from controlplane.scheduling.batch import Item, schedule_all
@@ -264,14 +270,23 @@ def test_a_batch_answers_as_one_after_the_other_would(
         schedule_all([Item(one, STATUS)], fleet, ledger, settings=SETTINGS)
 
 
-@given(clusters(), st.lists(bindings(), max_size=8))
-def test_a_batch_never_promises_more_than_there_is(members: list[Cluster], several: list[ResourceBindingSpec]) -> None:
+@given(clusters(), st.lists(bindings(), max_size=8), st.booleans())
+def test_a_batch_never_places_more_than_there_is(
+    members: list[Cluster], several: list[ResourceBindingSpec], asks_for_cpu: bool
+) -> None:
     fleet = Fleet.of(members, settings=SETTINGS)
-    ledger = Ledger(fleet)
     shared = [replace(one, placement=placement(how=DYNAMIC), clusters=()) for one in several]
-    schedule_all([Item(one, STATUS) for one in shared], fleet, ledger, settings=SETTINGS)
+    if not asks_for_cpu:
+        shared = [replace(one, replica_requirements=ReplicaRequirements()) for one in shared]
+    verdicts = schedule_all([Item(one, STATUS) for one in shared], fleet, Ledger(fleet), settings=SETTINGS)
 
-    assert (ledger.promised_pods() <= fleet.capacity.pods).all()
+    taken: Counter[str] = Counter()
+    for verdict in verdicts:
+        assert isinstance(verdict, Verdict)
+        got = result(verdict)
+        taken.update({} if isinstance(got, str) else got)
+    room = dict(zip(fleet.names, fleet.capacity.pods.tolist(), strict=True))
+    assert all(count <= room[name] for name, count in taken.items())
 
 
 seat_weights = st.lists(st.integers(0, 5) | st.integers(0, 2**31 - 1), min_size=1, max_size=30)

@@ -1,0 +1,73 @@
+"""Workload affinity groups (semantics 3.2) are asked about alike by the scheduler, evictions, readiness and Drain."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.eviction.refuge import refuge
+from controlplane.kinds.binding import Binding, TargetCluster, WorkloadAffinityGroups
+from controlplane.readiness import Rehearsal, Situation
+from controlplane.scheduling.groups import WorkloadGroups
+from controlplane.settings import GATES, Settings
+from tests.core.fleet_story import Story, binding, cluster, duplicated, no_execute
+
+GROUPED = Settings(feature_gates={**GATES, "Failover": True, "WorkloadAffinity": True}, resource_eviction_rate=1e6)
+APART = WorkloadAffinityGroups(anti_affinity_group="app=db")
+TOGETHER = WorkloadAffinityGroups(affinity_group="app=db")
+
+
+def of_group(name: str, groups: WorkloadAffinityGroups, *on: str) -> Binding:
+    """Return one copy somewhere, of a workload that is in groups."""
+    one = binding(name, duplicated(least=1, most=1), on=dict.fromkeys(on, 2))
+    return replace(one, spec=replace(one.spec, workload_affinity_groups=groups))
+
+
+def placed_after(groups: WorkloadAffinityGroups, neighbour: str) -> list[str]:
+    """Return where a copy is after its cluster failed; another of its groups is on the neighbour."""
+    tried = Story(
+        cluster("member1"),
+        cluster("member2"),
+        of_group("web", groups, "member1"),
+        of_group("other", groups, neighbour),
+        settings=GROUPED,
+    )
+    tried.taint("member1", no_execute())
+    tried.pass_seconds(5)
+    return sorted(tried.placed("web"))
+
+
+@pytest.mark.parametrize(
+    ("groups", "neighbour", "placed"),
+    [
+        (APART, "member2", ["member1"]),  # the only other cluster has one of its group
+        (APART, "member1", ["member1"]),  # which leaves as well, and takes the only other cluster
+        (TOGETHER, "member2", ["member2"]),
+    ],
+)
+def test_no_copy_leaves_for_a_cluster_its_groups_keep_it_from(
+    groups: WorkloadAffinityGroups, neighbour: str, placed: list[str]
+) -> None:
+    assert placed_after(groups, neighbour) == placed
+
+
+def test_dry_runs_see_groups_and_one_that_goes_is_seen_by_the_next() -> None:
+    clusters = [cluster(name) for name in ("member1", "member2", "member3")]
+    pair = [of_group(name, APART, "member1") for name in ("web", "api")]
+    rehearsal = Rehearsal(Situation(clusters), GROUPED)
+    busy = {("default", "antiAffinity", "app=db"): {"other-deployment": ["member2", "member3"]}}
+
+    for one, expected in zip(pair, ["member2", "member3"], strict=True):
+        answer = rehearsal.without(one, "member1")
+        assert [place.name for place in answer.clusters] == [expected]
+        rehearsal.taken(one, refuge(one, {"member1"}, answer, GROUPED, source_ready=True))
+
+    assert "anti-affinity" in Rehearsal(Situation(clusters, groups=busy), GROUPED).without(pair[0], "member1").refused
+
+
+def test_a_group_is_known_by_the_names_of_its_clusters() -> None:
+    groups = WorkloadGroups({})
+    groups.placed(of_group("web", TOGETHER, "member1"), (TargetCluster("member1", 2), TargetCluster("member2", 2)))
+
+    assert groups.seen_by(of_group("api", TOGETHER)).together == {"member1", "member2"}
+    assert groups.seen_by(of_group("web", TOGETHER)).together is None
