@@ -64,8 +64,8 @@ def validate(new: Drain, old: Drain | None, settings: Settings) -> list[Cause]:
     return causes
 
 
-def _status(field: str) -> Any:
-    return lambda doc, now: doc.get("status", {}).get(field, "")
+def _status(field: str, absent: Any = "") -> Any:
+    return lambda doc, now: doc.get("status", {}).get(field, absent)
 
 
 DECLARED = (
@@ -82,9 +82,9 @@ DECLARED = (
             columns=(
                 Column("Cluster", lambda doc, now: doc.get("spec", {}).get("cluster", "")),
                 Column("Phase", _status("phase")),
-                Column("Moved", _status("moved"), type="integer"),
-                Column("Leaving", _status("leaving"), type="integer"),
-                Column("Remaining", _status("remaining"), type="integer"),
+                Column("Moved", _status("moved", 0), type="integer"),
+                Column("Leaving", _status("leaving", 0), type="integer"),
+                Column("Remaining", _status("remaining", 0), type="integer"),
                 Column("Message", _status("message"), priority=1),
             ),
         ),

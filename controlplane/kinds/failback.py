@@ -112,8 +112,8 @@ def validate(new: Failback, old: Failback | None, settings: Settings) -> list[Ca
     return causes
 
 
-def _status(field: str) -> Any:
-    return lambda doc, now: doc.get("status", {}).get(field, "")
+def _status(field: str, absent: Any = "") -> Any:
+    return lambda doc, now: doc.get("status", {}).get(field, absent)
 
 
 def _subject(doc: dict[str, Any], now: datetime) -> str:
@@ -136,9 +136,9 @@ DECLARED = (
             columns=(
                 Column("Subject", _subject),
                 Column("Phase", _status("phase")),
-                Column("Returned", _status("returned"), type="integer"),
+                Column("Returned", _status("returned", 0), type="integer"),
                 Column("Returning", lambda doc, now: len(doc.get("status", {}).get("returning", ())), type="integer"),
-                Column("Remaining", _status("remaining"), type="integer"),
+                Column("Remaining", _status("remaining", 0), type="integer"),
                 Column("Message", _status("message"), priority=1),
             ),
         ),

@@ -7,10 +7,11 @@ from typing import Any
 
 from controlplane import run
 from controlplane.controllers.drains import PAGE, Drains
-from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds import KINDS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
+from controlplane.kinds.failback import FAILBACK
 from controlplane.memory import MemoryStore
 from controlplane.meta import ObjectMeta, Ref
 from controlplane.names import UNSCHEDULABLE_TAINT
@@ -108,3 +109,10 @@ def test_what_leaves_in_one_look_does_not_count_on_the_same_room() -> None:
 
     assert site.left() == ["one"]
     assert [one.binding.rpartition("/")[2] for one in site.status.cannot_leave] == ["two-deployment"]
+
+
+def test_its_table_counts_from_nought() -> None:
+    for kind, said in ((DRAIN, "Finished"), (FAILBACK, "Planned")):
+        columns = KINDS[kind].resource.columns
+        cells = [one.cell({"spec": {}, "status": {"phase": said}}, START) for one in columns if one.type == "integer"]
+        assert cells == [0, 0, 0]
