@@ -6,18 +6,21 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from controlplane import failback
+from controlplane import failback, taint_policies, taints
 from controlplane.errors import Invalid
 from controlplane.kind import Kind
-from controlplane.kinds import BINDINGS, CLUSTER, POLICIES, home
+from controlplane.kinds import BINDINGS, CLUSTER, CLUSTER_TAINT_POLICY, POLICIES, home
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Taint
 from controlplane.kinds.eviction import eviction_name
 from controlplane.kinds.failback import FAILBACK, Failback
 from controlplane.kinds.rows import ENDED, Eviction
 from controlplane.meta import Object, Ref
 from controlplane.settings import Settings
 from controlplane.state import State
+from controlplane.tolerations import spelled
 
+MOST_NAMED = 5  # taints
 MOST_BINDINGS = 1000  # of a policy, of either scope, whose evictions are counted
 
 
@@ -30,13 +33,45 @@ def told(
     """
     if kind.key == FAILBACK:
         _check_failback(state, kind, new, old, now=now)
+    if old is not None and kind.key == CLUSTER_TAINT_POLICY and _rule(new) != _rule(old):
+        return _withdrawn(state, old, "this edit")
     if old is not None and kind.key in (*POLICIES, *BINDINGS) and _spec(new) != _spec(old):
         return _queued(state, kind, new, settings)
     return ()
 
 
+def told_of_deletion(state: State, old: Object) -> tuple[str, ...]:
+    """Return what whoever deletes an object should know; a dry run shows it beforehand."""
+    return _withdrawn(state, old, "this deletion") if old.ref.kind == CLUSTER_TAINT_POLICY else ()
+
+
+def _withdrawn(state: State, policy: Any, doing: str) -> tuple[str, ...]:
+    """Tell which taints go with a ClusterTaintPolicy, and what of the queue goes with them (D3, D12)."""
+    waiting, found, dropped = state.evictions_by_cluster(), list[str](), 0
+    for cluster in state.list(CLUSTER):
+        known = taints.owners(cluster)
+        gone = [one for one in cluster.spec.taints if _owned_by(known, one) == {taint_policies.owner(policy)}]
+        found += [f"{spelled(one)} from cluster {cluster.metadata.name}" for one in gone]
+        left = [one for one in cluster.spec.taints if one not in gone]
+        if gone and not any(one.effect in EVICTING_EFFECTS for one in left):
+            dropped += waiting.get(cluster.metadata.name, 0)
+    if not found:
+        return ()
+    first = ", ".join(found[:MOST_NAMED]) + (f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else "")
+    queue = f", and with them {dropped} queued {'eviction' if dropped == 1 else 'evictions'}" if dropped else ""
+    return (f"{doing} withdraws {len(found)} {'taint' if len(found) == 1 else 'taints'}: {first}{queue}",)
+
+
+def _owned_by(known: taints.Owners, taint: Taint) -> set[str]:
+    return set(known.get((taint.key, taint.effect), taints.Ownership()).by)
+
+
 def _spec(obj: Any) -> Any:
     return obj.spec
+
+
+def _rule(policy: Any) -> str:
+    return taint_policies.digest(policy.spec)
 
 
 def _check_failback(state: State, kind: Kind, new: Any, old: Any, *, now: datetime) -> None:

@@ -166,10 +166,9 @@ class ObjectView(KubernetesView):
         if self.target.name:
             done = writer.delete(options)
             if isinstance(done, Gone):
-                return Response(
-                    Answer(success(kind=resource.plural, name=done.name, group=resource.group, uid=done.uid))
-                )
-            return _shown(One(resource, done.text))
+                status = success(kind=resource.plural, name=done.name, group=resource.group, uid=done.uid)
+                return warning(Response(Answer(status)), done.warnings)
+            return warning(_shown(One(resource, done.text)), done.warnings)
         asked = listing_of(request.query_params, resource, namespace=self.target.namespace)
         return _shown(writer.delete_all(asked, options))
 

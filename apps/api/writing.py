@@ -17,7 +17,7 @@ from apps.api.target import Target
 from apps.objects import admitting
 from apps.objects.definitions import definitions
 from apps.objects.store import DjangoStore
-from controlplane import lifecycle, orphans, unjoin
+from controlplane import circumstances, lifecycle, orphans, unjoin
 from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from controlplane.kind import to_wire
@@ -53,10 +53,11 @@ class Written(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """An object that is no longer there."""
+    """An object that is no longer there, and what to warn of."""
 
     name: str
     uid: str
+    warnings: tuple[str, ...]
 
 
 class Writer:
@@ -145,10 +146,13 @@ class Writer:
             exact = bool(options.get("preconditions", {}).get("resourceVersion"))
             unjoin.check(self.store, [live], self.settings)
             orphans.check(self.store, [live], policy)
+            warnings = circumstances.told_of_deletion(self.store, live)
             outcome = self._apply(lifecycle.deletion(live, now=self.now, policy=policy, exact=exact))
             if not outcome.lost:
                 left = outcome.objects[0]
-                return Gone(live.metadata.name, live.metadata.uid) if left is None else Written(_encoded(left), [])
+                if left is None:
+                    return Gone(live.metadata.name, live.metadata.uid, warnings)
+                return Written(_encoded(left), list(warnings))
             live = None
         raise self._conflict()
 

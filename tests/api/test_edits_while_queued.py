@@ -6,6 +6,8 @@ from tests.api.builders import policies, policy
 from tests.api.server import Client, Server
 from tests.api.test_evictions import queue
 
+TAINT_POLICIES = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies"
+CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
 BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"
 BEARS_IT = {"spec": {"placement": {"clusterTolerations": [{"key": "gone", "operator": "Exists"}]}}}
 
@@ -55,6 +57,28 @@ def test_labels_of_a_policy_and_policies_of_others_are_edited_without_a_word(
 
     assert "warning" not in api.patch(url, {"metadata": {"labels": {"team": "web"}}}).headers
     assert "warning" not in api.patch(policies(namespace, "other"), BEARS_IT).headers
+
+
+def test_fault_34_a_dry_run_shows_what_goes_with_a_taint_policy(api: Client, namespace: str) -> None:
+    policy_, member = f"{TAINT_POLICIES}/{namespace}", f"{CLUSTERS}/{namespace}"
+    owners = f'{{"gone:NoExecute":{{"by":{{"policy/{namespace}":""}}}}}}'
+    named = {"name": namespace}
+    noted = {"metadata": {**named, "annotations": {"failover.lifeboat.io/taint-owners": owners}}}
+    taints = {"spec": {"syncMode": "Pull", "taints": [{"key": "gone", "effect": "NoExecute"}]}}
+    rule = {"spec": {"addOnConditions": [], "taints": [{"key": "gone", "effect": "NoExecute"}]}}
+    group = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster"}
+    assert api.post(CLUSTERS, {**group, **noted, **taints}).status == 201
+    group = {"apiVersion": "policy.karmada.io/v1alpha1", "kind": "ClusterTaintPolicy"}
+    assert api.post(TAINT_POLICIES, {**group, "metadata": named, **rule}).status == 201
+
+    shown = api.delete(policy_, dryRun="All")
+
+    assert (
+        shown.headers["warning"] == f'299 - "this deletion withdraws 1 taint: gone:NoExecute from cluster {namespace}"'
+    )
+    assert api.get(policy_).status == 200
+    assert api.delete(policy_).headers["warning"] == shown.headers["warning"]
+    assert api.delete(member).status == 200
 
 
 def test_editing_a_binding_says_the_same(api: Client, server: Server, namespace: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -11,13 +12,15 @@ from controlplane import circumstances
 from controlplane.decision import Decision, Save
 from controlplane.errors import Invalid
 from controlplane.kind import KINDS
-from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds import CLUSTER_TAINT_POLICY, RESOURCE_BINDING
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction, eviction_key
+from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition
 from controlplane.memory import MemoryStore
 from controlplane.meta import ObjectMeta
 from controlplane.settings import Settings
 from controlplane.state import Actor
+from controlplane.taints import OWNERS_ANNOTATION
 from tests.core.fleet_story import START, binding, cluster, duplicated, no_execute
 
 NOW = START + timedelta(hours=1)
@@ -32,6 +35,42 @@ def told(*rows: Eviction, settings: Settings = DEFAULT) -> tuple[str, ...]:
     store.create(ONE)
     store.apply([(None, Decision(changes=tuple(Save(row) for row in rows)))], by=Actor("test"))
     return circumstances.told(store, KINDS[RESOURCE_BINDING], EDITED, ONE, settings, now=START)
+
+
+def outage(*owners: str) -> MemoryStore:
+    """A store in which two evictions leave member1 for a taint that these policies own."""
+    taint = {"gone:NoExecute": {"by": dict.fromkeys(owners, "")}}
+    lost = cluster("member1", taints=[no_execute()])
+    store = MemoryStore(clock=lambda: START)
+    store.create(ONE, lost.with_meta(annotations={OWNERS_ANNOTATION: msgspec.json.encode(taint).decode()}))
+    rows = (Save(row(QUEUED)), Save(replace(row(QUEUED), key="other")))
+    store.apply([(None, Decision(changes=rows))], by=Actor("test"))
+    return store
+
+
+RULE = ClusterTaintPolicySpec(match_conditions=(MatchCondition("Ready", "In", ("False",)),))
+POLICY = ClusterTaintPolicy("policy.karmada.io/v1alpha1", "ClusterTaintPolicy", ObjectMeta(name="detect"), RULE)
+
+
+def test_fault_34_who_deletes_a_taint_policy_is_told_what_goes_with_it() -> None:
+    (said,) = circumstances.told_of_deletion(outage("policy/detect"), POLICY)
+
+    assert said == (
+        "this deletion withdraws 1 taint: gone:NoExecute from cluster member1, and with them 2 queued evictions"
+    )
+
+
+@pytest.mark.parametrize("owners", [("policy/other",), ("policy/detect", "policy/other"), ()])
+def test_a_taint_somebody_else_wants_does_not_go_with_a_policy(owners: tuple[str, ...]) -> None:
+    assert circumstances.told_of_deletion(outage(*owners), POLICY) == ()
+
+
+@pytest.mark.parametrize(("field", "said"), [("match_conditions", 1), ("taints_to_add", 0)])
+def test_d3_an_edit_of_what_a_taint_policy_is_about_withdraws_as_well(field: str, said: int) -> None:
+    edited = POLICY.with_spec(**{field: ()})
+    known = KINDS[CLUSTER_TAINT_POLICY]
+
+    assert len(circumstances.told(outage("policy/detect"), known, edited, POLICY, DEFAULT, now=START)) == said
 
 
 def row(state: str, *, cluster: str = "member1", stays: bool = False) -> Eviction:

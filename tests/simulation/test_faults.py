@@ -82,7 +82,10 @@ COVERED: dict[int, tuple[str, ...]] = {
     31: ("test_a_lost_cluster_is_waited_for_until_somebody_fences_it",),
     32: ("test_d15_fault_32_missing_state_holds_the_eviction_or_lets_it_go_without",),
     33: ("test_a_copy_left_behind_stays_while_its_replacement_is_down",),
-    34: ("test_fault_34_deleting_a_policy_withdraws_its_taints_at_once",),
+    34: (
+        "test_fault_34_deleting_a_policy_withdraws_its_taints_at_once",
+        "test_fault_34_a_dry_run_shows_what_goes_with_a_taint_policy",
+    ),
     35: ("test_fault_35_a_taint_two_policies_want_stays_while_one_wants_it",),
     37: ("test_it_gives_way_while_the_fleet_is_not_well",),
     39: ("test_fault_39_a_flood_of_high_priority_starves_nobody",),
