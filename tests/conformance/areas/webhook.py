@@ -104,6 +104,8 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
     if result["allowed"] and not _refusals(expect) and _leaves_out_id(given):
         return "a policy replaced from the file it was made of keeps its id"
     unlike = _refusals(expect) ^ _refusals(result)
+    if given["kind"] == "ClusterTaintPolicy" and unlike and unlike == _told_elsewhere(given):
+        return "of taints that are there twice the later one is told, as of a cluster's"
     effects = {taint.get("effect") for taint in given["object"]["spec"].get("taints") or ()}
     if given["kind"] == "ClusterTaintPolicy" and unlike <= _refused("FieldValueForbidden", len(effects) + 2):
         return "policies may always use NoExecute (D3)"
@@ -124,6 +126,15 @@ def _old_purge_mode(spec: Document) -> bool:
 
 def _refused(type_: str, count: int) -> set[tuple[str, str]]:
     return {(type_, f"spec.taints[{index}]") for index in range(count)}
+
+
+def _told_elsewhere(given: Document) -> set[tuple[str, str]]:
+    """Return the duplicates that only one of the two tells: the original tells all but the last of each, we all but
+    the first."""
+    pairs = [(one.get("key"), one.get("effect")) for one in given["object"]["spec"].get("taints") or ()]
+    theirs = {index for index, pair in enumerate(pairs) if pair in pairs[index + 1 :]}
+    ours = {index for index, pair in enumerate(pairs) if pair in pairs[:index]}
+    return {("FieldValueDuplicate", f"spec.taints[{index}]") for index in theirs ^ ours}
 
 
 def _effects(given: Document) -> set[tuple[str, str]]:
