@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from datetime import datetime
+from itertools import product
 
+import pytest
+from msgspec.structs import replace
+
+from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.drain import DRAIN, Drain
 from controlplane.meta import Ref
 from tests.simulation.manifests import DIVIDED, DUPLICATED, HELD, NGINX
-from tests.simulation.stories import apply, binding, copies_on, joined, placed, running
+from tests.simulation.stories import QUICK, apply, binding, copies_on, joined, placed, running
 from tests.simulation.world import Simulation
 
 SEEDS = range(2)
@@ -90,6 +95,47 @@ def test_it_gives_way_while_the_fleet_is_not_well(seed: int) -> None:
 
     assert drain(world).status.phase == "Paused"
     assert "member1" in placed(world)
+
+
+NEAR = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata:
+  name: nginx-propagation
+spec:
+  resourceSelectors:
+  - {apiVersion: apps/v1, kind: Deployment, name: nginx}
+  placement:
+    clusterAffinities:
+    - {affinityName: home, clusterNames: [%s]}
+    - {affinityName: away, clusterNames: [member3, member4, member5]}
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_fault_37_what_leaves_a_cluster_that_fails_meanwhile_goes_first(seed: int) -> None:
+    """Four workloads are on member1, which is being emptied, four on member2, which fails."""
+    slow = replace(QUICK, resource_eviction_rate=0.1)
+    world = joined("member1", "member2", "member3", "member4", "member5", seed=seed, settings=slow)
+    for home, number in product(("member1", "member2"), range(4)):
+        apply(world, *(text.replace("nginx", f"{home}-{number}") for text in (NEAR % home, NGINX % 1)))
+    world.run(30)
+    apply(world, UPGRADE % ("member1", "0.1", "false"))
+    world.run(35)
+    world.fault("member2", "down")
+    world.run(300)
+
+    left = {actor: [at for who, at in departures(world) if who == actor] for actor in ("evictions", "drains")}
+    assert [len(moments) for moments in left.values()] == [4, 4]
+    first, *_, last = left["evictions"]
+    assert [at for at in left["drains"] if first <= at < last] == []
+    assert left["drains"][0] < first
+    assert drain(world).status.phase == "Finished"
+
+
+def departures(world: Simulation) -> list[tuple[str, datetime]]:
+    """Who let a binding leave, and when."""
+    return [(one.actor, one.at) for one in world.store.log if one.ref.kind == RESOURCE_BINDING]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

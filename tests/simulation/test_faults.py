@@ -87,7 +87,10 @@ COVERED: dict[int, tuple[str, ...]] = {
         "test_fault_34_a_dry_run_shows_what_goes_with_a_taint_policy",
     ),
     35: ("test_fault_35_a_taint_two_policies_want_stays_while_one_wants_it",),
-    37: ("test_it_gives_way_while_the_fleet_is_not_well",),
+    37: (
+        "test_it_gives_way_while_the_fleet_is_not_well",
+        "test_fault_37_what_leaves_a_cluster_that_fails_meanwhile_goes_first",
+    ),
     39: ("test_fault_39_a_flood_of_high_priority_starves_nobody",),
     40: ("test_fault_40_a_lost_cluster_is_queued_in_a_constant_number_of_reads_per_chunk",),
     41: ("test_fault_41_a_report_based_on_an_older_version_loses",),
