@@ -23,6 +23,7 @@ from controlplane.settings import Settings
 
 APPLICATION_TOLERATION_SECONDS = 300
 APPLICATION_GRACE_PERIOD_SECONDS = 600
+MOST_RULES = 32  # of state preservation
 
 
 def defaulted(failover: FailoverBehavior) -> FailoverBehavior:
@@ -77,6 +78,9 @@ def _state(state: StatePreservation | None, path: str) -> Iterator[Cause]:
         return
     if not state.rules:
         yield required(f"{path}.rules", "name at least one value to preserve, or leave statePreservation out")
+    if len(state.rules) > MOST_RULES:
+        rule = f"must have at most {MOST_RULES} rules: each is evaluated on every look at an eviction"
+        yield invalid(f"{path}.rules", len(state.rules), rule)
     for index, rule in enumerate(state.rules):
         place = f"{path}.rules[{index}]"
         for error in label_key_errors(rule.alias_label_name):

@@ -155,6 +155,19 @@ def test_a_policy_that_cannot_be_is_refused_by_field(spec: Document, field: str)
     assert field in fields(policy(**spec))
 
 
+POISON = [
+    ([{"aliasLabelName": "a", "jsonPath": "{" + ".*" * 600 + "}"}], ".rules[0].jsonPath"),
+    ([{"aliasLabelName": f"a{n}", "jsonPath": "{..x}"} for n in range(33)], ".rules"),
+]
+
+
+@pytest.mark.parametrize(("rules", "field"), POISON)
+def test_fault_46_a_poisoned_policy_is_refused_when_it_is_saved(rules: list[Document], field: str) -> None:
+    state = {"purgeMode": "Directly", "statePreservation": {"rules": rules}}
+
+    assert f"spec.failover.cluster.statePreservation{field}" in fields(policy(failover={"cluster": state}))
+
+
 def test_scheduler_and_permanent_id_never_change() -> None:
     old = created(policy()).object
     changed = policy(schedulerName="mine")

@@ -100,7 +100,10 @@ COVERED: dict[int, tuple[str, ...]] = {
         "test_fault_45_an_agent_speaks_for_no_other_cluster",
         "test_fault_45_an_agent_does_nothing_else_to_its_own_cluster",
     ),
-    46: ("test_neither_a_hostile_template_nor_a_huge_document_can_hold_up_a_decision",),
+    46: (
+        "test_neither_a_hostile_template_nor_a_huge_document_can_hold_up_a_decision",
+        "test_fault_46_a_poisoned_policy_is_refused_when_it_is_saved",
+    ),
     48: (
         "test_fault_48_only_the_moment_of_receipt_counts",
         "test_fault_48_a_condition_changed_when_its_report_arrived",
