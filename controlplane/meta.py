@@ -45,6 +45,7 @@ def kind_key(api_version: str, kind: str) -> str:
     return f"{group}/{kind}" if slash else kind
 
 
+@lru_cache(maxsize=256)  # a batch stamps everything it makes with one moment
 def to_seconds(moment: datetime) -> datetime:
     """Return the moment as Kubernetes keeps times: UTC, whole seconds."""
     return moment.astimezone(UTC).replace(microsecond=0)

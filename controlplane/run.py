@@ -17,6 +17,7 @@ from controlplane.state import Actor, Claim, Fence, Fenced, Outcome, Store
 
 CLAIM_SECONDS = 30.0
 FAN_OUT_CHUNK = 2000
+AT_ONCE_CHUNK = 10_000  # decided and written in several transactions, so that nobody waits long for the write lock
 # A defect does not mend itself: its object is looked at this much later, or as soon as something about it changes.
 FAILED_AGAIN = timedelta(seconds=10)
 
@@ -85,7 +86,8 @@ def run_batch(
     origins = [claim for claim in claimed.claims if claim.ref.kind not in controller.keys]
     keyed = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
     for claim in origins:
-        refs, cursor = controller.expand(store, claim.ref, after=claim.cursor, limit=FAN_OUT_CHUNK)
+        limit = AT_ONCE_CHUNK if controller.at_once else FAN_OUT_CHUNK
+        refs, cursor = controller.expand(store, claim.ref, after=claim.cursor, limit=limit)
         if controller.at_once:
             refs = _at_once(controller, store, settings, refs, now=claimed.now, fence=fence)
         store.advance(claim, refs, cursor=cursor)

@@ -127,10 +127,10 @@ def _merge(new: Object, old: Object, current: Object) -> Write | Remove | Same |
 def check_generation(change: Put) -> None:
     """Raise AssertionError where a spec changed and its generation did not rise: `with_spec` was not used."""
     old, new = change.old, change.new
-    if old is None:
+    if old is None or new.metadata.generation > old.metadata.generation:
         return
     before, after = getattr(old, "spec", None), getattr(new, "spec", None)
-    if before is after or before == after or new.metadata.generation > old.metadata.generation:
+    if before is after or before == after:
         return
     known = KINDS.get(new.ref.kind)
     assert known is None or not known.has_generation, (

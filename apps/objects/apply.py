@@ -7,22 +7,22 @@ due rows set by set, tell listeners. The number of statements depends on the tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
-from time import perf_counter
 from typing import Any, NamedTuple
 
-from django.db import connection, transaction
+from django.db import connection
 from msgspec.structs import replace
-from psycopg.errors import UniqueViolation
+from psycopg import Error, Pipeline
+from psycopg.errors import PipelineAborted, UniqueViolation
 
 from apps.objects import due, log
-from apps.objects.arrays import Array, BinaryCursor, bigints, moments, texts
-from apps.objects.batch import Batch, Line, Settled, batches
-from apps.objects.tables import SEPARATOR, ObjectTable, RowTable, object_table, read, row_table
-from controlplane.decision import EVERY, Decision, Drop, Save
-from controlplane.kind import KINDS, Kind
+from apps.objects.arrays import BinaryCursor
+from apps.objects.batch import Batch, Settled, batches
+from apps.objects.lookup import Stored, generation_queries, generations_from, load, moved_from, moved_queries
+from apps.objects.prepared import Prepared, prepare
+from controlplane.decision import Decision
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
 from controlplane.state import Actor, Claim, Fence, Fenced, Outcome
@@ -48,44 +48,19 @@ class Timing(NamedTuple):
     locked_seconds: float
 
 
-class Statement(NamedTuple):
-    """A statement and its packed columns."""
-
-    query: str
-    columns: list[Array]
-
-
-class Shapes(NamedTuple):
-    """A group of lines of one table and one operation, packed for its statement."""
-
-    table: ObjectTable
-    operation: str  # insert, update, delete
-    lines: int
-    columns: list[Array]
-
-
-class Prepared(NamedTuple):
-    """A settled batch with everything packed that can be before the versions are known."""
-
-    settled: Settled
-    shapes: list[Shapes]
-    beside: list[Statement]  # child rows and row-native values
-    marks: due.Marks
-    ends: due.Ends
-
-
-Stored = Mapping[Ref, Object | None]
-
-
 @contextmanager
 def binary_cursor() -> Iterator[BinaryCursor]:
     """Give a cursor of Django's connection that takes packed arrays and prepares its statements."""
+    with BinaryCursor(_raw()) as cursor:
+        yield cursor
+
+
+def _raw() -> Any:
     connection.ensure_connection()
     raw: Any = connection.connection
     if raw.prepare_threshold is None:
         raw.prepare_threshold = 5  # Django's default is never; our statements are few and come again and again
-    with BinaryCursor(raw) as cursor:
-        yield cursor
+    return raw
 
 
 def apply(
@@ -98,109 +73,199 @@ def apply(
     observe: Callable[[Timing], None] | None = None,
 ) -> list[Outcome]:
     """Write decisions, each whole or not at all; see `controlplane.state.Store.apply`."""
-    outcomes: list[Outcome] = []
+    found = [Batch(part, router=router, by=by) for part in batches(decisions, by=by)]
     with binary_cursor() as cursor:
-        for part in batches(decisions, by=by):
-            batch = Batch(part, router=router, by=by)
-            if dry_run:
-                outcomes += _rehearse(cursor, batch)
-            else:
-                outcomes += _Transaction(cursor, batch).run(fence=fence, observe=observe)
-    return outcomes
+        unknown = set[Ref]().union(*(batch.unknown() for batch in found))
+        known, now = (load(cursor, unknown), _clock(cursor)) if unknown else ({}, _BEFORE)
+        if dry_run:
+            return [outcome for batch in found for outcome in _rehearse(cursor, batch, known)]
+    return _Writer(known, now, fence=fence, observe=observe).write(found)
 
 
-def _rehearse(cursor: BinaryCursor, batch: Batch) -> list[Outcome]:
+def _rehearse(cursor: BinaryCursor, batch: Batch, known: Stored) -> list[Outcome]:
     """Return what would become of the batch; nothing is written and nothing waits."""
-    now = _clock(cursor)
-    stored = {**batch.expected(), **load(cursor, batch.unknown())}
-    stored |= _moved(cursor, stored)
-    settled = batch.settle(stored, _generations(cursor, batch.guards()), now=now)
-    return _outcomes(settled, versions=None)
+    stored = _stored(batch, known)
+    stored |= moved_from([cursor.run(*one).fetchall() for one in moved_queries(stored)])
+    guards = batch.guards()
+    generations = generations_from(guards, [cursor.run(*one).fetchall() for one in generation_queries(guards)])
+    return _outcomes(batch.settle(stored, generations, now=_clock(cursor)), versions=None)
+
+
+def _stored(batch: Batch, known: Stored) -> dict[Ref, Object | None]:
+    """Return what a batch takes to be stored: what its decisions were made from, and what was read for it."""
+    return {**batch.expected(), **{ref: known[ref] for ref in batch.unknown()}}
+
+
+class _Writer:
+    """Writes batches one after the other, each in a transaction of its own.
+
+    Nothing waits for an answer it does not need: while the database writes one batch, the next is packed.
+    """
+
+    def __init__(
+        self, known: Stored, now: datetime, *, fence: Fence | None, observe: Callable[[Timing], None] | None
+    ) -> None:
+        self.known = known
+        self.now = now
+        self.fence = fence
+        self.observe = observe
+        self.raw = _raw()
+        self.open = ExitStack()
+
+    def write(self, found: Sequence[Batch]) -> list[Outcome]:
+        """Write batches in order. Raises Fenced; what was written before stays written."""
+        if connection.in_atomic_block:
+            raise RuntimeError("apply is a transaction of its own and cannot be a part of another")
+        outcomes: list[Outcome] = []
+        with connection.wrap_database_errors:
+            self._begin()
+            try:
+                before: _Transaction | None = None
+                for batch in found:
+                    one = _Transaction(self.raw, batch, self.known, now=self.now)
+                    if before is not None:
+                        outcomes += self._end(before)
+                    self._send(one)
+                    before = one
+                if before is not None:
+                    outcomes += self._end(before)
+                self.open.close()
+            except BaseException:
+                self._abandon()
+                raise
+        return outcomes
+
+    def _begin(self) -> None:
+        """From here on statements are sent without waiting."""
+        self.pipeline: Pipeline = self.open.enter_context(self.raw.pipeline())
+
+    def _make_room(self, version: int) -> None:
+        """Make sure the log takes versions up to this one. Partitions are made while nothing is on its way: after an
+        ALTER every statement has to be prepared anew."""
+        if not log.has_room(version):
+            self.open.close()
+            with BinaryCursor(self.raw) as cursor:
+                log.make_room(cursor, version)
+            self._begin()
+
+    def _send(self, one: _Transaction) -> None:
+        try:
+            one.send(self.fence, self._make_room, sure=False, timed=self.observe is not None)
+        except UniqueViolation:
+            self._again(one)
+
+    def _end(self, one: _Transaction) -> list[Outcome]:
+        try:
+            one.end(self.pipeline)
+        except UniqueViolation:
+            self._again(one)
+            one.end(self.pipeline)
+        if self.observe is not None:
+            self.observe(one.timing())
+        return one.outcomes()
+
+    def _again(self, one: _Transaction) -> None:
+        """Begin anew where something was there that was taken to be new."""
+        self._abandon()
+        self._begin()
+        one.send(self.fence, self._make_room, sure=True, timed=self.observe is not None)
+
+    def _abandon(self) -> None:
+        """Take back what was begun. Where even that fails, the connection is gone, and the transaction with it."""
+        log.forget()
+        try:
+            with suppress(PipelineAborted):  # so says everything that was sent behind what failed
+                self.open.close()
+            self.raw.rollback()
+        except Error:
+            connection.close()
 
 
 class _Transaction:
     """One batch on its way into the database."""
 
-    def __init__(self, cursor: BinaryCursor, batch: Batch) -> None:
-        self.cursor = cursor
+    def __init__(self, raw: Any, batch: Batch, known: Stored, *, now: datetime) -> None:
+        self.raw = raw
         self.batch = batch
-        self.stored = batch.expected()
-        if unknown := batch.unknown():
-            self.stored |= load(cursor, unknown)
+        self.stored = _stored(batch, known)
         self.base = 0  # the newest version before this batch
         self.at = _BEFORE
-        self.prepared = self._prepare(batch.settle(self.stored, {}, now=_clock(cursor) if unknown else _BEFORE))
+        self.prepared = prepare(batch, batch.settle(self.stored, {}, now=now))
+        self.written: list[tuple[str, int, BinaryCursor]] = []
+        self.committed: Any = None
 
-    def run(self, *, fence: Fence | None, observe: Callable[[Timing], None] | None) -> list[Outcome]:
-        """Write the batch. Raises Fenced."""
-        try:
-            timing = self._run(fence, sure=False)
-        except UniqueViolation:
-            timing = self._run(fence, sure=True)
-        if observe is not None:
-            observe(timing)
-        return _outcomes(self.prepared.settled, versions=range(self.base + 1, self.base + 1 + timing.lines))
+    def send(self, fence: Fence | None, make_room: Callable[[int], None], *, sure: bool, timed: bool) -> None:
+        """Take the write lock, look what has moved, and send everything up to the commit. What the batch creates is
+        looked for beforehand only to be `sure`: it is hardly ever there, and the database says so where it is.
 
-    def _run(self, fence: Fence | None, *, sure: bool) -> Timing:
-        """Write the batch. What it creates is looked for beforehand only to be `sure`: it is hardly ever there, and the
-        database says so where it is."""
-        cursor, batch, stored = self.cursor, self.batch, self.stored
-        with transaction.atomic(durable=True):
-            self._lock(cursor, len(self.prepared.settled.lines), fence)
-            locked_at = perf_counter()
-            created = set() if sure else batch.created()
-            seen = {ref: one for ref, one in stored.items() if one is not None or ref not in created}
-            moved, generations = _moved(cursor, seen), _generations(cursor, batch.guards())
-            if moved or not batch.holds(generations):
-                self.prepared = self._prepare(batch.settle({**stored, **moved}, generations, now=self.at))
-                cursor.run(_SET_VERSION, (self.base + len(self.prepared.settled.lines),))
-            self._write(cursor, self.prepared)
-        return Timing(len(self.prepared.settled.lines), perf_counter() - locked_at)
-
-    def _prepare(self, settled: Settled) -> Prepared:
-        ends = [
-            due.Finish(item.claim, item.decision.wake_at, bool(verdict.lost))
-            for item, verdict in zip(self.batch.items, settled.verdicts, strict=True)
-            if item.claim is not None
-        ]
-        beside = [*_child_statements(settled.lines), *_row_statements(settled.kept)]
-        return Prepared(settled, self._shapes(settled), beside, due.pack_marks(settled.marks), due.pack_ends(ends))
-
-    def _lock(self, cursor: BinaryCursor, count: int, fence: Fence | None) -> None:
-        """Take the write lock and the versions, and check that the lease is still ours."""
-        version, self.at = cursor.run(_LOCK, (count,)).fetchone()  # type: ignore[misc]  # one row always
+        Raises Fenced and UniqueViolation; the latter may come with `end` as well.
+        """
+        batch, stored = self.batch, self.stored
+        created = set() if sure else batch.created()
+        seen = {ref: one for ref, one in stored.items() if one is not None or ref not in created}
+        guards, count = batch.guards(), len(self.prepared.settled.lines)
+        self.raw.execute("BEGIN")
+        locked = self._run(_LOCK, (count,))
+        held = self._run(_FENCE, (fence.name, fence.shard, fence.epoch)) if fence is not None else None
+        moves = [self._run(*one) for one in moved_queries(seen)]
+        generated = [self._run(*one) for one in generation_queries(guards)]
+        version, self.at = locked.fetchone()  # type: ignore[misc]  # one row always
         self.base = version - count
-        if fence is not None:
-            held = cursor.run(_FENCE, (fence.name, fence.shard, fence.epoch)).fetchone()
-            if held is None:
-                raise Fenced(f"lease {fence.name}/{fence.shard} epoch {fence.epoch} has passed")
-        log.make_room(cursor, version)
+        if fence is not None and held is not None and held.fetchone() is None:
+            raise Fenced(f"lease {fence.name}/{fence.shard} epoch {fence.epoch} has passed")
+        make_room(version)
+        moved = moved_from(one.fetchall() for one in moves)
+        generations = generations_from(guards, (one.fetchall() for one in generated))
+        if moved or not batch.holds(generations):
+            self.prepared = prepare(batch, batch.settle({**stored, **moved}, generations, now=self.at))
+            self._run(_SET_VERSION, (self.newest,))
+        self._write(self.prepared, leased=fence is None)
+        self.raw.execute("COMMIT")
+        self.committed = self.raw.execute("SELECT clock_timestamp()") if timed else None
 
-    def _shapes(self, settled: Settled) -> list[Shapes]:
-        groups: dict[tuple[ObjectTable, str], list[tuple[int, Line]]] = {}
-        for number, line in enumerate(settled.lines, start=1):
-            operation = "delete" if line.removed else "insert" if line.old is None else "update"
-            groups.setdefault((object_table(line.ref.kind), operation), []).append((number, line))
-        return [
-            Shapes(table, operation, len(found), _columns(table, found, self.batch))
-            for (table, operation), found in groups.items()
-        ]
+    def end(self, pipeline: Pipeline) -> None:
+        """Wait until everything is committed."""
+        pipeline.sync()
+        for what, count, cursor in self.written:
+            assert cursor.rowcount == count, f"{what}: {cursor.rowcount} of {count} rows"
 
-    def _write(self, cursor: BinaryCursor, prepared: Prepared) -> None:
+    def timing(self) -> Timing:
+        """Return what it cost, by the database's clock."""
+        row = self.committed.fetchone() if self.committed is not None else None
+        assert row is not None, "the transaction was not timed"
+        return Timing(len(self.prepared.settled.lines), (row[0] - self.at).total_seconds())
+
+    @property
+    def newest(self) -> int:
+        """Return the newest version it writes."""
+        return self.base + len(self.prepared.settled.lines)
+
+    def outcomes(self) -> list[Outcome]:
+        """Return what to tell the callers."""
+        return _outcomes(self.prepared.settled, versions=range(self.base + 1, self.newest + 1))
+
+    def _run(self, query: str, params: Sequence[Any] = ()) -> BinaryCursor:
+        return BinaryCursor(self.raw).run(query, params)
+
+    def _write(self, prepared: Prepared, *, leased: bool) -> None:
+        self.written = []
         for shape in prepared.shapes:
             statement = getattr(shape.table, shape.operation)
             scalars = (self.base, self.base, *shape.columns, self.batch.by.name, self.at)
-            written = cursor.run(statement, scalars).rowcount
-            assert written == shape.lines, f"{shape.operation} of {shape.lines} rows in {shape.table.name}: {written}"
+            self.written.append(
+                (f"{shape.operation} in {shape.table.name}", shape.lines, self._run(statement, scalars))
+            )
         for one in prepared.beside:
-            cursor.run(one.query, one.columns)
-        due.write_marks(cursor, prepared.marks, at=self.at)
-        due.finish(cursor, prepared.ends, at=self.at)
+            self._run(one.query, one.columns)
+        for query, params in (
+            *due.marking(prepared.marks, at=self.at),
+            *due.finishing(prepared.ends, at=self.at, leased=leased),
+        ):
+            self._run(query, params)
         settled = prepared.settled
         if settled.lines or settled.marks:
             names = ",".join(sorted({name for name, _ in settled.marks}))
-            newest = str(self.base + len(settled.lines))
-            cursor.run(_NOTIFY, (CHANGES_CHANNEL, newest, names, due.CHANNEL, names))
+            self._run(_NOTIFY, (CHANGES_CHANNEL, str(self.newest), names, due.CHANNEL, names))
 
 
 def _clock(cursor: BinaryCursor) -> datetime:
@@ -208,138 +273,6 @@ def _clock(cursor: BinaryCursor) -> datetime:
     assert row is not None
     moment: datetime = row[0]
     return moment
-
-
-def _columns(table: ObjectTable, found: Sequence[tuple[int, Line]], batch: Batch) -> list[Array]:
-    """Return the lines of one statement column by column, in the order of `ObjectTable` sources."""
-    lines = [line for _, line in found]
-    objects = [line.new for line in lines]
-    metas = [obj.metadata for obj in objects]
-    encoded = [batch.encoded(obj) for obj in objects]
-    return [
-        bigints([number for number, _ in found]),
-        texts([line.ref.kind for line in lines]),
-        texts([line.ref.namespace for line in lines]),
-        texts([line.ref.name for line in lines]),
-        texts([line.reason for line in lines]),
-        bigints([line.cause for line in lines]),
-        texts([one.head for one in encoded]),
-        texts([one.tail for one in encoded]),
-        texts([meta.uid for meta in metas]),
-        bigints([meta.generation for meta in metas]),
-        texts([SEPARATOR.join(index_keys(KINDS.get(line.ref.kind), line.new)) for line in lines]),
-        texts([SEPARATOR.join(label_keys(meta.labels)) for meta in metas]),
-        moments([meta.deletion_timestamp for meta in metas]),
-        moments([meta.creation_timestamp for meta in metas]),
-        *table.project(objects),
-    ]
-
-
-def index_keys(kind: Kind | None, obj: Object) -> list[str]:
-    """Return an object's "index=value" of the declared indexes."""
-    if kind is None:
-        return []
-    return [f"{index.name}={value}" for index in kind.indexes for value in index.keys(obj)]
-
-
-def label_keys(labels: Mapping[str, str]) -> list[str]:
-    """Return what a label selector asks for: "key=value" and "key" of every label."""
-    return [text for key, value in labels.items() for text in (f"{key}={value}", key)]
-
-
-def _moved(cursor: BinaryCursor, expected: Stored) -> dict[Ref, Object | None]:
-    """Return what is stored under the references that are not at the version expected (None: expected absent)."""
-    found: dict[Ref, Object | None] = {}
-    for table, refs in by_table(expected):
-        versions = [None if (one := expected[ref]) is None else int(one.metadata.resource_version or 0) for ref in refs]
-        for kind, namespace, name, doc in cursor.run(table.moved, (*pack_refs(refs), bigints(versions))):
-            found[Ref(kind, namespace, name)] = None if doc is None else read(kind, doc)
-    return found
-
-
-def _generations(cursor: BinaryCursor, refs: Iterable[Ref]) -> dict[Ref, int | None]:
-    found: dict[Ref, int | None] = dict.fromkeys(refs)
-    if whole := {ref.kind: ref for ref in found if ref.name == EVERY}:
-        newest = "SELECT kind, max(resource_version) FROM {} WHERE kind = %s GROUP BY kind"
-        query = " UNION ALL ".join(newest.format(object_table(kind).name) for kind in whole)
-        found.update({whole[kind]: version for kind, version in cursor.run(query, tuple(whole))})
-    for table, some in by_table([ref for ref in found if ref.name != EVERY]):
-        for kind, namespace, name, generation in cursor.run(table.generations, pack_refs(some)):
-            found[Ref(kind, namespace, name)] = generation
-    return found
-
-
-def load(cursor: BinaryCursor, refs: Iterable[Ref]) -> dict[Ref, Object | None]:
-    """Return what is stored under references, None where nothing is. One query per table."""
-    found: dict[Ref, Object | None] = dict.fromkeys(refs)
-    for table, some in by_table(list(found)):
-        for kind, namespace, name, doc in cursor.run(table.fetch, pack_refs(some)):
-            found[Ref(kind, namespace, name)] = read(kind, doc)
-    return found
-
-
-def by_table(refs: Iterable[Ref]) -> list[tuple[ObjectTable, list[Ref]]]:
-    """Return references grouped by the table that keeps them."""
-    groups: dict[ObjectTable, list[Ref]] = {}
-    for ref in refs:
-        groups.setdefault(object_table(ref.kind), []).append(ref)
-    return list(groups.items())
-
-
-def pack_refs(refs: Sequence[Ref]) -> list[Array]:
-    """Return references as three packed columns."""
-    return [
-        texts([ref.kind for ref in refs]),
-        texts([ref.namespace for ref in refs]),
-        texts([ref.name for ref in refs]),
-    ]
-
-
-def _child_statements(lines: Sequence[Line]) -> list[Statement]:
-    """Return what rewrites the child rows of objects whose child rows changed."""
-    statements: list[Statement] = []
-    for table, some in _by_table(lines):
-        for child in table.children:
-            gone: list[str] = []
-            made: list[tuple[Any, ...]] = []
-            for line in some:
-                before = [] if line.old is None else child.rows(line.old)
-                after = [] if line.removed else child.rows(line.new)
-                if before == after:
-                    continue
-                owner = child.owner(line.ref)
-                if before:
-                    gone.append(owner)
-                made.extend((owner, *row) for row in after)
-            if gone:
-                statements.append(Statement(child.delete, [texts(gone)]))
-            if made:
-                statements.append(Statement(child.insert, child.pack(made)))
-    return statements
-
-
-def _by_table(lines: Sequence[Line]) -> Iterable[tuple[ObjectTable, list[Line]]]:
-    groups: dict[ObjectTable, list[Line]] = {}
-    for line in lines:
-        groups.setdefault(object_table(line.ref.kind), []).append(line)
-    return groups.items()
-
-
-def _row_statements(kept: Sequence[Save | Drop]) -> list[Statement]:
-    """Return what keeps and forgets row-native values; of several about one key the last counts."""
-    tables: dict[RowTable, dict[str, Save | Drop]] = {}
-    for change in kept:
-        type_: Any = type(change.row)
-        tables.setdefault(row_table(type_), {})[change.row.key] = change
-    statements: list[Statement] = []
-    for table, changes in tables.items():
-        saved = [change.row for change in changes.values() if isinstance(change, Save)]
-        dropped = [key for key, change in changes.items() if not isinstance(change, Save)]
-        if saved:
-            statements.append(Statement(table.save, table.pack(saved)))
-        if dropped:
-            statements.append(Statement(table.drop, [texts(dropped)]))
-    return statements
 
 
 def _outcomes(settled: Settled, *, versions: range | None) -> list[Outcome]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from struct import Struct, pack
 from typing import Any, ClassVar
 
@@ -17,23 +18,22 @@ from psycopg.pq import Format
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _NULL = b"\xff\xff\xff\xff"
-_lengths = [pack("!i", length) for length in range(4096)]
+_four = Struct("!i").pack
 _eight = Struct("!iq").pack
 _double = Struct("!id").pack
 _one = (pack("!ib", 1, 0), pack("!ib", 1, 1))
 
 
-class Array(bytes):
+class Array:
     """A packed array; its class is its type."""
 
     element: ClassVar[int] = 0
     oid: ClassVar[int] = 0
 
-    @classmethod
-    def of(cls, packed: Sequence[bytes], *, count: int, nulls: bool) -> Any:
-        """Return the array of items that are packed with their lengths."""
-        head = pack("!iiIii", 1, int(nulls), cls.element, count, 1) if count else pack("!iiI", 0, 0, cls.element)
-        return cls(head + b"".join(packed))
+    def __init__(self, items: Iterable[bytes], *, count: int, nulls: bool = False) -> None:
+        """Join items that are packed with their lengths; once, for columns of documents are megabytes."""
+        head = pack("!iiIii", 1, int(nulls), self.element, count, 1) if count else pack("!iiI", 0, 0, self.element)
+        self.packed = b"".join(chain((head,), items))
 
 
 class TextArray(Array):
@@ -58,46 +58,40 @@ class MomentArray(Array):
 
 def texts(values: Iterable[str | bytes | None]) -> TextArray:
     """Return text[]; bytes are UTF-8."""
-    items = [value.encode() if isinstance(value, str) else value for value in values]
-    parts: list[bytes] = []
-    add = parts.append
-    for item in items:
-        if item is None:
-            add(_NULL)
-            continue
-        size = len(item)
-        add(_lengths[size] if size < 4096 else pack("!i", size))
-        add(item)
-    found: TextArray = TextArray.of(parts, count=len(items), nulls=None in items)
-    return found
+    items: list[Any] = list(values)
+    try:
+        items = list(map(str.encode, items))  # most columns: no loop of ours
+    except TypeError:
+        items = [item.encode() if isinstance(item, str) else item for item in items]
+        if None in items:
+            parts = (_NULL if item is None else _four(len(item)) + item for item in items)
+            return TextArray(parts, count=len(items), nulls=True)
+    lengths = map(_four, map(len, items))
+    return TextArray(chain.from_iterable(zip(lengths, items, strict=True)), count=len(items))
 
 
 def bigints(values: Iterable[int | None]) -> BigintArray:
     """Return bigint[]."""
     parts = [_NULL if value is None else _eight(8, value) for value in values]
-    found: BigintArray = BigintArray.of(parts, count=len(parts), nulls=_NULL in parts)
-    return found
+    return BigintArray(parts, count=len(parts), nulls=_NULL in parts)
 
 
 def booleans(values: Iterable[bool | None]) -> BooleanArray:
     """Return boolean[]."""
     parts = [_NULL if value is None else _one[bool(value)] for value in values]
-    found: BooleanArray = BooleanArray.of(parts, count=len(parts), nulls=_NULL in parts)
-    return found
+    return BooleanArray(parts, count=len(parts), nulls=_NULL in parts)
 
 
 def doubles(values: Iterable[float | None]) -> DoubleArray:
     """Return double precision[]."""
     parts = [_NULL if value is None else _double(8, value) for value in values]
-    found: DoubleArray = DoubleArray.of(parts, count=len(parts), nulls=_NULL in parts)
-    return found
+    return DoubleArray(parts, count=len(parts), nulls=_NULL in parts)
 
 
 def moments(values: Iterable[datetime | None]) -> MomentArray:
     """Return timestamptz[]."""
     parts = [_NULL if value is None else _eight(8, (value - _EPOCH) // _MICROSECOND) for value in values]
-    found: MomentArray = MomentArray.of(parts, count=len(parts), nulls=_NULL in parts)
-    return found
+    return MomentArray(parts, count=len(parts), nulls=_NULL in parts)
 
 
 PACKERS: dict[str, Callable[[Iterable[Any]], Array]] = {
@@ -113,7 +107,7 @@ class _ArrayDumper(Dumper):
     format = Format.BINARY
 
     def dump(self, obj: Array) -> bytes:
-        return obj
+        return obj.packed
 
 
 def _dumper(type_: type[Array]) -> type[Dumper]:

@@ -168,7 +168,7 @@ class Batch:
             wrong = next((g for g in decision.guards if generations.get(g.ref, g.generation) != g.generation), None)
             verdict = Verdict(f"guard {wrong.ref}") if wrong else self._settle_one(item, stored, settled)
             settled.verdicts.append(verdict)
-            if not verdict.lost:
+            if item.told and not verdict.lost:
                 self._tell(item, stored, settled.lines, told, now=now)
         for line in settled.lines:
             new = None if line.removed else line.new

@@ -10,7 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from apps.objects.arrays import Array, BinaryCursor, bigints, booleans, moments, texts
 from controlplane.meta import Ref
@@ -71,6 +71,9 @@ _END = f"DELETE FROM objects_due WHERE {_WHICH} AND seq = %s"
 CHANNEL = "due"  # payload: names of the controllers with new work, separated by commas
 
 
+Query = tuple[str, Sequence[Any]]
+
+
 class Marks(NamedTuple):
     """Rows to mark, packed; sorted, so that rows are always locked in one order."""
 
@@ -100,7 +103,7 @@ def shard_hash(ref: Ref) -> int:
 
 
 def pack_marks(marks: Iterable[tuple[str, Ref]]) -> Marks:
-    """Return marks ready for `write_marks`."""
+    """Return marks ready for `marking`."""
     found = sorted(set(marks))
     refs = [ref for _, ref in found]
     columns = [texts([name for name, _ in found]), *_columns(refs), bigints([shard_hash(ref) for ref in refs])]
@@ -115,27 +118,28 @@ def _columns(refs: Sequence[Ref]) -> list[Array]:
     ]
 
 
-def write_marks(cursor: BinaryCursor, marks: Marks, *, at: datetime | None) -> None:
-    """Make rows due at a moment, None at once; an earlier due time wins. The write lock is held."""
-    if marks.rows:
-        cursor.run(_MARK, (at, *marks.columns))
+def marking(marks: Marks, *, at: datetime | None) -> list[Query]:
+    """Return what makes rows due at a moment, None at once; an earlier due time wins. Run it under the write lock."""
+    return [(_MARK, (at, *marks.columns))] if marks.rows else []
 
 
 def pack_ends(ends: Sequence[Finish]) -> Ends:
-    """Return the ends of claims ready for `finish`."""
+    """Return the ends of claims ready for `finishing`."""
     ordered = sorted(ends, key=lambda end: (end.claim.controller, end.claim.ref))
     done = [end for end in ordered if end.wake_at is None and not end.lost]
     return Ends(len(done), [*_claimed(done), bigints([end.claim.seq for end in done])], ordered)
 
 
-def finish(cursor: BinaryCursor, ends: Ends, *, at: datetime) -> None:
-    """End claims: rows go, or wait for `wake_at`, unless they were marked meanwhile. The write lock is held."""
-    gone = cursor.run(_REMOVE, ends.removed).rowcount if ends.done else 0
-    if gone == len(ends.all):
-        return
-    seqs = bigints([end.claim.seq for end in ends.all])
-    wakes, losses = moments([end.wake_at for end in ends.all]), booleans([end.lost for end in ends.all])
-    cursor.run(_GIVE_BACK, (at, *_claimed(ends.all), seqs, wakes, losses))
+def finishing(ends: Ends, *, at: datetime, leased: bool) -> list[Query]:
+    """Return what ends claims: rows go, or wait for `wake_at`, unless they were marked meanwhile; those stay as they
+    are, and are free again where claims are `leased`. Run it under the write lock."""
+    queries: list[Query] = []
+    if ends.done:
+        queries.append((_REMOVE, ends.removed))
+    if rest := ends.all if leased else [end for end in ends.all if end.wake_at is not None or end.lost]:
+        wakes, losses = moments([end.wake_at for end in rest]), booleans([end.lost for end in rest])
+        queries.append((_GIVE_BACK, (at, *_claimed(rest), bigints([end.claim.seq for end in rest]), wakes, losses)))
+    return queries
 
 
 def _claimed(ends: Sequence[Finish]) -> list[Array]:

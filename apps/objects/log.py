@@ -29,15 +29,17 @@ _CHANGES = f"""
 _ends: dict[str, int] = {}
 
 
+def has_room(version: int) -> bool:
+    """Return whether this process knows that the log takes a tenth of a partition beyond a version."""
+    return version + PARTITION_VERSIONS // 10 < _ends.get(str(connection.settings_dict["NAME"]), 0)
+
+
 def make_room(cursor: BinaryCursor, version: int) -> None:
     """Make sure the log takes versions up to `version`, and the next partition is made before it is needed.
 
     Called under the write lock, so two never make the same one.
     """
-    database = str(connection.settings_dict["NAME"])
-    ahead = version + PARTITION_VERSIONS // 10
-    if ahead < _ends.get(database, 0):
-        return
+    database, ahead = str(connection.settings_dict["NAME"]), version + PARTITION_VERSIONS // 10
     found = partitions(cursor)
     end = found[-1][1] if found else 1
     while end <= ahead:

@@ -6,7 +6,7 @@ projections for SQL, admin and constraints.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from django.contrib.postgres.fields import ArrayField
@@ -43,18 +43,20 @@ class Child(NamedTuple):
     by_name: bool = False
 
 
-def search_indexes(*, pending: bool) -> list[models.Index]:
+def search_indexes(*, pending: Collection[str]) -> list[models.Index]:
     """Return the indexes an object is found by besides its reference.
 
-    `pending`: entries wait in a short list that every search reads and that is sorted in at once, which halves the cost
-    of writing; not for what is searched for hundreds of values at a time.
+    `pending`: "keys", "labels" or both. Their entries wait in a short list that every search reads and that is sorted
+    in at once, which halves the cost of writing; not for what is searched for hundreds of values at a time.
     """
-    options: dict[str, Any] = {"gin_pending_list_limit": PENDING_KILOBYTES} if pending else {}
+    waits = {"fastupdate": True, "gin_pending_list_limit": PENDING_KILOBYTES}
+    keys: dict[str, Any] = waits if "keys" in pending else {"fastupdate": False}
+    labels: dict[str, Any] = waits if "labels" in pending else {"fastupdate": False}
     return [
         # read by state.by_index, state.refs_by_index: the indexes a kind declares
-        GinIndex(fields=["keys"], name="%(class)s_keys", fastupdate=pending, **options),
+        GinIndex(fields=["keys"], name="%(class)s_keys", **keys),
         # read by state.documents: label selectors of the API
-        GinIndex(fields=["labels"], name="%(class)s_labels", fastupdate=pending, **options),
+        GinIndex(fields=["labels"], name="%(class)s_labels", **labels),
     ]
 
 
@@ -83,7 +85,7 @@ class StoredObject(models.Model):
             # read by state.get, state.list, apply: an object by its reference, a kind in order
             models.UniqueConstraint(fields=["kind", "namespace", "name"], name="%(class)s_ref"),
         ]
-        indexes = search_indexes(pending=False)
+        indexes = search_indexes(pending=())
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.namespace}/{self.name}" if self.namespace else f"{self.kind}:{self.name}"
@@ -93,7 +95,7 @@ class Object(StoredObject):
     """An object of a kind that has no table of its own: templates, and any kind a user brings."""
 
     class Meta(StoredObject.Meta):
-        indexes = search_indexes(pending=True)
+        indexes = search_indexes(pending=("keys", "labels"))
 
 
 class Event(StoredObject):
@@ -106,7 +108,7 @@ class Event(StoredObject):
 
     class Meta(StoredObject.Meta):
         indexes = [
-            *search_indexes(pending=True),
+            *search_indexes(pending=("keys", "labels")),
             # read by log.trim_events: what is older than an hour
             models.Index(fields=["last_at"], name="event_last_at"),
         ]

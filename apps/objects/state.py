@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from apps.objects import log, sealing
-from apps.objects.apply import binary_cursor, load
+from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
+from apps.objects.lookup import load
 from apps.objects.tables import object_table, read, row_table
 from controlplane.errors import Expired
 from controlplane.kind import KINDS

@@ -68,13 +68,13 @@ class DjangoStore(DjangoState):
         if refs:
             marks = due.pack_marks((controller, ref) for ref in refs)
             with _writing() as cursor:
-                due.write_marks(cursor, marks, at=due_at)
+                _run_all(cursor, due.marking(marks, at=due_at))
                 due.notify(cursor, [controller])
 
     def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
         marks = due.pack_marks((claim.controller, ref) for ref in refs)
         with _writing() as writer:
-            due.write_marks(writer, marks, at=None)
+            _run_all(writer, due.marking(marks, at=None))
             due.end_chunk(writer, claim, to=cursor)
 
     def next_due(self, controllers: Collection[str]) -> datetime | None:
@@ -111,6 +111,11 @@ def _writing() -> Iterator[BinaryCursor]:
     with transaction.atomic(durable=True), binary_cursor() as cursor:
         cursor.run(due.WRITE_LOCK)
         yield cursor
+
+
+def _run_all(cursor: BinaryCursor, queries: Iterable[due.Query]) -> None:
+    for query, params in queries:
+        cursor.run(query, params)
 
 
 @lru_cache(maxsize=1)

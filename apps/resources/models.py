@@ -65,7 +65,7 @@ class Binding(StoredObject):
     )
 
     class Meta(StoredObject.Meta):
-        indexes = search_indexes(pending=True)
+        indexes = search_indexes(pending=("keys", "labels"))
 
     resource_kind = Word()
     replicas = models.BigIntegerField()
@@ -119,7 +119,7 @@ class Work(StoredObject):
 
     class Meta(StoredObject.Meta):
         indexes = [
-            *StoredObject.Meta.indexes,
+            *search_indexes(pending=("labels",)),
             # read by state.kinds_on_members: what the members process watches
             models.Index(fields=["cluster", "manifest_api_version", "manifest_kind"], name="work_kinds"),
         ]

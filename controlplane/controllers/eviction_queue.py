@@ -93,9 +93,12 @@ class EvictionQueue(Controller):
         return placed_on(state, names, index="placed", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionQueueSnapshot | None]:
-        bindings = state.get(refs)
+        """Bindings are read only where a cluster moves workloads or rows are left: otherwise there is nothing to do."""
         stored = state.rows(Eviction, "binding", [str(ref) for ref in refs])
         tainted = state.by_index(CLUSTER, "taint", EVICTING_EFFECTS)
+        if not stored and not tainted:
+            return [None] * len(refs)
+        bindings = state.get(refs)
         clusters = {one.metadata.name: one for found in tainted.values() for one in found}
         fleet = fleet_state(state)
         return [

@@ -20,7 +20,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import FleetNames, PlacementHint, PlacementNote, Promise, Row
 from controlplane.meta import Ref, condition
 from controlplane.scheduling import account, record
-from controlplane.scheduling.batch import Batch, Item, growth
+from controlplane.scheduling.batch import Batch, Item, growth, may_need_room
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.groups import WorkloadGroups
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
@@ -106,7 +106,8 @@ class Scheduler(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Placing | None]:
         found: dict[Ref, Binding] = state.get(refs)
         clusters = tuple(state.list(CLUSTER))
-        promised = state.promised(within=PROMISE_ENDS_AFTER)
+        asks = any(may_need_room(one.spec) for one in found.values())
+        promised = state.promised(within=PROMISE_ENDS_AFTER) if asks else ()
         own = state.rows(Promise, "binding", [str(ref) for ref in found])
         groups = workload_groups(state, found.values())
         parts = applications(state, found.values())

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster
+from controlplane.kinds.policy import Placement
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.plan import DUPLICATED, STATIC, division_of
@@ -97,10 +98,21 @@ class Batch:
 
 def needs_no_room(question: Question) -> bool:
     """Test whether free room plays no part in the answer, so that equal questions have equal answers."""
-    placement = question.placement
-    if placement.spread_constraints and not placement.ignores_spread:
+    if _spreads(question.placement):
         return False
-    return not question.workload or (not question.bundled and division_of(placement) in (DUPLICATED, STATIC))
+    return not question.workload or (not question.bundled and division_of(question.placement) in (DUPLICATED, STATIC))
+
+
+def may_need_room(spec: ResourceBindingSpec) -> bool:
+    """Test whether free room may play a part in where a binding goes; False: what is promised need not be known."""
+    placement = spec.placement
+    if placement is None:
+        return False
+    return bool(spec.components) or _spreads(placement) or division_of(placement) not in (DUPLICATED, STATIC)
+
+
+def _spreads(placement: Placement) -> bool:
+    return bool(placement.spread_constraints) and not placement.ignores_spread
 
 
 def growth(question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]) -> dict[str, int]:

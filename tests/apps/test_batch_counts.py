@@ -55,16 +55,22 @@ class Tally:
     def __init__(self) -> None:
         self.reading = 0
         self.transactions: list[int] = []
-        self.rows = 0
+        self.writes: list[BinaryCursor] = []
         self.writing = False
 
-    def count(self, query: str, rows: int) -> None:
+    def count(self, query: str, sent: BinaryCursor) -> None:
         if not self.writing:
             self.reading += 1
             return
         self.transactions[-1] += 1
         own = "objects_counter" in query or "objects_due" in query
-        self.rows += rows if not own and any(verb in query for verb in ("INSERT", "UPDATE", "DELETE")) else 0
+        if not own and any(verb in query for verb in ("INSERT", "UPDATE", "DELETE")):
+            self.writes.append(sent)
+
+    @property
+    def rows(self) -> int:
+        """Return how many rows were written. Statements are sent without waiting, so they know only afterwards."""
+        return sum(max(sent.rowcount, 0) for sent in self.writes)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -106,7 +112,7 @@ def tallies(monkeypatch: pytest.MonkeyPatch) -> list[Tally]:
     def counted(self: BinaryCursor, query: Any, params: Sequence[Any] = ()) -> BinaryCursor:
         done = run(self, query, params)
         if found:
-            found[-1].count(query, max(done.rowcount, 0))
+            found[-1].count(query, done)
         return done
 
     monkeypatch.setattr(BinaryCursor, "run", counted)

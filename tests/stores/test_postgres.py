@@ -427,7 +427,7 @@ class TestPlans:
             return run(self, query, params)
 
         monkeypatch.setattr(BinaryCursor, "run", explaining)
-        for module in ("state", "apply"):
+        for module in ("state", "lookup"):
             monkeypatch.setattr(f"apps.objects.{module}.read", lambda kind, doc: template("stands-for-a-row"))
         scans: dict[str, str] = {}
         for name, read in READS.items():

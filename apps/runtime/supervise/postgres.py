@@ -35,6 +35,7 @@ SETTINGS = {
     "shared_buffers": "256MB",
     "max_wal_size": "2GB",
     "wal_compression": "on",
+    "wal_writer_delay": "10ms",  # what a long transaction logs is on its way to the disk before it commits
     "wal_init_zero": "off",  # a new segment is not written twice while somebody waits for it
     "fsync": "on",
     "synchronous_commit": "on",
