@@ -9,7 +9,9 @@ import msgspec
 
 from controlplane.errors import Cause
 
+MAX_REASON = 1024  # characters of what people give as a reason: it is kept, and shown in many places
 _SHOWN = 200  # characters of a value in a message
+_CONTROL = frozenset(map(chr, range(32))) - frozenset("\t\n\r")
 
 
 def invalid(field: str, value: Any, rule: str) -> Cause:
@@ -26,6 +28,17 @@ def unsupported(field: str, value: Any, choices: Iterable[str]) -> Cause:
 def required(field: str, rule: str = "") -> Cause:
     """Return the cause for a field that has to be there and is not."""
     return Cause("FieldValueRequired", f"Required value: {rule}" if rule else "Required value", field)
+
+
+def reason(field: str, text: str, why: str) -> list[Cause]:
+    """Return what is wrong with a reason people give; `why` says what to write where there is none."""
+    if not text.strip():
+        return [required(field, why)]
+    if len(text) > MAX_REASON:
+        return [invalid(field, text, f"must have at most {MAX_REASON} characters")]
+    if _CONTROL.intersection(text):
+        return [invalid(field, text, "must not contain control characters")]
+    return []
 
 
 def duplicate(field: str, value: Any, rule: str = "") -> Cause:

@@ -10,14 +10,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from controlplane.causes import invalid, required
+from controlplane.causes import invalid, reason
 from controlplane.errors import Cause, Invalid
 from controlplane.kinds.cluster import Cluster
 from controlplane.meta import Struct, to_seconds
 from controlplane.names import FENCE_ANNOTATION
 
 LONGEST_SECONDS = 7 * 24 * 3600
-MAX_REASON = 1024
 
 
 class FenceRequest(Struct, frozen=True):
@@ -73,11 +72,7 @@ def fenced(cluster: Cluster, asked: FenceRequest, *, by: str, now: datetime) -> 
 
 
 def _causes(cluster: Cluster, asked: FenceRequest) -> list[Cause]:
-    causes = []
-    if not asked.reason:
-        causes.append(required("reason", "say how the cluster is known to be down"))
-    elif len(asked.reason) > MAX_REASON:
-        causes.append(invalid("reason", asked.reason, f"must have at most {MAX_REASON} characters"))
+    causes = reason("reason", asked.reason, "say how the cluster is known to be down")
     if not 0 < asked.expires_in_seconds <= LONGEST_SECONDS:
         rule = f"must be between 1 and {LONGEST_SECONDS}: a cluster is confirmed to be down for a time, not for ever"
         causes.append(invalid("expiresInSeconds", asked.expires_in_seconds, rule))

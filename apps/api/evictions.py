@@ -24,7 +24,7 @@ from apps.failover import queue
 from apps.failover.orders import order
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from controlplane.causes import required
+from controlplane import causes as causes_of
 from controlplane.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.eviction import orders
 from controlplane.eviction.forecast import Forecast, ends
@@ -52,7 +52,7 @@ class EvictionsView(KubernetesView):
             return Response(One(target.resource, _encoded(item, version)))
         asked = listing_of(request.query_params, target.resource, namespace=target.namespace)
         items = _chosen(found.rows, forecasts, target, asked)
-        begin = int(asked.start.name) if asked.start is not None else 0
+        begin = _begin(asked)
         page = items[begin : begin + asked.limit] if asked.limit else items[begin:]
         meta = {"resourceVersion": str(version)}
         if begin + len(page) < len(items):
@@ -65,12 +65,13 @@ class EvictionsView(KubernetesView):
         if not target.subresource:
             raise MethodNotAllowed(f"{target.resource.plural} come from taints; post to one of hold, release, skip, …")
         reason = _said(request.body).get("reason")
-        if not isinstance(reason, str) or not reason.strip():
-            cause = required("reason", 'say why, as {"reason": "…"}: it is kept with the order and in the change log')
-            raise Invalid.of(target.resource.kind, target.name, [cause], group=target.resource.group)
+        reason = reason.strip() if isinstance(reason, str) else ""
+        why = 'say why, as {"reason": "…"}: it is kept with the order and in the change log'
+        if causes := causes_of.reason("reason", reason, why):
+            raise Invalid.of(target.resource.kind, target.name, causes, group=target.resource.group)
         item = _named(queue.read(store(), configuration().settings()).rows, target)
         verb, user = orders.VERBS[target.subresource], request.user.get_username()
-        if not order(item.key, verb, reason=reason.strip(), by=user):
+        if not order(item.key, verb, reason=reason, by=user):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
         forecasts = found.forecast(tokens=tokens(found.buckets()))
@@ -85,6 +86,15 @@ class EvictionsView(KubernetesView):
         names = (target.subresource, target.namespace, target.name)
         check(request.user, Attempt(verb, resource.group, resource.plural, *names))
         return target
+
+
+def _begin(asked: Listing) -> int:
+    """Return how many a page leaves out. Raises BadRequest for a token of another list."""
+    if asked.start is None:
+        return 0
+    if not asked.start.name.isdecimal():
+        raise BadRequest("query parameter continue is a token of another list; list again without it")
+    return int(asked.start.name)
 
 
 def _said(raw: bytes) -> dict[str, Any]:

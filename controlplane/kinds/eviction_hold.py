@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from controlplane.causes import invalid, required
+from controlplane.causes import invalid, reason
 from controlplane.errors import Cause
 from controlplane.meta import Object, Struct
 from controlplane.selectors import LabelSelector, matches, selector_errors
@@ -42,9 +42,8 @@ class EvictionHold(Object, frozen=True):
 
 def validate(new: EvictionHold, old: EvictionHold | None, settings: Settings) -> list[Cause]:
     """Return everything that is wrong with a hold."""
-    causes = []
-    if not new.spec.reason.strip():
-        causes.append(required("spec.reason", "say why nothing shall be evicted; everybody who waits reads it"))
+    why = "say why nothing shall be evicted; everybody who waits reads it"
+    causes = reason("spec.reason", new.spec.reason, why)
     if new.spec.selector is not None:
         for field, message in selector_errors(new.spec.selector):
             causes.append(invalid(f"spec.selector.{field}", new.spec.selector, message))

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec import field
 
-from controlplane.causes import invalid, required
+from controlplane.causes import invalid, reason, required
 from controlplane.errors import Cause
 from controlplane.meta import Object, Struct
 from controlplane.settings import Settings
@@ -40,6 +40,4 @@ def validate(new: MaintenanceWindow, old: MaintenanceWindow | None, settings: Se
         causes.append(required("spec.until", "say when the work ends: a window ends by itself"))
     elif spec.begins is not None and spec.until <= spec.begins:
         causes.append(invalid("spec.until", spec.until.isoformat(), "must be later than spec.from"))
-    if not spec.reason.strip():
-        causes.append(required("spec.reason", "say what is being done"))
-    return causes
+    return [*causes, *reason("spec.reason", spec.reason, "say what is being done")]

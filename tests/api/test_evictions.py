@@ -7,6 +7,7 @@ from datetime import datetime
 import orjson
 import pytest
 
+from apps.api.query import Continue
 from tests.api.builders import TABLE
 from tests.api.server import Client, Server
 
@@ -66,6 +67,8 @@ def test_a_list_of_evictions_is_a_table_in_pages(api: Client, server: Server, na
     assert sorted(names) == ["a.member1", "b.member1", "c.member1"]
     columns = [column["name"] for column in table["columnDefinitions"]]
     assert columns[:7] == ["Name", "Cluster", "State", "Reason", "Position", "Due", "ETA"]
+    token = Continue(5, "", "web").token()  # of a list in the order of names
+    assert api.get(path, limit="2", **{"continue": token}).status == 400
     everywhere = api.get(f"{GROUP}/evictions").document["items"]
     assert {one["metadata"]["namespace"] for one in everywhere} >= {namespace}
 
@@ -120,6 +123,8 @@ def test_an_order_says_why_and_names_what_there_is(api: Client, server: Server, 
     path = queue(server, namespace, "web")
 
     assert api.post(f"{path}/hold", {}).status == 422
+    assert api.post(f"{path}/hold", {"reason": "with \0 in it"}).status == 422
+    assert api.post(f"{path}/hold", {"reason": "long" * 300}).status == 422
     assert api.post(f"{path}/hold", ["no"]).status == 400
     assert api.post(f"{GROUP}/namespaces/{namespace}/evictions/nothing.member1/hold", {"reason": "x"}).status == 404
     assert api.get(path, watch="true").status == 405
@@ -159,8 +164,9 @@ def test_holds_and_windows_are_admitted_with_a_reason(api: Client) -> None:
     window = {**hold, "kind": "MaintenanceWindow", "spec": {"clusters": ["member1"], "reason": "kernel"}}
 
     refused = api.post(f"{GROUP}/evictionholds", {**hold, "spec": {}})
+    unwritable = api.post(f"{GROUP}/evictionholds", {**hold, "spec": {"reason": "we \0 wait"}})
     unended = api.post(f"{GROUP}/maintenancewindows", window)
 
-    assert (refused.status, unended.status) == (422, 422)
-    assert refused.document["details"]["causes"][0]["field"] == "spec.reason"
+    assert (refused.status, unwritable.status, unended.status) == (422, 422, 422)
+    assert {one.document["details"]["causes"][0]["field"] for one in (refused, unwritable)} == {"spec.reason"}
     assert unended.document["details"]["causes"][0]["field"] == "spec.until"
