@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import yaml
 
@@ -230,35 +232,51 @@ spec: {selector: {app: server}, ports: [{port: 80}]}
 PARTS = {"server-deployment", "database-statefulset", "settings-configmap", "server-service"}
 
 
-@pytest.mark.parametrize("how", ["tainted", "drained"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("how", ["tainted", "drained", "down"])
+@pytest.mark.parametrize("seed", range(4))
 def test_s002_scenarios_2_and_3_a_whole_application_moves_and_never_stops_serving(seed: int, how: str) -> None:
-    """Each part for itself would go elsewhere: pods where there is most room, the others by name."""
-    world = joined(*FIVE, seed=seed)
-    for number, name in enumerate(FIVE):
-        world.members[name].pods = 1000 + 1000 * number  # the first by name is the fullest
-    world.run(60)
-    database = (NGINX % 2).replace("nginx", "database").replace("Deployment", "StatefulSet")
-    database = database.replace("  replicas", "  serviceName: database\n  replicas", 1)
-    apply(world, ONLINE, SETTINGS, (NGINX % 2).replace("nginx", "server"), database, SERVICE)
-    world.run(100)
-    (home,) = ends(world)
-    world.checks.append(serves)
+    """Whatever room there is and in whatever order the parts come; in every second seed workers die on the way.
 
-    if how == "tainted":
-        ref = Ref(kinds.CLUSTER, "", home)
-        old: Cluster = world.store.get([ref])[ref]
-        gone = Taint("failing", "NoExecute", time_added=world.now)
-        world.store.put(old.with_spec(taints=(*old.spec.taints, gone)), old)
+    Each part for itself would go elsewhere: pods where there is most room, the others by name.
+    """
+    chance = random.Random(f"application {seed}")
+    world = joined(*FIVE, seed=seed, kill_rate=0.02 * (seed % 2))
+    rooms = chance.sample([3, 5, 1000, 2000, 3000], len(FIVE))
+    for name, room in zip(FIVE, rooms, strict=True):
+        world.members[name].pods = room
+    world.run(60)
+    parts = [ONLINE, SETTINGS, SERVICE, (NGINX % 2).replace("nginx", "server"), DATABASE]
+    for number, part in enumerate(chance.sample(parts, len(parts))):
+        apply(world, part)
+        world.run(60 + number * chance.choice((0, 2)))
+    world.run(120)
+    (home,) = ends(world)
+
+    if how == "down":
+        world.fault(home, "down")
+        world.after(150, lambda: world.fault(home, "none"))
     else:
-        apply(world, UPGRADE % home)
-    world.run(300)
+        world.checks.append(serves)
+        leave(world, home) if how == "tainted" else apply(world, UPGRADE % home)
+    world.run(450)
 
     (refuge,) = ends(world)
     assert refuge != home
     assert running(world, "server") == {refuge: 2}
     assert not any(place[3] in ("server", "database", "settings") for place in world.members[home].objects)
     assert world.failures == []
+
+
+DATABASE = (NGINX % 2).replace("nginx", "database").replace("Deployment", "StatefulSet")
+DATABASE = DATABASE.replace("  replicas", "  serviceName: database\n  replicas", 1)
+
+
+def leave(world: Simulation, name: str) -> None:
+    """Taint a cluster by hand: what bears nothing has to leave it."""
+    ref = Ref(kinds.CLUSTER, "", name)
+    old: Cluster = world.store.get([ref])[ref]
+    gone = Taint("failing", "NoExecute", time_added=world.now)
+    world.store.put(old.with_spec(taints=(*old.spec.taints, gone)), old)
 
 
 UPGRADE = """
