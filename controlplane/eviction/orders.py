@@ -8,13 +8,14 @@ item: it goes on while that waits, whichever taint takes the place of the first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.rows import Eviction
+from controlplane.kinds.rows import HELD_BY_HAND, Eviction
 from controlplane.meta import Struct, to_seconds
 
 ANNOTATION = "failover.lifeboat.io/eviction-orders"
@@ -51,7 +52,11 @@ def standing(binding: Binding, cluster: Cluster, *, held: bool = False) -> dict[
     waiting already, so that hold goes on."""
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
     known = orders(binding).get(cluster.metadata.name, ())
-    return {one.verb: one for one in known if present.intersection(one.taints) or (held and one.verb == HOLD)}
+    return {one.verb: one for one in known if _counts(one, present, held=held)}
+
+
+def _counts(order: Order, taints: Iterable[tuple[str, str, datetime | None]], *, held: bool) -> bool:
+    return not set(order.taints).isdisjoint(taints) or (held and order.verb == HOLD)
 
 
 def given(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str, now: datetime) -> Binding:
@@ -61,13 +66,13 @@ def given(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str, n
     other's place. Release takes the hold away, and what else was ordered where there is none.
     """
     known = orders(binding)
-    old = known.pop(row.cluster, ())
+    taints = tuple((one.key, one.effect, one.time_added) for one in row.judged)
+    old = [one for one in known.pop(row.cluster, ()) if _counts(one, taints, held=row.reason == HELD_BY_HAND)]
     held = tuple(one for one in old if one.verb == HOLD)
     others = tuple(one for one in old if one.verb != HOLD)
     if verb == RELEASE:
         left = others if held else ()
     else:
-        taints = tuple((one.key, one.effect, one.time_added) for one in row.judged)
         order = Order(verb, reason, by, to_seconds(now), taints)
         left = (order, *others) if verb == HOLD else (*held, order)
     if left:

@@ -338,6 +338,21 @@ def test_a_skip_is_taken_back(verbs: tuple[str, ...]) -> None:
     assert gone(story)
 
 
+def test_an_order_of_an_earlier_outage_is_in_the_way_of_no_other() -> None:
+    story = fleet(web(LATER))
+    story.taint("member1", no_execute())
+    give(story, orders.HOLD)
+    story.untaint("member1")
+    story.pass_seconds(10)
+    story.taint("member1", no_execute(at=story.now))
+    for verb in (orders.SKIP, orders.RELEASE):
+        give(story, verb)
+
+    story.pass_seconds(103)
+
+    assert gone(story)
+
+
 def test_a_hold_by_hand_goes_on_when_another_taint_takes_the_place_of_the_first() -> None:
     """As where a cluster that was Unknown answers again and is False (D1)."""
     story = fleet(web(duplicated(least=1, most=1, tolerations=[Toleration(operator="Exists", toleration_seconds=100)])))
