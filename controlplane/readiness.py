@@ -152,6 +152,8 @@ def readiness(
     for target in binding.spec.clusters:
         cluster = known.get(target.name)
         if cluster is None:
+            obstacles.append(_gone(binding, target.name))
+            prospects.append(Prospect(target.name, False))
             continue
         taints = arising(cluster, situation.policies, settings, now=now)
         found = [*_detection(cluster, settings), *_taints(binding, cluster, taints)]
@@ -342,6 +344,12 @@ def _held(binding: Binding, cluster: Cluster, situation: Situation, *, now: date
 def _queued(row: Eviction) -> Obstacle:
     message = f"it is to leave cluster {row.cluster} now and waits: {row.message or row.reason}"
     return Obstacle("Waiting", WARNS, message, "see the item in the eviction queue", row.cluster)
+
+
+def _gone(binding: Binding, cluster: str) -> Obstacle:
+    message = f"it is placed on cluster {cluster}, which has left the fleet, and nowhere else was found for it"
+    remedy = f"see why with {binding.metadata.name}/explain; widen the placement, free capacity, or join a cluster"
+    return Obstacle("ClusterGone", BLOCKS, message, remedy, cluster)
 
 
 def _nowhere(binding: Binding) -> Obstacle:

@@ -94,6 +94,7 @@ MISCONFIGURED: dict[str, tuple[str, dict[str, Any]]] = {
     "directly would wait": ("DirectlyUnreachable", {"one": app(DIRECT)}),
     "somebody holds it": ("OnHold", {"holds": Holds((HOLD,))}),
     "too many clusters are down": ("RateStopped", {"clusters": GONE}),
+    "its cluster has left": ("ClusterGone", {"clusters": MEMBERS[1:]}),
     "it is suspended": ("Suspended", {"one": SUSPENDED}),
 }
 
