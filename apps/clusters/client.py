@@ -266,7 +266,7 @@ class MemberClient:
 
 def _event(line: bytes) -> tuple[str, dict[str, Any]]:
     """Return type and object of a line of a watch. Raises Expired, ValueError where it is none."""
-    frame = orjson.loads(line)
+    frame = _decoded(line)
     match frame:
         case {"type": "ERROR"}:
             raise Expired
@@ -284,12 +284,12 @@ def _answer(status: int, content_type: str, raw: bytes) -> Answer:
     body: Any = None
     if content_type.endswith("json") and raw:
         try:
-            body = orjson.loads(raw)
+            body = _decoded(raw)
         except orjson.JSONDecodeError:
             return Answer(0, problem="the answer is not JSON")
     if 200 <= status < 300:
         return Answer(status, body)
-    said = body.get("message", "") if isinstance(body, dict) else raw[:200].decode(errors="replace")
+    said = body.get("message", "") if isinstance(body, dict) else _plain(raw[:200].decode(errors="replace"))
     refused = status in (401, 403, 407)
     return Answer(status, body, problem=f"HTTP {status}: {said}".rstrip(": "), access=refused)
 
@@ -305,7 +305,7 @@ def _untrusted(error: Exception) -> Answer:
 
 def _by_proxy(error: aiohttp.ClientHttpProxyError) -> Answer:
     """Return what a proxy's refusal to connect means: it may refuse us, or not reach the member."""
-    problem = f"the proxy answered {error.status} {error.message}".rstrip()
+    problem = _plain(f"the proxy answered {error.status} {error.message}").rstrip()
     if error.status in (401, 403, 407):
         return Answer(0, problem=f"{problem}; see spec.proxyHeader", access=True, reason=ACCESS_REFUSED)
     return Answer(0, problem=problem)
@@ -342,8 +342,27 @@ def _tls(target: Target) -> ssl.SSLContext | bool:
     return ssl.create_default_context(cadata=target.ca)
 
 
+def _decoded(raw: bytes) -> Any:
+    """Return what a member says, without the one character PostgreSQL keeps nowhere: a report it refuses would take
+    those of all other members with it. Raises orjson.JSONDecodeError."""
+    said = orjson.loads(raw)
+    return _without_nul(said) if b"\\u0000" in raw else said
+
+
+def _without_nul(said: Any) -> Any:
+    if isinstance(said, str):
+        return _plain(said)
+    if isinstance(said, dict):
+        return {_plain(name): _without_nul(one) for name, one in said.items()}
+    return [_without_nul(one) for one in said] if isinstance(said, list) else said
+
+
+def _plain(text: str) -> str:
+    return text.replace("\0", " ")
+
+
 def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0][:300]
+    return _plain((str(error) or type(error).__name__).splitlines()[0][:300])
 
 
 def _ours(held: dict[str, Any]) -> bool:

@@ -12,17 +12,21 @@ import pytest
 from aiohttp import web
 
 from apps.clusters.client import MemberClient
+from apps.objects.store import store
 from apps.runtime.members.watches import Watches
 from controlplane.controllers.cluster_status import ClusterStatus, ClusterStatusSnapshot
 from controlplane.controllers.collection import Collection, Reading
-from controlplane.decision import Put, Save
+from controlplane.controllers.probes import Probes, Sight
+from controlplane.decision import Decision, Put, Save
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Collected, Observation
-from controlplane.members import Collect, Observe, Target
+from controlplane.members import Answer, Collect, Observe, Probe, Target
 from controlplane.meta import condition
 from controlplane.settings import Settings
+from controlplane.state import Actor
 from tests.apps.proxies import HOST
 from tests.core.desk import START, cluster
+from tests.guide_fleet import node
 
 CORE = {"resources": [{"name": "pods", "kind": "Pod"}, {"name": "pods/log", "kind": "Pod"}]}
 METRICS = {"resources": [{"name": "nodes", "kind": "NodeMetrics"}]}
@@ -128,6 +132,34 @@ def test_a_list_that_is_null_is_empty(answers: dict[str, Any]) -> None:
 @pytest.mark.parametrize("answer", [DOWN, PAGE], ids=["down", "a page"])
 def test_a_member_whose_core_does_not_answer_is_not_read_at_all(path: str, answer: web.Response) -> None:
     assert asyncio.run(collected({**WHOLE, path: answer})) is None
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whatever_a_member_says_can_be_stored() -> None:
+    """PostgreSQL keeps no NUL, and one report it refuses would take those of all other members with it."""
+    odd = "v1\0.33"
+    nonsense = web.Response(body=b"\0\xff no", status=500, content_type="text/plain")
+    groups = {"groups": [{"versions": [{"groupVersion": "odd\0.io/v1"}]}]}
+    nodes = {**NODES, "items": [node("n\0", "8", "32Gi", pods=10)]}
+    nodes["items"][0]["status"]["allocatable"]["example.io/o\0dd"] = "1"
+    apis = {"/apis": groups, "/api/v1": {"resources": [{"name": "p\0ds", "kind": "P\0d"}]}, "/api/v1/nodes": nodes}
+
+    async def probed() -> Answer:
+        client = MemberClient()
+        try:
+            async with member({"/readyz": nonsense}) as target:
+                return await client.probe(Probe(target, seconds=10))
+        finally:
+            await client.close()
+
+    row = asyncio.run(collected({**WHOLE, **apis, "/version": {"gitVersion": odd}}))
+    seen = Probes().decide(Sight(cluster("member1"), None, None), Settings(), now=START, answer=asyncio.run(probed()))
+
+    assert row is not None
+    stored = store().apply([(None, Decision(changes=(Save(row),))), (None, seen)], by=Actor("test"))
+    assert [one.lost for one in stored] == ["", ""]
+    (kept,) = store().rows(Collected, "key", ["member1"])["member1"]
+    assert kept.kubernetes_version == "v1 .33"
 
 
 def until_changed(test: Callable[[asyncio.Event], Awaitable[None]]) -> None:
