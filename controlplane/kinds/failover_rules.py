@@ -79,8 +79,8 @@ def _state(state: StatePreservation | None, path: str) -> Iterator[Cause]:
     if not state.rules:
         yield required(f"{path}.rules", "name at least one value to preserve, or leave statePreservation out")
     if len(state.rules) > MOST_RULES:
-        rule = f"must have at most {MOST_RULES} rules: each is evaluated on every look at an eviction"
-        yield invalid(f"{path}.rules", len(state.rules), rule)
+        most = f"must have at most {MOST_RULES} rules: each is evaluated on every look at an eviction"
+        yield invalid(f"{path}.rules", len(state.rules), most)
     for index, rule in enumerate(state.rules):
         place = f"{path}.rules[{index}]"
         for error in label_key_errors(rule.alias_label_name):
