@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import msgspec
+
+from controlplane import interpret
 
 FIELD_MANAGER = "lifeboat"
 
@@ -51,6 +54,19 @@ class Ensure(msgspec.Struct, frozen=True):
     target: Target
     manifest: dict[str, Any]
     overwrite: bool
+
+    @property
+    def looks_first(self) -> bool:
+        """Test whether what the member holds decides what it is sent."""
+        return not self.overwrite or self._rule is not None
+
+    def over(self, held: dict[str, Any]) -> dict[str, Any]:
+        """Return the manifest with what the member itself decided about the object it holds (semantics 2.10, 4)."""
+        return self.manifest if self._rule is None else self._rule(self.manifest, held)
+
+    @property
+    def _rule(self) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None:
+        return interpret.of(self.manifest.get("apiVersion", ""), self.manifest.get("kind", "")).retain
 
 
 class Discard(msgspec.Struct, frozen=True):

@@ -216,22 +216,24 @@ class MemberClient:
                     yield _event(line)
 
     async def ensure(self, question: Ensure) -> Answer:
-        """Apply an object server-side; one that exists and is not ours only where `overwrite` (semantics 2.10)."""
+        """Apply an object server-side; one that exists and is not ours only where `overwrite` (semantics 2.10). What
+        the member decided about it stays."""
         manifest = question.manifest
         try:
             path = object_path(manifest)
         except Unservable as error:
             return Answer(0, problem=str(error))
-        if not question.overwrite:
+        if question.looks_first:
             held = await self.call(question.target, "GET", path)
             if not held.ok and held.code != 404:
                 return held
-            if held.ok and not _ours(held.body):
+            if held.ok and not question.overwrite and not _ours(held.body):
                 return Answer(
                     409,
                     problem="an object of that name exists and is not managed by us; "
                     "set conflictResolution: Overwrite to take it over",
                 )
+            manifest = question.over(held.body) if held.ok else manifest
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
         return await self.call(question.target, "PATCH", path, params=params, body=manifest, content_type=APPLY)
 

@@ -16,9 +16,10 @@ from controlplane.controllers import CONTROLLERS
 from controlplane.controllers.controller import Controller
 from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.template import Template
-from controlplane.members import Answer, Probe, Target
+from controlplane.members import Answer, Discard, Ensure, Probe, Target
 from controlplane.memory import MemoryStore
 from controlplane.meta import ObjectMeta, Ref, condition
+from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE, RETAIN_REPLICAS_LABEL, RETAIN_REPLICAS_LABEL_VALUE
 from tests.apps.proxies import HOST, http_proxy, socks_proxy
 from tests.core.fleet_story import FAILOVER, START, cluster
 
@@ -194,3 +195,35 @@ async def test_a_socks_proxy_leads_to_the_member(fleet: Fleet, client: MemberCli
     assert [f"https://{place}" for place, _ in proxy.asked] == [fleet["member1"].url]
     gone = await client.probe(Probe(target(fleet, proxy=f"socks5://{HOST}:{proxy.port}", insecure=True)))
     assert (gone.code, gone.access) == (0, False)
+
+
+def workload(image: str, **labels: str) -> dict[str, Any]:
+    """Two replicas of something of ours, as a Work has it."""
+    app = {"app": "web"}
+    template = {"metadata": {"labels": app}, "spec": {"containers": [{"name": "web", "image": image}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default", "labels": {MANAGED_LABEL: MANAGED_LABEL_VALUE, **labels}},
+        "spec": {"replicas": 2, "selector": {"matchLabels": app}, "template": template},
+    }
+
+
+@on_a_fleet
+async def test_a_workload_the_member_scales_keeps_its_replicas_where_its_label_says_so(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    member, where = target(fleet), "/apis/apps/v1/namespaces/default/deployments/web"
+    for overwrite in (False, True):
+        for labels, replicas in (({RETAIN_REPLICAS_LABEL: RETAIN_REPLICAS_LABEL_VALUE}, 5), ({}, 2)):
+            first = await client.ensure(Ensure(member, workload("web:1", **labels), overwrite))
+            assert first.ok, first.problem
+            scaled = {"spec": {"replicas": 5}}
+            patched = "application/merge-patch+json"
+            assert (await client.call(member, "PATCH", f"{where}/scale", body=scaled, content_type=patched)).ok
+
+            again = await client.ensure(Ensure(member, workload("web:2", **labels), overwrite))
+
+            spec = again.body["spec"]
+            assert (spec["replicas"], spec["template"]["spec"]["containers"][0]["image"]) == (replicas, "web:2")
+            await client.discard(Discard(member, workload("web:2")))

@@ -64,7 +64,8 @@ class Member:
         if isinstance(question, Collect):
             return Answer(200, self._summary(resources=question.resources))
         if isinstance(question, Ensure):
-            return self._ensure(question.manifest, now=now)
+            held = self.objects.get(place_of(question.manifest))
+            return self._ensure(question.manifest if held is None else question.over(held.manifest), now=now)
         if isinstance(question, Discard):
             if question.release:
                 return Answer(200)
