@@ -27,7 +27,7 @@ from controlplane.kinds import fleet_readiness
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.fleet_readiness import NAME, RESOURCE, FleetReadiness
 from controlplane.kinds.rows import Eviction
-from controlplane.meta import ObjectMeta, Ref
+from controlplane.meta import ObjectMeta, Ref, to_seconds
 from controlplane.readiness import Readiness, Rehearsal, Situation, readiness, summary
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.settings import Settings
@@ -70,12 +70,12 @@ class FleetReadinessView(KubernetesView):
         found: list[Binding] = []
         for kind in kinds.BINDINGS:
             found += reading.list(kind, limit=MOST_BINDINGS - len(found)) if len(found) < MOST_BINDINGS else ()
-        version = str(reading.current_version())
+        version, now = str(reading.current_version()), reading.now()
         made = FleetReadiness(
             api_version=RESOURCE.api_version,
             kind=fleet_readiness.RESOURCE.kind,
-            metadata=ObjectMeta(name=NAME, resource_version=version),
-            status=summary(_asked(found, reading, settings, now=reading.now())),
+            metadata=ObjectMeta(name=NAME, resource_version=version, creation_timestamp=to_seconds(now)),
+            status=summary(_asked(found, reading, settings, now=now)),
         )
         text = msgspec.json.encode(made)
         if name:

@@ -37,6 +37,7 @@ def test_the_fleet_is_one_object_that_counts_obstacles(api: Client, namespace: s
 
     assert listed["status"]["bindings"] >= 1
     assert got["status"]["obstacles"][0]["remedy"]
+    assert got["metadata"]["creationTimestamp"]  # it is of now, and `kubectl get` says so
     assert api.get(f"{FLEET}/other").status == 404
 
 
