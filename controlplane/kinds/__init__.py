@@ -287,7 +287,9 @@ def _binding_kind(kind: str, plural: str, short: str, *, namespaced: bool) -> No
                 Index("together", together.together_keys, "controllers.scheduler, evictions: parts of an application"),
                 Index("placed", _placed_on, "controllers.eviction_queue, scheduler, drains: bindings on a cluster"),
                 Index(
-                    "leaving", _leaving_clusters, "controllers.graceful_eviction, drains: tasks a cluster's change may clear"
+                    "leaving",
+                    _leaving_clusters,
+                    "controllers.graceful_eviction, drains: tasks a cluster's change may clear",
                 ),
                 Index("required", _required_by, "controllers.dependencies: what a workload said it needs"),
                 Index("depends", _depends_on, "controllers.dependencies: workloads that need an object"),
