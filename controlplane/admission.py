@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import definitions, document_check, heartbeats, metadata_check, works
-from controlplane.causes import forbidden
+from controlplane.causes import forbidden, invalid, unsupported
 from controlplane.errors import BadRequest, Cause, Conflict, Invalid, MethodNotAllowed
 from controlplane.estimate import models
 from controlplane.kind import Kind
@@ -28,6 +28,7 @@ from controlplane.settings import Settings
 
 Document = dict[str, Any]
 STATUS = "status"
+CONDITION_STATUSES = ("True", "False", "Unknown")
 _MODELS_GATE = "CustomizedClusterResourceModeling"
 
 
@@ -89,6 +90,8 @@ def admit_update(
         raise Conflict.of(kind.resource.plural, old.metadata.name, group=kind.resource.group, why=why)
     obj = _typed(kind, doc, old, settings=settings, now=now, name=old.metadata.name)
     if subresource == STATUS:
+        if causes := _conditions(obj):
+            raise Invalid.of(kind.resource.kind, old.metadata.name, causes, group=kind.resource.group)
         changed = _with_status_of(old, obj).with_meta(managed_fields=obj.metadata.managed_fields)
         if kind.key == CLUSTER:
             changed = _timed(changed, old, now=now)
@@ -98,6 +101,16 @@ def admit_update(
         obj = _with_status_of(obj, old)
     admitted = _ruled(kind, obj, old, warnings, settings=settings, now=now)
     return replace(admitted, object=_counted(kind, admitted.object, old))
+
+
+def _conditions(obj: Any) -> list[Cause]:
+    """A condition holds, does not, or is not known to: anything else would be read as the last of these."""
+    conditions = enumerate(getattr(obj.status, "conditions", ()))
+    return [
+        unsupported(f"status.conditions[{index}].status", one.status, CONDITION_STATUSES)
+        for index, one in conditions
+        if one.status not in CONDITION_STATUSES
+    ]
 
 
 def _prepared(kind: Kind, doc: Document) -> tuple[Document, list[str]]:
@@ -162,10 +175,11 @@ def _rest(kind: Kind, doc: Document, causes: list[Cause]) -> Any:
         try:
             return _converted(kind, rest)
         except msgspec.ValidationError as error:
-            cause = _conversion_cause(error)
-            if cause not in causes:
-                causes.append(cause)
-            if not document_check.remove(rest, document_check.path_of(cause.field)):
+            field, rule = _place_and_rule(error)
+            path = document_check.path_of(field)
+            if not any(one.field == field for one in causes):
+                causes.append(invalid(field, document_check.at(rest, path), rule))
+            if not document_check.remove(rest, path):
                 return None
     return None
 
@@ -195,10 +209,10 @@ def _metadata_causes(kind: Kind, metadata: Document, known: Sequence[Cause]) -> 
         return []
 
 
-def _conversion_cause(error: msgspec.ValidationError) -> Cause:
-    """Return the cause of a value that fits the schema and not the type (a time that is none)."""
+def _place_and_rule(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Return where a value stands that fits the schema and not the type (a time that is none), and what it breaks."""
     text, _, place = str(error).partition(" - at `$.")
-    return Cause("FieldValueInvalid", text, place.rstrip("`"))
+    return place.rstrip("`"), text.replace("`", "")
 
 
 def _with_status_of(obj: Any, other: Any) -> Any:

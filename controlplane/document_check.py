@@ -85,7 +85,7 @@ _ROUNDS = 8  # what was left out may be required, and what is put there instead 
 
 def remove(document: Document, path: Sequence[str | int]) -> bool:
     """Take a member out of a document; return whether it was there. Items of lists stay: others would change places."""
-    inner = _inner(document, path[:-1])
+    inner = at(document, path[:-1])
     if not path or not isinstance(inner, dict) or path[-1] not in inner:
         return False
     del inner[path[-1]]
@@ -93,13 +93,13 @@ def remove(document: Document, path: Sequence[str | int]) -> bool:
 
 
 def _place(document: Document, path: Sequence[str | int], value: Any) -> None:
-    inner = _inner(document, path[:-1])
+    inner = at(document, path[:-1])
     if isinstance(inner, dict | list):
         inner[path[-1]] = value  # type: ignore[index]  # a name in an object, a number in a list
 
 
-def _inner(document: Document, path: Sequence[str | int]) -> Any:
-    """Return what stands at a path; None where what it stood in has gone."""
+def at(document: Document, path: Sequence[str | int]) -> Any:
+    """Return what stands at a path; None where nothing does."""
     inner: Any = document
     for part in path:
         try:
@@ -139,8 +139,25 @@ def _validator(schema: Schema) -> Any:
         return schema.validator
     components = schema.components.schemas
     used = _reachable(schema.node, components)
-    nodes = {name: components[name] for name in sorted(used)}
-    return jsonschema_rs.validator_for({**schema.node, "components": {"schemas": _plain(nodes)}})
+    nodes = _plain({name: components[name] for name in sorted(used)})
+    return jsonschema_rs.validator_for({**_bounded(_plain(schema.node)), "components": {"schemas": _bounded(nodes)}})
+
+
+_BITS = {"int32": 32, "int64": 64}
+
+
+def _bounded(node: Any) -> Any:
+    """Return a plain node whose whole numbers of so many bits have bounds: JSON Schema knows no format of numbers."""
+    if isinstance(node, list):
+        return [_bounded(inner) for inner in node]
+    if not isinstance(node, dict):
+        return node
+    made = {key: _bounded(inner) for key, inner in node.items()}
+    bits = _BITS.get(made.get("format", "")) if made.get("type") == "integer" else None
+    if bits is not None:
+        made.setdefault("minimum", -(1 << (bits - 1)))
+        made.setdefault("maximum", (1 << (bits - 1)) - 1)
+    return made
 
 
 def _reachable(node: Any, components: Mapping[str, Any]) -> set[str]:

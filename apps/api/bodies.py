@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 from apps.api.query import Writing
 from apps.api.target import Target
-from controlplane.errors import BadRequest, TooLarge
-from controlplane.wire import protobuf, request
+from controlplane import document_check
+from controlplane.errors import BadRequest, Invalid, TooLarge
+from controlplane.wire import builtin, protobuf, request
 from controlplane.wire.body import MAX_BYTES, decode_body
 from controlplane.wire.negotiate import go_bool, media_type_of
 from controlplane.wire.resource import Resource
@@ -56,6 +57,9 @@ def delete_options(content_type: str | None, raw: bytes, query: Any) -> Document
         options = dict(decode(content_type, raw).document)
         if options.get("kind", "DeleteOptions") != "DeleteOptions":
             raise BadRequest(f"the body of a DELETE is DeleteOptions, not {options['kind']!r}")
+        schema = builtin.schema("", "v1", "DeleteOptions")
+        if causes := document_check.faults(document_check.without_nulls(options, schema), schema):
+            raise Invalid.of("DeleteOptions", "", causes)
     policy = query.get("propagationPolicy") or options.get("propagationPolicy") or ""
     orphans = options.get("orphanDependents")
     if "orphanDependents" in query:

@@ -40,6 +40,11 @@ def status_error(error: BaseException) -> StatusError:
     match error:
         case StatusError():
             return error
+        case exceptions.NotAcceptable():
+            return errors.NotAcceptable(
+                "only application/json, application/yaml, text/html and Kubernetes' Table and PartialObjectMetadata "
+                "(application/json;as=Table;g=meta.k8s.io;v=v1) are served: Accept one of them"
+            )
         case exceptions.APIException():
             return _of_code(error.status_code, _text(error.detail))
         case Http404():

@@ -120,5 +120,5 @@ def number(query: Parameters, name: str) -> int:
     if not text:
         return 0
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise BadRequest(f"query parameter {name}={text!r} is not a whole number")
+        raise BadRequest(f"query parameter {name}={text!r} is not a whole number of 0 or more")
     return int(text)

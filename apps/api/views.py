@@ -21,9 +21,11 @@ from apps.api.target import Target, target_of
 from apps.api.writing import Gone, Writer
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from controlplane.errors import MethodNotAllowed, Unauthorized
+from controlplane.causes import required
+from controlplane.errors import Invalid, MethodNotAllowed, Unauthorized
 from controlplane.wire import scale
-from controlplane.wire.negotiate import go_bool
+from controlplane.wire.negotiate import go_bool, media_type_of
+from controlplane.wire.patch import APPLY_PATCH
 from controlplane.wire.resource import Resource
 from controlplane.wire.status import status_of, success
 
@@ -152,6 +154,8 @@ class ObjectView(KubernetesView):
         self._need_name("PATCH")
         writer = self._writer(request)
         content_type, raw = request.content_type, request.body
+        if media_type_of(content_type) == APPLY_PATCH and not request.query_params.get("fieldManager"):
+            raise Invalid.of("PatchOptions", "", [required("fieldManager", "is required for apply patch")])
         if self.target.subresource == "scale":
             scale.check_patch_type(content_type)
             return self._scaled(writer, lambda current: scale.patched(content_type, current, raw))

@@ -32,6 +32,7 @@ from controlplane.kinds import (
     work_rules,
     workload_rebalancer,
     workload_rebalancer_rules,
+    workload_rules,
 )
 from controlplane.meta import Ref, kind_key
 from controlplane.names import (
@@ -413,6 +414,7 @@ _COMPANIONS = Index(
 )
 # Built-in kinds whose objects describe members or machinery and are never templates of ours.
 _NOT_TEMPLATES = {"Event", "events.k8s.io/Event"}
+_TEMPLATE_RULES = {SECRET: secret.validate, **dict.fromkeys(workload_rules.COUNTED, workload_rules.validate)}
 # Kinds with a status whose generations Kubernetes does not count; those without a status it does not count either.
 _UNCOUNTED = {NAMESPACE, "Node", "Pod", "PersistentVolume", "PersistentVolumeClaim", "Service"}
 
@@ -450,7 +452,7 @@ for _resource in builtin.RESOURCES:
                 type=template.Template,
                 schema=lambda one=_resource: builtin.schema(one.group, one.version, one.kind),  # type: ignore[misc]
                 normalise=secret.normalise if _resource.key == SECRET else lambda doc: [],
-                validate=secret.validate if _resource.key == SECRET else lambda new, old, settings: [],
+                validate=_TEMPLATE_RULES.get(_resource.key, lambda new, old, settings: []),
                 indexes=(_CLAIMED, _OWNED, *((_COMPANIONS,) if _resource.key in COMPANIONS else ())),
                 has_generation="status" in _resource.subresources and _resource.key not in _UNCOUNTED,
                 has_status="status" in _resource.subresources,

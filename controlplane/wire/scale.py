@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from controlplane.causes import invalid
 from controlplane.errors import BadRequest, Invalid
 from controlplane.wire import builtin
 from controlplane.wire.columns import at
@@ -56,7 +57,8 @@ def scaled(document: Document, wanted: Document, resource: Resource) -> Document
         raise BadRequest(f"the object provided is a {wanted['kind']}, this URL takes a Scale of autoscaling/v1")
     replicas = (wanted.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-        raise Invalid(f"spec.replicas: Invalid value: {replicas!r}: must be a whole number, 0 or more")
+        cause = invalid("spec.replicas", replicas, "must be a whole number, 0 or more")
+        raise Invalid.of("Scale", document["metadata"]["name"], [cause], group="autoscaling")
     asked = wanted.get("metadata") or {}
     named = {field: asked[field] for field in ("resourceVersion", "uid") if asked.get(field)}
     made = _put(document, resource.scale.spec.split("."), replicas)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.api.builders import config_map, config_maps
+from tests.api.builders import CLUSTERS, cluster, config_map, config_maps, deployment, deployments
 from tests.api.server import SECONDS, Client, Server
 from tests.api.test_browser_session import Browser
 from tests.processes import until
@@ -152,3 +152,67 @@ def test_a_database_that_is_away_is_a_503_and_comes_back(server: Server, api: Cl
     assert b"[+]redis ok" in ready.body
     assert alive.status == 200
     until(lambda: api.get("/api/v1/namespaces/default").status == 200, within=SECONDS * 2)
+
+
+WRONG_FIELDS = [
+    ("POST", "{deployments}", {"replicas": -1}, "spec.replicas", "must be greater than or equal to 0"),
+    ("POST", "{deployments}", {"replicas": 1 << 40}, "spec.replicas", "must be less than or equal to 2147483647"),
+    ("PATCH", "{deployments}/web", {"replicas": -1}, "spec.replicas", "must be greater than or equal to 0"),
+    ("PATCH", "{deployments}/web/scale", {"replicas": "x"}, "spec.replicas", "must be a whole number, 0 or more"),
+]
+
+
+@pytest.mark.parametrize(("method", "place", "spec", "field", "rule"), WRONG_FIELDS)
+def test_a_number_no_member_would_take_is_refused_by_field(
+    api: Client, namespace: str, method: str, place: str, spec: dict[str, object], field: str, rule: str
+) -> None:
+    path = place.format(deployments=deployments(namespace))
+    api.post(deployments(namespace), deployment("web"))
+    whole = deployment("other")
+    body = {**whole, "spec": {**whole["spec"], **spec}} if method == "POST" else {"spec": spec}
+
+    answer = api.ask(
+        method, path, body, type="application/json" if method == "POST" else "application/merge-patch+json"
+    )
+
+    (cause,) = answer.document["details"]["causes"]
+    assert (answer.status, cause["field"]) == (422, field)
+    assert rule in cause["message"]
+
+
+def test_options_of_a_deletion_are_checked_before_anything_goes(api: Client, namespace: str) -> None:
+    api.post(config_maps(namespace), config_map("one"))
+
+    answer = api.ask("DELETE", config_maps(namespace, "one"), {"gracePeriodSeconds": "soon", "dryRun": "All"})
+
+    causes = {cause["field"] for cause in answer.document["details"]["causes"]}
+    assert (answer.status, causes) == (422, {"gracePeriodSeconds", "dryRun"})
+    assert api.get(config_maps(namespace, "one")).status == 200
+
+
+def test_an_apply_says_whose_the_fields_are(api: Client, namespace: str) -> None:
+    intent = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "mine"}}
+
+    answer = api.patch(config_maps(namespace, "one"), intent, "application/apply-patch+yaml")
+
+    (cause,) = answer.document["details"]["causes"]
+    assert (answer.status, cause["field"], cause["reason"]) == (422, "fieldManager", "FieldValueRequired")
+
+
+def test_a_condition_that_neither_holds_nor_does_not_is_refused(api: Client) -> None:
+    made = cluster("conditions")
+    api.post(CLUSTERS, made)
+    status = {"conditions": [{"type": "Ready", "status": "Maybe"}]}
+
+    answer = api.patch(f"{CLUSTERS}/conditions/status", {"status": status})
+
+    (cause,) = answer.document["details"]["causes"]
+    assert (answer.status, cause["field"]) == (422, "status.conditions[0].status")
+    assert '"Maybe": supported values: "True", "False", "Unknown"' in cause["message"]
+
+
+def test_a_form_of_answer_that_is_not_served_names_those_that_are(api: Client) -> None:
+    answer = api.get("/api/v1/namespaces", accept="text/plain")
+
+    assert answer.status == 406
+    assert "application/json" in answer.document["message"]

@@ -120,6 +120,15 @@ def test_a_time_that_is_none_hides_nothing_else() -> None:
     }
 
 
+def test_what_fits_the_schema_and_not_the_type_is_told_with_its_value() -> None:
+    (late,) = refused(cluster(taints=[A | {"timeAdded": "yesterday"}]))
+    (large,) = refused(policy(priority=1e20))
+
+    assert late.message.startswith('Invalid value: "yesterday": ')
+    assert large.field == "spec.priority"
+    assert large.message.startswith("Invalid value: 1e20: must be less than or equal to ")
+
+
 def test_the_message_names_field_value_rule_and_way_out() -> None:
     taint = {"key": "a", "effect": "NoExec"}
 
