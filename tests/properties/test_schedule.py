@@ -23,9 +23,7 @@ from controlplane.scheduling.batch import Item, schedule_all
 from controlplane.scheduling.explain import Refusal, refusals
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.plan import AGGREGATED as AGGREGATED_DIVISION
 from controlplane.scheduling.plan import DUPLICATED, division_of
-from controlplane.scheduling.plan import DYNAMIC as DYNAMIC_DIVISION
 from controlplane.scheduling.schedule import Placed, Verdict, schedule
 from controlplane.scheduling.seats import divide
 from controlplane.scheduling.webster import dispense
@@ -123,17 +121,22 @@ def test_replicas_are_conserved(members: list[Cluster], wanted: ResourceBindingS
     assert all(count > 0 for count in got.values())
 
 
-@given(clusters(), bindings())
-def test_nothing_new_is_placed_beyond_what_is_free(members: list[Cluster], wanted: ResourceBindingSpec) -> None:
-    got = result(asked(members, wanted))
-
-    assert wanted.placement is not None
-    by_room = division_of(wanted.placement) in (DYNAMIC_DIVISION, AGGREGATED_DIVISION)
-    if isinstance(got, str) or not by_room:
-        return
-    before = {one.name: one.replicas for one in wanted.clusters}
+@given(clusters(), bindings(), st.sampled_from([DYNAMIC, AGGREGATED]), st.none() | st.integers(0, 3))
+def test_nothing_new_is_placed_beyond_what_is_free(
+    members: list[Cluster], wanted: ResourceBindingSpec, how: ReplicaSchedulingStrategy, spare: int | None
+) -> None:
     room = {one.metadata.name: int(one.status.resource_summary.allocatable["pods"]) for one in members}  # type: ignore[union-attr]
-    assert all(count - before.get(name, 0) <= room[name] for name, count in got.items())
+    before = {one.name: one.replicas for one in wanted.clusters}
+    assert wanted.placement is not None
+    by_room = replace(wanted, placement=replace(wanted.placement, replica_scheduling=how))
+    if spare is not None:  # hardly more room than is asked for
+        everything = sum(room.values()) + sum(before.get(name, 0) for name in room)
+        by_room = replace(by_room, placement=placement(how=how), replicas=max(0, everything - spare))
+
+    got = result(asked(members, by_room))
+
+    if not isinstance(got, str):
+        assert all(count - before.get(name, 0) <= room[name] for name, count in got.items())
 
 
 @given(clusters(), bindings(), st.sampled_from([DYNAMIC, AGGREGATED]))
@@ -153,6 +156,25 @@ def test_shares_on_clusters_that_fit_are_kept_when_nothing_shrinks(
     if isinstance(got, str) or sum(kept.values()) > steady.replicas or discouraged:
         return
     assert all(got.get(name, 0) >= count for name, count in kept.items())
+
+
+@given(clusters(), bindings(), st.sampled_from([DYNAMIC, AGGREGATED]))
+def test_shrinking_gives_nobody_more(
+    members: list[Cluster], wanted: ResourceBindingSpec, how: ReplicaSchedulingStrategy
+) -> None:
+    assert wanted.placement is not None
+    where = replace(wanted.placement, spread_constraints=(), replica_scheduling=how)
+    steady = replace(wanted, placement=where, reschedule_triggered_at=None)
+    verdict = asked(members, steady)
+    here = {one.metadata.name for one in members} - set(refusals(verdict.explanation))
+    kept = {one.name: one.replicas for one in steady.clusters if one.name in here}
+    discouraged = any(one.has_taint("PreferNoSchedule", PREFER_NO_EXECUTE) for one in members)
+    smaller = replace(steady, replicas=sum(kept.values()) * 2 // 3)
+
+    got = result(asked(members, smaller))
+
+    if not isinstance(got, str) and kept and not discouraged:
+        assert all(count <= kept.get(name, 0) for name, count in got.items())
 
 
 @given(clusters(), bindings(), st.randoms(use_true_random=False))
