@@ -33,6 +33,9 @@ class _Lease(NamedTuple):
     until: datetime
 
 
+_NOTHING_DONE = Outcome()
+
+
 def shard_of(ref: Ref, shards: int) -> int:
     """Return the shard of a reference: CRC-32 of its text, the same in every process and in the database store."""
     return zlib.crc32(str(ref).encode()) % shards
@@ -207,6 +210,10 @@ class MemoryStore:
         return None if found is None else found.metadata.generation
 
     def _apply_one(self, claim: Claim | None, decision: Decision, by: Actor, *, dry_run: bool) -> Outcome:
+        if not (decision.changes or decision.guards or decision.events):
+            if claim is not None and not dry_run:
+                self._finish(claim, decision.wake_at)
+            return _NOTHING_DONE
         if by.controller:
             for change in decision.changes:
                 self.router.check(by.name, change)

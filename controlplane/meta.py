@@ -92,7 +92,10 @@ class Condition(Struct, frozen=True):
 
 def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
     """Return the condition of that type; None where nobody reported it yet."""
-    return next((one for one in conditions if one.type == type_), None)
+    for one in conditions:  # asked thousands of times a second: no generator
+        if one.type == type_:
+            return one
+    return None
 
 
 def with_condition(conditions: tuple[Condition, ...], new: Condition, *, now: datetime) -> tuple[Condition, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from controlplane.meta import Condition, Object, Struct
+from controlplane.meta import Condition, Object, Struct, condition
 
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE = "PreferNoExecute", "PreferNoSchedule"
@@ -128,7 +128,8 @@ class Cluster(Object, frozen=True):
     @property
     def ready(self) -> str:
         """Status of the Ready condition; "" where nobody ever reported one."""
-        return next((one.status for one in self.status.conditions if one.type == READY), "")
+        found = condition(self.status.conditions, READY)
+        return "" if found is None else found.status
 
     @property
     def access_lost(self) -> bool:

@@ -22,8 +22,12 @@ class Audit:
         self._version = 0
         self._read = 0
         self._losses = 0
+        self._written: tuple[int, ...] = ()
 
     def __call__(self, world: Simulation) -> None:
+        if (written := world.store.written()) == self._written:
+            return
+        self._written = written
         if world.losses != self._losses:  # what was lost never happened: the log says so too
             self._losses, self._played, self._version, self._read = world.losses, {}, 0, 0
         fresh = world.store.log[self._read :]

@@ -12,33 +12,40 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from controlplane import kinds
+from controlplane.controllers.fleet import FLEET
 from controlplane.decision import Decision, Put
+from controlplane.failback import fit_at
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.rows import EVICTED, HELD, QUEUED, Eviction, FleetState
 from controlplane.meta import ObjectMeta, Ref
 from controlplane.settings import Settings, with_overrides
-from controlplane.state import Actor
-from tests.simulation import trouble
+from tests.simulation import edits, trouble
+from tests.simulation.asked_watch import AskedWatch
 from tests.simulation.audit import Audit
 from tests.simulation.eviction_watch import EvictionWatch
 from tests.simulation.manifests import ANYWHERE, DIVIDED, DUPLICATED, NGINX, admitted
-from tests.simulation.stories import QUICK, joined
+from tests.simulation.member import DOWN, UP
+from tests.simulation.stories import QUICK, again, in_service
 from tests.simulation.taint_watch import TaintWatch
 from tests.simulation.timeline import told
 from tests.simulation.world import START, Simulation
 
-BEGINS = 17.0  # seconds: every workload runs by then
-SPREAD = 42.0  # seconds within which all faults begin
+BEGINS = 16.5  # seconds: every workload runs by then
+SPREAD = 38.0  # seconds within which all faults begin
 EARLY = 14.0  # seconds within which those begin that wait long for the moment in which they hurt
-HEALS = 82.0  # seconds: then everything that is still broken is mended
-AT_REST = 4.0  # seconds in which nothing changes any more: the end
+FIRST = 2.0  # seconds within which those begin that go through several stages
+HEADSTART = 8.0  # seconds they have before others begin
+HEALS = 74.0  # seconds: then everything that is still broken is mended
+AT_REST = 3.0  # seconds in which nothing changes any more: the end
 QUIET_AT = 400.0  # seconds: by then everything has to be healed
 PER_SEED = 7  # faults
+SHARED = 0.7  # share of those that need an outage and make do with one there is
 POLICIES = (DIVIDED, DUPLICATED, ANYWHERE)
 APPS = tuple(f"app-{number}" for number in range(3))
 SETTINGS: Settings = msgspec.structs.replace(QUICK, graceful_eviction_timeout=25)
@@ -52,12 +59,14 @@ class Chaos:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.fired: Counter[str] = Counter()
-        self.world = joined(*(f"member{number}" for number in range(1, 6)), seed=seed, settings=SETTINGS)
+        self.world = again(_fleet(), seed=seed)
         self.watch = EvictionWatch()
         self.watch.attach(self.world)
-        self.world.checks += [TaintWatch(), self._look]
+        self.world.checks += [TaintWatch(), AskedWatch(), self._look]
         self.chance = random.Random(f"trouble {seed}")  # apart from the workers': an edited fault leaves others alone
         self.plan = self._planned()
+        self.spared = set[str]()  # members somebody has plans with, which fail only where nobody else can
+        self._broken_until: dict[str, float] = {}  # seconds since the start, by member
         self._waiting: list[tuple[Predicate, Callable[[], None], float]] = []
         for name in APPS:
             self._apply(name, self.chance.choice(POLICIES))
@@ -65,10 +74,12 @@ class Chaos:
     def _planned(self) -> list[tuple[float, str]]:
         """Return when which fault shall happen. The first goes by the seed, so that each is the first in its turn."""
         names = list(trouble.FAULTS)
-        often = [trouble.PATIENT.get(name, 1.0) for name in names]
+        often = [trouble.OFTEN.get(name, 1.0) for name in names]
         chosen = [names[self.seed % len(names)], *self.chance.choices(names, often, k=PER_SEED - 1)]
-        spread = {name: EARLY if name in trouble.PATIENT else SPREAD for name in names}
-        return sorted((BEGINS + self.chance.uniform(0, spread[name]), name) for name in chosen)
+        start = HEADSTART if set(chosen) & set(trouble.LONG) else 0.0
+        within = dict.fromkeys(names, (start, SPREAD)) | dict.fromkeys(trouble.PATIENT, (start, start + EARLY))
+        within |= dict.fromkeys(trouble.LONG, (0.0, FIRST))
+        return sorted((BEGINS + self.chance.uniform(*within[name]), name) for name in chosen)
 
     def _apply(self, name: str, policy: str) -> None:
         for text in (policy, NGINX % 3):
@@ -113,22 +124,40 @@ class Chaos:
                 self._waiting.remove(one)
                 world.after(0, action)
 
-    def victim(self) -> str:
-        """Return a member that is well and holds something; any where there is none."""
-        well = [name for name, member in sorted(self.world.members.items()) if member.fault == "none"]
+    def victim(self, *, long: bool = False) -> str:
+        """Return a member that is well and holds something; any where there is none. `long`: well for ten minutes."""
+        well = [name for name, member in sorted(self.world.members.items()) if member.fault == UP]
+        well = [name for name in well if name not in self.spared] or well
+        if long:
+            well = [name for name in well if (at := fit_at(self.cluster(name))) is not None and at <= self.world.now]
         placed = {target.name for one in self.world.store.list(kinds.RESOURCE_BINDING) for target in one.spec.clusters}
         return self.chance.choice([name for name in well if name in placed] or well or sorted(self.world.members))
 
+    def outage(self, least: float, most: float) -> None:
+        """Let a member be out for some seconds: one that is out already, mostly, where that is one. What goes wrong
+        with workers, Redis, database and people needs an outage; not each needs its own."""
+        out = [name for name, member in sorted(self.world.members.items()) if member.fault == DOWN]
+        shared = out and self.chance.random() < SHARED
+        self.breaks(self.chance.choice(out) if shared else self.victim(), seconds=self.chance.uniform(least, most))
+
     def breaks(self, member: str, fault: str = "down", *, seconds: float = 0.0) -> None:
         """Order a fault of a member, for so long where that is said."""
-        self.world.fault(member, fault)
+        if self.world.members[member].fault != fault:
+            self.world.fault(member, fault)
         if seconds:
-            self.world.after(seconds, lambda: self.mends(member, fault))
+            self._broken_until[member] = max(self._broken_until.get(member, 0.0), self.seconds + seconds)
+            self.world.after(seconds, lambda: self._mended(member, fault))
+
+    def _mended(self, member: str, fault: str) -> None:
+        """End a fault, unless it was ordered for longer meanwhile."""
+        if self.seconds >= self._broken_until.get(member, QUIET_AT) - 0.001:
+            self.mends(member, fault)
 
     def mends(self, member: str, fault: str = "down") -> None:
         """End a fault, unless it has become another one."""
         if self.world.members[member].fault == fault:
-            self.world.fault(member, "none")
+            self._broken_until.pop(member, None)
+            self.world.fault(member, UP)
 
     def ready(self, member: str) -> str:
         """Return what is published of a member: True, False, Unknown."""
@@ -140,20 +169,20 @@ class Chaos:
         return self.world.store.objects[Ref(kinds.CLUSTER, "", member)]
 
     def evictions(self, member: str, state: str) -> list[Eviction]:
-        """Return the rows of a member's queue in a state."""
+        """Return the rows of a member's queue, or of all, in a state."""
         rows: list[Eviction] = self.world.store.all_rows(Eviction)
-        return [row for row in rows if row.cluster == member and row.state == state]
+        return [row for row in rows if row.state == state and member in ("", row.cluster)]
 
-    def queued(self, member: str) -> bool:
-        """Test whether an eviction from a member waits for its token."""
+    def queued(self, member: str = "") -> bool:
+        """Test whether an eviction from a member, or any, waits for its token."""
         return any(row.due_at is not None for row in self.evictions(member, QUEUED))
 
     def held(self, member: str) -> bool:
         """Test whether an eviction from a member is held."""
         return bool(self.evictions(member, HELD))
 
-    def evicted(self, member: str) -> bool:
-        """Test whether something has been evicted from a member since its taint."""
+    def evicted(self, member: str = "") -> bool:
+        """Test whether something has been evicted from a member, or any, since its taint."""
         return bool(self.evictions(member, EVICTED))
 
     def leaving(self, member: str = "") -> list[Any]:
@@ -175,14 +204,14 @@ class Chaos:
 
     def configure(self, **overrides: Any) -> None:
         """Change settings as a user does, at run time; what is not named is as it was at the start."""
-        store, ref = self.world.store, trouble.FLEET
+        store, ref = self.world.store, FLEET
         old: Any = store.object(ref)
         number = 1 if old is None else old.metadata.generation + 1
         meta = ObjectMeta(name=ref.name, uid="uid-settings", generation=number) if old is None else old.metadata
         meta = msgspec.structs.replace(meta, generation=number)
-        new = FailoverConfiguration(trouble.API_VERSION, "FailoverConfiguration", meta, overrides)
+        new = FailoverConfiguration(edits.API_VERSION, "FailoverConfiguration", meta, overrides)
         self.world.settings = with_overrides(SETTINGS, overrides)
-        assert not store.apply([(None, Decision(changes=(Put(new, old),)))], by=Actor("test"))[0].lost
+        assert not store.apply([(None, Decision(changes=(Put(new, old),)))], by=edits.PERSON)[0].lost
 
     def _heal(self) -> None:
         self.world.note("everything is mended")
@@ -190,14 +219,18 @@ class Chaos:
         self.world.dies.clear()
         self.world.store.withheld, self.world.history = "", None
         self._waiting.clear()
+        edits.unused(self.world)
         for member in self.world.members:
-            self.world.fault(member, "none")
-        for kind in (kinds.EVICTION_HOLD, kinds.MAINTENANCE_WINDOW):
-            for one in self.world.store.list(kind):
-                trouble.delete(self, one)
-        for name in self.world.members:
-            trouble.untaint(self, name)
+            self.world.fault(member, UP)
+            edits.untaint(self.world, member)
+            edits.uncordon(self.world, member)
         self.configure()
+
+
+@cache
+def _fleet() -> Simulation:
+    """Return the fleet that every seed begins with; it is made once."""
+    return in_service(*(f"member{number}" for number in range(1, 6)), settings=SETTINGS)
 
 
 def unhealed(world: Simulation) -> str:

@@ -16,6 +16,7 @@ from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import ENDED, EVICTED, QUEUED, Eviction, FleetState, Judgement
 from controlplane.meta import Ref
+from controlplane.settings import Settings
 from controlplane.taints import ending
 from tests.simulation.audit import eviction_is_told
 from tests.simulation.world import Simulation
@@ -39,6 +40,8 @@ class EvictionWatch:
         self._room = 0.0  # the least of (tokens given - tokens made) before any of the tokens given
         self._given = 0
         self._losses = 0
+        self._written: tuple[int, ...] = ()
+        self._rate = _Rate()
 
     def attach(self, world: Simulation) -> None:
         """Be called from now on."""
@@ -50,8 +53,11 @@ class EvictionWatch:
         if world.losses != self._losses:
             self._losses = world.losses
             self._forget_lost(world)
-        self._note_arrivals(world)
         self._count_made(world)
+        if (written := world.store.written(Eviction, FleetState)) == self._written:
+            return
+        self._written = written
+        self._note_arrivals(world)
         for row in world.store.all_rows(Eviction):
             self._judged_once(row)
             if row.state == EVICTED and (row.key, row.ended_at) not in self._seen:
@@ -99,18 +105,18 @@ class EvictionWatch:
     def _count_made(self, world: Simulation, *, looking: bool = False) -> None:
         """Add up what the rates have made. A rate is in force from when somebody looks: a worker that died or sleeps
         leaves the one before in force until the next one comes."""
-        rate = rate_in_force(world)
+        rate = self._rate(world)
         if self._made_at is not None:
             self._made += (world.now - self._made_at[0]).total_seconds() * self._made_at[1]
-            if not looking and world.store.busy(FLEET):
-                rate = max(rate, self._made_at[1])
+            if not looking and rate < self._made_at[1] and world.store.busy(FLEET):
+                rate = self._made_at[1]
         self._made_at = (world.now, rate)
 
     def tokens_are_due(self, world: Simulation, question: TakeTokens, answer: Tokens) -> None:
         """I2, I4, I12: tokens are asked for at the rate in force, for evictions that may happen, and never too many."""
         where = f"at {world.now}"
         self._count_made(world, looking=True)
-        rate = rate_in_force(world)
+        rate = self._rate(world)
         assert question.rate == rate, f"I4: tokens are asked for at {question.rate}/s, in force is {rate}/s, {where}"
         self._capacity = max(self._capacity, capacity(rate))
         may = sum(1 for row in world.store.all_rows(Eviction) if may_happen(world, row))
@@ -185,11 +191,38 @@ def bears(binding: Binding, taint: Taint) -> timedelta:
 
 def fleet_of(world: Simulation) -> FleetState:
     """Return what is remembered of the fleet."""
-    return next((one for one in world.store.all_rows(FleetState) if one.key == "default"), FleetState("default"))
+    return world.store.row(FleetState, "default") or FleetState("default")
+
+
+class _Rate:
+    """The rate in force, worked out anew where anything it depends on may be another."""
+
+    def __init__(self) -> None:
+        self._known: tuple[tuple[int, ...], Settings] | None = None
+        self._rate = 0.0
+
+    def __call__(self, world: Simulation) -> float:
+        known = (world.store.written(FleetState), world.settings)
+        windows = world.store.list(kinds.MAINTENANCE_WINDOW)  # they open and close by the clock alone
+        if windows or self._known is None or known[0] != self._known[0] or known[1] is not self._known[1]:
+            self._known, self._rate = known, rate_in_force(world)
+        return self._rate
 
 
 def rate_in_force(world: Simulation) -> float:
     """Return the rate of evictions by D8 and D9."""
+    settings = world.settings
+    blind, unhealthy, total = fleet_health(world)
+    if not settings.gate("Failover") or blind:
+        return 0.0
+    if not unhealthy:
+        return settings.resource_eviction_rate
+    small = total <= settings.large_cluster_num_threshold
+    return 0.0 if small else settings.secondary_resource_eviction_rate
+
+
+def fleet_health(world: Simulation) -> tuple[bool, bool, int]:
+    """Return whether the fleet is blind, whether too many of it are faulty, and how many clusters count (D8, D9)."""
     windows: list[MaintenanceWindow] = list(world.store.list(kinds.MAINTENANCE_WINDOW))
     maintained = {name for one in windows if one.open(now=world.now) for name in one.spec.clusters}
     total = faulty = 0
@@ -200,13 +233,8 @@ def rate_in_force(world: Simulation) -> float:
             continue
         total += 1
         faulty += cluster.ready != "True" or bool(moving_taints(cluster))
-    settings = world.settings
-    if not settings.gate("Failover") or fleet_of(world).blind_since is not None or (total and faulty == total):
-        return 0.0
-    if 10_000 * faulty <= round(10_000 * settings.unhealthy_cluster_threshold) * total:
-        return settings.resource_eviction_rate
-    small = total <= settings.large_cluster_num_threshold
-    return 0.0 if small else settings.secondary_resource_eviction_rate
+    blind = fleet_of(world).blind_since is not None or (total > 0 and faulty == total)
+    return blind, 10_000 * faulty > round(10_000 * world.settings.unhealthy_cluster_threshold) * total, total
 
 
 def moving_taints(cluster: Cluster | None) -> list[Taint]:

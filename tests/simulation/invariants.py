@@ -11,7 +11,7 @@ from controlplane import kinds
 from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.meta import Ref, condition
-from tests.simulation.world import Simulation
+from tests.simulation.world import Serving, Simulation
 
 
 class Watchman:
@@ -19,6 +19,8 @@ class Watchman:
 
     def __init__(self) -> None:
         self._seen: dict[Ref, Binding] = {}
+        self._partly: list[Binding] = []  # those that are not placed as a whole
+        self._written: tuple[int, ...] = ()
 
     def attach(self, simulation: Simulation) -> None:
         """Be called from now on."""
@@ -26,29 +28,39 @@ class Watchman:
         simulation.taken.append(no_copy_taken)
 
     def __call__(self, simulation: Simulation) -> None:
-        for binding in bindings(simulation):
-            changed = self._seen.get(binding.ref) is not binding
-            self._seen[binding.ref] = binding
-            if changed:
-                at_most_one_task(simulation, binding)
-                replicas_conserved(simulation, binding)
-            if changed or not whole(binding):
-                accounted_for(simulation, binding)
+        if (written := simulation.store.written()) != self._written:
+            self._written = written
+            found = bindings(simulation)
+            self._partly = [one for one in found if not whole(one)]
+            for binding in found:
+                if self._seen.get(binding.ref) is not binding:
+                    self._seen[binding.ref] = binding
+                    at_most_one_task(simulation, binding)
+                    replicas_conserved(simulation, binding)
+        for binding in self._partly:
+            accounted_for(simulation, binding)
 
 
-def no_copy_taken(simulation: Simulation, workload: str, before: int, after: int) -> None:
-    """I1: what serves never goes below what is asked for by our doing; what is above may go.
+def no_copy_taken(simulation: Simulation, workload: str, before: Serving, after: Serving) -> None:
+    """I1: what serves never goes below what is asked for by our doing; what is above may go, also of each copy of a
+    workload that is not divided.
 
     It may where the user asked for it: an edit of his a moment ago, or purge mode Directly. A member that fails and is
     not yet known to binds nobody: what serves there counts in neither number.
     """
-    if after >= before or simulation.excused.get(workload, simulation.now) > simulation.now or undetected(simulation):
+    if (
+        sum(after.values()) >= sum(before.values())
+        or simulation.excused.get(workload, simulation.now) > simulation.now
+        or undetected(simulation)
+    ):
         return
     binding = next((one for one in bindings(simulation) if one.spec.resource.name == workload), None)
     if binding is None or any(task.purge_mode == DIRECTLY for task in binding.spec.graceful_eviction_tasks):
         return
-    kept = min(before, wanted(binding))
-    assert after >= kept, f"I1: {workload} served {before}, now {after} of {wanted(binding)}, at {simulation.now}"
+    most = binding.spec.replicas
+    had, has = (sum(min(count, most) for count in one.values()) for one in (before, after))
+    kept = min(had, wanted(binding))
+    assert has >= kept, f"I1: {workload} served {before}, now {after} of {wanted(binding)}, at {simulation.now}"
 
 
 def undetected(simulation: Simulation) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,21 +30,29 @@ class Kept(NamedTuple):
 
 
 class Store(MemoryStore):
-    """A store of one simulation. `changed` and `rows_changed` are what was written since somebody emptied them."""
+    """A store of one simulation."""
 
     def __init__(self, world: Simulation) -> None:
         super().__init__(controllers=world.controllers, clock=lambda: world.now)
         self.world = world
-        self.kept = 0  # how many rows were kept or dropped so far
+        self.kept: Counter[type[Row]] = Counter()  # how often rows of each type were kept or dropped so far
+        self.lost = 0  # how often commits were lost
         self.withheld: str = ""  # name of the controller whose next write sleeps too long
-        self._working = 0
+        self.working = 0  # how many workers are at it, who may die or sleep at what they write
+        self._first: dict[str, datetime] = {}  # when something is due first, by controller
+        self._moved: set[str] = set()  # controllers whose due rows are others than `_first` knows
 
     # Reading, for the clock
 
     def due_now(self) -> set[str]:
         """Return the controllers something is due for."""
         now = self.now()
-        return {name for name, rows in self.due.items() if any(row.due_at <= now for row in rows.values())}
+        for name in self._moved:
+            self._first.pop(name, None)
+            if rows := self.due.get(name):
+                self._first[name] = min([row.due_at for row in rows.values()])
+        self._moved.clear()
+        return {name for name, first in self._first.items() if first <= now}
 
     def moments(self) -> Iterator[datetime]:
         """Yield when due rows fall due or their claims run out, and when leases do."""
@@ -61,15 +69,6 @@ class Store(MemoryStore):
 
     # Writing
 
-    @contextmanager
-    def worker(self) -> Iterator[None]:
-        """Mark that what is written in here is written by a worker, who may die or sleep."""
-        self._working += 1
-        try:
-            yield
-        finally:
-            self._working -= 1
-
     def apply(
         self,
         decisions: Sequence[tuple[Claim | None, Decision]],
@@ -78,7 +77,7 @@ class Store(MemoryStore):
         fence: Fence | None = None,
         dry_run: bool = False,
     ) -> Sequence[Outcome]:
-        if not by.controller or not self._working:
+        if not by.controller or not self.working:
             return super().apply(decisions, by=by, fence=fence, dry_run=dry_run)
         self.world.between()
         if self.withheld == by.name:
@@ -89,8 +88,26 @@ class Store(MemoryStore):
         return outcomes
 
     def _keep(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
-        self.kept += 1
+        self.kept[type(change.row)] += 1
         super()._keep(change, by, own)
+
+    # Due rows
+
+    def _mark(self, controller: str, ref: Ref, due_at: datetime | None) -> None:
+        self._moved.add(controller)
+        super()._mark(controller, ref, due_at)
+
+    def _finish(self, claim: Claim, wake_at: datetime | None) -> None:
+        self._moved.add(claim.controller)
+        super()._finish(claim, wake_at)
+
+    def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
+        self._moved |= {claim.controller for claim in claims}
+        super().release(claims, due_at=due_at)
+
+    def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
+        self._moved.add(claim.controller)
+        super().advance(claim, refs, cursor=cursor)
 
     # Losing
 
@@ -118,7 +135,8 @@ class Store(MemoryStore):
             name: {ref: row._replace(lease_until=None) for ref, row in rows.items()} for name, rows in self.due.items()
         }
         self._leases.clear()
-        self.kept += 1
+        self._moved |= {*self.due, *self._first}
+        self.lost += 1
 
     # For invariants
 
@@ -126,9 +144,17 @@ class Store(MemoryStore):
         """Return all rows of a type."""
         return list(self._rows.get(type_, {}).values())
 
+    def row(self, type_: type[Row], key: str) -> Any:
+        """Return a row, None where there is none."""
+        return self._rows.get(type_, {}).get(key)
+
+    def written(self, *types: type[Row]) -> tuple[int, ...]:
+        """Return what differs after any write of an object, or of a row of one of these types."""
+        return self.lost, self.version, *(self.kept[type_] for type_ in types)
+
     def stamp(self) -> tuple[Any, ...]:
         """Return what differs after any write at all."""
-        return self.version, self.kept, self._seq, len(self.log), len(self.objects)
+        return self.lost, self.version, self.kept.total(), self._seq, len(self.log), len(self.objects)
 
     def object(self, ref: Ref) -> Object | None:
         """Return an object, None where there is none."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace as replaced
+from datetime import timedelta
 
 from msgspec.structs import replace
 
@@ -19,6 +21,8 @@ from tests.simulation.manifests import NOT_READY_MEANS_LEAVE, admitted, cluster
 from tests.simulation.member import UP, Member
 from tests.simulation.world import Simulation
 
+JOINED = 10  # seconds
+SERVED = timedelta(hours=1)
 NGINX_BINDING = Ref(kinds.RESOURCE_BINDING, "default", "nginx-deployment")
 
 # Seconds instead of minutes, as `make run` has them; what is decided is the same.
@@ -49,7 +53,32 @@ def joined(
     simulation.create(*(admitted(one, settings, now=simulation.now) for one in documents))
     Watchman().attach(simulation)
     simulation.checks.append(Audit())
-    simulation.run(10)
+    simulation.run(JOINED)
+    return simulation
+
+
+def in_service(*names: str, settings: Settings = QUICK) -> Simulation:
+    """Return a simulation whose members have been Ready for an hour."""
+    simulation = joined(*names, settings=settings)
+    for cluster_ in simulation.store.list(kinds.CLUSTER):
+        since = simulation.now - SERVED
+        conditions = tuple(replace(one, last_transition_time=since) for one in cluster_.status.conditions)
+        assert not simulation.store.put(cluster_.with_status(conditions=conditions), cluster_).lost
+    simulation.run(JOINED)
+    return simulation
+
+
+def again(before: Simulation, *, seed: int) -> Simulation:
+    """Return another run from where one has come to, with a seed of its own; members hold nothing yet."""
+    assert not any(one.objects for one in before.members.values()), "what members hold would be shared by all runs"
+    simulation = Simulation(seed=seed, settings=before.settings)
+    simulation.members = {one.name: replaced(one, objects={}) for one in before.members.values()}
+    simulation.now = before.now
+    simulation.buckets = dict(before.buckets)
+    simulation.store.put_back(before.store.keep())
+    simulation.store.log = list(before.store.log)
+    Watchman().attach(simulation)
+    simulation.checks.append(Audit())
     return simulation
 
 
@@ -69,12 +98,6 @@ def binding(simulation: Simulation, ref: Ref = NGINX_BINDING) -> Binding:
 def placed(simulation: Simulation, ref: Ref = NGINX_BINDING) -> dict[str, int]:
     """Return the targets of a binding and their replicas."""
     return {target.name: target.replicas for target in binding(simulation, ref).spec.clusters}
-
-
-def copies_on(simulation: Simulation, cluster: str) -> int:
-    """Return how many bindings have a copy on a cluster."""
-    found = simulation.store.list(kinds.RESOURCE_BINDING)
-    return sum(one.spec.target(cluster) is not None for one in found)
 
 
 def running(simulation: Simulation, name: str = "nginx") -> dict[str, int]:

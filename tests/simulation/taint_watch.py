@@ -1,7 +1,8 @@
 """What must hold of the windows of taints, whatever dies, sleeps or begins anew: not a second early, and not late (D3).
 
 A window is counted here a second time, from what is published: since when Ready is not True, or the fleet saw again, or
-the gate was opened, whichever is latest, plus the window, plus all time in which nobody looked.
+the gate was opened, or the cluster let us in again, whichever is latest, plus the window, plus all time in which nobody
+looked.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from datetime import datetime, timedelta
 
 from controlplane import kinds
 from controlplane.kinds.cluster import NO_EXECUTE, Cluster
-from controlplane.kinds.rows import Observation
+from controlplane.kinds.rows import FleetState, Observation
 from controlplane.meta import condition
 from tests.simulation.eviction_watch import fleet_of
 from tests.simulation.world import START, Simulation
@@ -28,6 +29,7 @@ class TaintWatch:
     def __init__(self) -> None:
         self._out: dict[str, tuple[datetime, float]] = {}
         self._tainted: dict[str, bool] = {}
+        self._well: dict[str, Cluster] = {}  # whose window does not run, as it was then
         self._calm_since = START  # since when nothing stands in a window's way
 
     def __call__(self, world: Simulation) -> None:
@@ -35,23 +37,35 @@ class TaintWatch:
         halted = fleet.failover_on_since is None or fleet.blind_since is not None or not world.settings.gate("Failover")
         if halted or world.losses:
             self._calm_since = world.now
-        unobserved = {row.key: row for row in world.store.all_rows(Observation)}
         for cluster in world.store.list(kinds.CLUSTER):
-            self._look(world, cluster, unobserved.get(cluster.metadata.name))
+            if self._well.get(cluster.metadata.name) is not cluster:
+                self._look(world, cluster, fleet)
 
-    def _look(self, world: Simulation, cluster: Cluster, seen: Observation | None) -> None:
+    def _look(self, world: Simulation, cluster: Cluster, fleet: FleetState) -> None:
         name, ready = cluster.metadata.name, condition(cluster.status.conditions, "Ready")
         had = self._tainted.get(name, False)
         has = self._tainted[name] = any(one.key == KEY and one.effect == NO_EXECUTE for one in cluster.spec.taints)
-        if ready is None or ready.status == "True" or ready.last_transition_time is None or seen is None:
+        if ready is None or ready.status == "True" or ready.last_transition_time is None:
+            self._out.pop(name, None)
+            self._well[name] = cluster
+            return
+        seen: Observation | None = world.store.row(Observation, name)
+        access = condition(cluster.status.conditions, "AccessLost")
+        if cluster.access_lost:  # what was seen last says nothing of now (D22)
+            assert had or not has, f"D3: {name} at {world.now} was given its taint while it lets nobody in"
             self._out.pop(name, None)
             return
-        fleet = fleet_of(world)
-        clocks = (ready.last_transition_time, fleet.sighted_at, fleet.failover_on_since)
+        if seen is None:
+            return
+        let_in = None if access is None else access.last_transition_time
+        clocks = (ready.last_transition_time, fleet.sighted_at, fleet.failover_on_since, let_in)
         since = max(one for one in clocks if one is not None)
         if self._out.get(name, (START, 0.0))[0] != since or world.now < since + ROUNDED:  # all in one moment
             self._out[name] = (since, seen.unobserved_seconds)
-        due = since + WINDOW + timedelta(seconds=seen.unobserved_seconds - self._out[name][1])
+        unseen = timedelta(seconds=seen.unobserved_seconds - self._out[name][1])
+        if seen.resumed_at is not None:  # a gap is known when it is over, and part of it may have been before
+            unseen = min(unseen, max(seen.resumed_at - since, timedelta(0)))
+        due = since + WINDOW + unseen
         soonest = due - ROUNDED
         where = f"{name} at {world.now}, counted from {since}"
         if has and not had:

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import health, taint_policies
-from controlplane.controllers import evictions
+from controlplane.controllers import drains, evictions, failbacks
 from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.evictions import Evictions
 from controlplane.decision import Save
@@ -119,19 +119,29 @@ def ignores_holds(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Holds, "why", lambda self, row, binding, cluster, *, now: ("", ""))
 
 
+def drains_whatever_goes_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(drains, "_paused", lambda snapshot, settings, *, now: "")
+
+
+def brings_back_whatever_goes_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(failbacks, "_paused", lambda snapshot, settings, *, now: "")
+
+
 CAUGHT: dict[Plant, int] = {
-    takes_tokens_before_the_recheck: 3,
-    evicts_without_token: 2,
-    purges_on_empty_targets: 26,
-    takes_any_copy_for_healthy: 7,
-    begins_windows_anew_on_restart: 19,
-    creates_tokens_at_a_tier_change: 2,
+    takes_tokens_before_the_recheck: 0,
+    evicts_without_token: 0,
+    purges_on_empty_targets: 2,
+    takes_any_copy_for_healthy: 2,
+    begins_windows_anew_on_restart: 15,
+    creates_tokens_at_a_tier_change: 0,
     starts_a_bucket_full: 0,
-    goes_on_when_blind: 0,
-    ignores_tolerations: 7,
-    judges_again_after_an_edit: 17,
+    goes_on_when_blind: 1,
+    ignores_tolerations: 6,
+    judges_again_after_an_edit: 16,
     forgets_that_a_cluster_recovered: 1,
-    ignores_holds: 6,
+    ignores_holds: 0,
+    drains_whatever_goes_on: 8,
+    brings_back_whatever_goes_on: 6,
 }
 
 

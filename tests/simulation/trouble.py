@@ -14,21 +14,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from controlplane import kinds
-from controlplane.controllers.fleet import FLEET
-from controlplane.decision import Decision, Delete
-from controlplane.kinds.cluster import Taint
+from controlplane.kinds.cluster import NO_EXECUTE, PREFER_NO_EXECUTE
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import RECOVERING, Observation
-from controlplane.meta import Object, ObjectMeta, Ref, condition
-from controlplane.state import Actor
+from controlplane.meta import Ref, condition
+from tests.simulation import edits, requested
 
 if TYPE_CHECKING:
     from tests.simulation.chaos import Chaos
 
-API_VERSION = "failover.lifeboat.io/v1alpha1"
-PERSONS_TAINT = "gone"
 WRITERS = ("cluster_status", "cluster_taints", "evictions", "graceful_eviction", "scheduler", "works", "execution")
 
 # Members
@@ -103,7 +99,6 @@ def never_ready(chaos: Chaos) -> None:
 
 def redis_lost(chaos: Chaos) -> None:
     """Redis does not answer while an eviction wants a token."""
-    member = chaos.victim()
 
     def away() -> None:
         chaos.world.redis_away = True
@@ -113,13 +108,13 @@ def redis_lost(chaos: Chaos) -> None:
     def back() -> None:
         chaos.world.redis_away = False
 
-    chaos.breaks(member, seconds=chaos.chance.uniform(14, 30))
-    chaos.when(lambda: chaos.queued(member), away)
+    chaos.outage(14, 30)
+    chaos.when(chaos.queued, away)
 
 
 def redis_flushed(chaos: Chaos) -> None:
     """Redis forgets its buckets, at any moment from the outage on."""
-    member, tokens = chaos.victim(), len(chaos.world.tokens)
+    tokens = len(chaos.world.tokens)
     more = chaos.chance.choice((0, 1))
 
     def flush() -> None:
@@ -127,8 +122,8 @@ def redis_flushed(chaos: Chaos) -> None:
         chaos.watch.flushed()
         chaos.fires("redis_flushed")
 
-    chaos.breaks(member, seconds=chaos.chance.uniform(14, 30))
-    chaos.when(lambda: chaos.queued(member) and len(chaos.world.tokens) >= tokens + more, flush)
+    chaos.outage(14, 30)
+    chaos.when(lambda: chaos.queued() and len(chaos.world.tokens) >= tokens + more, flush)
 
 
 # Workers
@@ -137,7 +132,7 @@ def redis_flushed(chaos: Chaos) -> None:
 def killed(chaos: Chaos) -> None:
     """Workers die between any two effects, again and again."""
     kills = chaos.world.kills
-    chaos.breaks(chaos.victim(), seconds=chaos.chance.uniform(8, 25))
+    chaos.outage(8, 25)
     chaos.world.kill_rate = 0.02
     chaos.world.after(12, lambda: setattr(chaos.world, "kill_rate", 0.0))
     chaos.when(lambda: chaos.world.kills > kills, lambda: chaos.fires("killed"))
@@ -155,14 +150,14 @@ def killed_after_member(chaos: Chaos) -> None:
 
 def _dies(chaos: Chaos, fault: str, where: str) -> None:
     before = chaos.world.died[where]
-    chaos.breaks(chaos.victim(), seconds=chaos.chance.uniform(14, 30))
+    chaos.outage(14, 30)
     chaos.world.dies[where] = chaos.chance.randint(1, 2)
     chaos.when(lambda: chaos.world.died[where] > before, lambda: chaos.fires(fault))
 
 
 def duplicate_ticks(chaos: Chaos) -> None:
     """Every object of every controller is looked at again, twice."""
-    chaos.breaks(chaos.victim(), seconds=chaos.chance.uniform(5, 25))
+    chaos.outage(5, 25)
     for moment in (chaos.chance.uniform(0, 10), chaos.chance.uniform(10, 20)):
         chaos.world.after(moment, lambda: _tick(chaos))
     chaos.fires("duplicate_ticks")
@@ -175,7 +170,7 @@ def _tick(chaos: Chaos) -> None:
 
 def late_ticks(chaos: Chaos) -> None:
     """No worker runs for a while, in the middle of an outage."""
-    chaos.breaks(chaos.victim(), seconds=chaos.chance.uniform(5, 25))
+    chaos.outage(5, 25)
     chaos.world.after(chaos.chance.uniform(0, 12), lambda: _stall(chaos))
 
 
@@ -187,14 +182,14 @@ def _stall(chaos: Chaos) -> None:
 def late_write(chaos: Chaos) -> None:
     """A worker sleeps over the end of its lease and then writes what it had decided."""
     before = chaos.world.slept
-    chaos.breaks(chaos.victim(), seconds=chaos.chance.uniform(8, 25))
+    chaos.outage(8, 25)
     chaos.world.store.withheld = chaos.chance.choice(WRITERS)
     chaos.when(lambda: chaos.world.slept > before, lambda: chaos.fires("late_write"))
 
 
 def restarts(chaos: Chaos) -> None:
     """Every process begins anew, every three seconds, in the middle of an outage."""
-    chaos.breaks(chaos.victim(), seconds=chaos.chance.uniform(20, 30))
+    chaos.outage(20, 30)
     for turn in range(7):
         chaos.world.after(3 * turn + 1, chaos.world.restart)
     chaos.fires("restarts")
@@ -205,7 +200,7 @@ def restarts(chaos: Chaos) -> None:
 
 def commits_lost(chaos: Chaos) -> None:
     """The database fails over and has lost its last commits, at a moment in which that hurts."""
-    member, losses = chaos.victim(), chaos.world.losses
+    losses = chaos.world.losses
     chaos.world.history = deque(maxlen=chaos.chance.randint(1, 4))
     hurts = chaos.chance.choice((chaos.queued, chaos.evicted, chaos.leaving))
 
@@ -214,8 +209,8 @@ def commits_lost(chaos: Chaos) -> None:
         if history:
             chaos.world.lose_commits(history[0])
 
-    chaos.breaks(member, seconds=chaos.chance.uniform(14, 30))
-    chaos.when(lambda: bool(hurts(member)), fails_over)
+    chaos.outage(14, 30)
+    chaos.when(lambda: bool(hurts()), fails_over)
     chaos.when(lambda: chaos.world.losses > losses, lambda: chaos.fires("commits_lost"))
 
 
@@ -224,7 +219,7 @@ def commits_lost(chaos: Chaos) -> None:
 
 def policy_edited(chaos: Chaos) -> None:
     """Somebody edits a policy's tolerations, at any moment of an outage."""
-    chaos.breaks(chaos.victim(), seconds=chaos.chance.uniform(8, 25))
+    chaos.outage(8, 25)
     chaos.world.after(chaos.chance.uniform(0, 15), lambda: _edit(chaos))
 
 
@@ -237,7 +232,7 @@ def _edit(chaos: Chaos) -> None:
     )
     edited = policy.with_spec(placement=placement)
     if edited is not policy:
-        _put(chaos, edited, policy)
+        edits.put(chaos.world, edited, policy)
         chaos.excuse(policy.metadata.name.removesuffix("-propagation"))
         chaos.fires("policy_edited")
 
@@ -246,23 +241,21 @@ def scaled(chaos: Chaos) -> None:
     """A workload is scaled while it is being evicted."""
 
     def scale() -> None:
-        for binding in chaos.leaving(member):
+        for binding in chaos.leaving():
             ref = Ref("apps/Deployment", "default", binding.spec.resource.name)
             old: Any = chaos.world.store.objects[ref]
             spec = {**old.spec, "replicas": chaos.chance.choice((1, 2, 4, 5, 8))}
-            _put(chaos, old.with_content({**old.content, "spec": spec}), old)
+            edits.put(chaos.world, old.with_content({**old.content, "spec": spec}), old)
             chaos.excuse(ref.name)
             chaos.fires("scaled")
             return
 
-    member = chaos.victim()
-    chaos.breaks(member, seconds=chaos.chance.uniform(16, 30))
-    chaos.when(lambda: bool(chaos.leaving(member)), scale)
+    chaos.outage(16, 30)
+    chaos.when(lambda: bool(chaos.leaving()), scale)
 
 
 def rate_changed(chaos: Chaos) -> None:
     """Somebody changes the rate while evictions wait."""
-    member = chaos.victim()
 
     def change() -> None:
         rate = chaos.chance.choice((0.1, 0.2, 2.0, 8.0))
@@ -270,13 +263,13 @@ def rate_changed(chaos: Chaos) -> None:
         chaos.world.after(chaos.chance.uniform(2, 10), chaos.configure)
         chaos.fires("rate_changed")
 
-    chaos.breaks(member, seconds=chaos.chance.uniform(14, 30))
-    chaos.when(lambda: chaos.queued(member), change)
+    chaos.outage(14, 30)
+    chaos.when(chaos.queued, change)
 
 
 def gate_closed(chaos: Chaos) -> None:
     """Somebody stops everything in the middle of an outage, and lets it go on later."""
-    chaos.breaks(chaos.victim(), seconds=chaos.chance.uniform(10, 30))
+    chaos.outage(10, 30)
 
     def close() -> None:
         chaos.configure(featureGates={"Failover": False})
@@ -289,22 +282,9 @@ def gate_closed(chaos: Chaos) -> None:
 def person_taints(chaos: Chaos) -> None:
     """A person taints a cluster that is well, and takes the taint off again."""
     member = chaos.victim()
-    old = chaos.cluster(member)
-    effect = chaos.chance.choice(("NoExecute", "NoExecute", "PreferNoExecute"))
-    taint = Taint(PERSONS_TAINT, effect, time_added=chaos.world.now.replace(microsecond=0))
-    untaint(chaos, member)
-    old = chaos.cluster(member)
-    _put(chaos, old.with_spec(taints=(*old.spec.taints, taint)), old)
-    chaos.world.after(chaos.chance.uniform(1, 25), lambda: untaint(chaos, member))
+    edits.taint(chaos.world, member, chaos.chance.choice((NO_EXECUTE, NO_EXECUTE, PREFER_NO_EXECUTE)))
+    chaos.world.after(chaos.chance.uniform(1, 25), lambda: edits.untaint(chaos.world, member))
     chaos.fires("person_taints")
-
-
-def untaint(chaos: Chaos, member: str) -> None:
-    """Take a person's taint off a cluster, where there is one."""
-    old = chaos.cluster(member)
-    rest = tuple(one for one in old.spec.taints if one.key != PERSONS_TAINT)
-    if rest != old.spec.taints:
-        _put(chaos, old.with_spec(taints=rest), old)
 
 
 def on_hold(chaos: Chaos) -> None:
@@ -312,7 +292,7 @@ def on_hold(chaos: Chaos) -> None:
     member = chaos.victim()
     expires = chaos.world.now + timedelta(seconds=chaos.chance.uniform(15, 28))
     spec = EvictionHoldSpec("wait", expires_at=expires, clusters=chaos.chance.choice(((), (member,), (member,))))
-    hold = EvictionHold(API_VERSION, "EvictionHold", _named(chaos, "stop"), spec)
+    hold = EvictionHold(edits.API_VERSION, "EvictionHold", edits.named(chaos.world, "stop"), spec)
     chaos.world.create(hold)
     chaos.breaks(member, seconds=chaos.chance.uniform(12, 30))
     chaos.when(lambda: chaos.held(member), lambda: chaos.fires("on_hold"))
@@ -323,14 +303,10 @@ def maintained(chaos: Chaos) -> None:
     member = chaos.victim()
     until = chaos.world.now + timedelta(seconds=chaos.chance.uniform(8, 25))
     spec = MaintenanceWindowSpec((member,), until=until, reason="new disks")
-    chaos.world.create(MaintenanceWindow(API_VERSION, "MaintenanceWindow", _named(chaos, "disks"), spec))
+    meta = edits.named(chaos.world, "disks")
+    chaos.world.create(MaintenanceWindow(edits.API_VERSION, "MaintenanceWindow", meta, spec))
     chaos.breaks(member, seconds=chaos.chance.uniform(10, 30))
     chaos.when(lambda: chaos.ready(member) != "True", lambda: chaos.fires("maintained"))
-
-
-def _named(chaos: Chaos, name: str) -> ObjectMeta:
-    unique = f"{name}-{chaos.world.store.version}"
-    return ObjectMeta(name=unique, uid=f"uid-{unique}", generation=1, creation_timestamp=chaos.world.now)
 
 
 # Recovery, at every stage
@@ -350,7 +326,7 @@ def recovered_held(chaos: Chaos) -> None:
     """A cluster returns while somebody holds its evictions."""
     member = chaos.victim()
     spec = EvictionHoldSpec("wait", expires_at=chaos.world.now + timedelta(seconds=30), clusters=(member,))
-    chaos.world.create(EvictionHold(API_VERSION, "EvictionHold", _named(chaos, "stop"), spec))
+    chaos.world.create(EvictionHold(edits.API_VERSION, "EvictionHold", edits.named(chaos.world, "stop"), spec))
     _recovers(chaos, "recovered_held", chaos.held, member)
 
 
@@ -391,15 +367,6 @@ def relapsed(chaos: Chaos) -> None:
     chaos.when(lambda: chaos.queued(member), back)
 
 
-def delete(chaos: Chaos, obj: Object) -> None:
-    """Delete an object as a user would."""
-    chaos.world.store.apply([(None, Decision(changes=(Delete(obj),)))], by=Actor("test"))
-
-
-def _put(chaos: Chaos, new: Object, old: Object) -> None:
-    assert not chaos.world.store.put(new, old).lost
-
-
 FAULTS: dict[str, Callable[[Chaos], None]] = {
     one.__name__: one
     for one in (
@@ -427,6 +394,9 @@ FAULTS: dict[str, Callable[[Chaos], None]] = {
         person_taints,
         on_hold,
         maintained,
+        requested.drained,
+        requested.failed_back,
+        requested.failback_lost,
         recovered_untainted,
         recovered_queued,
         recovered_held,
@@ -436,12 +406,36 @@ FAULTS: dict[str, Callable[[Chaos], None]] = {
     )
 }
 
-# Those that wait for the moment in which they hurt begin early, and as they come to nothing at times, more often.
-PATIENT: dict[str, float] = {
-    **dict.fromkeys(("redis_flushed", "commits_lost", "recovered_queued"), 1.6),
-    "recovered_moving": 1.9,
-    **dict.fromkeys(("on_hold", "recovered_held", "scaled"), 2.6),
-    "recovered_moved": 3.8,
+# Those that wait for the moment in which they hurt begin early.
+PATIENT = (
+    "redis_lost",
+    "redis_flushed",
+    "rate_changed",
+    "killed_with_token",
+    "killed_after_member",
+    "commits_lost",
+    "scaled",
+    "on_hold",
+    "drained",
+    "recovered_queued",
+    "recovered_held",
+    "recovered_moving",
+    "recovered_moved",
+    "relapsed",
+)
+
+# Those that go through several stages before it hurts begin first: others stand in their way soon enough.
+LONG = ("failed_back", "failback_lost")
+
+# Those that come to nothing at times are ordered more often than others.
+OFTEN: dict[str, float] = {
+    **dict.fromkeys(("access_lost", "redis_flushed", "recovered_queued", "person_taints", "failed_back"), 1.2),
+    **dict.fromkeys(("killed_after_member", "maintained", "never_ready", "scaled"), 1.2),
+    **dict.fromkeys(("killed_with_token", "failback_lost", "relapsed"), 1.5),
+    **dict.fromkeys(("commits_lost", "drained"), 1.6),
+    "recovered_moving": 2.1,
+    **dict.fromkeys(("on_hold", "recovered_held"), 2.9),
+    "recovered_moved": 3.6,
 }
 
-__all__ = ["FAULTS", "FLEET", "PATIENT", "delete", "untaint"]
+__all__ = ["FAULTS", "LONG", "OFTEN", "PATIENT"]

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,8 +30,11 @@ from tests.simulation.store import Kept, Killed, Store
 
 START = datetime(2026, 3, 1, 2, 36, 26, tzinfo=UTC)
 LEASE_SECONDS = 5.0
+LIMITS = (1, 3, 500, 500, 500, 500)  # how many objects a worker takes at once
+BETWEEN = 0.3  # chance of another worker's turn between what one read and what it writes
 
 Check = Callable[["Simulation"], None]
+Serving = dict[str, int]  # replicas that serve, by member
 
 
 @dataclass
@@ -63,16 +65,18 @@ class Simulation:
         self.journal: list[tuple[datetime, str]] = []  # what happened besides changes of objects
         self.checks: list[Check] = []  # after every step
         self.asked: list[Callable[[Simulation, TakeTokens, Tokens], None]] = []  # before a worker has its tokens
-        self.taken: list[Callable[[Simulation, str, int, int], None]] = []  # workload, ready before and after our doing
+        # of a workload: what served before and after we asked a member for something
+        self.taken: list[Callable[[Simulation, str, Serving, Serving], None]] = []
         self.losses = 0  # how often the database lost its last commits
         self.stalled_until = START  # no worker runs before
         self.history: deque[Kept] | None = None  # what the database was before the last turns, where somebody asked
+        self._outside = World(self._answer, self.failures.append)
         self._turns = 0
         self._depth = 0
         self._events: list[tuple[datetime, int, Callable[[], None]]] = []
         self._ordered = 0
         self._seen: dict[Ref, Any] = {}  # what the watch on a member last said of a Work's object
-        self._stepped = (-1, -1)  # versions of objects and rows up to which the checks have run
+        self._stepped: tuple[int, ...] = ()  # what was written when the checks ran last
 
     # What a story says
 
@@ -189,27 +193,29 @@ class Simulation:
             fence = self.store.take_lease(controller.group, shard, holder=holder, seconds=LEASE_SECONDS)
             if fence is None:
                 continue
+            self.store.working += 1
             try:
-                with self.store.worker():
-                    claimed += run_batch(
-                        controller,
-                        self.store,
-                        self.settings,
-                        world=World(self._answer, self.failures.append),
-                        shard=shard,
-                        fence=fence,
-                        limit=self.chance.choice((1, 3, 500, 500)),
-                    ).claimed
+                claimed += run_batch(
+                    controller,
+                    self.store,
+                    self.settings,
+                    world=self._outside,
+                    shard=shard,
+                    fence=fence,
+                    limit=self.chance.choice(LIMITS),
+                ).claimed
             except Killed:
                 claimed += 1
                 continue  # its lease runs out, and so do its claims
+            finally:
+                self.store.working -= 1
             self.store.drop_lease(fence, holder=holder)
         self._check()
         return claimed
 
     def _check(self) -> None:
         """Assert what must hold after every step: where anything changed since the last one."""
-        stepped = (self.store.version, self.store.kept)
+        stepped = (*self.store.written(), self.store.kept.total())
         if stepped == self._stepped:
             return
         self._stepped = stepped
@@ -219,17 +225,16 @@ class Simulation:
     def between(self) -> None:
         """Let another worker have its turn between what this one read and what it will write."""
         self.may_die("before a write")
-        if self._depth + 1 < self.workers and self.chance.random() < 0.3:
-            with self._deeper():
-                self._turn(self.chance.choice(self.controllers))
-
-    @contextmanager
-    def _deeper(self) -> Iterator[None]:
-        self._depth += 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
+        if self._depth + 1 >= self.workers or self.chance.random() >= BETWEEN:
+            return
+        due = self.store.due_now()
+        others = [controller for controller in self.controllers if controller.name in due]
+        if others:
+            self._depth += 1
+            try:
+                self._turn(self.chance.choice(others))
+            finally:
+                self._depth -= 1
 
     def may_die(self, where: str) -> None:
         """End the worker here, by chance or where that was ordered."""
@@ -294,18 +299,18 @@ class Simulation:
             name = question.cluster if hasattr(question, "cluster") else question.target.cluster
             return self.members[name].answer(question, now=self.now)
         place = place_of(question.manifest)
-        before = self.ready(place[3])
+        before = self.serving(place[3])
         answer = self.members[question.target.cluster].answer(question, now=self.now)
         for hook in self.taken:
-            hook(self, place[3], before, self.ready(place[3]))
+            hook(self, place[3], before, self.serving(place[3]))
         self._mark_statuses(question.target.cluster)
         self.may_die("after a member acted")
         return answer
 
-    def ready(self, workload: str) -> int:
-        """Return how many replicas of a Deployment serve now, over all members."""
+    def serving(self, workload: str) -> Serving:
+        """Return how many replicas of a Deployment serve now, by member."""
         place = ("apps/v1", "Deployment", "default", workload)
-        return sum(member.ready_replicas(place, now=self.now) for member in self.members.values())
+        return {name: member.ready_replicas(place, now=self.now) for name, member in self.members.items()}
 
     def _mark_statuses(self, name: str) -> None:
         """Play the watch stream of a member: every Work whose object changed there is looked at again."""
