@@ -111,12 +111,10 @@ def test_a_holder_that_slept_past_its_lease_writes_nothing_when_it_wakes(alone: 
 
 def test_a_holder_paused_with_the_write_lock_in_its_hand_lets_go_of_it_with_its_lease(alone: Stack) -> None:
     sleeper = alone.processes.worker("sleeper")
-    wanted = workloads(alone, "web", "shop")
-    with _connection() as own:
-        own.execute("LOCK TABLE resources_binding IN SHARE MODE")  # nobody inserts one now
-        alone.ring("propagation/0")
-        until(lambda: _backends("wait_event_type = 'Lock'"), within=WITHIN)
-        os.killpg(sleeper.pid, signal.SIGSTOP)
+    alone.ring("propagation/0")
+    until(lambda: "propagation" in alone.holders(), within=WITHIN)
+    wanted = workloads(alone, *(f"web-{number}" for number in range(500)))
+    until(lambda: _paused_as_it_looks_at_its_lease(alone, sleeper), within=WITHIN, every=0.01)
     until(lambda: _backends("state = 'idle in transaction'"), within=WITHIN)
     alone.processes.worker("second")
     alone.processes.beat()
@@ -130,11 +128,23 @@ def test_a_holder_paused_with_the_write_lock_in_its_hand_lets_go_of_it_with_its_
     assert set(made.values()) == {1}
 
 
+def _paused_as_it_looks_at_its_lease(running: Stack, process: subprocess.Popen[bytes]) -> bool:
+    """Pause a process that holds the write lock: it waits for the row of its lease, to see whether that is its own."""
+    with _connection() as own:
+        own.execute("SELECT 1 FROM objects_lease WHERE name = 'propagation' FOR UPDATE")
+        running.ring("propagation/0")
+        until(lambda: _backends("wait_event_type = 'Lock'"), within=WITHIN, every=0.01)
+        if not _backends("wait_event_type = 'Lock' AND query LIKE '%FOR SHARE%'"):
+            return False  # it renews its lease: not yet
+        os.killpg(process.pid, signal.SIGSTOP)
+        return True
+
+
 def _paused_between_transactions(process: subprocess.Popen[bytes]) -> bool:
     """Pause a process; one that is paused within a transaction is woken again."""
     os.killpg(process.pid, signal.SIGSTOP)
-    until(lambda: not _backends("state = 'active'"), within=WITHIN)
-    if _backends("state <> 'idle'"):
+    until(lambda: not _backends("state = 'active' AND wait_event IS DISTINCT FROM 'ClientRead'"), within=WITHIN)
+    if _backends("xact_start IS NOT NULL"):
         os.killpg(process.pid, signal.SIGCONT)
         return False
     return True
