@@ -24,8 +24,8 @@ WAIT = timedelta(seconds=10)  # while something has to leave first (semantics 2.
 
 
 class Departure(Struct, frozen=True):
-    """A cluster, and while it is being deleted what still holds it: bindings, Works, their namespace; and what goes with
-    it: its heartbeats, and the credentials that joining it made.
+    """A cluster, and while it is being deleted what still holds it: bindings, Works, their namespace; and what goes
+    with it: its heartbeats, and the credentials that joining it made.
 
     `owners` are the bindings its Works are for, as far as there are any.
     """
