@@ -100,6 +100,12 @@ def placed(simulation: Simulation, ref: Ref = NGINX_BINDING) -> dict[str, int]:
     return {target.name: target.replicas for target in binding(simulation, ref).spec.clusters}
 
 
+def copies_on(simulation: Simulation, cluster: str) -> int:
+    """Return how many bindings have a copy on a cluster."""
+    found = simulation.store.list(kinds.RESOURCE_BINDING)
+    return sum(one.spec.target(cluster) is not None for one in found)
+
+
 def running(simulation: Simulation, name: str = "nginx") -> dict[str, int]:
     """Return how many replicas of a Deployment are ready on each member that holds it."""
     place = ("apps/v1", "Deployment", "default", name)
