@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 import orjson
 import psycopg
-from django.db import connection
 
 from apps.api.clock import ticks, wall_now
 from apps.api.streams import Stream
 from apps.objects import log
 from apps.objects.apply import CHANGES_CHANNEL
 from apps.objects.arrays import BinaryCursor
+from apps.objects.listening import listening
 from apps.objects.listing import Logged, read_changes
 from controlplane.errors import Expired, TooManyRequests
 from controlplane.wire.table import partial_object_metadata, table
@@ -289,8 +289,7 @@ class Tailer:
         position = -1
         while not self._stopping.is_set():
             try:
-                with _connection() as own:
-                    own.execute(f"LISTEN {CHANGES_CHANNEL}")
+                with listening(CHANGES_CHANNEL) as own:
                     position = self._follow(own, position)
             except psycopg.Error as error:
                 log_.warning("the change log is not readable at present: %s", type(error).__name__)
@@ -333,13 +332,3 @@ class Tailer:
         done: Future[None] = Future()
         self.loop.call_soon_threadsafe(self._hand_out, batch, done)
         done.result(timeout=60)
-
-
-def _connection() -> psycopg.Connection[Any]:
-    """Return a connection of its own: listening keeps it for good."""
-    parameters = connection.get_connection_params()
-    wanted = {name: parameters[name] for name in _PARAMETERS if parameters.get(name)}
-    return psycopg.connect(**wanted, autocommit=True, prepare_threshold=5, application_name="lifeboat-tailer")
-
-
-_PARAMETERS = ("dbname", "user", "password", "host", "port", "sslmode", "sslrootcert", "sslcert", "sslkey")

@@ -12,10 +12,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from django.db import connection
+from django.db import OperationalError, connection
 from msgspec.structs import replace
 from psycopg import Error, Pipeline
-from psycopg.errors import PipelineAborted, UniqueViolation
+from psycopg.errors import IdleInTransactionSessionTimeout, PipelineAborted, UniqueViolation
 
 from apps.objects import due, log
 from apps.objects.arrays import BinaryCursor
@@ -50,9 +50,21 @@ class Timing(NamedTuple):
 
 @contextmanager
 def binary_cursor() -> Iterator[BinaryCursor]:
-    """Give a cursor of Django's connection that takes packed arrays and prepares its statements."""
-    with BinaryCursor(_raw()) as cursor:
+    """Give a cursor of Django's connection that takes packed arrays and prepares its statements.
+
+    Raises what Django's own cursors raise: OperationalError where the database is away or has ended the session.
+    """
+    with _errors_of_django(), BinaryCursor(_raw()) as cursor:
         yield cursor
+
+
+@contextmanager
+def _errors_of_django() -> Iterator[None]:
+    with connection.wrap_database_errors:
+        try:
+            yield
+        except IdleInTransactionSessionTimeout as error:  # psycopg's class of it is that of broken invariants
+            raise OperationalError(str(error)) from error
 
 
 def _raw() -> Any:
@@ -117,7 +129,7 @@ class _Writer:
         if connection.in_atomic_block:
             raise RuntimeError("apply is a transaction of its own and cannot be a part of another")
         outcomes: list[Outcome] = []
-        with connection.wrap_database_errors:
+        with _errors_of_django():
             self._begin()
             try:
                 before: _Transaction | None = None

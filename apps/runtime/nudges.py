@@ -6,12 +6,11 @@ from types import TracebackType
 from typing import Self
 
 import psycopg
-from django.db import OperationalError, connection
+from django.db import OperationalError
 
 from apps.objects.due import CHANNEL
+from apps.objects.listening import listening
 from apps.runtime.clock import ticks
-
-CONNECTION_PARAMETERS = ("dbname", "user", "password", "host", "port")
 
 
 class Nudges:
@@ -48,8 +47,9 @@ class Nudges:
 
     def hear(self, seconds: float) -> set[str]:
         """Return the controllers of the next notices, the empty set after `seconds`."""
+        own = self._listening()
         try:
-            notices = self._listening().notifies(timeout=seconds, stop_after=1)
+            notices = own.notifies(timeout=seconds, stop_after=1)
             return {name for notice in notices for name in notice.payload.split(",")}
         except psycopg.OperationalError as error:
             self.close()
@@ -57,11 +57,8 @@ class Nudges:
 
     def _listening(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
-            given = connection.get_connection_params()
-            wanted = {name: given[name] for name in CONNECTION_PARAMETERS if given.get(name)}
             try:
-                self._connection = psycopg.connect(**wanted, autocommit=True)
+                self._connection = listening(CHANNEL)
             except psycopg.OperationalError as error:
                 raise OperationalError(str(error)) from error
-            self._connection.execute(f"LISTEN {CHANNEL}")
         return self._connection
