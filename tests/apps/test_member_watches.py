@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
 
 from apps.clusters.client import MemberClient
 from apps.runtime.members.watches import Watches
 from apps.simulator.fleet import Fleet
+from controlplane.definitions import kinds_of
+from controlplane.kind import KINDS, Kind
 from controlplane.kinds import WORK
 from controlplane.members import Ensure, Target
 from controlplane.meta import Ref
@@ -16,9 +22,13 @@ from controlplane.names import (
     WORK_NAME_ANNOTATION,
     WORK_NAMESPACE_ANNOTATION,
 )
+from controlplane.settings import Settings
+from tests import flink
+from tests.core.desk import START
+from tests.simulation.manifests import admitted
 
 MINE = Ref(WORK, "karmada-es-member1", "settings")
-MANIFEST = {
+MANIFEST: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "ConfigMap",
     "metadata": {
@@ -49,6 +59,41 @@ async def _told_again() -> None:
             watches.tell_again()
 
             assert first == [MINE]
+            assert await asyncio.wait_for(told.get(), 10) == [MINE]
+        finally:
+            await watches.close()
+            await client.close()
+
+
+def test_a_kind_that_becomes_known_later_is_watched_from_then_on() -> None:
+    brought = list(kinds_of([admitted(flink.DEFINITION, Settings(), now=START)]))
+    try:
+        asyncio.run(_known_later(brought))
+    finally:
+        KINDS.bring(())
+
+
+async def _known_later(brought: Sequence[Kind]) -> None:
+    told: asyncio.Queue[list[Ref]] = asyncio.Queue()
+    job = yaml.safe_load(flink.APP)
+    job["metadata"] |= {**MANIFEST["metadata"], "name": "flink-app"}
+    key = ("member1", flink.GROUP_VERSION, "FlinkDeployment")
+    async with Fleet(members=("member1",), ready_after=0.0) as fleet:
+        member, client = fleet["member1"], MemberClient()
+        where = Target("member1", member.url, member.config.token)
+        watches = Watches(client, told.put_nowait)
+        try:
+            KINDS.bring(brought)
+            for manifest in (yaml.safe_load(flink.DEFINITION), job):
+                answer = await client.ensure(Ensure(where, manifest, overwrite=True))
+                assert answer.ok, answer.problem
+            KINDS.bring(())
+            watches.want({key: where})
+            await asyncio.sleep(0)  # it looks for the kind's URL, and there is none
+
+            KINDS.bring(brought)
+            watches.want({key: where})
+
             assert await asyncio.wait_for(told.get(), 10) == [MINE]
         finally:
             await watches.close()

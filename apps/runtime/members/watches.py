@@ -45,10 +45,12 @@ class Watches:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
     def want(self, wanted: dict[Key, Target]) -> None:
-        """Watch exactly these: start what is new, end what is gone or has moved."""
-        for key in [key for key in self._tasks if wanted.get(key) != self._streams[key].target]:
-            self._tasks.pop(key).cancel()
-            del self._streams[key]
+        """Watch exactly these: start what is new or has ended by itself, end what is gone or has moved."""
+        for key, task in list(self._tasks.items()):
+            if task.done() or wanted.get(key) != self._streams[key].target:
+                _told_why(key, task)
+                self._tasks.pop(key).cancel()
+                del self._streams[key]
         for key, target in wanted.items():
             self._begin(key, target)
 
@@ -131,6 +133,12 @@ class Watches:
         ref = work_of(item)
         if ref is not None:
             self._changed([ref])
+
+
+def _told_why(key: Key, task: asyncio.Task[None]) -> None:
+    """Log what ended a watch that should have gone on."""
+    if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the watch of %s on %s ended and begins anew", key[2], key[0], exc_info=error)
 
 
 def _place(item: dict[str, Any]) -> Place:
