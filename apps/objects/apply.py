@@ -162,7 +162,7 @@ class _Writer:
 
     def _send(self, one: _Transaction) -> None:
         try:
-            one.send(self.fence, self._make_room, sure=False, timed=self.observe is not None)
+            one.send(self.pipeline, self.fence, self._make_room, sure=False, timed=self.observe is not None)
         except UniqueViolation:
             self._again(one)
 
@@ -180,7 +180,7 @@ class _Writer:
         """Begin anew where something was there that was taken to be new."""
         self._abandon()
         self._begin()
-        one.send(self.fence, self._make_room, sure=True, timed=self.observe is not None)
+        one.send(self.pipeline, self.fence, self._make_room, sure=True, timed=self.observe is not None)
 
     def _abandon(self) -> None:
         """Take back what was begun. Where even that fails, the connection is gone, and the transaction with it."""
@@ -206,7 +206,15 @@ class _Transaction:
         self.written: list[tuple[str, int, BinaryCursor]] = []
         self.committed: Any = None
 
-    def send(self, fence: Fence | None, make_room: Callable[[int], None], *, sure: bool, timed: bool) -> None:
+    def send(
+        self,
+        pipeline: Pipeline,
+        fence: Fence | None,
+        make_room: Callable[[int], None],
+        *,
+        sure: bool,
+        timed: bool,
+    ) -> None:
         """Take the write lock, look what has moved, and send everything up to the commit. What the batch creates is
         looked for beforehand only to be `sure`: it is hardly ever there, and the database says so where it is.
 
@@ -221,6 +229,9 @@ class _Transaction:
         held = self._run(_FENCE, (fence.name, fence.shard, fence.epoch)) if fence is not None else None
         moves = [self._run(*one) for one in moved_queries(seen)]
         generated = [self._run(*one) for one in generation_queries(guards)]
+        # All that was sent is answered, and known to be: to PostgreSQL we are idle now, not busy, so that it ends the
+        # transaction should we be paused before the rest is sent (idle_in_transaction_session_timeout).
+        pipeline.sync()
         version, self.at = locked.fetchone()  # type: ignore[misc]  # one row always
         self.base = version - count
         if fence is not None and held is not None and held.fetchone() is None:
