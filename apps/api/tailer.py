@@ -32,6 +32,7 @@ log_ = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0  # the safety net under NOTIFY
 RECONNECT_SECONDS = 1.0
+HAND_OVER_SECONDS = 60.0  # for the event loop to take what was read
 CHUNK = 1000  # changes read at once
 MAX_PENDING = 2000  # events a stream may lag behind before it is closed; its client comes back where it was
 MAX_PER_USER = 5000
@@ -294,6 +295,8 @@ class Tailer:
             except psycopg.Error as error:
                 log_.warning("the change log is not readable at present: %s", type(error).__name__)
                 self._stopping.wait(RECONNECT_SECONDS)
+            except TimeoutError:  # what was given twice is sent once: streams know what they have seen
+                log_.warning("nothing was handed out for %s s: the event loop is busy", HAND_OVER_SECONDS)
             except RuntimeError:  # the event loop is closed: the process ends
                 return
 
@@ -331,4 +334,4 @@ class Tailer:
     def _give(self, batch: Batch) -> None:
         done: Future[None] = Future()
         self.loop.call_soon_threadsafe(self._hand_out, batch, done)
-        done.result(timeout=60)
+        done.result(timeout=HAND_OVER_SECONDS)

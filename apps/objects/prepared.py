@@ -79,12 +79,21 @@ def _columns(table: ObjectTable, found: Sequence[tuple[int, Line]], batch: Batch
         texts([one.tail for one in encoded]),
         texts([meta.uid for meta in metas]),
         bigints([meta.generation for meta in metas]),
-        texts([SEPARATOR.join(index_keys(KINDS.get(line.ref.kind), line.new)) for line in lines]),
-        texts([SEPARATOR.join(label_keys(meta.labels)) for meta in metas]),
+        texts([joined(index_keys(KINDS.get(line.ref.kind), line.new)) for line in lines]),
+        texts([joined(label_keys(meta.labels)) for meta in metas]),
         moments([meta.deletion_timestamp for meta in metas]),
         moments([meta.creation_timestamp for meta in metas]),
         *table.project(objects),
     ]
+
+
+def joined(keys: Sequence[str]) -> str:
+    """Return keys as one text. What users write into annotations may hold the separator, or a NUL that PostgreSQL
+    refuses: a key that does is left out, for nothing is ever looked up by it."""
+    text = SEPARATOR.join(keys)
+    if "\0" in text or text.count(SEPARATOR) != max(len(keys) - 1, 0):
+        return SEPARATOR.join(key for key in keys if "\0" not in key and SEPARATOR not in key)
+    return text
 
 
 def index_keys(kind: Kind | None, obj: Object) -> list[str]:

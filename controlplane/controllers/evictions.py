@@ -10,6 +10,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
@@ -47,7 +48,7 @@ from controlplane.meta import ObjectMeta, Ref, condition, with_condition
 from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.groups import WorkloadGroups
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, Ledger
 from controlplane.scheduling.question import Groups
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.scheduling.together import Applications
@@ -225,14 +226,22 @@ class _Trial:
     """Dry runs of the scheduler during one look at the queue; keeps what its own moves will use."""
 
     def __init__(self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> None:
+        self.snapshot = snapshot
         self.settings = settings
-        self.fleet = Fleet.of(snapshot.clusters, settings=settings)
-        self.ledger = record.ledger(self.fleet, snapshot.promised)
         self.moving: Counter[str] = Counter()
         self.without: dict[frozenset[str], Fleet] = {}
         self.applications = Applications(snapshot.applications, settings)
         self.groups = WorkloadGroups(snapshot.groups)
         self.now = now
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """All clusters; read into arrays only once somebody is about to leave."""
+        return Fleet.of(self.snapshot.clusters, settings=self.settings)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return record.ledger(self.fleet, self.snapshot.promised)
 
     def attempt(self, binding: Binding, leaving: Collection[str]) -> DryRun:
         if binding.spec.placement is None:

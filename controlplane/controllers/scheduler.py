@@ -99,6 +99,7 @@ class Scheduler(Controller):
         ),
         rows=(Promise, PlacementHint, PlacementNote, FleetNames),
     )
+    batch: ClassVar[int] = 1000  # every batch reads all clusters and all that is promised
 
     def __init__(self) -> None:
         self._fleet: Fleet | None = None  # only spares reading unchanged clusters again

@@ -191,16 +191,21 @@ def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], bo
         if not gone and cluster is not None and cluster.ready != "True":
             marked = leftovers.marked(work)
             changes += [Put(marked, work)] if marked is not work else []
-        elif gone or not _may_be_last(work, cluster) or leftovers.may_go(binding, name, snapshot.clusters):
+        elif gone or not _may_be_last(work, snapshot) or leftovers.may_go(binding, name, snapshot.clusters):
             changes.append(deleting(work, now=now))
         else:
             left = True
     return changes, left
 
 
-def _may_be_last(work: Work, cluster: Cluster | None) -> bool:
-    """Test whether a copy nobody wants waits for healthy ones: no eviction has seen to that before (fault 33, D20)."""
-    return leftovers.is_leftover(work) or (cluster is not None and cluster.terminating)
+def _may_be_last(work: Work, snapshot: Copies) -> bool:
+    """Test whether a copy nobody wants waits for healthy ones: no eviction has seen to that before (fault 33, D20), or
+    a cluster that has, or is losing, another copy went away since (I1)."""
+    own, clusters = snapshot.clusters.get(_cluster_of(work)), snapshot.clusters
+    if leftovers.is_leftover(work) or (own is not None and own.terminating):
+        return True
+    others = (clusters.get(name) for name in snapshot.subject.clusters_kept())
+    return any(one is None or not one.answers for one in others)
 
 
 def _is_gone(cluster: Cluster | None) -> bool:

@@ -216,3 +216,30 @@ def test_a_copy_that_is_left_again_before_it_was_removed_has_a_work_until_it_is_
     world.run(seconds(world) + 120)
 
     assert running(world) == placed(world) == {"member2": 3}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_i1_a_copy_that_may_go_stays_where_the_other_fails_before_anybody_removed_it(seed: int) -> None:
+    """Seeds 672 and 825: its task is cleared, who removes it sleeps, and meanwhile the cluster it went to fails."""
+    world = joined("member1", "member2", seed=seed)
+    apply(world, DIVIDED, NGINX % 3)
+    world.run(30)
+    everybody = world.controllers
+    taint(world, "member1")
+    while not binding(world).spec.graceful_eviction_tasks:
+        world.run(seconds(world) + 0.5)
+    world.run(seconds(world) + 1)
+    world.controllers = tuple(one for one in everybody if one.name != "works")
+    while binding(world).spec.graceful_eviction_tasks:
+        world.run(seconds(world) + 0.5)
+    assert running(world) == {"member1": 1, "member2": 3}
+    world.fault("member2", "down")
+    _until_not_ready(world, "member2")
+    world.controllers = everybody
+    world.run(seconds(world) + 10)
+
+    assert running(world)["member1"] == 1
+
+    world.fault("member2", "none")
+    world.run(seconds(world) + 120)
+    assert running(world) == placed(world) == {"member2": 3}

@@ -21,6 +21,7 @@ from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.rows import Eviction, Promise
 from controlplane.meta import Ref
+from controlplane.names import PROPAGATION_POLICY_NAME_ANNOTATION, PROPAGATION_POLICY_NAMESPACE_ANNOTATION
 from controlplane.run import World
 from controlplane.selectors import LabelSelector, parse_field_selector, parse_label_selector
 from controlplane.state import Selection
@@ -454,3 +455,12 @@ def test_clusters_are_in_their_own_table(store: DjangoStore) -> None:
     create(store, cluster("member1"))
 
     assert rows("SELECT kind, name, region, sync_mode FROM clusters_cluster") == [(CLUSTER, "member1", "eu", "Push")]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\x1fpolicy=PropagationPolicy:x/forged"], ids=["NUL", "separator"])
+def test_what_users_write_into_annotations_is_stored_and_forges_no_index_entry(store: DjangoStore, name: str) -> None:
+    annotations = {PROPAGATION_POLICY_NAMESPACE_ANNOTATION: "x", PROPAGATION_POLICY_NAME_ANNOTATION: name}
+    [made] = create(store, template("web").with_meta(annotations=annotations))
+
+    assert stored(store, made.ref) == made
+    assert rows("SELECT keys FROM objects_object WHERE name = 'web'") == [([],)]
