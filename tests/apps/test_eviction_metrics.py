@@ -156,9 +156,9 @@ def test_each_metric_says_what_it_counts(root: Client) -> None:
         ("lifeboat_eviction_tier_rate", (("tier", "Normal"),)): 0.5,
         ("lifeboat_evictions_held", (("reason", "NoRefuge"),)): 1,
         ("lifeboat_evictions_stuck", (LOST,)): 2,
-        ("lifeboat_eviction_eta_seconds", ()): 4,
     }
     assert {sample: samples.get(sample) for sample in expected} == expected
+    assert 0 < samples["lifeboat_eviction_eta_seconds", ()] <= 4  # less by what the bucket holds by now
 
 
 def test_its_series_vanish_when_the_cluster_has_recovered(root: Client) -> None:
