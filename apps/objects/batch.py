@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from math import ceil
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from controlplane.settle import Lost, Remove, Same, Write, check_generation, set
 from controlplane.state import Actor, Claim
 
 MAX_OBJECTS = 600  # in one transaction
+SLACK = 5  # objects by which parts may differ: a decision is never cut
 ROWS_PER_OBJECT = 4  # row-native values that cost as much as one object with its line in the log
 _STAGED = "staged"  # stands for the version an object gets in this very batch
 
@@ -78,23 +80,41 @@ class Item(NamedTuple):
 
 
 def batches(decisions: Sequence[tuple[Claim | None, Decision]], *, by: Actor) -> Iterator[list[Item]]:
-    """Yield the decisions in order, in parts that fit a transaction and never touch again what they wrote."""
+    """Yield the decisions in order, in parts that fit a transaction and never touch again what they wrote.
+
+    Parts are of about the same size: while one is written the next is packed, and neither waits long for the other.
+    """
+    items = [
+        Item(claim, decision, refs_of(decision), [event_ref(event, by=by.name) for event in decision.events])
+        for claim, decision in decisions
+    ]
+    weights = [_weight(item) for item in items]
+    fits = _even(sum(weights))
     part: list[Item] = []
     size, seen = 0.0, set[Ref | None]()
-    for claim, decision in decisions:
-        refs = refs_of(decision)
-        rows = refs.count(None)
-        weight = len(refs) - rows + len(decision.events) + rows / ROWS_PER_OBJECT
-        again = not seen.isdisjoint(refs) or any(guard.ref in seen for guard in decision.guards)
-        if part and (size + weight > MAX_OBJECTS or again):
+    for item, weight in zip(items, weights, strict=True):
+        again = not seen.isdisjoint(item.refs) or any(guard.ref in seen for guard in item.decision.guards)
+        if part and (size + weight > fits or again):
             yield part
             part, size, seen = [], 0.0, set()
-        part.append(Item(claim, decision, refs, [event_ref(event, by=by.name) for event in decision.events]))
+        part.append(item)
         size += weight
-        seen.update(refs)
+        seen.update(item.refs)
         seen.discard(None)
     if part:
         yield part
+
+
+def _weight(item: Item) -> float:
+    """Return what an item costs, in objects with their lines in the log."""
+    rows = item.refs.count(None)
+    return len(item.refs) - rows + len(item.told) + rows / ROWS_PER_OBJECT
+
+
+def _even(weight: float) -> float:
+    """Return how much goes into each of as few parts as it takes."""
+    parts = max(1, ceil(weight / MAX_OBJECTS))
+    return min(MAX_OBJECTS, weight / parts + SLACK)
 
 
 class Batch:

@@ -1,0 +1,49 @@
+"""How `apply` cuts what it is given into transactions."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.objects.batch import MAX_OBJECTS, SLACK, batches
+from controlplane.decision import Decision, Event, Put
+from controlplane.kinds.template import Template
+from controlplane.meta import ObjectMeta
+from controlplane.state import Actor
+
+BY = Actor("test")
+
+
+def decision(number: int, objects: int, events: int = 0) -> Decision:
+    """Return a decision that makes some objects nobody else touches and tells of some."""
+    made = [Template("v1", "ConfigMap", ObjectMeta(name=f"c{number}-{one}", namespace="a")) for one in range(objects)]
+    told = tuple(Event(made[0], f"Reason{one}", "told") for one in range(events))
+    return Decision(changes=tuple(Put(one, None) for one in made), events=told)
+
+
+def weights(sizes: list[tuple[int, int]]) -> list[list[int]]:
+    """Return what the parts of decisions of these (objects, events) weigh, decision by decision."""
+    decisions = [(None, decision(number, *size)) for number, size in enumerate(sizes)]
+    return [[len(item.refs) + len(item.told) for item in part] for part in batches(decisions, by=BY)]
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), max_size=900))
+def test_parts_are_few_and_of_one_size(sizes: list[tuple[int, int]]) -> None:
+    parts = weights(sizes)
+    total = sum(map(sum, sizes))
+    assert [weight for part in parts for weight in part] == [sum(size) for size in sizes]
+    assert len(parts) <= -(-total // (MAX_OBJECTS - 2 * 8))
+    heavy = [sum(part) for part in parts]
+    assert all(one <= MAX_OBJECTS for one in heavy)
+    assert max(heavy, default=0) - min(heavy, default=0) <= (SLACK + 8) * max(len(parts), 1)
+
+
+def test_a_decision_is_never_cut() -> None:
+    parts = weights([(1, 0), (MAX_OBJECTS + 50, 0), (1, 0)])
+    assert parts == [[1], [MAX_OBJECTS + 50], [1]]
+
+
+def test_what_was_written_is_touched_again_in_the_next_part_only() -> None:
+    one, other = decision(1, 1), decision(2, 1)
+    parts = list(batches([(None, found) for found in (one, other, one, other)], by=BY))
+    assert [[item.decision for item in part] for part in parts] == [[one, other], [one, other]]
