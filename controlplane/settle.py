@@ -24,6 +24,7 @@ _META_PARTS = (
     "deletion_grace_period_seconds",
     "managed_fields",
 )
+_PARTS = ("spec", "content", "status")  # as far as they are stored: the `spec` of a Template is a view of its content
 
 
 class Write(NamedTuple):
@@ -106,12 +107,12 @@ def _merge(new: Object, old: Object, current: Object) -> Write | Remove | Same |
         ours, base, theirs = (getattr(one.metadata, part) for one in (new, old, current))
         if ours == base:
             continue
-        if theirs not in (base, ours) and part != "managed_fields":
+        if theirs not in (base, ours):
             return Lost("conflict")
         changes[part] = ours
     parts: dict[str, Any] = {}
-    for part in ("spec", "content", "status"):
-        ours, base, theirs = (getattr(one, part, None) for one in (new, old, current))
+    for part in (part for part in _PARTS if part in current.__struct_fields__):
+        ours, base, theirs = (getattr(one, part) for one in (new, old, current))
         if ours == base:
             continue
         if theirs != base:

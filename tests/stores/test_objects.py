@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane.decision import Decision, Delete, Drop, Event, Guard, Put, Save, unchanged
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
@@ -94,6 +95,16 @@ class TestChanging:
         found = stored(store, old).metadata
         assert (found.labels, found.annotations) == ({"app": "web"}, {"note": "kept"})
 
+    def test_a_template_keeps_the_status_that_was_reported_while_its_spec_was_edited(self, store: Any) -> None:
+        (old,) = create(store, template("web", {"spec": {"replicas": 2}}, kind="Deployment"))
+
+        status = write(store, Put(replace(old, status={"readyReplicas": 2}), old))
+        spec = write(store, Put(old.with_content({"spec": {"replicas": 3}}), old))
+
+        found = stored(store, old)
+        assert (spec.lost, status.lost) == ("", "")
+        assert (found.spec, found.status, found.metadata.generation) == ({"replicas": 3}, {"readyReplicas": 2}, 2)
+
     @pytest.mark.parametrize(
         ("first", "second"),
         [
@@ -104,8 +115,12 @@ class TestChanging:
             ),
             (lambda old: old.with_meta(labels={"a": "1"}), lambda old: old.with_meta(labels={"a": "2"})),
             (lambda old: old.with_meta(finalizers=("one",)), lambda old: old.with_meta(finalizers=("two",))),
+            (
+                lambda old: old.with_meta(labels={"a": "1"}, managed_fields=({"manager": "jane"},)),
+                lambda old: old.with_spec(replicas=6).with_meta(managed_fields=({"manager": "john"},)),
+            ),
         ],
-        ids=["spec", "status", "labels", "finalizers"],
+        ids=["spec", "status", "labels", "finalizers", "who set what"],
     )
     def test_the_second_writer_of_the_same_part_loses(self, store: Any, first: Any, second: Any) -> None:
         (old,) = create(store, binding("web", "member1"))
