@@ -108,9 +108,12 @@ class ObjectTable:
         columns = {"kind": "w.kind", "namespace": "w.namespace", "name": "w.name", **self._values}
         return f"""{self._source}, written AS (
                 INSERT INTO {self.name} ({", ".join(columns)}) SELECT {", ".join(columns.values())} FROM w
-            )
-            INSERT INTO {LOG} ({_LOG_COLUMNS})
-            SELECT version, 'ADDED', kind, namespace, name, doc, NULL, %s, log_reason, log_cause, %s FROM w"""
+                RETURNING id
+            ), logged AS (
+                INSERT INTO {LOG} ({_LOG_COLUMNS})
+                SELECT version, 'ADDED', kind, namespace, name, doc, NULL, %s, log_reason, log_cause, %s FROM w
+                RETURNING version
+            ) {self._checked("insert", "written")}"""
 
     @cached_property
     def update(self) -> str:
@@ -120,20 +123,29 @@ class ObjectTable:
                 FROM w JOIN {self.name} o ON {_SAME_REF}
                 WHERE t.id = o.id
                 RETURNING w.version, w.kind, w.namespace, w.name, w.doc, o.doc AS old_doc, w.log_reason, w.log_cause
-            )
-            INSERT INTO {LOG} ({_LOG_COLUMNS})
-            SELECT version, 'MODIFIED', kind, namespace, name, doc, old_doc, %s, log_reason, log_cause, %s
-            FROM written"""
+            ), {self._logged("MODIFIED")} {self._checked("update", "logged")}"""
 
     @cached_property
     def delete(self) -> str:
         return f"""{self._source}, written AS (
                 DELETE FROM {self.name} o USING w WHERE {_SAME_REF}
                 RETURNING w.version, w.kind, w.namespace, w.name, w.doc, o.doc AS old_doc, w.log_reason, w.log_cause
-            )
-            INSERT INTO {LOG} ({_LOG_COLUMNS})
-            SELECT version, 'DELETED', kind, namespace, name, doc, old_doc, %s, log_reason, log_cause, %s
-            FROM written"""
+            ), {self._logged("DELETED")} {self._checked("delete", "logged")}"""
+
+    def _logged(self, type_: str) -> str:
+        return f"""logged AS (
+                INSERT INTO {LOG} ({_LOG_COLUMNS})
+                SELECT version, '{type_}', kind, namespace, name, doc, old_doc, %s, log_reason, log_cause, %s
+                FROM written
+                RETURNING version
+            )"""
+
+    def _checked(self, operation: str, written: str) -> str:
+        """Return the end of a statement: as many rows as were sent, or nothing at all. Where the log repeats what was
+        `written`, its rows stand for both: counting documents costs reading them."""
+        return f"""
+            SELECT objects_written('{operation} in {self.name}', %s,
+                (SELECT count(*) FROM {written}), (SELECT count(*) FROM logged))"""
 
     @cached_property
     def moved(self) -> str:
