@@ -15,13 +15,14 @@ class Put(msgspec.Struct, frozen=True):
     """Store `new`, which was made from `old` (None: it must not exist yet).
 
     Parts of the object (labels, spec, status, …) that differ from `old` are written; the others keep what is stored, so
-    spec and status writers never fight (`settle.settle`). `exact`: lose to any change at all, as a PUT with a
-    resourceVersion does.
+    spec and status writers never fight (`settle.settle`). `upon`: parts that have to be as in `old` although they are
+    not written, for `new` rests on them. `exact`: lose to any change at all, as a PUT with a resourceVersion does.
     """
 
     new: Object
     old: Object | None
     exact: bool = False
+    upon: tuple[str, ...] = ()
 
 
 class Delete(msgspec.Struct, frozen=True):

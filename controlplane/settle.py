@@ -1,12 +1,14 @@
 """Compare-and-swap, as a pure function: what becomes of one change, given what is stored now. Both stores use it.
 
 An object is a set of parts: labels, annotations, finalizers, owners, deletion, spec (or content), status. A writer
-changes some parts relative to what it read; it wins when those very parts are still what it read, and the other parts
-are kept as stored. So a status report and a spec edit of the same object never cost each other a retry.
+changes some parts relative to what it read; it wins when those very parts, and those it says it rests upon, are still
+what it read, and the other parts are kept as stored. So a status report and a spec edit of the same object never cost
+each other a retry.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -64,7 +66,7 @@ def settle(change: Put | Delete, current: Object | None) -> Write | Remove | Sam
         return Lost("uid")
     if current.metadata.resource_version == change.old.metadata.resource_version:
         return Same(current) if change.new == change.old else _finished(change.new, False)
-    return Lost("conflict") if change.exact else _merge(change.new, change.old, current)
+    return Lost("conflict") if change.exact else _merge(change.new, change.old, current, upon=change.upon)
 
 
 def _settle_delete(change: Delete, current: Object | None) -> Write | Remove | Same | Lost:
@@ -100,12 +102,13 @@ def _finished(new: Object, merged: bool) -> Write | Remove:
     return Write(new, merged)
 
 
-def _merge(new: Object, old: Object, current: Object) -> Write | Remove | Same | Lost:
-    """Three-way merge by parts."""
+def _merge(new: Object, old: Object, current: Object, *, upon: Collection[str]) -> Write | Remove | Same | Lost:
+    """Three-way merge by parts; those in `upon` are not to have moved even where nothing is written to them."""
+    assert {*_META_PARTS, *_PARTS}.issuperset(upon), f"{current.ref}: {upon} are not all parts of an object"
     changes: dict[str, Any] = {}
     for part in _META_PARTS:
         ours, base, theirs = (getattr(one.metadata, part) for one in (new, old, current))
-        if ours == base:
+        if ours == base and part not in upon:
             continue
         if theirs not in (base, ours):
             return Lost("conflict")
@@ -113,11 +116,12 @@ def _merge(new: Object, old: Object, current: Object) -> Write | Remove | Same |
     parts: dict[str, Any] = {}
     for part in (part for part in _PARTS if part in current.__struct_fields__):
         ours, base, theirs = (getattr(one, part) for one in (new, old, current))
-        if ours == base:
+        if ours == base and part not in upon:
             continue
         if theirs != base:
             return Lost("conflict")
-        parts[part] = ours
+        if ours != base:
+            parts[part] = ours
     if "spec" in parts or "content" in parts:
         changes["generation"] = current.metadata.generation + (new.metadata.generation - old.metadata.generation)
     metadata: ObjectMeta = replace(current.metadata, **changes)

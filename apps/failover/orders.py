@@ -31,7 +31,9 @@ def order(key: str, verb: str, *, reason: str, by: str) -> bool:
         if live is None:
             return False
         new = orders.given(live, row, verb, reason=reason, by=by, now=writing.now())
-        decision = Decision(changes=(Put(new, live),), reason=f"Eviction{verb}: {reason}"[:200])
+        # Of two that write at once the first one wins: an order about a copy that has just left is none.
+        given = Put(new, live, upon=("spec",))
+        decision = Decision(changes=(given,), reason=f"Eviction{verb}: {reason}"[:200])
         if not writing.apply([(None, decision)], by=Actor(by))[0].lost:
             return True
     raise Conflict(f"eviction {key}: others kept changing its binding; try again")

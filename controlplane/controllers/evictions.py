@@ -315,7 +315,10 @@ def _moved(
     *,
     now: datetime,
 ) -> Decision:
-    """Return the writes of a binding's granted moves: while the taints they happen for do, and nobody holds more."""
+    """Return the writes of a binding's granted moves: while the taints they happen for do, and nobody holds more.
+
+    Orders about single evictions are annotations of the binding: one given meanwhile wins, wherever it came from.
+    """
     after, events = old, list[Event]()
     for move in moves:
         after = plan.moved(after, move, settings, now=now)
@@ -326,7 +329,7 @@ def _moved(
     left = [over.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
     new = _told_pending(departed(_once(old, after), old, now=now), left, now=now)
     return Decision(
-        changes=(Put(new, old), *map(Save, over.values()), *_hinted(new, moves[-1].refuge)),
+        changes=(Put(new, old, upon=("annotations",)), *map(Save, over.values()), *_hinted(new, moves[-1].refuge)),
         events=tuple(events),
         guards=(
             *(Guard(clusters[move.row.cluster].ref, clusters[move.row.cluster].metadata.generation) for move in moves),

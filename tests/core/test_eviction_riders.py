@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from controlplane import run
@@ -11,9 +12,10 @@ from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.fleet import FLEET
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.decision import Decision, Save
+from controlplane.eviction import orders
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.rows import PlacementHint
+from controlplane.kinds.rows import Eviction, PlacementHint, eviction_key
 from controlplane.state import Actor
 from tests.core.fleet_story import FAILOVER, START, Story, binding, by_room, cluster, duplicated, no_execute
 from tests.core.test_eviction_steering import hold
@@ -26,10 +28,10 @@ def web(name: str) -> Binding:
     return binding(name, duplicated(least=1, most=1), on={"member1": 1})
 
 
-def about_to_leave(story: Story, tokens: int) -> Decision:
+def about_to_leave(story: Story, tokens: int, home: str = "member1") -> Decision:
     """Return what Evictions decides when there are tokens for what waits; nothing of it is written yet."""
     story.redis_away = True
-    story.taint("member1", no_execute())
+    story.taint(home, no_execute())
     controller = Evictions()
     snapshot = controller.load(story.store, [FLEET])[0]
     assert snapshot is not None
@@ -61,6 +63,32 @@ def test_a_hold_made_after_the_decision_and_before_its_writing_counts() -> None:
 
     assert [one.lost for one in outcomes] == ["guard failover.lifeboat.io/EvictionHold:*"]
     assert story.leaving("a") == []
+
+
+@pytest.mark.parametrize("verb", [orders.HOLD, orders.SKIP])
+@pytest.mark.parametrize("homes", [("member1",), ("member1", "member2")], ids=["from home", "from where it fled to"])
+def test_an_order_given_after_the_decision_and_before_its_writing_counts(homes: tuple[str, ...], verb: str) -> None:
+    """Of a home nothing more is noted when the copy has left it before: an eviction from elsewhere writes no
+    annotation that would have conflicted with the order."""
+    story = Story(*(cluster(f"member{n}") for n in (1, 2, 3, 4, 5)), web("a"), settings=FAST)
+    for home in homes[:-1]:
+        story.taint(home, no_execute())
+        story.pass_seconds(5)
+    (last,) = story.placed("a")
+    decision = about_to_leave(story, 1, last)
+    assert len(decision.riders) == 1
+
+    old, key = story.binding("a"), eviction_key(story.binding("a").ref, last)
+    (item,) = story.store.rows(Eviction, "key", [key])[key]
+    story.store.put(orders.given(old, item, verb, reason="because", by="jane", now=story.now), old)
+    outcomes = story.store.apply([(None, one) for one in decision.riders], by=EVICTIONS)
+    story.redis_away = False
+    story.work()
+    story.pass_seconds(60)
+
+    assert [one.lost for one in outcomes] == [f"conflict {old.ref}"]
+    assert list(story.placed("a")) == [last]
+    assert last not in story.leaving("a")
 
 
 def test_a_process_that_begins_looks_at_what_concerns_everything() -> None:

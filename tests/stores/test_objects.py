@@ -149,6 +149,28 @@ class TestChanging:
         assert outcome.lost.startswith("gone")
         assert stored(store, old) is None
 
+    @pytest.mark.parametrize("upon", [("annotations",), ("status",), ("annotations", "status")])
+    def test_a_write_that_rests_on_parts_it_does_not_write_loses_where_they_moved(
+        self, store: Any, upon: tuple[str, ...]
+    ) -> None:
+        (old,) = create(store, binding("web"))
+        put = Put(old.with_spec(replicas=5), old, upon=upon)
+        others = {
+            "annotations": lambda one: one.with_meta(annotations={"by": "jane"}),
+            "status": lambda one: one.with_status(scheduler_observed_generation=1),
+        }
+        for part, change in others.items():
+            if part not in upon:
+                write(store, Put(change(stored(store, old)), stored(store, old)))
+        assert write(store, put).lost == ""
+
+        (old,) = create(store, binding("api"))
+        put = Put(old.with_spec(replicas=5), old, upon=upon)
+        write(store, Put(others[upon[-1]](old), old))
+
+        assert write(store, put).lost.startswith("conflict")
+        assert stored(store, old).spec.replicas == 2
+
     def test_an_object_that_was_made_anew_is_not_changed(self, store: Any) -> None:
         (old,) = create(store, binding("web"))
         write(store, Delete(old))
