@@ -14,7 +14,13 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.meta import Ref, Struct, to_seconds
-from controlplane.names import CLUSTER_FINALIZER, CLUSTER_NAMESPACE, execution_namespace
+from controlplane.names import (
+    CLUSTER_FINALIZER,
+    CLUSTER_NAMESPACE,
+    cluster_of_execution_namespace,
+    execution_namespace,
+    is_execution_namespace,
+)
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
@@ -44,13 +50,34 @@ def _concerned(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
         yield new.ref
 
 
+def _emptied(old: Work | None, new: Work | None) -> Iterator[Ref]:
+    """A cluster is due when a Work of it is gone: that may be what it waited for."""
+    if old is not None and new is None:
+        yield from _whose(old.metadata.namespace)
+
+
+def _home_gone(old: Template | None, new: Template | None) -> Iterator[Ref]:
+    """The namespace of its Works is the last it waits for."""
+    if old is not None and new is None:
+        yield from _whose(old.metadata.name)
+
+
+def _whose(namespace: str) -> Iterator[Ref]:
+    if is_execution_namespace(namespace):
+        yield Ref(kinds.CLUSTER, "", cluster_of_execution_namespace(namespace))
+
+
 class Unjoin(Controller):
     """Key: a Cluster. Puts our finalizer on, and takes it off when nothing is left."""
 
     name: ClassVar[str] = "unjoin"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = (kinds.CLUSTER,)
-    watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.CLUSTER, _concerned),)
+    watches: ClassVar[tuple[Watch, ...]] = (
+        Watch(kinds.CLUSTER, _concerned),
+        Watch(kinds.WORK, _emptied),
+        Watch(kinds.NAMESPACE, _home_gone),
+    )
     owns: ClassVar[Ownership] = Ownership(
         {
             kinds.CLUSTER: ("metadata.finalizers",),
@@ -100,8 +127,8 @@ class Unjoin(Controller):
             how = "the eviction queue moves them" if unjoin.evicts(settings) else "nobody moves them: drain it"
             return _waits(cluster, f"bindings are placed on it ({unjoin.named(snapshot.placed)}); {how}", now=now)
         if snapshot.works or snapshot.home is not None:
-            changes = tuple(_emptying(snapshot, now=now))
             kept = [work.ref for work in snapshot.works if _is_kept(work, snapshot)]
+            changes = tuple(_emptying(snapshot, set(kept), now=now))
             if kept and not changes:
                 return _waits(cluster, f"copies on it may be the last that work ({unjoin.named(kept)})", now=now)
             return Decision(changes=changes, wake_at=now + LOOK, reason="Unjoin")
@@ -123,10 +150,15 @@ def _is_kept(work: Work, snapshot: Departure) -> bool:
     return any(owner in snapshot.owners for owner in copies.owner(work, kinds.BINDINGS))
 
 
-def _emptying(snapshot: Departure, *, now: datetime) -> Iterator[Put | Delete]:
-    """Yield what lets the next Works go, and after the last one their namespace with whatever else is in it."""
+def _emptying(snapshot: Departure, kept: set[Ref], *, now: datetime) -> Iterator[Put | Delete]:
+    """Yield what lets the next Works go, and after the last one their namespace with whatever else is in it.
+
+    What brought a Namespace to the member stays as long as copies are `kept`: they would go with it.
+    """
     for work in snapshot.works:
-        if work.metadata.deletion_timestamp is not None or _is_kept(work, snapshot):
+        if work.metadata.deletion_timestamp is not None or work.ref in kept:
+            continue
+        if kept and any(copies.owner(work, (kinds.NAMESPACE,))):
             continue
         yield Put(_released(work, now=now), work) if unjoin.keeps(snapshot.subject) else deleting(work, now=now)
     home = snapshot.home

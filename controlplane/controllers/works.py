@@ -46,12 +46,27 @@ class Copies(Struct, frozen=True):
 
 
 def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
-    """A binding is due when what it asks for changed, not when its status did; one placed nowhere yet asks nothing."""
+    """A binding is due when what it asks for changed, not when its status did; one placed nowhere yet asks nothing.
+
+    While a copy is still where none is wanted, its status counts too: whether the others are healthy, and the last word
+    of the scheduler, decides when that copy may go.
+    """
     if new is None or (old is None and not any(_named(new))):
         return
-    if old is not None and old.metadata.generation == new.metadata.generation and _marks(old) == _marks(new):
+    same = old is not None and old.metadata.generation == new.metadata.generation and _marks(old) == _marks(new)
+    if old is not None and same and (_seen(old) == _seen(new) or not _lingers(new)):
         return
     yield new.ref
+
+
+def _seen(binding: Binding) -> tuple[Any, ...]:
+    return binding.status.scheduler_observed_generation, binding.status.aggregated_status
+
+
+def _lingers(binding: Binding) -> bool:
+    """Test whether a member reports a copy that it shall not have any more."""
+    kept = set(binding.clusters_kept())
+    return any(item.cluster_name not in kept for item in binding.status.aggregated_status)
 
 
 def _marks(binding: Binding) -> tuple[Any, ...]:

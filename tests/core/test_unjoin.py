@@ -44,6 +44,7 @@ def work(name: str, owner: Any = None, **meta: Any) -> Work:
 
 OF_WEB = work("web", WEB.ref)
 BY_HAND = work("by-hand")
+OF_TEAM = work("team", Ref("Namespace", "", "team"))
 GOING = work("going", deletion_timestamp=START)
 HOME = Template("v1", "Namespace", ObjectMeta(name="karmada-es-member1", uid="home"))
 LEASE = Template("coordination.k8s.io/v1", "Lease", ObjectMeta(name="member1", namespace="karmada-cluster", uid="l"))
@@ -93,8 +94,13 @@ def test_a_cluster_that_joined_before_there_was_one_gets_it() -> None:
         (Departure(leaving(), placed=(WEB.ref,)), CLOSED, "nobody moves them"),
         (Departure(leaving(ready="Unknown"), placed=(WEB.ref,)), FAILOVER, "web-deployment"),
         (Departure(leaving(), works=(OF_WEB,), owners=frozenset({WEB.ref})), FAILOVER, "may be the last that work"),
+        (
+            Departure(leaving(), works=(OF_TEAM, OF_WEB), owners=frozenset({WEB.ref})),
+            FAILOVER,
+            "(karmada-es-member1/web)",
+        ),
     ],
-    ids=["placed", "queue", "queue, gate closed", "unreachable", "replacements not healthy yet"],
+    ids=["placed", "queue", "queue, gate closed", "unreachable", "replacements not healthy yet", "in its namespace"],
 )
 def test_what_it_waits_for_is_said_and_nothing_is_removed(
     departure: Departure, settings: Settings, waits_for: str
@@ -111,6 +117,7 @@ def test_what_it_waits_for_is_said_and_nothing_is_removed(
     [
         (Departure(leaving(), works=(BY_HAND, GOING), home=HOME), {"by-hand"}),
         (Departure(leaving(), works=(OF_WEB,)), {"web"}),
+        (Departure(leaving(), works=(OF_TEAM, OF_WEB)), {"team", "web"}),
         (Departure(leaving(), works=(OF_WEB, BY_HAND), owners=frozenset({WEB.ref})), {"by-hand"}),
         (Departure(leaving(ready="False"), works=(OF_WEB,), owners=frozenset({WEB.ref})), {"web"}),
         (Departure(leaving("delete"), placed=(WEB.ref,), works=(OF_WEB,), owners=frozenset({WEB.ref})), {"web"}),
@@ -118,7 +125,17 @@ def test_what_it_waits_for_is_said_and_nothing_is_removed(
         (Departure(leaving(), works=(GOING,), home=HOME), set()),
         (Departure(leaving(), home=HOME, lease=LEASE), {"karmada-es-member1"}),
     ],
-    ids=["the rest", "nobody's", "not the bindings'", "unreachable", "delete", "keep", "wait", "namespace"],
+    ids=[
+        "the rest",
+        "nobody's",
+        "namespaces with the last",
+        "not the bindings'",
+        "unreachable",
+        "delete",
+        "keep",
+        "wait",
+        "namespace",
+    ],
 )
 def test_works_go_first_and_then_their_namespace(departure: Departure, goes: set[str]) -> None:
     decision = decided(departure)

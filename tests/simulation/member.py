@@ -69,11 +69,17 @@ class Member:
         if isinstance(question, Discard):
             if question.release:
                 return Answer(200)
-            self.objects.pop(place_of(question.manifest), None)
+            self._remove(place_of(question.manifest))
             return Answer(404, problem="gone")
         assert isinstance(question, Observe)
         held = self.objects.get(place_of(question.manifest))
         return Answer(404, problem="not found") if held is None else Answer(200, self.document(held, now=now))
+
+    def _remove(self, place: Place) -> None:
+        """Remove an object; with a Namespace goes everything in it."""
+        self.objects.pop(place, None)
+        if place[:2] == ("v1", "Namespace"):
+            self.objects = {other: held for other, held in self.objects.items() if other[2] != place[3]}
 
     def _ensure(self, manifest: dict[str, Any], *, now: datetime) -> Answer:
         place = place_of(manifest)

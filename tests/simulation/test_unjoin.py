@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,11 +17,12 @@ from controlplane.settings import Compat, Settings
 from controlplane.state import Actor
 from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
 from tests.simulation.stories import QUICK, apply, binding, joined, placed, running
-from tests.simulation.world import Simulation
+from tests.simulation.world import START, Simulation
 
 SEEDS = range(4)
 FIVE = ("member1", "member2", "member3", "member4", "member5")
 EMPTIED = replace(QUICK, compat=Compat(terminating_taint=True))
+IN_TEAM = Ref(kinds.RESOURCE_BINDING, "team", "nginx-deployment")
 TEAM = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team}\n"
 ONE = DUPLICATED.replace("maxGroups: 2", "maxGroups: 1").replace("minGroups: 2", "minGroups: 1")
 
@@ -53,6 +55,25 @@ def works(world: Simulation, name: str = "member1") -> list[Any]:
     return list(world.store.list(kinds.WORK, namespace=f"karmada-es-{name}"))
 
 
+def go_on(world: Simulation, seconds: float) -> None:
+    world.run((world.now - START).total_seconds() + seconds)
+
+
+def go_on_until(world: Simulation, holds: Callable[[], bool]) -> None:
+    """Let the world go on, second by second, until something holds."""
+    for _ in range(300):
+        if holds():
+            return
+        go_on(world, 1)
+    raise AssertionError("not within 300 s")
+
+
+def copies_in_team(world: Simulation) -> list[int]:
+    """Return the replicas of team's nginx that serve, by member."""
+    place = ("apps/v1", "Deployment", "team", "nginx")
+    return [member.ready_replicas(place, now=world.now) for member in world.members.values()]
+
+
 def waits(world: Simulation) -> str:
     told = [one.message for one in world.store.list(kinds.EVENT) if one.reason == "UnjoinWaiting"]
     return told[-1] if told else ""
@@ -78,6 +99,41 @@ def test_d20_a_deleted_cluster_is_emptied_through_the_queue_and_then_goes(
     assert binding(world).spec.graceful_eviction_tasks == ()
     assert world.tokens, "it left through the queue, at its rate"
     assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_d20_a_deleted_cluster_is_gone_as_soon_as_it_is_empty(seed: int) -> None:
+    """Each step follows from the one before: none waits until somebody looks again anyway."""
+    world = serving(ONE, *FIVE, seed=seed, settings=EMPTIED)
+    name = next(iter(placed(world)))
+    for member in world.members.values():
+        member.ready_after = timedelta(seconds=15)
+
+    delete(world, name=name)
+    go_on_until(world, lambda: name not in binding(world).clusters_kept())
+    go_on(world, 3)
+
+    assert cluster(world, name) is None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_namespace_leaves_a_deleted_cluster_after_the_copies_in_it(seed: int) -> None:
+    """Its own deletion on the member would take them along while their replacement still starts (I1)."""
+    world = joined(*FIVE, seed=seed)
+    apply(world, TEAM, *(text.replace("metadata:\n", "metadata:\n  namespace: team\n", 1) for text in (ONE, NGINX % 3)))
+    go_on(world, 30)
+    (name,) = placed(world, IN_TEAM)
+    for member in world.members.values():
+        member.ready_after = timedelta(seconds=25)
+    served: list[int] = []
+
+    delete(world, name=name)
+    world.checks.append(lambda one: served.append(sum(copies_in_team(one))))
+    go_on(world, 90)
+
+    assert cluster(world, name) is None
+    assert placed(world, IN_TEAM) != {}
+    assert min(served) == 3
 
 
 @pytest.mark.parametrize("seed", SEEDS)
