@@ -23,6 +23,7 @@ from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.meta import Object, ObjectMeta, condition, to_seconds, with_condition
+from controlplane.moments import in_utc
 from controlplane.names import safe_hash
 from controlplane.settings import Settings
 
@@ -164,7 +165,7 @@ def _typed(kind: Kind, doc: Document, old: Any, *, settings: Settings, now: date
 
 def _converted(kind: Kind, doc: Document) -> Any:
     fold = getattr(kind.type, "fold", None)
-    return msgspec.convert(doc, kind.type) if fold is None else fold(doc)
+    return in_utc(msgspec.convert(doc, kind.type)) if fold is None else fold(doc)
 
 
 def _rest(kind: Kind, doc: Document, causes: list[Cause]) -> Any:

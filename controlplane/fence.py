@@ -7,8 +7,10 @@ fenced, whatever somebody said of it; one that does not let us in any more (D22)
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from controlplane.causes import invalid, reason
 from controlplane.errors import Cause, Invalid
@@ -34,8 +36,8 @@ class Fence(Struct, frozen=True):
 
     by: str
     reason: str
-    made_at: datetime
-    expires_at: datetime
+    made_at: Annotated[datetime, Meta(tz=True)]
+    expires_at: Annotated[datetime, Meta(tz=True)]
 
 
 def fence_of(cluster: Cluster) -> Fence | None:

@@ -11,7 +11,7 @@ from controlplane import fence
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.meta import Condition, condition, with_condition
+from controlplane.meta import Condition, condition, to_seconds, with_condition
 from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.settings import Settings
 
@@ -56,7 +56,7 @@ def _leave(
         return "directly_unreachable is Proceed"
     word = fence.in_force(cluster, now=now)
     if word is not None:
-        until = f"{word.expires_at:%Y-%m-%dT%H:%M:%SZ}"
+        until = f"{to_seconds(word.expires_at):%Y-%m-%dT%H:%M:%SZ}"
         return f"cluster {task.from_cluster} is fenced by {word.by} until {until}: {word.reason}"
     after = proceed_after(binding)
     if after is not None and task.creation_timestamp is not None and now >= task.creation_timestamp + after:
