@@ -6,7 +6,8 @@ Everything that can stop an eviction is asked here, before a token is spent.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import HELD, NO_REFUGE, QUEUED, RECOVERING, STATE_MISSING, Eviction, Judgement
 from controlplane.meta import Ref
+from controlplane.moments import later
 from controlplane.settings import Settings
 
 Try = Callable[[Binding, Collection[str]], DryRun]
@@ -45,7 +47,14 @@ class Plan(msgspec.Struct, frozen=True):
     saved: tuple[Eviction, ...] = ()
     dropped: tuple[Eviction, ...] = ()
     held: tuple[Eviction, ...] = ()
-    exhausted: bool = True  # False: there are more due rows than were looked at
+    exhausted: bool = True  # False: due rows wait for tokens and were not looked at
+
+
+class _Obstacle(NamedTuple):
+    """What keeps a copy where it is: a reason in one word, and in many."""
+
+    reason: str
+    message: str
 
 
 class Heads(msgspec.Struct, frozen=True):
@@ -59,6 +68,67 @@ class Heads(msgspec.Struct, frozen=True):
     holds: Holds = Holds()
 
 
+class _Look:
+    """What one walk through the queue has come to so far."""
+
+    def __init__(self, queue: Heads, settings: Settings, *, attempt: Try, now: datetime) -> None:
+        self._queue, self._settings, self._attempt, self._now = queue, settings, attempt, now
+        self._left: dict[str, set[str]] = {}  # by binding: the clusters it leaves in this look
+        self.moves: list[Move] = []
+        self.saved: list[Eviction] = []
+        self.dropped: list[Eviction] = []
+        self.held: list[Eviction] = []
+
+    def at(self, row: Eviction) -> tuple[Binding, Move] | None:
+        """Decide about one row; return its binding and the move, None where it does not move."""
+        binding, cluster = self._queue.bindings.get(Ref.parse(row.binding)), self._queue.clusters.get(row.cluster)
+        again = recheck(row, binding, cluster, clocks_from=self._queue.clocks_from, now=self._now)
+        if again is None or binding is None or cluster is None:
+            self.dropped.append(row)
+            return None
+        if isinstance(again, Eviction):
+            self.saved.append(again)
+            return None
+        found = self._obstacle(row, binding, cluster)
+        if isinstance(found, _Obstacle):
+            self._hold(row, binding, found)
+            return None
+        place, state = found
+        self._left.setdefault(row.binding, set()).add(row.cluster)
+        move = Move(row, again, place, state)
+        self.moves.append(move)
+        return binding, move
+
+    def _obstacle(self, row: Eviction, binding: Binding, cluster: Cluster) -> _Obstacle | tuple[Refuge, Preserved]:
+        """Return what keeps a copy where it is, else where it goes and the state it takes along."""
+        reason, message = self._queue.holds.why(row, binding, cluster, now=self._now)
+        if reason:
+            return _Obstacle(reason, message)
+        leaving = self._left.get(row.binding, set()) | leaving_with(row, self._queue.rows.get(row.binding, ()))
+        answer = self._attempt(binding, leaving)
+        place = refuge(binding, leaving, answer, self._settings, source_ready=cluster.ready == "True")
+        if not place.found:
+            return _Obstacle(NO_REFUGE, place.why)
+        state = preserved(binding, row.cluster, self._settings)
+        if state.problem and self._settings.state_preservation_on_missing == "Hold":
+            return _Obstacle(STATE_MISSING, state.problem)
+        return place, state
+
+    def _hold(self, row: Eviction, binding: Binding, why: _Obstacle) -> None:
+        """Keep a row waiting; the first time nothing fits is remembered (evict_success_rate)."""
+        waiting = replace(
+            row,
+            state=HELD,
+            reason=why.reason,
+            message=why.message,
+            generation=binding.metadata.generation,
+            failed_at=row.failed_at or (self._now if why.reason == NO_REFUGE else None),
+        )
+        self.saved.append(waiting)
+        if (row.reason, row.message) != (why.reason, why.message):
+            self.held.append(waiting)
+
+
 def planned(
     queue: Heads,
     settings: Settings,
@@ -70,62 +140,18 @@ def planned(
 ) -> Plan:
     """Return what to do about due rows, in order.
 
-    `room`: how many tokens there can be for a cluster's evictions; the walk ends when all room is used. `attempt`: the
-    dry run; `taken` notes the capacity a move will use, so that the next dry run sees it.
+    `room`: how many tokens there can be for a cluster's evictions; where there are none its rows wait, and others go on
+    (eviction.bucket_scope Cluster). `attempt`: the dry run; `taken` notes the capacity a move will use, so that the
+    next dry run sees it.
     """
-    moves: list[Move] = []
-    saved: list[Eviction] = []
-    dropped: list[Eviction] = []
-    held: list[Eviction] = []
-    gone: dict[str, set[str]] = {}
-    due = ordered(queue.heads, ageing_seconds=settings.eviction.ageing_seconds, now=now)
-    for looked, row in enumerate(due):
+    look, exhausted = _Look(queue, settings, attempt=attempt, now=now), True
+    for row in ordered(queue.heads, ageing_seconds=settings.eviction.ageing_seconds, now=now):
         if room(row.cluster) <= 0:
-            full = looked < len(due)
-            return Plan(tuple(moves), tuple(saved), tuple(dropped), tuple(held), exhausted=not full)
-        binding = queue.bindings.get(Ref.parse(row.binding))
-        again = recheck(row, binding, queue.clusters.get(row.cluster), clocks_from=queue.clocks_from, now=now)
-        if again is None or binding is None:
-            dropped.append(row)
-            continue
-        if isinstance(again, Eviction):
-            saved.append(again)
-            continue
-        kept, told = queue.holds.why(row, binding, queue.clusters[row.cluster], now=now)
-        if kept:
-            waiting = _held(row, binding, kept, told, now=now)
-            saved.append(waiting)
-            held += [] if (row.reason, row.message) == (kept, told) else [waiting]
-            continue
-        left = gone.setdefault(row.binding, set())
-        leaving = left | leaving_with(row, queue.rows.get(row.binding, ()))
-        found = refuge(
-            binding,
-            leaving,
-            attempt(binding, leaving),
-            settings,
-            source_ready=queue.clusters[row.cluster].ready == "True",
-        )
-        state = preserved(binding, row.cluster, settings)
-        reason, why = ("", "") if found.found else (NO_REFUGE, found.why)
-        if found.found and state.problem and settings.state_preservation_on_missing == "Hold":
-            reason, why = STATE_MISSING, state.problem
-        if reason:
-            waiting = _held(row, binding, reason, why, now=now)
-            saved.append(waiting)
-            held += [] if (row.reason, row.message) == (reason, why) else [waiting]
-            continue
-        taken(row, binding, found)
-        left.add(row.cluster)
-        moves.append(Move(row, again, found, state))
-    return Plan(tuple(moves), tuple(saved), tuple(dropped), tuple(held))
-
-
-def _held(row: Eviction, binding: Binding, reason: str, message: str, *, now: datetime) -> Eviction:
-    """Return the row as it waits; the first time nothing fits is remembered (evict_success_rate)."""
-    failed_at = row.failed_at or (now if reason == NO_REFUGE else None)
-    generation = binding.metadata.generation
-    return replace(row, state=HELD, reason=reason, message=message, generation=generation, failed_at=failed_at)
+            exhausted = False
+        elif (found := look.at(row)) is not None:
+            binding, move = found
+            taken(row, binding, move.refuge)
+    return Plan(tuple(look.moves), tuple(look.saved), tuple(look.dropped), tuple(look.held), exhausted=exhausted)
 
 
 def recheck(
@@ -141,7 +167,7 @@ def recheck(
         return None
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
     standing = tuple(
-        replace(one, due_at=max(one.time_added, clocks_from) + timedelta(seconds=one.wait_seconds))
+        replace(one, due_at=later(max(one.time_added, clocks_from), one.wait_seconds))
         if one.wait_seconds is not None
         else one
         for one in row.judged

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
@@ -155,3 +157,19 @@ def test_d15_with_its_gate_off_no_state_is_read_and_nothing_is_held() -> None:
     (task,) = stateful(None, gate=False).binding("web").spec.graceful_eviction_tasks
 
     assert task.preserved_label_state == {}
+
+
+def test_d7_with_a_bucket_for_each_cluster_none_waits_for_the_queue_of_another() -> None:
+    """What is first in order has used its bucket up; what comes behind it from elsewhere has a bucket of its own."""
+    settings = replace(FAST, resource_eviction_rate=0.1, secondary_resource_eviction_rate=0.1)
+    settings = replace(settings, eviction=replace(settings.eviction, bucket_scope="Cluster"))
+    many = [binding(f"a{n:02}", ANYWHERE, on={"member1": 1}) for n in range(12)]
+    story = fleet(*many, binding("z", ANYWHERE, on={"member2": 1}), settings=settings)
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+    story.taint("member2", no_execute(at=START + timedelta(seconds=5)))
+    story.pass_seconds(11)
+
+    assert "member2" not in story.placed("z")
+    assert len(gone(story)) == 2, "one of member1, in 16 s, and z"
