@@ -1,17 +1,19 @@
-"""Moments people write: each says its time zone and is kept in UTC, as Kubernetes keeps them.
+"""Moments people write: each says its time zone and is kept in UTC, as Kubernetes keeps them; and moments later on.
 
 One without a zone cannot be compared with the clock, and a window in another zone than ours would be told wrongly.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
+
+END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)  # a day of room for whoever counts on from there
 
 _T = TypeVar("_T")
 _EXAMPLE = "write it in UTC, for example 2026-11-22T03:12:00Z"
@@ -20,6 +22,15 @@ _EXAMPLE = "write it in UTC, for example 2026-11-22T03:12:00Z"
 class _Field(NamedTuple):
     name: str
     wire: str
+
+
+def later(moment: datetime, seconds: float) -> datetime:
+    """Return the moment so many seconds later; the end of time where that is beyond it: people write "for ever" as a
+    number, and as large a one as there is."""
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return END_OF_TIME
 
 
 def in_utc(value: _T, *, place: str = "$") -> _T:

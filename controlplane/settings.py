@@ -15,8 +15,12 @@ from msgspec import Meta
 
 from controlplane.meta import Struct
 
-Seconds = Annotated[float, Meta(ge=0)]
-Positive = Annotated[float, Meta(gt=0)]
+LONGEST = 1_000_000_000  # seconds, thirty years: a moment so much later than now still is one
+SLOWEST, FASTEST = 0.000_001, 1_000_000  # resources per second, where it is not 0
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
+Positive = Annotated[float, Meta(gt=0, le=LONGEST)]
+Rate = Annotated[float, Meta(ge=0, le=FASTEST)]
+WholeSeconds = Annotated[int, Meta(ge=0, le=LONGEST)]
 
 GATES: Mapping[str, bool] = {
     "Failover": False,
@@ -41,8 +45,8 @@ class Compat(Struct, frozen=True):
     """Behaviour of earlier generations, off by default (D1, D2, D12, D20)."""
 
     auto_no_execute_taints: bool = False
-    default_not_ready_toleration_seconds: int | None = None  # None: nothing is injected
-    default_unreachable_toleration_seconds: int | None = None
+    default_not_ready_toleration_seconds: WholeSeconds | None = None  # None: nothing is injected
+    default_unreachable_toleration_seconds: WholeSeconds | None = None
     terminating_taint: bool = False
     cluster_eviction_filter: bool = False
 
@@ -78,8 +82,8 @@ class Settings(Struct, frozen=True):
     cluster_lease_renew_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.25
     auto_no_schedule_taints: bool = True
     failover_eviction_timeout: Seconds = 300
-    resource_eviction_rate: Seconds = 0.5
-    secondary_resource_eviction_rate: Seconds = 0.1
+    resource_eviction_rate: Rate = 0.5
+    secondary_resource_eviction_rate: Rate = 0.1
     unhealthy_cluster_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.55
     large_cluster_num_threshold: Annotated[int, Meta(ge=0)] = 10
     no_execute_taint_eviction_purge_mode: Literal["Gracefully", "Directly"] = "Gracefully"
@@ -151,6 +155,11 @@ def _snake(name: str) -> str:
     return re.sub(r"(?<!^)([A-Z])", lambda match: f"_{match[1].lower()}", name)
 
 
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(part.capitalize() for part in others)
+
+
 def checked(values: Mapping[str, Any]) -> Settings:
     """Return typed settings. Raises SettingError where types, ranges or the rules between settings do not hold."""
     try:
@@ -165,6 +174,9 @@ def checked(values: Mapping[str, Any]) -> Settings:
             f"secondaryResourceEvictionRate: {settings.secondary_resource_eviction_rate} must not exceed "
             f"resourceEvictionRate ({settings.resource_eviction_rate}): it is the slower tier (D8)"
         )
+    for name in ("resource_eviction_rate", "secondary_resource_eviction_rate"):
+        if 0 < (value := getattr(settings, name)) < SLOWEST:
+            raise SettingError(f"{_camel(name)}: {value} must be at least {SLOWEST:f}, or 0 to stop evictions")
     for pattern in settings.skipped_propagating_namespaces:
         try:
             re.compile(pattern)

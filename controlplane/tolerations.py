@@ -7,11 +7,12 @@ PreferNoSchedule only ranks clusters, which is the scheduler's.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from controlplane.kinds.cluster import NO_EXECUTE, NO_SCHEDULE, Taint
 from controlplane.kinds.policy import Toleration
 from controlplane.meta import Struct
+from controlplane.moments import later
 
 
 class Stay(Struct, frozen=True):
@@ -78,11 +79,11 @@ def eviction_due(
 def _ends(toleration: Toleration, taints: Iterable[Taint], clocks_from: datetime | None) -> Iterator[EvictAt]:
     if toleration.toleration_seconds is None:
         return
-    bearing = timedelta(seconds=max(0, toleration.toleration_seconds))
+    bearing = max(0, toleration.toleration_seconds)
     for taint in taints:
         start = _clock_start(taint, clocks_from)
         if start is not None and tolerates(toleration, taint):
-            yield EvictAt(start + bearing, taint)
+            yield EvictAt(later(start, bearing), taint)
 
 
 def _clock_start(taint: Taint, clocks_from: datetime | None) -> datetime | None:

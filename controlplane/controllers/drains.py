@@ -39,6 +39,7 @@ REASON = "Drain"
 PAGE = 200  # one look writes a binding and two Events for each, at most; a transaction takes about 600 objects
 SHOWN = 10
 LOOK = timedelta(seconds=5)
+SHORTEST_WAIT = timedelta(milliseconds=1)  # for a token that is all but there
 EVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -173,7 +174,7 @@ def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: da
         counted_at=now,
     )
     if found.more:
-        wait = timedelta(seconds=max(taken.next_in, 0.001))
+        wait = max(rate.pause(taken.next_in), SHORTEST_WAIT)
     else:  # the next page at once; a round that is over has looked at so many in vain, and gives others time
         wait = timedelta(0) if found.after else LOOK * (1 + blocked // PAGE)
     riders = tuple(_left(one, cluster, drain, settings, now=now) for one in found.going)

@@ -432,7 +432,7 @@ def _wake_at(
         wait = -1.0 if answer is None or answer.problem else answer.next_in
         more = short or not planned.exhausted
         if more and wait >= 0:
-            wakes.append(now + max(timedelta(seconds=wait), timedelta(0) if granted else SHORTEST_WAIT))
+            wakes.append(now + max(rate.pause(wait), timedelta(0) if granted else SHORTEST_WAIT))
         if (planned.saved or planned.dropped or looked_again) and not more:
             wakes.append(now)
     if (change := snapshot.holds.next_change(now=now)) is not None:

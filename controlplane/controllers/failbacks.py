@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from controlplane import failback, health
 from controlplane.controllers import rounds
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.drains import EVER
+from controlplane.controllers.drains import EVER, SHORTEST_WAIT
 from controlplane.controllers.evictions import template_of
 from controlplane.controllers.fleet import fleet_state
 from controlplane.controllers.graceful_eviction import EVICTION_STUCK
@@ -282,7 +282,7 @@ def _moving(
         counted_at=now,
         **progress,
     )
-    wait = timedelta(seconds=max(taken.next_in, 0.001))
+    wait = max(rate.pause(taken.next_in), SHORTEST_WAIT)
     return replace(
         said,
         riders=tuple(_back(binding, way, snapshot, now=now) for binding, way in found.ways),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from controlplane.kinds.workload_rebalancer import (
     WorkloadSelector,
 )
 from controlplane.meta import Ref, Struct, kind_key, to_seconds
+from controlplane.moments import later
 from controlplane.selectors import matches
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
@@ -174,7 +175,7 @@ def _order(one: ObservedWorkload) -> tuple[str, str, str, str]:
 
 def _expires(rebalancer: WorkloadRebalancer) -> datetime | None:
     ttl, finished = rebalancer.spec.ttl_seconds_after_finished, rebalancer.status.finish_time
-    return None if ttl is None or finished is None else finished + timedelta(seconds=ttl)
+    return None if ttl is None or finished is None else later(finished, ttl)
 
 
 def _expired(rebalancer: WorkloadRebalancer, *, now: datetime) -> Decision:

@@ -20,6 +20,7 @@ from controlplane.eviction.purge import leaving
 from controlplane.kinds.binding import APPLICATION_FAILURE, HEALTHY, UNHEALTHY, UNKNOWN, Binding
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER, ApplicationFailoverBehavior
 from controlplane.kinds.template import Template
+from controlplane.moments import later
 from controlplane.settings import Settings
 
 NAMESPACED, CLUSTER_SCOPED = (
@@ -66,7 +67,7 @@ def course(
         return Course(binding, {})
     known = {name: moment for name, moment in since.items() if binding.spec.target(name) is not None}
     seconds = behaviour.decision_conditions.toleration_seconds
-    patience = timedelta(seconds=DEFAULT_SECONDS if seconds is None else seconds)
+    patience = float(DEFAULT_SECONDS if seconds is None else seconds)
     due: list[str] = []
     wakes: list[datetime] = []
     for item in binding.status.aggregated_status:
@@ -75,14 +76,14 @@ def course(
             known.pop(name, None)
         if item.health != UNHEALTHY or binding.spec.target(name) is None or binding.spec.task(name) is not None:
             continue
-        ends = known.setdefault(name, now) + patience
+        ends = later(known.setdefault(name, now), patience)
         if now > ends:
             due.append(name)
         else:
             wakes.append(max(ends, now) + timedelta(microseconds=1))
     gone = dict(left or {})
     if gone and _all_healthy(binding):
-        settled = max(gone.values()) + patience
+        settled = later(max(gone.values()), patience)
         gone = {} if now > settled else gone
         wakes += [settled + timedelta(microseconds=1)] if gone else []
     after, missing, stays = binding, dict[str, str](), list[str]()

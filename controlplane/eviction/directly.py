@@ -10,7 +10,7 @@ import msgspec
 from controlplane import fence
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.policy import DIRECTLY, patience
 from controlplane.meta import Condition, condition, to_seconds, with_condition
 from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.settings import Settings
@@ -67,12 +67,6 @@ def _leave(
 def proceed_after(binding: Binding) -> timedelta | None:
     """Return how long its policy lets a Directly eviction wait for an unreachable source; None: for ever (D14)."""
     return patience(binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, ""))
-
-
-def patience(said: str) -> timedelta | None:
-    """Return the time `After=<seconds>` names; None for anything else."""
-    name, _, seconds = said.partition("=")
-    return timedelta(seconds=int(seconds)) if name == "After" and seconds.isdecimal() else None
 
 
 def look_again(found: Iterable[Source], binding: Binding, *, pause: timedelta, now: datetime) -> datetime | None:

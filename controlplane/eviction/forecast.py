@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
 from controlplane.eviction.order import ordered, rank
 from controlplane.eviction.rate import bucket_of, capacity
 from controlplane.kinds.rows import QUEUED, Eviction
+from controlplane.moments import later
 
 
 class Forecast(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ def _moments(order: Sequence[Eviction], *, rate: float, tokens: float, now: date
         begins = max(at, row.due_at)
         level = min(full, level + (begins - at).total_seconds() * rate)
         wait = max(0.0, (1 - level) / rate)
-        at = begins + timedelta(seconds=wait)
+        at = later(begins, wait)
         level = max(0.0, level + wait * rate - 1)
         moments.append(at)
     return moments

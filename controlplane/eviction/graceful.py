@@ -19,6 +19,7 @@ from controlplane.kinds.binding import (
     TargetCluster,
 )
 from controlplane.meta import condition, to_seconds
+from controlplane.moments import later
 from controlplane.settings import Settings
 
 RESOURCE_HEALTH, SCHEDULED_BACK = "ResourceHealth", "ScheduledBack"
@@ -130,7 +131,7 @@ def deadline(task: GracefulEvictionTask, settings: Settings) -> datetime:
     """Return when a task's time is over: its own gracePeriodSeconds wins over graceful_eviction_timeout."""
     assert task.creation_timestamp is not None, f"task from {task.from_cluster} is not stamped yet"
     own = task.grace_period_seconds
-    return task.creation_timestamp + timedelta(seconds=settings.graceful_eviction_timeout if own is None else own)
+    return later(task.creation_timestamp, settings.graceful_eviction_timeout if own is None else own)
 
 
 def _goes(

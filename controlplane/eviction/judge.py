@@ -8,12 +8,13 @@ due time wins.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from controlplane.kinds.binding import ResourceBindingSpec
 from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster, Taint
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import Eviction, Judgement
+from controlplane.moments import later
 from controlplane.tolerations import tolerates
 
 Question = tuple[str, str, datetime | None]  # key, effect, timeAdded: what makes a taint the same taint
@@ -39,7 +40,7 @@ def judged(
         assert taint.time_added is not None, "filtered above"
         old = known.get((taint.key, taint.effect, taint.time_added))
         seconds = waits(spec, taint, taints) if old is None else old.wait_seconds
-        due = None if seconds is None else max(taint.time_added, clocks_from) + timedelta(seconds=seconds)
+        due = None if seconds is None else later(max(taint.time_added, clocks_from), seconds)
         found.append(Judgement(taint.key, taint.effect, taint.time_added, due, seconds))
     return tuple(found)
 

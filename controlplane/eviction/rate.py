@@ -7,10 +7,12 @@ change is counted at the lower of the two rates. A clock that goes back gives no
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 
 import msgspec
 
 BURST_SECONDS = 0.25
+LONGEST_PAUSE = timedelta(hours=1)  # whoever waits for a slow bucket looks again meanwhile
 WHOLE = 1 - 1e-9  # so much of a token is a token: sums of floats fall short by less than this
 
 
@@ -44,6 +46,11 @@ def take(bucket: Bucket | None, wanted: int, *, rate: float, at: float) -> Taken
     left = max(0.0, tokens - granted)
     next_in = max(0.0, (1 - left) / rate) if rate > 0 else -1.0
     return Taken(granted, Bucket(left, rate, at), next_in)
+
+
+def pause(next_in: float) -> timedelta:
+    """Return how long to wait until asking again, of the seconds until the next token: an hour at most."""
+    return timedelta(seconds=min(next_in, LONGEST_PAUSE.total_seconds()))
 
 
 class TakeTokens(msgspec.Struct, frozen=True):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.eviction.directly import DIRECTLY_WAITING, patience
+from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.fence import FenceRequest, fenced
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.policy import DIRECTLY, patience
 from controlplane.kinds.template import Template
 from controlplane.meta import Condition, condition, with_condition
 from tests.core.propagation_story import START, Story, cluster, deployment, policy
@@ -109,7 +109,15 @@ def test_no_other_cluster_of_the_binding_is_frozen() -> None:
 
 @pytest.mark.parametrize(
     ("said", "seconds"),
-    [("After=300", 300), ("After=0", 0), ("After=", None), ("After=5m", None), ("300", None), ("", None)],
+    [
+        ("After=300", 300),
+        ("After=0", 0),
+        ("After=", None),
+        ("After=5m", None),
+        ("300", None),
+        ("", None),
+        ("After=9999999999", None),
+    ],
 )
 def test_only_after_and_seconds_let_a_policy_go_on(said: str, seconds: int | None) -> None:
     found = patience(said)

@@ -111,6 +111,15 @@ def test_what_leaves_in_one_look_does_not_count_on_the_same_room() -> None:
     assert [one.binding.rpartition("/")[2] for one in site.status.cannot_leave] == ["two-deployment"]
 
 
+def test_a_rate_of_next_to_nothing_moves_nothing_and_fails_nothing() -> None:
+    site = Site(*movable(3), rate=1e-300)
+
+    site.pass_seconds(4 * 3600)
+
+    assert site.left() == []
+    assert site.status.phase == "Running"
+
+
 def test_its_table_counts_from_nought() -> None:
     for kind, said in ((DRAIN, "Finished"), (FAILBACK, "Planned")):
         columns = KINDS[kind].resource.columns

@@ -14,6 +14,7 @@ from controlplane.eviction.figures import Figures, cumulative, figures
 from controlplane.eviction.forecast import STOPPED, ends, forecast
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import EVICTED, HELD, Eviction
+from controlplane.moments import END_OF_TIME
 from tests.core.fleet_story import FAILOVER, START, Story, binding, cluster, duplicated, no_execute
 
 ONE = duplicated(least=1, most=1)
@@ -48,6 +49,14 @@ def test_with_a_bucket_for_each_cluster_none_waits_for_anothers_queue() -> None:
 
     assert [one.position for one in found.values()] == [1, 2, 3]
     assert [(one.at - START).total_seconds() for one in found.values() if one.at] == [2, 4, 2]
+
+
+@pytest.mark.parametrize("rate", [1e-9, 1e-13, 1e-300])
+def test_an_estimate_beyond_all_calendars_is_their_end(rate: float) -> None:
+    found = forecast([row(n) for n in range(3)], rate=rate, ageing_seconds=300, now=START)
+
+    assert all(one.at is not None and START < one.at <= END_OF_TIME for one in found.values())
+    assert ends(found.values()) is not None
 
 
 def test_what_is_in_a_bucket_already_is_spent_on_its_own_queue_only() -> None:

@@ -56,6 +56,20 @@ def test_no_execute_asks_the_tolerations(tolerations: list[Toleration], leaves_a
     assert "member1" not in story.placed("web")
 
 
+def test_a_toleration_longer_than_there_is_time_is_for_ever() -> None:
+    """As a number people write the largest there is; it is no reason to leave, and none to fail."""
+    story = fleet(
+        binding("web", tolerating(Toleration("gone", "Exists", toleration_seconds=2**63 - 1)), on={"member1": 2}),
+        binding("api", ANYWHERE, on={"member1": 2}),
+    )
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(1000)
+
+    assert story.placed("web") == {"member1": 2}
+    assert "member1" not in story.placed("api")
+
+
 @pytest.mark.parametrize(
     ("behaviour", "leaves_at"),
     [
