@@ -21,7 +21,8 @@ from controlplane.eviction.refuge import DryRun, Refuge, refuge, reserve
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, NOT_READY_KEY, UNREACHABLE_KEY, Cluster, Taint
 from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
-from controlplane.kinds.policy import DIRECTLY, patience
+from controlplane.kinds.patience import patience
+from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.rows import Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.meta import Condition, Struct, with_condition

@@ -10,7 +10,8 @@ import msgspec
 from controlplane import fence
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.policy import DIRECTLY, patience
+from controlplane.kinds.patience import patience
+from controlplane.kinds.policy import DIRECTLY
 from controlplane.meta import Condition, condition, to_seconds, with_condition
 from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.settings import Settings

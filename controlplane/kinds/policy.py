@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -169,16 +168,6 @@ class ClusterFailoverBehavior(Struct, frozen=True):
     def waits(self) -> int:
         """Seconds between a PreferNoExecute taint and the eviction."""
         return 300 if self.toleration_seconds is None else self.toleration_seconds
-
-
-PATIENCE_DIGITS = 9  # of the seconds a policy may let pass: thirty years
-
-
-def patience(said: str) -> timedelta | None:
-    """Return the time `After=<seconds>` names (annotation directly-unreachable); None for anything else."""
-    name, _, seconds = said.partition("=")
-    named = name == "After" and seconds.isdecimal() and len(seconds) <= PATIENCE_DIGITS
-    return timedelta(seconds=int(seconds)) if named else None
 
 
 class DecisionConditions(Struct, frozen=True):

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from controlplane.causes import immutable, invalid, required, unsupported
 from controlplane.errors import Cause
-from controlplane.kinds import failover_rules, placement_rules
-from controlplane.kinds.policy import PATIENCE_DIGITS, Policy, PropagationSpec, ResourceSelector, patience
+from controlplane.kinds import failover_rules, patience, placement_rules
+from controlplane.kinds.policy import Policy, PropagationSpec, ResourceSelector
 from controlplane.kinds.together import NO, YES
 from controlplane.names import (
     CLUSTER_PROPAGATION_POLICY_FINALIZER,
@@ -154,9 +154,9 @@ def _priority(spec: PropagationSpec) -> Iterator[Cause]:
 def _proceed(policy: Policy) -> Iterator[Cause]:
     """The annotation that lets a Directly eviction go on although its source cannot be reached (D14)."""
     said = policy.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION)
-    if said is None or said == "Wait" or patience(said) is not None:
+    if said is None or said == "Wait" or patience.patience(said) is not None:
         return
-    rule = f"write Wait, or After=<seconds> of at most {PATIENCE_DIGITS} digits such as After=300"
+    rule = f"write Wait, or After=<seconds> of at most {patience.DIGITS} digits such as After=300"
     yield invalid(f"metadata.annotations[{DIRECTLY_UNREACHABLE_ANNOTATION}]", said, rule)
 
 

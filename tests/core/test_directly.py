@@ -8,7 +8,8 @@ from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.fence import FenceRequest, fenced
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.policy import DIRECTLY, patience
+from controlplane.kinds.patience import patience
+from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.meta import Condition, condition, with_condition
 from tests.core.propagation_story import START, Story, cluster, deployment, policy
