@@ -68,9 +68,9 @@ def service(doc: Document, items: Items, now: datetime) -> Document:
 
 
 def load_balancer(doc: Document, items: Items, now: datetime) -> Document:
-    """The addresses of all members."""
+    """The addresses of all members, and nothing else."""
     addresses = [one for report in _reports(items) for one in (report.get("loadBalancer") or {}).get("ingress") or ()]
-    return {**_status(doc), "loadBalancer": {"ingress": addresses} if addresses else {}}
+    return {"loadBalancer": {"ingress": addresses} if addresses else {}}
 
 
 def persistent_volume_claim(doc: Document, items: Items, now: datetime) -> Document:
@@ -82,27 +82,25 @@ def persistent_volume_claim(doc: Document, items: Items, now: datetime) -> Docum
             phase = "Lost"
         elif said != "Bound" and phase != "Lost":
             phase = str(said or "")
-    return _phased(doc, phase)
+    return _filled({"phase": phase})
 
 
 def persistent_volume(doc: Document, items: Items, now: datetime) -> Document:
-    said = {str(report.get("phase")) for report in _reports(items)}
-    return _phased(doc, next((phase for phase in _PHASES_OF_VOLUMES if phase in said), ""))
+    """The worst phase; a member that says nothing is pending."""
+    return _filled({"phase": _worst(items, _PHASES_OF_VOLUMES)})
 
 
 def pod(doc: Document, items: Items, now: datetime) -> Document:
     """The worst phase, and how the containers of all members are; a member that says nothing is pending."""
-    reports = list(_reports(items))
-    said = {str(report.get("phase")) for report in reports} | ({"Pending"} if len(reports) < len(items) else set())
     containers = {
         field: [
             {"ready": bool(one.get("ready")), "state": one.get("state") or {}}
-            for report in reports
+            for report in _reports(items)
             for one in report.get(field) or ()
         ]
         for field in ("containerStatuses", "initContainerStatuses")
     }
-    return _filled({"phase": next((phase for phase in _PHASES_OF_PODS if phase in said), ""), **containers})
+    return _filled({"phase": _worst(items, _PHASES_OF_PODS), **containers})
 
 
 def pod_disruption_budget(doc: Document, items: Items, now: datetime) -> Document:
@@ -124,10 +122,10 @@ def cron_job(doc: Document, items: Items, now: datetime) -> Document:
     return _filled({"active": active, **times})
 
 
-def _phased(doc: Document, phase: str) -> Document:
-    """Return the template's status with another phase; without one where it changed, as phases carry their reason."""
-    old = _status(doc)
-    return old if old.get("phase") == phase else ({"phase": phase} if phase else {})
+def _worst(items: Items, phases: Sequence[str]) -> str:
+    """Return the first of the phases that a member is in; what was not reported yet is Pending."""
+    said = {"Pending" if item.status is None else str(item.status.get("phase")) for item in items}
+    return next((phase for phase in phases if phase in said), "")
 
 
 def _reports(items: Items) -> Iterator[Document]:

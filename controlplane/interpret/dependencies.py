@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from controlplane.interpret.interpreter import Dependency, Document
 from controlplane.kinds.pods import at, needs
@@ -29,8 +28,9 @@ def of_stateful_set(doc: Document) -> Sequence[Dependency]:
 
 
 def of_ingress(doc: Document) -> Sequence[Dependency]:
+    """The Secret of each of its hosts, in their order; one that serves several is there as often."""
     names = [one.get("secretName") for one in at(doc, "spec").get("tls") or ()]
-    return _named("Secret", names, _namespace(doc))
+    return [Dependency("v1", "Secret", _namespace(doc), name) for name in names if name]
 
 
 def of_service_import(doc: Document) -> Sequence[Dependency]:
@@ -46,11 +46,6 @@ def of_service_import(doc: Document) -> Sequence[Dependency]:
 def _dependencies(doc: Document, pod: Document) -> list[Dependency]:
     namespace = _namespace(doc)
     return [Dependency("v1", kind, namespace, name) for kind, name in needs(pod)]
-
-
-def _named(kind: str, names: Any, namespace: str) -> list[Dependency]:
-    """Return dependencies by name, each once, in order."""
-    return [Dependency("v1", kind, namespace, name) for name in sorted({name for name in names if name})]
 
 
 def _namespace(doc: Document) -> str:

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import traceback
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from tests.conformance.areas import AREAS
 
 HERE = Path(__file__).parent
 SHOWN_FAILURES = 5
+PARTS = ("id", "input", "expect")
 
 
 @dataclass
@@ -52,12 +54,25 @@ def vector_files(where: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def read_vectors(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the vectors of a file, gzipped or not."""
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    for line in content.splitlines():
+def read_vectors(path: Path) -> Iterator[dict[str, Any] | Failure]:
+    """Yield the vectors of a file, gzipped or not; a Failure that names the line in place of one that is none."""
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        yield Failure(path.name, "a file of vectors, gzipped where its name ends in .gz", str(error))
+        return
+    for number, line in enumerate(content.splitlines(), start=1):
         if line.strip():
-            yield json.loads(line)
+            yield _vector(line, f"line {number} of {path.name}")
+
+
+def _vector(line: bytes, place: str) -> dict[str, Any] | Failure:
+    try:
+        vector = json.loads(line)
+    except ValueError as error:
+        return Failure(place, "one JSON object a line", str(error))
+    missing = PARTS if not isinstance(vector, dict) else [part for part in PARTS if part not in vector]
+    return Failure(place, f"an object with {', '.join(PARTS)}", f"no {', '.join(missing)}") if missing else vector
 
 
 def check(area: str, path: Path) -> Report:
@@ -66,6 +81,9 @@ def check(area: str, path: Path) -> Report:
     differs = getattr(module, "differs", lambda _input, _expect, _result: None)
     report = Report(area)
     for vector in read_vectors(path):
+        if isinstance(vector, Failure):
+            report.failures.append(vector)
+            continue
         expect = vector["expect"]
         try:
             result = module.run(vector["input"])

@@ -112,3 +112,111 @@ def test_absent_and_empty_are_one_when_documents_are_compared() -> None:
     assert equivalent([{"name": "x", "replicas": 0}], ({"name": "x"},))
     assert not equivalent({"a": 1}, {"a": 2})
     assert not equivalent([1], [1, 2])
+
+
+BROKEN = {
+    "no JSON": ('{"id": "a"', "one JSON object a line"),
+    "no object": ("[1]", "no id, input, expect"),
+    "no expectation": ('{"id": "a", "input": {}}', "no expect"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_line_that_is_no_vector_fails_by_its_number_and_the_others_are_checked(tmp_path: Path, case: str) -> None:
+    line, said = BROKEN[case]
+    (tmp_path / "quantity.jsonl").write_text("\n" + line + "\n" + _vector("500m"))
+
+    done = _run(tmp_path, "")
+
+    assert (done.returncode, done.stdout) == (1, "quantity: 1 passed, 1 failed, 0 differ\n")
+    assert "line 2 of quantity.jsonl" in done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_cannot_be_unpacked_fails_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "quantity.jsonl.gz").write_bytes(b"no gzip")
+
+    done = _run(tmp_path, "")
+
+    assert (done.returncode, done.stdout) == (1, "quantity: 0 passed, 1 failed, 0 differ\n")
+    assert "Not a gzipped file" in done.stderr
+
+
+def _webhook(kind: str, spec: dict[str, object], errors: list[tuple[str, str]]) -> dict[str, object]:
+    group = "policy.karmada.io/v1alpha1" if kind == "ClusterTaintPolicy" else "cluster.karmada.io/v1alpha1"
+    doc = {"apiVersion": group, "kind": kind, "metadata": {"name": "x"}, "spec": spec}
+    told = [{"type": f"FieldValue{type_}", "field": field} for type_, field in errors]
+    return {
+        "id": "case-1",
+        "input": {"operation": "CREATE", "kind": kind, "namespace": "", "object": doc},
+        "expect": {"allowed": not told, "errors": told},
+    }
+
+
+def _cluster(effect: str, bound: str = "1Gi") -> dict[str, object]:
+    models = [
+        {"grade": 0, "ranges": [{"name": "memory", "min": "0", "max": bound}]},
+        {"grade": 1, "ranges": [{"name": "memory", "min": bound, "max": "9223372036854775807"}]},
+    ]
+    taints = [{"key": "k", "effect": effect}]
+    secret = {"name": "n", "namespace": "ns"}
+    return {"syncMode": "Pull", "impersonatorSecretRef": secret, "taints": taints, "resourceModels": models}
+
+
+CONTIGUOUS = ("Invalid", "spec.resourceModels")
+EFFECT = ("NotSupported", "spec.taints[0].effect")
+ADDED = {"addOnConditions": [{"conditionType": "Ready", "operator": "In", "statusValues": ["False"]}]}
+TWICE = {**ADDED, "taints": [{"key": "a", "effect": "NoExecute"}, {"key": "a", "effect": "NoExecute"}]}
+FORBIDDEN = [("Forbidden", "spec.taints[0]"), ("Forbidden", "spec.taints[1]")]
+ADMITTED = {
+    "one reason": (_webhook("Cluster", _cluster("NoExecute"), []), True),
+    "two reasons at once": (_webhook("Cluster", _cluster("PreferNoSchedule"), [EFFECT]), True),
+    "two reasons and a third": (_webhook("Cluster", _cluster("PreferNoExecute", "100Ti"), [EFFECT, CONTIGUOUS]), True),
+    "a reason, and an effect nobody knows": (_webhook("Cluster", _cluster("Foo"), []), False),
+    "bounds equal to the original": (_webhook("Cluster", _cluster("NoExecute", "99Ti"), [CONTIGUOUS]), False),
+    "taints twice that may not be": (
+        _webhook("ClusterTaintPolicy", TWICE, [*FORBIDDEN, ("Duplicate", "spec.taints[0]")]),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ADMITTED)
+def test_differences_of_admission_add_up_and_excuse_nothing_beside_them(tmp_path: Path, case: str) -> None:
+    vector, excused = ADMITTED[case]
+    path = tmp_path / "webhook.jsonl"
+    path.write_text(json.dumps(vector))
+
+    report = runner.check("webhook", path)
+
+    assert (report.reasons.total(), len(report.failures)) == (int(excused), int(not excused)), report.failures
+
+
+def _rollout(made_from: int, expected: int | None) -> dict[str, object]:
+    doc = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "x", "generation": 3}}
+    said = {"replicas": 1, "generation": 1, "observedGeneration": 1, "resourceTemplateGeneration": made_from}
+    items = [{"clusterName": "member1", "status": said}]
+    given = {"operation": "AggregateStatus", "object": doc, "aggregatedStatus": items, "now": "2026-01-01T00:00:00Z"}
+    return {"id": "case-1", "input": given, "expect": {"status": {"replicas": 1, "observedGeneration": expected}}}
+
+
+@pytest.mark.parametrize(
+    ("vector", "came_out"),
+    [
+        (_rollout(3, 3), (1, 0, 0)),
+        (_rollout(1, 3), (0, 1, 0)),
+        (_rollout(1, None), (1, 0, 0)),
+        (_rollout(3, 2), (0, 0, 1)),
+    ],
+    ids=["caught up", "the original does not ask what it was made from", "behind", "anything else"],
+)
+def test_a_stateful_set_that_is_behind_its_template_is_followed(
+    tmp_path: Path, vector: dict[str, object], came_out: tuple[int, int, int]
+) -> None:
+    path = tmp_path / "interpreter.jsonl"
+    path.write_text(json.dumps(vector))
+
+    report = runner.check("interpreter", path)
+
+    assert (report.passed, report.reasons.total(), len(report.failures)) == came_out, report.failures

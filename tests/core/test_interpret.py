@@ -144,3 +144,60 @@ def test_duplicated_jobs_are_not_divided() -> None:
     binding = bindings.create(template, policy(), gates={}, now=START)
 
     assert split(binding, template, [TargetCluster("member1", 6)]) == {}
+
+
+SAYS_NOTHING: Document | None = None
+WHOLE = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
+ENDED = {"conditions": [{"type": "Complete", "status": "True"}, {"type": "Failed", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "doc", "reports", "status"),
+    [
+        ("PersistentVolume", {}, [{"phase": "Bound"}, SAYS_NOTHING], {"phase": "Pending"}),
+        ("PersistentVolume", {"status": {"phase": "Bound", "reason": "r"}}, [{"phase": "Bound"}], {"phase": "Bound"}),
+        ("PersistentVolumeClaim", {}, [{"phase": "Bound"}, SAYS_NOTHING], {"phase": "Bound"}),
+        (
+            "PersistentVolumeClaim",
+            {"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}},
+            [{"phase": "Bound", "capacity": {"storage": "2Gi"}}],
+            {"phase": "Bound"},
+        ),
+        ("Service", {"spec": {"type": "LoadBalancer"}, "status": {"conditions": [{"type": "X"}]}}, [WHOLE], WHOLE),
+        ("Service", {"spec": {"type": "ClusterIP"}, "status": {"conditions": []}}, [WHOLE], {"conditions": []}),
+    ],
+    ids=[
+        "a volume not reported yet is pending",
+        "a volume's reason was of one member",
+        "a claim not reported yet does not count",
+        "a claim's capacity was of one member",
+        "a Service has the addresses of all members and nothing else",
+        "a Service without addresses keeps what it says",
+    ],
+)
+def test_a_template_says_of_its_members_only_what_holds_of_all(
+    kind: str, doc: Document, reports: list[Document | None], status: Document
+) -> None:
+    aggregate = interpret.of("v1", kind).aggregate
+    assert aggregate is not None
+
+    items = [AggregatedStatusItem(f"member{index}", report, True) for index, report in enumerate(reports)]
+
+    assert aggregate(doc, items, NOW) == status
+
+
+def test_a_job_ended_as_the_first_condition_that_says_so() -> None:
+    aggregate = interpret.of("batch/v1", "Job").aggregate
+    assert aggregate is not None
+
+    ended = aggregate({}, [AggregatedStatusItem("member1", ENDED, True)], NOW)
+
+    assert [one["type"] for one in ended["conditions"]] == ["Complete"]
+
+
+def test_an_ingress_names_the_secret_of_each_host() -> None:
+    depends = interpret.of("networking.k8s.io/v1", "Ingress").dependencies
+    assert depends is not None
+    tls = [{"secretName": "b"}, {"hosts": ["a.b"]}, {"secretName": "a"}, {"secretName": "b"}]
+
+    assert [one.name for one in depends({"spec": {"tls": tls}})] == ["b", "a", "b"]

@@ -44,6 +44,6 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
     targets = {one["name"] for one in given["binding"]["spec"].get("clusters") or []}
     elsewhere = any(
         one.get("health") == "Unhealthy" and one["clusterName"] not in targets
-        for one in given["binding"]["status"]["aggregatedStatus"]
+        for one in (given["binding"].get("status") or {}).get("aggregatedStatus") or ()
     )
     return "a copy that is no target is not counted: it cannot leave" if same and elsewhere else None

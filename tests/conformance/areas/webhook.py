@@ -11,6 +11,7 @@ from controlplane.errors import Invalid
 from controlplane.kind import KINDS, Kind
 from controlplane.meta import Object, kind_key
 from controlplane.settings import Settings
+from tests.conformance.areas.modeling import BY_VALUE, written_in_two_ways
 from tests.conformance.documents import plain, typed, without_nulls
 
 Document = dict[str, Any]
@@ -89,29 +90,55 @@ def _refusals(answer: Document) -> set[tuple[str, str]]:
 
 
 def differs(given: Document, expect: Document, result: Document) -> str | None:
-    """Return which deliberate difference explains a disagreement."""
+    """Return which deliberate differences explain a disagreement: every cause that only one of the two tells."""
     if result["allowed"] is None:
         return f"{given['kind']} is not declared yet"
-    if _old_purge_mode(given["object"]["spec"]):
-        return "Immediately and Graciously are stored and judged under today's names (D13)"
-    if IMPERSONATOR in result.get("errors", ()) and _refusals(result) - {IMPERSONATOR} == _refusals(expect):
-        return "nothing here acts in members for users, so impersonatorSecretRef is refused"
-    unmet = {one for one in _refusals(result) if NEVER_MET.search(one[1])}
-    if unmet and _refusals(result) - unmet == _refusals(expect):
-        return "a spread constraint that can never be met is refused"
-    if expect["allowed"]:
-        return None
-    if result["allowed"] and not _refusals(expect) and _leaves_out_id(given):
-        return "a policy replaced from the file it was made of keeps its id"
     unlike = _refusals(expect) ^ _refusals(result)
-    if given["kind"] == "ClusterTaintPolicy" and unlike and unlike == _told_elsewhere(given):
-        return "of taints that are there twice the later one is told, as of a cluster's"
-    effects = {taint.get("effect") for taint in given["object"]["spec"].get("taints") or ()}
-    if given["kind"] == "ClusterTaintPolicy" and unlike <= _refused("FieldValueForbidden", len(effects) + 2):
-        return "policies may always use NoExecute (D3)"
-    if given["kind"] == "Cluster" and "PreferNoSchedule" in effects and unlike <= _effects(given):
-        return "clusters may carry PreferNoSchedule and PreferNoExecute (D4, D21)"
+    told = {reason: causes & unlike for reason, causes in _on_purpose(given, result).items() if causes & unlike}
+    if unlike:
+        return "; ".join(told) if unlike == set().union(*told.values()) else None
+    if result["allowed"] and not expect["allowed"] and _leaves_out_id(given):
+        return "a policy replaced from the file it was made of keeps its id"
+    if result["allowed"] and expect["allowed"] and _old_purge_mode(given["object"]["spec"]):
+        wanted = typed(_identified(expect["object"]), type(result["object"]))
+        return OLD_MODES if _without_modes(wanted) == _without_modes(result["object"]) else None
     return None
+
+
+OLD_MODES = "Immediately and Graciously are stored and judged under today's names (D13)"
+GRACE = ("FieldValueInvalid", "spec.failover.application.gracePeriodSeconds")
+MODELS = ("FieldValueInvalid", "spec.resourceModels")
+
+
+def _on_purpose(given: Document, result: Document) -> dict[str, set[tuple[str, str]]]:
+    """Return the causes only one of the two may tell, by the reason for it."""
+    kind, spec = given["kind"], given["object"]["spec"]
+    found = {
+        "nothing here acts in members for users, so impersonatorSecretRef is refused": {IMPERSONATOR},
+        "a spread constraint that can never be met is refused": {
+            one for one in _refusals(result) if NEVER_MET.search(one[1])
+        },
+    }
+    if _old_purge_mode(spec):
+        found[OLD_MODES] = {GRACE}
+    if kind == "ClusterTaintPolicy":
+        told = "of taints that are there twice the later one is told, as of a cluster's"
+        found[told] = _told_elsewhere(given)
+        found["policies may always use NoExecute (D3)"] = _no_execute(given)
+    if kind == "Cluster":
+        found["clusters may carry PreferNoSchedule and PreferNoExecute (D4, D21)"] = _effects(given)
+    if kind == "Cluster" and written_in_two_ways(spec.get("resourceModels") or ()):
+        found[BY_VALUE] = {MODELS}
+    return found
+
+
+def _without_modes(policy: Any) -> Document:
+    """Return what a policy says but for how it purges, and for how long a graceful purge may take."""
+    essence = _essence(policy)
+    for behaviour in essence["spec"].get("failover", {}).values():
+        behaviour.pop("purgeMode", None)
+        behaviour.pop("gracePeriodSeconds", None)
+    return essence
 
 
 def _leaves_out_id(given: Document) -> bool:
@@ -124,8 +151,13 @@ def _old_purge_mode(spec: Document) -> bool:
     return any((one or {}).get("purgeMode") in ("Immediately", "Graciously") for one in behaviours)
 
 
-def _refused(type_: str, count: int) -> set[tuple[str, str]]:
-    return {(type_, f"spec.taints[{index}]") for index in range(count)}
+def _no_execute(given: Document) -> set[tuple[str, str]]:
+    taints = given["object"]["spec"].get("taints") or ()
+    return {
+        ("FieldValueForbidden", f"spec.taints[{index}]")
+        for index, taint in enumerate(taints)
+        if taint.get("effect") == "NoExecute"
+    }
 
 
 def _told_elsewhere(given: Document) -> set[tuple[str, str]]:
@@ -140,6 +172,6 @@ def _told_elsewhere(given: Document) -> set[tuple[str, str]]:
 def _effects(given: Document) -> set[tuple[str, str]]:
     return {
         ("FieldValueNotSupported", f"spec.taints[{index}].effect")
-        for index, taint in enumerate(given["object"]["spec"]["taints"])
+        for index, taint in enumerate(given["object"]["spec"].get("taints") or ())
         if taint.get("effect") in ("PreferNoSchedule", "PreferNoExecute")
     }
