@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
+from controlplane import flapping
 from controlplane.kinds.cluster import ACCESS_LOST, ACCESS_REFUSED, EVICTING_EFFECTS, PULL, READY, Cluster
 from controlplane.kinds.rows import FleetState, Observation
 from controlplane.meta import Condition, condition
@@ -67,8 +68,9 @@ def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) 
         return replace(without_gap(row, settings, now=now), observed_at=now, **lost)
     known = without_gap(row, settings, now=now)
     crossed = (known.status == TRUE) != (what.status == TRUE) or not known.status
+    turned = flapping.turned(known, now) if crossed and known.status else known
     return replace(
-        known,
+        turned,
         status=what.status,
         reason=what.reason,
         message=what.message,
@@ -84,12 +86,19 @@ def heartbeat(row: Observation, what: Seen, settings: Settings, *, now: datetime
     grace = timedelta(seconds=settings.cluster_monitor_grace_period)
     lapsed = row.renewed_at is None or now - row.renewed_at >= grace
     beaten = observe(row, what, settings, now=now)
+    if lapsed and row.renewed_at is not None:  # it fell silent, which shows now that it is back
+        beaten = flapping.turned(beaten, row.renewed_at + grace, now)
     return replace(beaten, renewed_at=now, since=now if lapsed else beaten.since)
 
 
 def heard_at(cluster: Cluster, row: Observation) -> datetime | None:
     """Return when a member itself was last heard of: by the last probe, or from its agent."""
     return row.renewed_at if cluster.spec.sync_mode == PULL else row.observed_at
+
+
+def observed_until(row: Observation | None, settings: Settings, *, now: datetime) -> datetime:
+    """Return up to when a cluster is observed, as far as anybody ever looked; else now."""
+    return now if row is None or row.observed_at is None else min(now, row.observed_at + holds_for(settings))
 
 
 def without_gap(row: Observation, settings: Settings, *, now: datetime) -> Observation:
@@ -100,8 +109,9 @@ def without_gap(row: Observation, settings: Settings, *, now: datetime) -> Obser
     if gap <= timedelta(0):
         return row
     since = None if row.since is None else row.since + gap
+    turned_at = tuple(moment + gap for moment in row.turned_at)
     unobserved = row.unobserved_seconds + gap.total_seconds()
-    return replace(row, since=since, unobserved_seconds=unobserved, resumed_at=now)
+    return replace(row, since=since, turned_at=turned_at, unobserved_seconds=unobserved, resumed_at=now)
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -158,8 +168,7 @@ def _ready(
         return observed, wake_at
     seconds = settings.cluster_success_threshold if row.status == TRUE else settings.cluster_failure_threshold
     boundary = row.since + timedelta(seconds=seconds)
-    reached = min(now, row.observed_at + holds_for(settings))
-    if reached >= boundary:
+    if observed_until(row, settings, now=now) >= boundary:
         return observed, wake_at
     later = boundary if boundary > now else now + holds_for(settings)
     return published, later if wake_at is None else min(later, wake_at)

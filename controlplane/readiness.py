@@ -280,6 +280,10 @@ def _detection(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
     elif any(one.type == "AccessLost" and one.status == "True" for one in cluster.status.conditions):
         message = f"access to cluster {name} is lost, so nobody sees whether it is down (D22)"
         yield Obstacle("AccessLost", BLOCKS, message, "renew the credentials in its Secret", name)
+    if cluster.flapping:
+        message = f"cluster {name} flaps: taints of policies evict nothing from it until it is calm"
+        remedy = "mend what makes it come and go, or taint the cluster by hand to empty it all the same"
+        yield Obstacle("Flapping", WARNS, message, remedy, name)
 
 
 def _taints(binding: Binding, cluster: Cluster, taints: Sequence[Taint]) -> Iterator[Obstacle]:

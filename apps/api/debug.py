@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from apps.api.answer import Answer
 from apps.api.authorization import Attempt, check
 from apps.api.clock import ticks
+from apps.api.cluster_metrics import ClusterCollector
 from apps.api.eviction_metrics import EvictionCollector
 from apps.api.views import KubernetesView
 from controlplane.controllers import CONTROLLERS
@@ -122,6 +123,7 @@ class FleetCollector(Collector):
 
 REGISTRY.register(FleetCollector())
 REGISTRY.register(EvictionCollector())
+REGISTRY.register(ClusterCollector())
 
 
 class MetricsView(KubernetesView):

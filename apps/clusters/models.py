@@ -69,6 +69,8 @@ class Observation(models.Model):
     collected_at = models.DateTimeField(null=True)
     unobserved_seconds = models.FloatField(default=0.0)
     resumed_at = models.DateTimeField(null=True)
+    turns = models.BigIntegerField(default=0)
+    turned_at = models.JSONField(default=list)
 
     def __str__(self) -> str:
         return f"{self.key} {self.status}"

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import health, heartbeats
+from controlplane import flapping, health, heartbeats
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.decision import Decision, Event, Put, Save
 from controlplane.kinds import CLUSTER, LEASE
-from controlplane.kinds.cluster import ACCESS_LOST, PULL, READY, Cluster
+from controlplane.kinds.cluster import ACCESS_LOST, FLAPPING, PULL, READY, Cluster
 from controlplane.kinds.cluster import ClusterStatus as Status
 from controlplane.kinds.rows import Collected, Observation
 from controlplane.kinds.template import Template
@@ -92,19 +92,21 @@ class ClusterStatus(Controller):
         if pulled:
             seen = heartbeats.heard(cluster, snapshot.lease, seen, settings, now=now)
         settled = health.settle(cluster, seen, settings, now=now)
+        until = health.observed_until(seen, settings, now=now)
+        flaps = flapping.settle(cluster, seen, settings, until=until)
         conditions = cluster.status.conditions
-        for one in settled.conditions:
+        for one in (*settled.conditions, *(() if flaps.condition is None else (flaps.condition,))):
             conditions = with_condition(conditions, one, now=now)
         status = replace(cluster.status, conditions=conditions)
         if snapshot.collected is not None and not pulled and _healthy(conditions):
             status = _with_collected(status, snapshot.collected, now=now)
         changed = cluster if status == cluster.status else replace(cluster, status=status)
-        look = now + timedelta(seconds=settings.cluster_monitor_period)
+        looks = [now + timedelta(seconds=settings.cluster_monitor_period), settled.wake_at, flaps.wake_at]
         rows = (Save(seen),) if pulled and seen is not None and _news(seen, snapshot.observation, settings) else ()
         return Decision(
             changes=(*((Put(changed, cluster),) if changed is not cluster else ()), *rows),
             events=_told(cluster, changed),
-            wake_at=look if settled.wake_at is None else min(look, settled.wake_at),
+            wake_at=min(moment for moment in looks if moment is not None and moment > now),
             reason="ClusterStatus",
         )
 
@@ -152,4 +154,8 @@ def _told(old: Cluster, new: Cluster) -> tuple[Event, ...]:
     before, after = (condition(one.status.conditions, ACCESS_LOST) for one in (old, new))
     if after is not None and (before is None or (before.status, before.reason) != (after.status, after.reason)):
         events.append(Event(new, after.reason, f"cluster {name}: {after.message}", warning=after.status == health.TRUE))
+    if old.flapping != new.flapping:
+        flaps = condition(new.status.conditions, FLAPPING)
+        what, why = "ClusterFlapping" if new.flapping else "ClusterCalm", "" if flaps is None else flaps.message
+        events.append(Event(new, what, f"cluster {name}: {why}", warning=new.flapping))
     return tuple(events)

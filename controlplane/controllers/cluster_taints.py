@@ -139,7 +139,7 @@ def _sight(row: Observation | None, settings: Settings, *, now: datetime) -> tai
     """Return until when the cluster is observed; a cluster that nobody probes always is."""
     if row is None or row.observed_at is None:
         return taint_policies.Sight(now)
-    until = min(now, row.observed_at + health.holds_for(settings))
+    until = health.observed_until(row, settings, now=now)
     return taint_policies.Sight(until, row.unobserved_seconds, row.resumed_at)
 
 

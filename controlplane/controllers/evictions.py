@@ -39,6 +39,7 @@ from controlplane.kinds.rows import (
     ON_HOLD,
     QUEUED,
     STATE_MISSING,
+    UNSTEADY,
     Eviction,
     FleetState,
     PlacementHint,
@@ -114,7 +115,8 @@ class Evictions(Controller):
         names = sorted({row.binding for row in heads})
         looked = next(iter(state.rows(FleetState, "key", [QUEUE_ROW]).get(QUEUE_ROW, ())), FleetState(QUEUE_ROW))
         capacity = digest(clusters)
-        holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
+        unsteady = frozenset(one.metadata.name for one in clusters if one.flapping)
+        holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), unsteady)
         moved = capacity != looked.capacity.partition("/")[0] or looked.holds == STALE
         held = tuple(state.rows(Eviction, "state", [HELD]).get(HELD, ())) if moved else ()
         bindings = state.get([Ref.parse(name) for name in names])
@@ -377,9 +379,9 @@ def _looked_again(snapshot: EvictionsSnapshot, settings: Settings, *, now: datet
     """Put held rows back into the queue when what holds them moved; they keep what they were held for until then.
 
     At most RELEASED_AT_ONCE of them in one decision; what moved is noted once all of them are back. Held rows are read
-    only when something moved: that time has opened or ended a hold, or that somebody turned a switch, is noted first,
-    as STALE, and acted on next. So is that HELD_LOOK has passed: capacity that was promised and not taken leaves no
-    change behind.
+    only when something moved: that time has opened or ended a hold, that a cluster flaps or no longer does, or that
+    somebody turned a switch, is noted first, as STALE, and acted on next. So is that HELD_LOOK has passed: capacity
+    that was promised and not taken leaves no change behind.
     """
     holds = snapshot.holds.digest(now=now)
     terms = hashlib.sha256(msgspec.json.encode(settings, order="sorted")).hexdigest()[:16]
@@ -387,7 +389,7 @@ def _looked_again(snapshot: EvictionsSnapshot, settings: Settings, *, now: datet
     moved = snapshot.looked.capacity.partition("/")[0] != snapshot.capacity
     stale = {
         **dict.fromkeys((NO_REFUGE, STATE_MISSING), moved),
-        **dict.fromkeys((ON_HOLD, MAINTENANCE), snapshot.looked.holds == STALE),
+        **dict.fromkeys((ON_HOLD, MAINTENANCE, UNSTEADY), snapshot.looked.holds == STALE),
     }
     back = [row for row in snapshot.held if stale.get(row.reason)]
     yield from (Save(replace(row, state=QUEUED)) for row in back[:RELEASED_AT_ONCE])

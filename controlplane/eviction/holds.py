@@ -1,4 +1,5 @@
-"""What keeps an eviction waiting whatever its token says: open holds, maintenance windows, an order about the item."""
+"""What keeps an eviction waiting whatever its token says: open holds, maintenance windows, an order about the item, and
+a cluster that flaps."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from controlplane.decision import Guard, unchanged
 from controlplane.eviction import orders
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import FLAPPING, Cluster
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
-from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, Eviction
-from controlplane.meta import Ref
+from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction
+from controlplane.meta import Ref, condition
+from controlplane.taints import owners
 
 
 class Holds(msgspec.Struct, frozen=True):
@@ -24,6 +26,7 @@ class Holds(msgspec.Struct, frozen=True):
 
     holds: tuple[EvictionHold, ...] = ()
     windows: tuple[MaintenanceWindow, ...] = ()
+    flapping: frozenset[str] = frozenset()  # clusters that are not told apart from well ones for long (fault 3)
     labels: Mapping[Ref, dict[str, str]] = {}
 
     def needs_labels(self) -> bool:
@@ -53,12 +56,15 @@ class Holds(msgspec.Struct, frozen=True):
             if hold.open(now=now) and hold.covers(row.cluster, namespace, labels):
                 who = f" ({hold.spec.who})" if hold.spec.who else ""
                 return ON_HOLD, f"EvictionHold {hold.metadata.name}{who}: {hold.spec.reason}"
-        return "", ""
+        return _unsteady(row, cluster) if row.cluster in self.flapping else ("", "")
 
     def digest(self, *, now: datetime) -> str:
         """Return a digest of what is open: when it moves, what was held is looked at again."""
-        open_ = [(one.metadata.uid, one.metadata.name, one.spec) for one in self.holds if one.open(now=now)]
-        open_ += [(one.metadata.uid, one.metadata.name, one.spec) for one in self.windows if one.open(now=now)]  # type: ignore[misc]
+        open_ = [
+            *((one.metadata.uid, one.metadata.name, one.spec) for one in self.holds if one.open(now=now)),
+            *((one.metadata.uid, one.metadata.name, one.spec) for one in self.windows if one.open(now=now)),
+            *sorted(self.flapping),
+        ]
         return hashlib.sha256(msgspec.json.encode(open_)).hexdigest()[:16] if open_ else ""
 
     def next_change(self, *, now: datetime) -> datetime | None:
@@ -68,6 +74,17 @@ class Holds(msgspec.Struct, frozen=True):
             *(moment for one in self.windows for moment in (one.spec.begins, one.spec.until)),
         )
         return min((one for one in moments if one is not None and one > now), default=None)
+
+
+def _unsteady(row: Eviction, cluster: Cluster) -> tuple[str, str]:
+    """Return reason and message of an eviction from a flapping cluster. A taint that belongs to nobody here is the word
+    of a person, who may empty the cluster with it: it is not held."""
+    moving = {(one.key, one.effect) for one in row.judged if one.due_at is not None}
+    if not moving or not moving <= owners(cluster).keys():
+        return "", ""
+    told = condition(cluster.status.conditions, FLAPPING)
+    why = "" if told is None else f": {told.message}"
+    return UNSTEADY, f"cluster {row.cluster} flaps{why}"
 
 
 def by_hand(order: orders.Order) -> tuple[str, str]:

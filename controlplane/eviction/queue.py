@@ -25,6 +25,7 @@ from controlplane.kinds.rows import (
     RECOVERING,
     SKIPPED,
     STATE_MISSING,
+    UNSTEADY,
     Eviction,
     Judgement,
     eviction_key,
@@ -88,6 +89,8 @@ def _row(
         message = "the condition behind every taint has passed; the taints' removal windows still run"
         return replace(fresh, state=RECOVERING, reason="Recovering", message=message)
     same = old is not None and old.generation == fresh.generation and old.due_at == fresh.due_at
+    if old is not None and old.reason == UNSTEADY and old.judged != judgements:
+        return fresh  # a taint came or went: a person's ends the hold
     if old is not None and old.state == HELD and (same or old.reason in (ON_HOLD, MAINTENANCE)) and _still(old):
         return replace(fresh, state=HELD, reason=old.reason, message=old.message)
     if old is not None and old.state == HELD and same and old.reason == STATE_MISSING:

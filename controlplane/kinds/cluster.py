@@ -30,6 +30,8 @@ ACCESS_LOST_KEY = "failover.lifeboat.io/access-lost"
 
 READY = "Ready"
 ACCESS_LOST = "AccessLost"
+FLAPPING = "Flapping"
+"""Condition type: what the member answers changes too fast to be published (`controlplane.flapping`, fault 3)."""
 # Its reasons: we are refused (401, 403); the member's certificate cannot be trusted, or no longer; our own fault.
 ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED = "AccessRefused", "CertificateExpired", "CertificateRefused"
 MISCONFIGURED = "Misconfigured"
@@ -135,6 +137,11 @@ class Cluster(Object, frozen=True):
     def access_lost(self) -> bool:
         """Test whether the member does not let us in: what was seen last is all that is known of it (D22)."""
         return any(one.type == ACCESS_LOST and one.status == "True" for one in self.status.conditions)
+
+    @property
+    def flapping(self) -> bool:
+        """Test whether what the member answers changes too fast to be published."""
+        return any(one.type == FLAPPING and one.status == "True" for one in self.status.conditions)
 
     @property
     def answers(self) -> bool:

@@ -30,6 +30,8 @@ class Observation(Row, frozen=True):
     collected_at: datetime | None = None  # when version, APIs and resources were last read
     unobserved_seconds: float = 0.0  # how long, in all, nobody observed the cluster: such time counts for nothing (D3)
     resumed_at: datetime | None = None  # when somebody looked again after the last such time
+    turns: int = 0  # how often it crossed between True and not True, ever (fault 3)
+    turned_at: tuple[datetime, ...] = ()  # the latest of those moments, oldest first, unobserved time taken out
 
 
 class Collected(Row, frozen=True):
@@ -73,9 +75,9 @@ QUEUED, HELD, RECOVERING = "Queued", "Held", "Recovering"
 EVICTED, ABANDONED = "Evicted", "Abandoned"
 ENDED = (EVICTED, ABANDONED)
 
-# Why an eviction is held: until capacity changes, until holds and windows change, until somebody releases it.
+# Why an eviction is held: until capacity changes, until holds, windows and flapping change, until it is released.
 NO_REFUGE, STATE_MISSING = "NoRefuge", "StateMissing"
-ON_HOLD, MAINTENANCE = "OnHold", "Maintenance"
+ON_HOLD, MAINTENANCE, UNSTEADY = "OnHold", "Maintenance", "Flapping"
 HELD_BY_HAND = "HeldByHand"
 SKIPPED = "Skipped"  # why one is abandoned
 

@@ -32,7 +32,11 @@ REQUIRED = (*range(1, 36), 37, *range(39, 44), 45, 46, 48)
 COVERED: dict[int, tuple[str, ...]] = {
     1: ("test_fault_1_one_failed_probe_changes_nothing",),
     2: ("test_fault_2_a_failing_cluster_is_published_exactly_when_the_threshold_has_passed",),
-    3: ("test_fault_3_a_cluster_that_flaps_faster_than_the_threshold_is_never_published",),
+    3: (
+        "test_fault_3_a_cluster_that_flaps_faster_than_the_threshold_is_never_published",
+        "test_fault_3_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_moves_nobody",
+        "test_fault_3_what_a_policy_would_evict_from_a_flapping_cluster_is_held_until_it_is_calm",
+    ),
     4: ("test_fault_4_time_in_which_nobody_looked_counts_for_nothing",),
     5: ("test_d22_lost_access_adds_no_schedule_and_nothing_else", "test_d22_a_cluster_with_lost_access_is_not_faulty"),
     6: ("test_a_silent_member_delays_nobody",),

@@ -1,0 +1,30 @@
+"""What scrapers read of clusters: how often their answers changed, and which flap."""
+
+from __future__ import annotations
+
+from django.test import Client
+
+from apps.objects.store import store
+from controlplane.decision import Decision, Save
+from controlplane.kinds.rows import Observation
+from controlplane.meta import Condition
+from controlplane.state import Actor
+from tests.apps.pages import stored
+from tests.apps.test_eviction_metrics import scraped
+from tests.core.fleet_story import cluster
+
+
+def test_changes_are_counted_per_cluster_and_who_flaps_says_so(root: Client) -> None:
+    restless = cluster("member1")
+    told = Condition("Flapping", "True", "AnswersChange")
+    stored(restless.with_status(conditions=(*restless.status.conditions, told)), cluster("member2"))
+    row = Observation("member1", "True", turns=179, turned_at=(store().now(),))
+    store().apply([(None, Decision(changes=(Save(row),)))], by=Actor("test"))
+
+    types, samples = scraped(root)
+
+    first, second = (("cluster_name", "member1"),), (("cluster_name", "member2"),)
+    assert (types["lifeboat_cluster_turns"], types["lifeboat_cluster_flapping"]) == ("counter", "gauge")
+    assert [samples["lifeboat_cluster_turns_total", one] for one in (first, second)] == [179, 0]
+    assert [samples["lifeboat_cluster_flapping", one] for one in (first, second)] == [1, 0]
+    assert store().rows(Observation, "key", ["member1"])["member1"] == [row]
