@@ -300,8 +300,11 @@ def _selections(policy: Policy | None) -> list[tuple[str, str, str, str]]:
 
 
 def _named(kind: str, namespace: str, name: str, claim: str) -> Ref | None:
-    """Return the one template a step is about; None where it is about as many as there are."""
-    return Ref(kind, namespace, name) if name and (namespace or not KINDS[kind].resource.namespaced) else None
+    """Return the one template a step is about; None where it is about as many as there are, or of a kind that nobody
+    has defined yet, so that it may be of any namespace."""
+    known = KINDS.get(kind)
+    is_one = name and (namespace or (known is not None and not known.resource.namespaced))
+    return Ref(kind, namespace, name) if is_one else None
 
 
 def _page(state: State, kind: str, namespace: str, claim: str, *, after: tuple[str, str], limit: int) -> list[Ref]:

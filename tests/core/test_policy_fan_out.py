@@ -55,6 +55,9 @@ def chunks(store: MemoryStore, origin: Ref, *, limit: int) -> list[list[Ref]]:
         pytest.param([replace(KIND, name="web-4")], {"web-4"}, id="a name in every namespace"),
         pytest.param([replace(KIND, namespace="green", name="web-0"), KIND], {*NAMES}, id="a name, then the kind"),
         pytest.param([replace(KIND, namespace="green", name="gone")], set(), id="nothing there"),
+        pytest.param(
+            [ResourceSelector("example.io/v1", "Gadget", name="a"), KIND], {*NAMES}, id="a kind not defined yet"
+        ),
     ],
 )
 def test_every_selected_template_is_reached_in_chunks_no_longer_than_the_limit(
