@@ -57,17 +57,26 @@ class MomentArray(Array):
 
 
 def texts(values: Iterable[str | bytes | None]) -> TextArray:
-    """Return text[]; bytes are UTF-8."""
+    """Return text[]; bytes are UTF-8 without NULs, as documents are. What users and members write may hold a NUL,
+    which PostgreSQL refuses: its picture stands for it, and whoever looks for such a text finds what was stored so.
+    """
     items: list[Any] = list(values)
     try:
-        items = list(map(str.encode, items))  # most columns: no loop of ours
+        text = "".join(items)
     except TypeError:
-        items = [item.encode() if isinstance(item, str) else item for item in items]
+        items = [shown(item).encode() if isinstance(item, str) else item for item in items]
         if None in items:
             parts = (_NULL if item is None else _four(len(item)) + item for item in items)
             return TextArray(parts, count=len(items), nulls=True)
+    else:
+        items = list(map(str.encode, map(shown, items) if "\0" in text else items))  # most columns: no loop of ours
     lengths = map(_four, map(len, items))
     return TextArray(chain.from_iterable(zip(lengths, items, strict=True)), count=len(items))
+
+
+def shown(text: str) -> str:
+    """Return a text as PostgreSQL keeps it: ␀ for NUL."""
+    return text.replace("\0", "␀") if "\0" in text else text
 
 
 def bigints(values: Iterable[int | None]) -> BigintArray:
@@ -127,5 +136,6 @@ class BinaryCursor(Cursor[Any]):
 
     def run(self, query: Any, params: Sequence[Any] = ()) -> BinaryCursor:
         """Execute a statement of ours."""
+        params = [shown(value) if isinstance(value, str) else value for value in params]
         self.execute(query, params, prepare=True, binary=True)
         return self

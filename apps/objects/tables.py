@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache, cached_property
 from typing import Any
@@ -228,7 +229,7 @@ class RowTable:
         packed = []
         for name, pack in zip(self.fields, self.packers, strict=True):
             column = [getattr(value, name) for value in values]
-            packed.append(texts(map(msgspec.json.encode, column)) if name in self.documents else pack(column))
+            packed.append(texts(map(_document, column)) if name in self.documents else pack(column))
         return packed
 
     def read(self, record: Sequence[Any]) -> Any:
@@ -240,6 +241,15 @@ class RowTable:
     @cached_property
     def _names(self) -> list[str]:
         return [field.encode_name for field in msgspec.structs.fields(self.type)]
+
+
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")  # escaped, and not the text \\u0000
+
+
+def _document(value: Any) -> bytes:
+    """Return a value as JSON that jsonb takes: a NUL that a user or a member wrote is shown as ␀."""
+    encoded = msgspec.json.encode(value)
+    return _NUL.sub("\\g<1>␀".encode(), encoded) if rb"\u0000" in encoded else encoded
 
 
 def _is_json(field: Any) -> bool:

@@ -19,7 +19,7 @@ from controlplane.decision import Decision, Delete, Event, Put, Save
 from controlplane.errors import Expired
 from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import GracefulEvictionTask
-from controlplane.kinds.rows import Eviction, Promise
+from controlplane.kinds.rows import Collected, Eviction, Promise
 from controlplane.meta import Ref
 from controlplane.names import PROPAGATION_POLICY_NAME_ANNOTATION, PROPAGATION_POLICY_NAMESPACE_ANNOTATION
 from controlplane.run import World
@@ -464,3 +464,12 @@ def test_what_users_write_into_annotations_is_stored_and_forges_no_index_entry(s
 
     assert stored(store, made.ref) == made
     assert rows("SELECT keys FROM objects_object WHERE name = 'web'") == [([],)]
+
+
+def test_what_members_tell_is_kept_with_the_picture_of_a_nul(store: DjangoStore) -> None:
+    told = Collected("member1", kubernetes_version="v1\0", unread=("a\0\0", "a\\u0000", "\\\0"))
+
+    write(store, Save(told))
+
+    (kept,) = store.rows(Collected, "key", ["member1"])["member1"]
+    assert (kept.kubernetes_version, kept.unread) == ("v1␀", ("a␀␀", "a\\u0000", "\\␀"))
