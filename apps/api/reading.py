@@ -82,8 +82,8 @@ def _newest(target: Target, asked: Listing) -> Listed:
     if not choice.needs_documents:
         found = fetch(stored.START, asked.limit + 1 if asked.limit else 0)
         return _counted(target, asked, _cut(found, asked.limit, version))
-    found = _filtered(fetch, choice, stored.START, asked.limit)
-    return _cut(found, asked.limit, version)
+    found, rest = _filtered(fetch, choice, stored.START, asked.limit)
+    return _cut(found, asked.limit, version, rest)
 
 
 def _at(store: DjangoStore, target: Target, asked: Listing, version: int, after: tuple[str, str]) -> Listed:
@@ -96,33 +96,37 @@ def _at(store: DjangoStore, target: Target, asked: Listing, version: int, after:
         return [stored.Text(one.namespace, one.name, one.text.encode()) for one in found]
 
     if asked.choice.is_everything:
-        found = fetch(after, asked.limit + 1 if asked.limit else 0)
+        found, rest = fetch(after, asked.limit + 1 if asked.limit else 0), None
     else:
-        found = _filtered(fetch, asked.choice, after, asked.limit)
-    return _counted(target, asked, _cut(found, asked.limit, version))
+        found, rest = _filtered(fetch, asked.choice, after, asked.limit)
+    return _counted(target, asked, _cut(found, asked.limit, version, rest))
 
 
 def _filtered(
     fetch: Callable[[tuple[str, str], int], list[stored.Text]], choice: Choice, after: tuple[str, str], limit: int
-) -> list[stored.Text]:
-    """Return up to limit + 1 objects that the selectors take, fetching in chunks."""
+) -> tuple[list[stored.Text], tuple[str, str] | None]:
+    """Return up to limit + 1 objects that the selectors take, fetching in chunks, and the (namespace, name) looked at
+    last where there may be more beyond it: a page can be short, and even empty, and the list goes on."""
     if not limit:
-        return [one for one in fetch(after, 0) if choice.takes(orjson.loads(one.text))]
+        return [one for one in fetch(after, 0) if choice.takes(orjson.loads(one.text))], None
     taken: list[stored.Text] = []
     scanned = 0
     while len(taken) <= limit:
         chunk = fetch(after, _CHUNK)
         taken += [one for one in chunk if choice.takes(orjson.loads(one.text))]
         scanned += len(chunk)
-        if len(chunk) < _CHUNK or scanned >= MAX_SCANNED:
+        if len(chunk) < _CHUNK:
             break
         after = (chunk[-1].namespace, chunk[-1].name)
-    return taken[: limit + 1]
+        if scanned >= MAX_SCANNED:
+            return taken[: limit + 1], after
+    return taken[: limit + 1], None
 
 
-def _cut(found: list[stored.Text], limit: int, version: int) -> Listed:
+def _cut(found: list[stored.Text], limit: int, version: int, rest: tuple[str, str] | None = None) -> Listed:
+    """Return a page of at most `limit` objects. `rest`: the list goes on there also where fewer were found."""
     if not limit or len(found) <= limit:
-        return Listed([one.text for one in found], version, "")
+        return Listed([one.text for one in found], version, "" if rest is None else Continue(version, *rest).token())
     kept = found[:limit]
     return Listed([one.text for one in kept], version, Continue(version, kept[-1].namespace, kept[-1].name).token())
 
