@@ -40,7 +40,16 @@ def allowed(user: Any, attempt: Attempt) -> bool:
         return attempt.verb == "create"
     if not attempt.resource:
         return attempt.verb == "get"
+    if "*" in (attempt.group, attempt.resource):  # asked by `kubectl auth can-i`: all of them, the confidential too
+        return False
     return attempt.verb in READING and (attempt.group, attempt.resource) not in CONFIDENTIAL
+
+
+def rule_of(user: Any) -> str:
+    """Return the sentence that says what a user may who is no administrator."""
+    if cluster := agents.cluster_of(user):
+        return f"the agent of {cluster} may do what concerns that cluster, and nothing else"
+    return "users who are no administrators read everything but Secrets and Works, and write nothing"
 
 
 def _granted(cluster: str, attempt: Attempt) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import orjson
@@ -25,7 +25,7 @@ MAX_MANAGER = 128
 class Continue(msgspec.Struct, frozen=True, array_like=True):
     """Where a list goes on: the version its first page was read at, and the last object it has shown."""
 
-    version: int
+    version: Annotated[int, msgspec.Meta(ge=0)]
     namespace: str
     name: str
 

@@ -14,6 +14,8 @@ from apps.api.authentication import groups_of
 from apps.api.authorization import Attempt
 from apps.api.failures import nothing_here
 from apps.api.views import KubernetesView
+from controlplane import document_check
+from controlplane.errors import Invalid
 from controlplane.wire import builtin
 
 Document = dict[str, Any]
@@ -35,7 +37,7 @@ def may_i(user: Any, question: Document) -> Document:
         attempt = Attempt(asked.get("verb", ""), *(asked.get(field, "") for field in fields))
     if authorization.allowed(user, attempt):
         return {"allowed": True}
-    return {"allowed": False, "reason": "only administrators write, and read Secrets"}
+    return {"allowed": False, "reason": authorization.rule_of(user)}
 
 
 def what_may_i(user: Any, question: Document) -> Document:
@@ -61,5 +63,8 @@ class ReviewView(KubernetesView):
             raise nothing_here()
         document = bodies.decode(request.content_type, request.body).document
         question = {**document, "kind": resource.kind, "apiVersion": resource.api_version}
+        schema = builtin.schema(resource.group, resource.version, resource.kind)
+        if causes := document_check.faults(document_check.without_nulls(question, schema), schema):
+            raise Invalid.of(resource.kind, "", causes, group=resource.group)
         answered = {**question, "status": _ANSWERS[plural](request.user, question)}
         return Response(Answer(answered), status=201)

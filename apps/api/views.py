@@ -22,7 +22,7 @@ from apps.api.writing import Gone, Writer
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.causes import required
-from controlplane.errors import Invalid, MethodNotAllowed, Unauthorized
+from controlplane.errors import Forbidden, Invalid, MethodNotAllowed, Unauthorized, UnsupportedMediaType
 from controlplane.wire import scale
 from controlplane.wire.negotiate import go_bool, media_type_of
 from controlplane.wire.patch import APPLY_PATCH
@@ -47,6 +47,7 @@ class KubernetesView(APIView):
         super().initial(request, *args, **kwargs)
         if not request.user.is_authenticated:
             raise Unauthorized("Unauthorized: send a bearer token (manage.py token create), or log in")
+        _refuse_unserved_headers(request)
 
     def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:
         final: Any = super().finalize_response(request, response, *args, **kwargs)
@@ -204,6 +205,19 @@ def warning(response: Response, warnings: Sequence[str]) -> Response:
 
 def _shown(answer: Answer, *, status: int = 200) -> Response:
     return Response(answer, status=status)
+
+
+def _refuse_unserved_headers(request: Request) -> None:
+    """Raise where a header asks for something that would silently not be done: to act as somebody else (`kubectl
+    --as`), to read a compressed body."""
+    if any(name.lower().startswith("impersonate-") for name in request.headers):
+        raise Forbidden(
+            f'User "{request.user.get_username()}" cannot impersonate: nobody can here; '
+            "ask with a token of that user (manage.py token create --user NAME)"
+        )
+    encoding = request.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise UnsupportedMediaType(f"Content-Encoding {encoding!r} is not taken; send the body as it is")
 
 
 def _chosen(request: Request, verb: str) -> str:

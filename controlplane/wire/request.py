@@ -54,7 +54,7 @@ def place_of(parts: Sequence[str]) -> Place | None:
     # Namespaced routes go first; namespaces/<name> and what stands behind it belong to the Namespace itself.
     if rest[0] == "namespaces" and len(rest) >= 3 and not (rest[2] in _OF_NAMESPACE and len(rest) == 3):
         namespace, rest = rest[1], rest[2:]
-    if len(rest) > 3 or not all(rest):
+    if len(rest) > 3 or not all(parts):
         return None
     return Place(group, version, namespace, *rest, *[""] * (3 - len(rest)))
 

@@ -109,6 +109,9 @@ def test_questions_about_oneself_are_answered_truly(api: Client, reader: Client)
     assert may(reader, "get", "configmaps")
     assert not may(reader, "create", "configmaps")
     assert not may(reader, "get", "secrets")
+    assert not may(reader, "get", "*")
+    for wrong in (7, {"resourceAttributes": "x"}, {"nonResourceAttributes": {"path": 7}}):
+        assert api.post(access, {"spec": wrong}).status == 422
     assert api.post(rules, {"spec": {"namespace": "default"}}).document["status"]["resourceRules"][0]["verbs"] == ["*"]
 
 

@@ -23,6 +23,8 @@ MIB = 1024 * 1024
         ("GET", "/apis/nowhere.example.org", 404, "NotFound"),
         ("GET", "/api/v1/nodes/one/more/than/there/is", 404, "NotFound"),
         ("GET", "/api/v1/configmaps/one", 404, "NotFound"),
+        ("GET", "/api/v1/namespaces//configmaps", 404, "NotFound"),
+        ("GET", "/api/v1//namespaces", 404, "NotFound"),
         ("GET", "/no/such/page", 404, "NotFound"),
         ("GET", "/api/v1/namespaces/default/configmaps/%00", 400, "BadRequest"),
         ("GET", "/api/v1/configmaps?fieldSelector=metadata.name%3D%00", 400, "BadRequest"),
@@ -42,6 +44,22 @@ def test_wrong_places_and_methods(api: Client, method: str, path: str, code: int
     assert (answer.status, answer.document["reason"], answer.type) == (code, reason, "application/json")
     assert answer.document["kind"] == "Status"
     assert answer.document["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "code"),
+    [
+        ("Impersonate-User", "reader", 403),
+        ("Impersonate-Group", "system:masters", 403),
+        ("Content-Encoding", "gzip", 415),
+    ],
+)
+def test_what_a_header_asks_and_nobody_does_is_refused(api: Client, header: str, value: str, code: int) -> None:
+    headers = {"Authorization": f"Bearer {api.token}", "Content-Type": "application/json", header: value}
+
+    answer = api.send("POST", f"{config_maps('default')}?dryRun=All", b'{"metadata":{"name":"a"}}', headers)
+
+    assert (answer.status, answer.document["kind"]) == (code, "Status"), answer.body
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,7 @@ def test_a_list_at_an_exact_version(api: Client, maps: str) -> None:
     "query",
     [
         {"continue": "bm9uc2Vuc2U="},
+        {"continue": "Wy01LCIiLCIiXQ=="},  # [-5,"",""]
         {"limit": "many"},
         {"limit": "-1"},
         {"resourceVersionMatch": "Exact"},
