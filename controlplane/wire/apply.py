@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from controlplane.errors import BadRequest, Cause, Conflict
-from controlplane.wire.fieldset import Fields, difference, fields_of, intersection, paths_in, union
+from controlplane.wire.fieldset import Fields, difference, fields_of, intersection, is_readable, paths_in, union
 from controlplane.wire.schema import Schema
 from controlplane.wire.structured import METADATA, compare, merge, prune, refuse_twins, without_nulls
 
@@ -230,7 +230,7 @@ def _managers(document: Document) -> dict[Who, Owned]:
     """Return the bookkeeping of a document; entries nobody can read are left out, as the API server does."""
     managers: dict[Who, Owned] = {}
     for entry in (document.get("metadata") or {}).get("managedFields") or ():
-        if not isinstance(entry, dict) or not isinstance(entry.get("fieldsV1"), dict):
+        if not isinstance(entry, dict) or not is_readable(entry.get("fieldsV1")):
             continue
         api_version = str(entry.get("apiVersion", ""))
         operation = str(entry.get("operation", "Update"))

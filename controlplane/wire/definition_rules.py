@@ -17,10 +17,10 @@ _SCHEMA = "schema.openAPIV3Schema"
 
 
 def defaulted(new: Document) -> Document:
-    """Return the definition with the names it leaves out, as Kubernetes fills them in."""
+    """Return the definition with the names it leaves out, as Kubernetes fills them in. Its types are checked later."""
     spec = _spec(new)
     names = spec.get("names")
-    if not isinstance(names, dict) or not names.get("kind"):
+    if not isinstance(names, dict) or not isinstance(names.get("kind"), str) or not names["kind"]:
         return new
     made = {"listKind": f"{names['kind']}List", "singular": names["kind"].lower(), **names}
     return {**new, "spec": {"conversion": {"strategy": "None"}, **spec, "names": made}}

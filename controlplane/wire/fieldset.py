@@ -24,6 +24,23 @@ def is_member(node: Fields) -> bool:
     return not node or SELF in node
 
 
+def is_readable(fields: Any) -> bool:
+    """Test whether a value is a set of paths: clients may write managedFields themselves."""
+    if not isinstance(fields, dict):
+        return False
+    return all(_is_element(element) and is_readable(node) for element, node in fields.items())
+
+
+def _is_element(element: str) -> bool:
+    kind, _, rest = element.partition(":")
+    if kind in ("k", "v"):
+        try:
+            return isinstance(orjson.loads(rest), dict) or kind == "v"
+        except orjson.JSONDecodeError:
+            return False
+    return kind == "f" or element == SELF
+
+
 def fields_of(value: dict[str, Any], schema: Schema) -> Fields:
     """Return the paths of everything an object says: its leaves, and the items and map entries on the way."""
     fields: Fields = {}

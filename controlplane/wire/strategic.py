@@ -98,14 +98,18 @@ def _merge_list(old: Any, patch: list[Any], around: Document, key: str, schema: 
     if not isinstance(old, list):
         old = []
     order = around.get(ORDER + key)
+    if order is not None and not isinstance(order, list):
+        raise BadRequest(f"{path}: {ORDER}{key} has to be a list")
     maps = any(isinstance(item, dict) for item in patch)
     if "merge" not in schema.patch_strategy or (maps and not schema.patch_merge_key):
         return [item for item in patch if not (isinstance(item, dict) and DIRECTIVE in item)]
-    if not maps:
-        merged = old + [item for item in dict.fromkeys(patch) if item not in old]
-        return _ordered(merged, order or patch, old, lambda item: item)
     identity = _identity(schema.patch_merge_key, path)
-    if any(isinstance(item, dict) and item.get(DIRECTIVE) == "replace" for item in patch):
+    if not schema.patch_merge_key:
+        merged = old + [item for item in dict.fromkeys(map(identity, patch)) if item not in old]
+        return _ordered(merged, order or patch, old, identity)
+    if wrong := [item for item in patch if not isinstance(item, dict)]:
+        raise BadRequest(f"{path}: {wrong[0]!r} is not an object; items are merged by {schema.patch_merge_key}")
+    if any(item.get(DIRECTIVE) == "replace" for item in patch):
         return [item for item in patch if DIRECTIVE not in item]
     merged = _merge_items(old, patch, schema, identity, path)
     plain = [item for item in patch if item.get(DIRECTIVE) != "delete"]
@@ -137,13 +141,14 @@ def _identity(merge_key: str, path: str) -> Callable[[Any], Any]:
     """Return the function that tells list items apart: by the merge key, or by value for primitives."""
 
     def identity(item: Any) -> Any:
-        if not isinstance(item, dict):
-            return item
-        if merge_key not in item:
+        if isinstance(item, dict) and merge_key not in item:
             raise BadRequest(
                 f"{path}: an item of this list has no {merge_key or 'merge key'}, by which items are merged"
             )
-        return item[merge_key]
+        found = item[merge_key] if isinstance(item, dict) else item
+        if isinstance(found, dict | list):
+            raise BadRequest(f"{path}: items are told apart by plain values, {found!r} is none")
+        return found
 
     return identity
 

@@ -135,6 +135,17 @@ def test_a_definition_that_wants_names_of_ours_brings_nothing(api: Client) -> No
     assert api.get("/apis/cluster.karmada.io/v1alpha1/clusters").status == 200
 
 
+def test_names_of_another_type_than_text_are_refused_by_field(api: Client, group: str) -> None:
+    wrong = definition(group, OPEN)
+    wrong["spec"]["names"] |= {"kind": 1, "shortNames": [{}]}
+
+    refused = api.post(DEFINITIONS, wrong)
+
+    assert refused.status == 422, refused.body
+    told = {one["field"] for one in refused.document["details"]["causes"]}
+    assert told >= {"spec.names.kind", "spec.names.shortNames[0]"}
+
+
 def test_a_schema_that_cannot_be_enforced_is_refused_with_every_reason(api: Client, group: str) -> None:
     node = {"type": "object", "properties": {"a": {"type": "string", "pattern": "("}, "b": {}}}
 

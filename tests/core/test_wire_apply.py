@@ -206,6 +206,19 @@ def test_an_update_owns_what_it_changed_and_takes_it_from_the_applier() -> None:
     assert (entry["subresource"], entry["operation"], entry["time"]) == ("scale", "Update", "2026-11-20T12:05:00Z")
 
 
+@pytest.mark.parametrize(
+    "fields", ["f:spec", {"f:spec": ["x"]}, {"f:spec": {"k:{nojson": {}}}, {"f:spec": {"k:5": {}}}, {"odd": {}}]
+)
+def test_bookkeeping_a_client_wrote_and_nobody_can_read_is_left_out(fields: Any) -> None:
+    made = apply(None, deployment(replicas=1))
+    entry = {**made["metadata"]["managedFields"][0], "manager": "odd", "fieldsV1": fields}
+    sent = {**made, "spec": {"replicas": 2}, "metadata": {**made["metadata"], "managedFields": [entry]}}
+
+    after = update(made, sent, "odd")
+
+    assert owned(after, "odd") == [{"f:spec": {"f:replicas": {}}}]
+
+
 def test_an_update_that_removes_a_field_removes_its_ownership() -> None:
     made = apply(None, deployment(replicas=1, template=containers({"name": "web", "image": "a"})))
 

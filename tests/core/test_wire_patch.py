@@ -181,11 +181,17 @@ def test_lists_of_words_and_retained_keys_merge_by_their_directives(spec: Any, c
             "spec.template.containers: an item of this list has no name",
         ),
         ({"spec": {"strategy": {"$retainKeys": ["type"], "rollingUpdate": {}}}}, "'rollingUpdate'"),
+        ({"spec": {"template": {"containers": ["web"]}}}, "spec.template.containers: 'web' is not an object"),
+        ({"spec": {"template": {"containers": [{"name": "a"}, []]}}}, "spec.template.containers: [] is not an object"),
+        ({"spec": {"template": {"containers": [{"name": ["a"]}]}}}, "['a'] is none"),
+        ({"spec": {"template": {"containers": [], "$setElementOrder/containers": 5}}}, "has to be a list"),
+        ({"spec": {"template": {"$setElementOrder/containers": [["a"]]}}}, "['a'] is none"),
+        ({"spec": {"zones": [["a"]]}}, "spec.zones: items are told apart by plain values, ['a'] is none"),
     ],
 )
 def test_a_strategic_merge_patch_nobody_can_read_is_refused(changes: Any, words: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        strategic_merge_patch({"spec": {}}, changes, DEPLOYMENT)
+        strategic_merge_patch({"spec": {"template": {"containers": [{"name": "web"}]}}}, changes, DEPLOYMENT)
 
     assert words in caught.value.message
 
