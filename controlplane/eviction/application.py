@@ -78,7 +78,7 @@ def course(
             continue
         ends = later(known.setdefault(name, now), patience)
         if now > ends:
-            due.append(name)
+            due += [name] if name not in due else []
         else:
             wakes.append(max(ends, now) + timedelta(microseconds=1))
     gone = dict(left or {})

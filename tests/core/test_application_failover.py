@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
@@ -48,6 +50,16 @@ class Ailing(Story):
         item = AggregatedStatusItem(where, status=dict(status) or None, applied=True, health=health)
         self.store.put(old.with_status(aggregated_status=(*rest, item)), old)
         self.work()
+
+
+def test_a_status_that_tells_of_a_copy_twice_lets_it_leave_once() -> None:
+    ailing = AggregatedStatusItem("member1", applied=True, health="Unhealthy")
+    told_twice = app().with_status(aggregated_status=(ailing, ailing))
+
+    after = course(told_twice, {"member1": START - timedelta(seconds=61)}, GATE_OFF, now=START).binding
+
+    assert [task.from_cluster for task in after.spec.graceful_eviction_tasks] == ["member1"]
+    assert after.spec.clusters == ()
 
 
 def test_it_leaves_once_it_has_been_unhealthy_for_longer_than_it_is_tolerated() -> None:
