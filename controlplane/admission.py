@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import definitions, document_check, heartbeats, metadata_check, works
+from controlplane import definitions, document_check, heartbeats, index_check, metadata_check, works
 from controlplane.causes import forbidden, invalid, unsupported
 from controlplane.errors import BadRequest, Cause, Conflict, Invalid, MethodNotAllowed
 from controlplane.estimate import models
@@ -148,7 +148,7 @@ def _check_place(kind: Kind, metadata: Document, namespace: str) -> None:
 
 def _typed(kind: Kind, doc: Document, old: Any, *, settings: Settings, now: datetime, name: str) -> Any:
     """Return the typed object. Raises Invalid with everything the schema does not allow, and what else is wrong."""
-    causes = document_check.faults(doc, kind.schema())
+    causes = [*document_check.faults(doc, kind.schema()), *index_check.nuls(kind, doc)]
     if not causes:
         try:
             return _converted(kind, doc)
@@ -260,6 +260,7 @@ def _judged(kind: Kind, obj: Any, old: Any, *, settings: Settings, now: datetime
     causes += metadata_check.faults(kind.resource, obj.metadata)
     causes += _finalizers(obj, old)
     causes += kind.validate(obj, old, settings)
+    causes += index_check.entries(kind, obj)
     return _Judged(obj, warnings, causes)
 
 

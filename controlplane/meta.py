@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,13 @@ class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     Fields keep their order on the wire, a base class's first: required ones stand before those with defaults.
     """
+
+
+Int32 = Annotated[int, msgspec.Meta(extra_json_schema={"format": "int32"})]
+"""A number of things or a rank, as wide as Kubernetes has it: sums of them fit what PostgreSQL counts with."""
+
+Seconds = Annotated[int, msgspec.Meta(extra_json_schema={"maximum": 9_223_372_036})]
+"""A time to wait, as long as Kubernetes can count it (a Duration of Go): added to a date it is one still."""
 
 
 class Ref(NamedTuple):

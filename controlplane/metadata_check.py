@@ -19,6 +19,9 @@ from controlplane.wire.resource import Resource
 MAX_ANNOTATIONS = 256 * 1024
 """Bytes of all annotations of an object together."""
 
+MAX_NAME = 253
+"""Characters of a name that need not be one of the DNS; those are no longer either."""
+
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _RBAC = "rbac.authorization.k8s.io"
 _LABEL_KINDS = frozenset({"Namespace"})
@@ -92,7 +95,8 @@ def name_rule(resource: Resource) -> Callable[[str], list[str]]:
 def _path_segment_errors(name: str) -> list[str]:
     if name in (".", ".."):
         return [f"may not be {name!r}"]
-    return [f"may not contain {sign!r}" for sign in "/%" if sign in name]
+    errors = [f"may not contain {sign!r}" for sign in "/%" if sign in name]
+    return [*errors, f"must be no more than {MAX_NAME} characters"] if len(name) > MAX_NAME else errors
 
 
 def _dns1035_errors(name: str) -> list[str]:

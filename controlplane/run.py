@@ -13,7 +13,7 @@ from controlplane.controllers.controller import Controller
 from controlplane.decision import NOTHING, Decision, Event
 from controlplane.meta import Ref
 from controlplane.settings import Settings
-from controlplane.state import Actor, Claim, Fence, Fenced, Outcome, Store
+from controlplane.state import Actor, Claim, Fence, Fenced, Outcome, Store, Unstorable
 
 CLAIM_SECONDS = 30.0
 FAN_OUT_CHUNK = 2000
@@ -115,8 +115,9 @@ def _at_once(
         elif decision.changes or decision.events:
             batch.append((ref, decision))
     by = Actor(controller.name, controller=True)
-    outcomes = store.apply([(None, decision) for _, decision in batch], by=by, fence=fence)
-    return rest + [ref for (ref, _), outcome in zip(batch, outcomes, strict=True) if outcome.lost]
+    outcomes = written(store, [(None, decision) for _, decision in batch], by=by, fence=fence)
+    again = (isinstance(one, Unstorable) or bool(one.lost) for one in outcomes)
+    return rest + [ref for (ref, _), lost in zip(batch, again, strict=True) if lost]
 
 
 def _decide(
@@ -140,17 +141,44 @@ def _decide(
     answer = world.answer(question) if (question := controller.ask(loaded, settings, now=now)) is not None else None
     decided = controller.decide_all(loaded, settings, now=now, answer=answer)
     failures: list[Failure] = []
-    batch = empty
-    for (claim, snapshot), decision in zip(present, decided, strict=True):
-        if isinstance(decision, Exception):
-            failure = _failure(controller.name, claim.ref, snapshot, decision, settings, now=now, answer=answer)
-            failures.append(failure)
-            world.report(failure)
-            batch.append((claim, Decision(wake_at=now + FAILED_AGAIN, events=_told(snapshot, failure))))
-        else:
-            batch.append((claim, decision))
-            batch.extend((None, rider) for rider in decision.riders)
-    return failures, store.apply(batch, by=Actor(controller.name, controller=True), fence=fence)
+
+    def failed(claim: Claim, snapshot: Any, error: Exception) -> Decision:
+        failure = _failure(controller.name, claim.ref, snapshot, error, settings, now=now, answer=answer)
+        failures.append(failure)
+        world.report(failure)
+        return Decision(wake_at=now + FAILED_AGAIN, events=_told(snapshot, failure))
+
+    batch, about = empty, [(claim, None) for claim, snapshot in zip(claims, snapshots, strict=True) if snapshot is None]
+    for (claim, snapshot), found in zip(present, decided, strict=True):
+        decision = failed(claim, snapshot, found) if isinstance(found, Exception) else found
+        batch += [(claim, decision), *((None, rider) for rider in decision.riders)]
+        about += [(claim, snapshot)] * (1 + len(decision.riders))
+    by = Actor(controller.name, controller=True)
+    outcomes = written(store, batch, by=by, fence=fence)
+    refused = [
+        (mine, failed(claim, snapshot, outcome))
+        for (mine, _), (claim, snapshot), outcome in zip(batch, about, outcomes, strict=True)
+        if isinstance(outcome, Unstorable)
+    ]
+    if refused:
+        store.apply(refused, by=by, fence=fence)
+    return failures, [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
+
+
+def written(
+    store: Store, batch: Sequence[tuple[Claim | None, Decision]], *, by: Actor, fence: Fence | None = None
+) -> list[Outcome | Unstorable]:
+    """Write decisions; what one of them cannot have stored costs the others nothing, and is returned in its place.
+
+    Raises Fenced, and what the store raises where it cannot be asked.
+    """
+    try:
+        return list(store.apply(batch, by=by, fence=fence))
+    except Unstorable as error:
+        if len(batch) == 1:
+            return [error]
+    half = len(batch) // 2
+    return [*written(store, batch[:half], by=by, fence=fence), *written(store, batch[half:], by=by, fence=fence)]
 
 
 def _failure(

@@ -18,6 +18,10 @@ class Fenced(Exception):
     """The lease a batch was to be written under has passed to somebody else; nothing of it was written."""
 
 
+class Unstorable(Exception):
+    """Something among the decisions of a batch cannot be kept: a number too large, a text too long to be found by."""
+
+
 class Selection(NamedTuple):
     """Objects of a kind in a namespace, chosen by their labels."""
 
@@ -148,7 +152,8 @@ class Store(State, Protocol):
         dry_run: bool = False,
     ) -> Sequence[Outcome]:
         """Write the decisions, each whole or not at all, and finish their claims (remove or set to wake_at where no new
-        mark came in between). Raises `Fenced` when the lease is lost; nothing is written then."""
+        mark came in between). Raises `Fenced` when the lease is lost; nothing is written then. Raises `Unstorable`
+        where one of them cannot be kept: of the others some may have been written (`run.written` tells them apart)."""
 
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
         """Give claims back unfinished, due at once or at `due_at` (back-off)."""

@@ -16,6 +16,7 @@ from rest_framework import exceptions
 
 from controlplane import errors
 from controlplane.errors import StatusError
+from controlplane.state import Unstorable
 from controlplane.wire.status import status_of
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,9 @@ def status_error(error: BaseException) -> StatusError:
             )
     if isinstance(error, _AWAY):
         return _away(error)
+    if isinstance(error, Unstorable):
+        log.warning("refused by the database: %s", error)
+        return errors.Invalid(f"the database cannot store this: {error}")
     log.error("request failed", exc_info=error)
     return _own_error()
 

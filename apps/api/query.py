@@ -35,12 +35,14 @@ class Continue(msgspec.Struct, frozen=True, array_like=True):
     @classmethod
     def read(cls, token: str) -> Continue:
         """Return what a token says. Raises BadRequest where this server gave no such token."""
+        told = "query parameter continue is not a token this server gave; list again without it"
         try:
-            return msgspec.json.decode(base64.urlsafe_b64decode(token), type=cls)
+            found = msgspec.json.decode(base64.urlsafe_b64decode(token), type=cls)
         except (ValueError, binascii.Error, msgspec.MsgspecError):
-            raise BadRequest(
-                "query parameter continue is not a token this server gave; list again without it"
-            ) from None
+            raise BadRequest(told) from None
+        if not 0 <= found.version < 1 << 63 or "\0" in found.namespace + found.name:
+            raise BadRequest(told)
+        return found
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from apps.objects.arrays import Array, bigints, moments, texts
 from apps.objects.batch import Batch, Line, Settled
 from apps.objects.tables import SEPARATOR, ObjectTable, RowTable, object_table, row_table
 from controlplane.decision import Drop, Save
+from controlplane.index_check import fits
 from controlplane.kind import KINDS, Kind
 from controlplane.meta import Object
 
@@ -89,10 +90,10 @@ def _columns(table: ObjectTable, found: Sequence[tuple[int, Line]], batch: Batch
 
 def joined(keys: Sequence[str]) -> str:
     """Return keys as one text. What users write into annotations may hold the separator, or a NUL that PostgreSQL
-    refuses: a key that does is left out, for nothing is ever looked up by it."""
+    refuses, or be longer than an index takes: a key that is such is left out, for nothing is ever looked up by it."""
     text = SEPARATOR.join(keys)
-    if "\0" in text or text.count(SEPARATOR) != max(len(keys) - 1, 0):
-        return SEPARATOR.join(key for key in keys if "\0" not in key and SEPARATOR not in key)
+    if "\0" in text or text.count(SEPARATOR) != max(len(keys) - 1, 0) or not fits(text):
+        return SEPARATOR.join(key for key in keys if "\0" not in key and SEPARATOR not in key and fits(key))
     return text
 
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import lru_cache
+from struct import error as StructError
 
-from django.db import transaction
+from django.db import DataError, IntegrityError, OperationalError, transaction
+from psycopg.errors import ProgramLimitExceeded
 
 from apps.objects import due, leases, log
 from apps.objects.apply import Timing, apply, binary_cursor
@@ -18,7 +20,10 @@ from controlplane.controllers.controller import Controller
 from controlplane.decision import Decision
 from controlplane.meta import Ref
 from controlplane.routing import Router
-from controlplane.state import Actor, Claim, Claims, Fence, Outcome
+from controlplane.state import Actor, Claim, Claims, Fence, Outcome, Unstorable
+
+# What PostgreSQL says of a value, and what is said where a value does not even fit on its way there.
+_UNSTORABLE = (DataError, IntegrityError, StructError, OverflowError, UnicodeError)
 
 
 class DjangoStore(DjangoState):
@@ -48,7 +53,14 @@ class DjangoStore(DjangoState):
         fence: Fence | None = None,
         dry_run: bool = False,
     ) -> list[Outcome]:
-        return apply(decisions, router=self.router, by=by, fence=fence, dry_run=dry_run, observe=self.observe)
+        try:
+            return apply(decisions, router=self.router, by=by, fence=fence, dry_run=dry_run, observe=self.observe)
+        except _UNSTORABLE as error:
+            raise Unstorable(str(error).partition("\n")[0]) from error
+        except OperationalError as error:  # so Django calls everything that is not of the classes above
+            if isinstance(error.__cause__, ProgramLimitExceeded):
+                raise Unstorable(str(error).partition("\n")[0]) from error
+            raise
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
         with binary_cursor() as cursor:

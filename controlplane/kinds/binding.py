@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import field
 
 from controlplane.kinds.policy import FailoverBehavior, Placement, Suspension
-from controlplane.meta import Condition, Object, Struct
+from controlplane.meta import Condition, Int32, Object, Struct
 
 
 class ObjectReference(Struct, frozen=True):
@@ -40,20 +40,20 @@ class ReplicaRequirements(Struct, frozen=True):
 
 class Component(Struct, frozen=True):
     name: str
-    replicas: int = 0
+    replicas: Int32 = 0
     replica_requirements: ReplicaRequirements | None = None
 
 
 class TargetComponent(Struct, frozen=True):
     name: str
-    replicas: int = 0
+    replicas: Int32 = 0
 
 
 class TargetCluster(Struct, frozen=True):
     """One cluster of a schedule result."""
 
     name: str
-    replicas: int = 0
+    replicas: Int32 = 0
     components: tuple[TargetComponent, ...] = ()
 
 
@@ -67,11 +67,11 @@ class GracefulEvictionTask(Struct, frozen=True):
 
     from_cluster: str
     purge_mode: str = ""
-    replicas: int | None = None
+    replicas: Int32 | None = None
     reason: str = ""
     message: str = ""
     producer: str = ""
-    grace_period_seconds: int | None = None
+    grace_period_seconds: Int32 | None = None
     suppress_deletion: bool | None = None
     preserved_label_state: dict[str, str] = {}
     creation_timestamp: datetime | None = None
@@ -87,7 +87,7 @@ class BindingSnapshot(Struct, frozen=True):
 
 
 class BindingPriority(Struct, frozen=True):
-    priority: int = 0
+    priority: Int32 = 0
 
 
 class WorkloadAffinityGroups(Struct, frozen=True):
@@ -99,7 +99,7 @@ class ResourceBindingSpec(Struct, frozen=True):
     resource: ObjectReference
     propagate_deps: bool = False
     replica_requirements: ReplicaRequirements | None = None
-    replicas: int = 0
+    replicas: Int32 = 0
     components: tuple[Component, ...] = ()
     clusters: tuple[TargetCluster, ...] = ()
     placement: Placement | None = None

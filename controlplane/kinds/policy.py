@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from controlplane.meta import Object, Struct
+from controlplane.meta import Int32, Object, Seconds, Struct
 from controlplane.selectors import LabelSelector
 
 
@@ -58,7 +58,7 @@ class Toleration(Struct, frozen=True):
         str, Meta(description="Unset: every effect. PreferNoSchedule asks, too, when clusters are ranked.")
     ] = ""
     toleration_seconds: Annotated[
-        int | None,
+        Seconds | None,
         Meta(
             description="How long a NoExecute taint is borne before the workload leaves, counted from the taint's "
             "timeAdded. Unset: for ever. 0 or less: not at all."
@@ -69,8 +69,8 @@ class Toleration(Struct, frozen=True):
 class SpreadConstraint(Struct, frozen=True):
     spread_by_field: str = ""
     spread_by_label: str = ""
-    min_groups: int = 0
-    max_groups: int = 0
+    min_groups: Int32 = 0
+    max_groups: Int32 = 0
 
 
 class StaticClusterWeight(Struct, frozen=True):
@@ -155,7 +155,7 @@ class ClusterFailoverBehavior(Struct, frozen=True):
         ),
     ] = GRACEFULLY
     toleration_seconds: Annotated[
-        int | None,
+        Seconds | None,
         Meta(
             description="How long the workload stays on a cluster with a PreferNoExecute taint, counted from the "
             "taint's timeAdded. Unset: 300. 0: it leaves immediately. Negative values are refused. It acts on "
@@ -171,13 +171,13 @@ class ClusterFailoverBehavior(Struct, frozen=True):
 
 
 class DecisionConditions(Struct, frozen=True):
-    toleration_seconds: int | None = None
+    toleration_seconds: Seconds | None = None
 
 
 class ApplicationFailoverBehavior(Struct, frozen=True):
     decision_conditions: DecisionConditions = DecisionConditions()
     purge_mode: str = GRACEFULLY
-    grace_period_seconds: int | None = None
+    grace_period_seconds: Int32 | None = None
     state_preservation: StatePreservation | None = None
 
 
@@ -215,7 +215,7 @@ class PropagationSpec(Struct, frozen=True):
     association: bool = False
     propagate_deps: bool = False
     placement: Placement = Placement()
-    priority: int = 0
+    priority: Int32 = 0
     preemption: str = "Never"
     dependent_overrides: tuple[str, ...] = ()
     scheduler_name: str = "default-scheduler"

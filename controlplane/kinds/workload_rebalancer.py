@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from controlplane.meta import Object, Struct
+from controlplane.meta import Int32, Object, Struct
 from controlplane.selectors import LabelSelector
 
 
@@ -29,7 +29,7 @@ class WorkloadSelector(Struct, frozen=True):
 class WorkloadRebalancerSpec(Struct, frozen=True):
     workloads: tuple[RebalancedWorkload, ...] = ()
     workload_selector: WorkloadSelector | None = None
-    ttl_seconds_after_finished: int | None = None  # None: it is kept
+    ttl_seconds_after_finished: Int32 | None = None  # None: it is kept
 
 
 SUCCESSFUL, FAILED = "Successful", "Failed"

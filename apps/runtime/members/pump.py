@@ -19,9 +19,9 @@ from apps.runtime.kept import keep
 from controlplane.controllers.member import MemberController
 from controlplane.decision import NOTHING, Decision
 from controlplane.members import Answer, Observe, Question
-from controlplane.run import CLAIM_SECONDS, FAILED_AGAIN, FAN_OUT_CHUNK, Failure
+from controlplane.run import CLAIM_SECONDS, FAILED_AGAIN, FAN_OUT_CHUNK, Failure, written
 from controlplane.settings import Settings
-from controlplane.state import Actor, Claim
+from controlplane.state import Actor, Claim, Unstorable
 
 log = logging.getLogger(__name__)
 
@@ -158,26 +158,39 @@ class Pump:
                 batch.append(self._answered.get_nowait())
             while True:
                 try:
-                    await self._in_thread(self._flush, batch)
+                    await self._in_thread(self.flush, batch)
                     break
                 except OperationalError as error:
                     log.warning("%s: the database is away: %s", self.controller.name, error)
                     await asyncio.sleep(AWAY_SECONDS)
 
-    def _flush(self, batch: Sequence[Asked]) -> None:
+    def flush(self, batch: Sequence[Asked]) -> None:
         """Decide and apply a batch of answers. Runs in a thread."""
         settings, now = self.configuration.settings(), self.store.now()
         present = [one for one in batch if one.snapshot is not None]
-        decided = self.controller.decide_all(
-            [one.snapshot for one in present], settings, now=now, answer=[one.answer for one in present]
+        decided = iter(
+            self.controller.decide_all(
+                [one.snapshot for one in present], settings, now=now, answer=[one.answer for one in present]
+            )
         )
-        writes: list[tuple[Claim | None, Decision]] = [(one.claim, NOTHING) for one in batch if one.snapshot is None]
-        for one, decision in zip(present, decided, strict=True):
-            if isinstance(decision, Exception):
-                keep(self._failure(one, decision, settings, now=now))
-                decision = Decision(wake_at=now + FAILED_AGAIN)
-            writes.append((one.claim, decision))
-        self.store.apply(writes, by=Actor(self.controller.name, controller=True))
+
+        def sound(one: Asked, found: Any) -> Decision:
+            if not isinstance(found, Exception):
+                decision: Decision = found
+                return decision
+            keep(self._failure(one, found, settings, now=now))
+            return Decision(wake_at=now + FAILED_AGAIN)
+
+        by = Actor(self.controller.name, controller=True)
+        writes = [(one.claim, NOTHING if one.snapshot is None else sound(one, next(decided))) for one in batch]
+        outcomes = written(self.store, writes, by=by)
+        refused = [
+            (one.claim, sound(one, outcome))
+            for one, outcome in zip(batch, outcomes, strict=True)
+            if isinstance(outcome, Unstorable)
+        ]
+        if refused:
+            self.store.apply(refused, by=by)
 
     def _failure(self, one: Asked, error: Exception, settings: Settings, *, now: Any) -> Failure:
         trace = "".join(traceback.format_exception(error))

@@ -1,0 +1,174 @@
+"""What one object's decision cannot have stored costs the others of its batch nothing."""
+
+from __future__ import annotations
+
+import random
+import string
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from apps.objects.configuration import configuration
+from apps.objects.store import DjangoStore
+from apps.runtime.members.pump import Asked, Pump
+from controlplane.controllers.controller import Ownership
+from controlplane.controllers.member import MemberController
+from controlplane.decision import Decision, Put, Save
+from controlplane.kinds import RESOURCE_BINDING
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.rows import Promise, Row
+from controlplane.members import Answer, Question
+from controlplane.meta import Ref
+from controlplane.run import FAILED_AGAIN, Failure, Report, World, run_batch
+from controlplane.settings import Settings
+from controlplane.state import Actor, Unstorable
+from tests.stores.grounds import PLACER, USER, Placer, binding, cluster, create, stored, template, write
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+GOOD = ("a", "b", "y", "z")
+ENDLESS = "".join(random.Random(1).choices(string.ascii_letters, k=9000))  # more than an index takes, however packed
+
+UNSTORABLE: dict[str, Any] = {
+    "a number out of range": Save(Promise(key="k", replicas=1 << 63)),
+    "a text too long for an index": Save(Promise(key="k", cluster=ENDLESS)),
+    "a text that is none": Save(Promise(key="k", request="\ud800")),
+}
+
+
+class Careless(Placer):
+    """Places every binding; what it decides of "bad" besides cannot be stored."""
+
+    owns = Ownership({RESOURCE_BINDING: ("spec.clusters",)}, rows=(Promise,))
+    also: ClassVar[Save]
+
+    def decide(self, snapshot: Binding, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        put = Put(snapshot.with_spec(clusters=(TargetCluster("member2", 1),)), snapshot)
+        return Decision(changes=(put, self.also) if snapshot.metadata.name == "bad" else (put,))
+
+
+class Sweeper(Careless):
+    """The same, of all that a cluster concerns at once."""
+
+    at_once = True
+
+
+class Steward(Careless):
+    """The same, in decisions of their own beside that of a single key."""
+
+    def load(self, state: Any, refs: Sequence[Ref]) -> Sequence[Any]:
+        return [tuple(state.list(RESOURCE_BINDING)) for _ in refs]
+
+    def decide(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        return Decision(riders=tuple(super(Steward, self).decide(one, settings, now=now) for one in snapshot))
+
+
+class Reporter(MemberController, Placer):
+    """Keeps with each binding what a member answered about it."""
+
+    def decide(self, snapshot: Binding, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        put = Put(snapshot.with_spec(clusters=(TargetCluster("member2", 1),)), snapshot)
+        told = Promise(key=snapshot.metadata.name, binding="told", replicas=answer.code)
+        return Decision(changes=(put, Save(told)))
+
+
+@pytest.fixture(params=UNSTORABLE.values(), ids=UNSTORABLE)
+def change(request: pytest.FixtureRequest) -> Save:
+    found: Save = request.param
+    return found
+
+
+def work(controller: Careless, store: DjangoStore, change: Save) -> tuple[Report, list[Failure]]:
+    """Run one batch."""
+    type(controller).also = change
+    failures: list[Failure] = []
+    return run_batch(controller, store, Settings(), world=World(report=failures.append)), failures
+
+
+def placed(store: DjangoStore) -> list[str]:
+    return [one.metadata.name for one in store.list(RESOURCE_BINDING) if one.spec.target("member2")]
+
+
+def kept(store: DjangoStore) -> list[Row]:
+    return [row for rows in store.rows(Promise, "key", ["k"]).values() for row in rows]
+
+
+def test_the_others_are_written_and_it_is_looked_at_again_later(change: Save) -> None:
+    store = DjangoStore(controllers=[controller := Careless()])
+    create(store, *map(binding, (*GOOD, "bad")))
+    before = store.now()
+
+    report, failures = work(controller, store, change)
+
+    assert placed(store) == list(GOOD)
+    assert kept(store) == []
+    assert [(one.ref.name, one.error.partition(":")[0]) for one in failures] == [("bad", "Unstorable")]
+    assert (report.claimed, report.stored, report.failures) == (5, 4, tuple(failures))
+    assert store.claim("placer", shard=0, shards=1, limit=9, lease_seconds=0).claims == ()
+    due = store.next_due(["placer"])
+    assert due is not None
+    assert FAILED_AGAIN - timedelta(seconds=1) < due - before < FAILED_AGAIN + timedelta(minutes=1)
+
+
+def test_of_decisions_beside_one_the_others_are_written(change: Save) -> None:
+    store = DjangoStore(controllers=[controller := Steward()])
+    create(store, *map(binding, (*GOOD, "bad")))
+
+    work(controller, store, change)
+
+    assert placed(store) == list(GOOD)
+    assert kept(store) == []
+
+
+def test_a_fan_out_leaves_it_to_be_looked_at_on_its_own(change: Save) -> None:
+    store = DjangoStore(controllers=[controller := Sweeper()])
+    create(store, *(binding(name, "member1") for name in (*GOOD, "bad")))
+    claims = store.claim("placer", shard=0, shards=1, limit=9, lease_seconds=60).claims
+    store.apply([(one, Decision()) for one in claims], by=PLACER)
+    create(store, cluster("member1"))
+
+    swept, none = work(controller, store, change)
+    assert (placed(store), swept.expanded, none) == (list(GOOD), 1, [])
+    _, failures = work(controller, store, change)
+
+    assert [one.ref.name for one in failures] == ["bad"]
+    assert kept(store) == []
+
+
+def test_what_a_member_says_of_one_object_does_not_hide_what_is_said_of_others(settings: Any, tmp_path: Path) -> None:
+    """Members are other people's machines: a number of theirs may be anything."""
+    settings.LIFEBOAT_HOME = tmp_path
+    store = DjangoStore(controllers=[controller := Reporter()])
+    made = create(store, *map(binding, (*GOOD, "bad")))
+    claims = store.claim("placer", shard=0, shards=1, limit=9, lease_seconds=60).claims
+    found = {one.ref: one for one in made}
+    said = {claim.ref: Answer(1 << 63 if claim.ref.name == "bad" else 200) for claim in claims}
+    with ThreadPoolExecutor(1) as executor:
+        pump = Pump(controller, store, configuration(), _nobody, executor)
+        pump.flush([Asked(claim, found[claim.ref], None, said[claim.ref]) for claim in claims])
+
+    assert {row.key for rows in store.rows(Promise, "binding", ["told"]).values() for row in rows} == set(GOOD)
+    assert placed(store) == list(GOOD)
+    assert store.claim("placer", shard=0, shards=1, limit=9, lease_seconds=0).claims == ()
+    assert store.next_due(["placer"]) is not None
+    assert [path.name for path in (tmp_path / "replay").iterdir()] == [
+        "placer-work.karmada.io_ResourceBinding_shop_bad.pickle"
+    ]
+
+
+async def _nobody(question: Question) -> Answer:
+    raise AssertionError("nobody is asked")
+
+
+def test_a_user_is_told_and_nothing_of_it_is_written(change: Save) -> None:
+    store = DjangoStore(controllers=[Careless()])
+
+    with pytest.raises(Unstorable):
+        write(store, Put(template("beside"), None), change, by=USER)
+
+    assert stored(store, template("beside")) is None
+    assert write(store, Put(template("beside"), None), by=Actor("jane")).lost == ""
