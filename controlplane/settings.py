@@ -7,8 +7,8 @@ docs/settings.md at run time (`with_overrides`). `make check` compares that list
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -135,29 +135,59 @@ def with_overrides(base: Settings, overrides: Mapping[str, Any]) -> Settings:
 
     Raises SettingError where a value cannot be, naming field, value and rule.
     """
-    return checked(_merged(msgspec.to_builtins(base), overrides, ""))
+    return checked(merged(base, overrides))
 
 
-def _merged(base: dict[str, Any], over: Mapping[str, Any], path: str) -> dict[str, Any]:
-    known = {field.encode_name for field in msgspec.structs.fields(Settings)} if not path else None
-    out = dict(base)
-    for name, value in over.items():
-        if known is not None and name not in known:
+def merged(base: Settings, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings as plain values, in camelCase, with others laid over them. Raises SettingError for what is
+    no setting, or none that changes at run time."""
+    known = {field.encode_name: field.name for field in msgspec.structs.fields(Settings)}
+    for name in overrides:
+        if name not in known:
             raise SettingError(f"spec.{name}: unknown setting; known are {', '.join(sorted(known))}")
-        if known is not None and _snake(name) in FIXED:
+        if known[name] in FIXED:
             raise SettingError(f"spec.{name}: is read at start only; set it in the environment and restart")
-        nested = isinstance(value, Mapping)
-        out[name] = _merged(base.get(name, {}), value, f"{path}{name}.") if nested else value
-    return out
+    return _laid_over(msgspec.to_builtins(base), overrides)
 
 
-def _snake(name: str) -> str:
-    return re.sub(r"(?<!^)([A-Z])", lambda match: f"_{match[1].lower()}", name)
+def _laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    laid = {
+        name: _laid_over(base.get(name) or {}, value) if isinstance(value, Mapping) else value
+        for name, value in over.items()
+    }
+    return {**base, **laid}
 
 
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(part.capitalize() for part in others)
+class Broken(NamedTuple):
+    """A rule between settings, or within one, that does not hold. `settings`: those it is about, camelCase; the first
+    is the one to change, and has the value."""
+
+    settings: tuple[str, ...]
+    value: Any
+    rule: str
+
+
+def broken(values: Mapping[str, Any]) -> Iterator[Broken]:
+    """Yield every rule that settings (camelCase, each of its type) break."""
+    gates, one = values.get("featureGates", {}), msgspec.convert(values, Settings)
+    unknown = sorted(set(gates) - set(GATES) - set(RETIRED_GATES))
+    if unknown:
+        yield Broken(("featureGates",), unknown[0], f"unknown gate; known are {', '.join(sorted(GATES))}")
+    slower, faster = "secondaryResourceEvictionRate", "resourceEvictionRate"
+    if one.secondary_resource_eviction_rate > one.resource_eviction_rate:
+        rule = f"must not exceed {faster} ({one.resource_eviction_rate}): it is the slower tier (D8)"
+        yield Broken((slower, faster), one.secondary_resource_eviction_rate, rule)
+    for name, rate in ((faster, one.resource_eviction_rate), (slower, one.secondary_resource_eviction_rate)):
+        if 0 < rate < SLOWEST:
+            yield Broken((name,), rate, f"must be at least {SLOWEST:f}, or 0 to stop evictions")
+    for pattern in one.skipped_propagating_namespaces:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            rule = f"is no regular expression ({error}); write e.g. kube-.*"
+            yield Broken(("skippedPropagatingNamespaces",), pattern, rule)
+    if not one.evict_plugins:
+        yield Broken(("evictPlugins",), [], "must name at least one of ResourceHealth, ScheduledBack (D12)")
 
 
 def checked(values: Mapping[str, Any]) -> Settings:
@@ -166,24 +196,11 @@ def checked(values: Mapping[str, Any]) -> Settings:
         settings = msgspec.convert(values, Settings)
     except msgspec.ValidationError as error:
         raise SettingError(f"settings: {error}") from None
-    unknown = sorted(set(settings.feature_gates) - set(GATES) - set(RETIRED_GATES))
-    if unknown:
-        raise SettingError(f'featureGates: unknown gate "{unknown[0]}"; known are {", ".join(sorted(GATES))}')
-    if settings.secondary_resource_eviction_rate > settings.resource_eviction_rate:
-        raise SettingError(
-            f"secondaryResourceEvictionRate: {settings.secondary_resource_eviction_rate} must not exceed "
-            f"resourceEvictionRate ({settings.resource_eviction_rate}): it is the slower tier (D8)"
-        )
-    for name in ("resource_eviction_rate", "secondary_resource_eviction_rate"):
-        if 0 < (value := getattr(settings, name)) < SLOWEST:
-            raise SettingError(f"{_camel(name)}: {value} must be at least {SLOWEST:f}, or 0 to stop evictions")
-    for pattern in settings.skipped_propagating_namespaces:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise SettingError(
-                f'skippedPropagatingNamespaces: "{pattern}" is no regular expression ({error}); write e.g. kube-.*'
-            ) from None
-    if not settings.evict_plugins:
-        raise SettingError("evictPlugins: must name at least one of ResourceHealth, ScheduledBack (D12)")
+    found = [f"{one.settings[0]}: {_shown(one.value)} {one.rule}" for one in broken(msgspec.to_builtins(settings))]
+    if found:
+        raise SettingError("; ".join(found))
     return settings
+
+
+def _shown(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

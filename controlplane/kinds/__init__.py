@@ -371,6 +371,7 @@ KINDS.register(
         ),
         type=configuration.FailoverConfiguration,
         validate=configuration_rules.validate,
+        warn=configuration_rules.warn,
         has_status=False,
     )
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controlplane.kinds.configuration import FailoverConfiguration
-from controlplane.kinds.configuration_rules import validate
+from controlplane.kinds.configuration_rules import validate, warn
 from controlplane.meta import ObjectMeta
 from controlplane.settings import Settings
 
@@ -25,6 +25,9 @@ def _causes(spec: dict[str, Any], name: str = "default", settings: Settings | No
         {"featureGates": {"Failover": True}},
         {"eviction": {"bucketScope": "Cluster"}},
         {"onGracefulTimeout": "Purge", "evictPlugins": ["ResourceHealth"]},
+        {"featureGates": {"Failover": True, "GracefulEviction": True}},
+        {"compat": {"defaultNotReadyTolerationSeconds": None}},
+        {"resourceEvictionRate": 0, "secondaryResourceEvictionRate": 0},
     ],
 )
 def test_good_settings_are_accepted(spec: dict[str, Any]) -> None:
@@ -41,7 +44,16 @@ def test_good_settings_are_accepted(spec: dict[str, Any]) -> None:
         ({"skippedPropagatingNamespaces": ["kube-.*", "["]}, "spec.skippedPropagatingNamespaces", '"["'),
         ({"noSuchSetting": 1}, "spec.noSuchSetting", "unknown setting"),
         ({"controllers": ["*"]}, "spec.controllers", "environment"),
-        ({"featureGates": {"Teleport": True}}, "spec.featureGates", "Teleport"),
+        ({"featureGates": {"Teleport": True}}, "spec.featureGates[Teleport]", "unknown gate"),
+        ({"featureGates": {"Failover": "yes"}}, "spec.featureGates[Failover]", "Expected bool"),
+        ({"featureGates": 5}, "spec.featureGates", "Expected object"),
+        ({"feature_gates": {}}, "spec.feature_gates", "unknown setting; known are autoNo"),
+        ({"eviction": {"bucketscope": "Cluster"}}, "spec.eviction.bucketscope", "ageingSeconds, bucketScope"),
+        ({"compat": {"defaultNotReadyTolerationSeconds": -5}}, "spec.compat.defaultNotReadyTolerationSeconds", "-5"),
+        ({"gracefulEvictionTimeout": 1e18}, "spec.gracefulEvictionTimeout", "1000000000"),
+        ({"clusterFailureThreshold": 1e14}, "spec.clusterFailureThreshold", "1000000000"),
+        ({"resourceEvictionRate": 1e300}, "spec.resourceEvictionRate", "1000000"),
+        ({"secondaryResourceEvictionRate": 1e-12}, "spec.secondaryResourceEvictionRate", "0 to stop"),
         ({"secondaryResourceEvictionRate": 9}, "spec.secondaryResourceEvictionRate", "must not exceed"),
     ],
 )
@@ -60,3 +72,36 @@ def test_all_causes_are_told_at_once() -> None:
         "spec.resourceEvictionRate",
         "spec.unhealthyClusterThreshold",
     ]
+
+
+def test_all_causes_are_told_at_once_however_deep_and_none_that_only_follows_from_another() -> None:
+    spec = {
+        "eviction": {"ageingSeconds": 0, "bucketScope": "Zone", "speed": 1},
+        "featureGates": {"Failover": "yes", "Teleport": True},
+        "evictPlugins": [],
+        "resourceEvictionRate": "slow",
+        "secondaryResourceEvictionRate": 0.7,
+        "skippedPropagatingNamespaces": ["[", "("],
+    }
+
+    assert sorted(field for field, _ in _causes(spec)) == [
+        "spec.evictPlugins",
+        "spec.eviction.ageingSeconds",
+        "spec.eviction.bucketScope",
+        "spec.eviction.speed",
+        "spec.featureGates[Failover]",
+        "spec.featureGates[Teleport]",
+        "spec.resourceEvictionRate",
+        "spec.skippedPropagatingNamespaces",
+        "spec.skippedPropagatingNamespaces",
+    ]
+
+
+def test_d17_a_retired_gate_is_answered_with_what_replaces_it() -> None:
+    spec = {"featureGates": {"GracefulEviction": True}}
+    new = FailoverConfiguration("failover.lifeboat.io/v1alpha1", "FailoverConfiguration", spec=spec)
+
+    (told,) = warn(new, None, Settings())
+
+    assert "GracefulEviction has no effect" in told
+    assert "purgeMode" in told
