@@ -21,6 +21,7 @@ from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.failover_record import Durations, FailoverRecord, FailoverRecordStatus, Step
 from controlplane.meta import ObjectMeta, Ref, condition, to_seconds
 from controlplane.names import execution_namespace, work_name
+from controlplane.revert import REVERTED
 from controlplane.state import Change
 
 EVICTION_STUCK = "EvictionStuck"
@@ -80,8 +81,11 @@ def records(changes: Iterable[Change], others: Iterable[Change] = ()) -> tuple[F
 
 
 def before(changes: Iterable[Change]) -> Binding | None:
-    """Return a binding as it was before its latest failover; None where it never had one."""
-    found = _failovers(changes)
+    """Return a binding as it was before its latest failover; None where it never had one.
+
+    One that took another back is none: who reverts twice, as after a request without an answer, stays where it was.
+    """
+    found = [one for one in _failovers(changes) if one.tasks[0].reason != REVERTED]
     return found[-1].first.old if found else None
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from controlplane.eviction.purge import leaving, purge_mode
 from controlplane.kinds import by_hand
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster
 from controlplane.settings import Settings
 from controlplane.tolerations import spelled, untolerated
@@ -18,8 +20,14 @@ from controlplane.tolerations import spelled, untolerated
 REVERTED = "Reverted"
 
 
-def obstacles(before: Binding, clusters: Mapping[str, Cluster]) -> Iterator[str]:
-    """Yield why a binding cannot go back: the clusters it was on are gone, not Ready, or would drive it away again."""
+def obstacles(binding: Binding, before: Binding, clusters: Mapping[str, Cluster]) -> Iterator[str]:
+    """Yield why a binding cannot go back: it has other replicas to divide, or the clusters it was on are gone, not
+    Ready, or would drive it away again."""
+    if _divided(binding) and binding.spec.replicas != sum(target.replicas for target in before.spec.clusters):
+        yield (
+            f"it asks for {binding.spec.replicas} replicas and not for those it had then "
+            f"({', '.join(f'{one.name}:{one.replicas}' for one in before.spec.clusters)}); a Failback divides them anew"
+        )
     tolerations = () if before.spec.placement is None else before.spec.placement.cluster_tolerations
     for target in before.spec.clusters:
         cluster = clusters.get(target.name)
@@ -28,10 +36,16 @@ def obstacles(before: Binding, clusters: Mapping[str, Cluster]) -> Iterator[str]
             continue
         if cluster.ready != "True":
             yield f"cluster {target.name} is not Ready"
+        elif cluster.access_lost:
+            yield f"access to cluster {target.name} is lost: nobody could start a copy there"
         hard = untolerated(cluster.spec.taints, tolerations, (NO_EXECUTE,))
         soft = () if _stays(before) else [one for one in cluster.spec.taints if one.effect == EVICTING_EFFECTS[1]]
         for taint in (*hard, *soft):
             yield f"cluster {target.name} has the taint {spelled(taint)}, which would drive it away again"
+
+
+def _divided(binding: Binding) -> bool:
+    return binding.workload and binding.spec.placement is not None and binding.spec.placement.divided
 
 
 def _stays(binding: Binding) -> bool:
@@ -51,5 +65,11 @@ def reverted(binding: Binding, before: Binding, settings: Settings, *, by: str, 
     kept = tuple(
         task for task in new.spec.graceful_eviction_tasks if task.reason == REVERTED or task.from_cluster in known
     )
-    placed = binding.with_spec(clusters=before.spec.clusters, graceful_eviction_tasks=kept)
+    each = before.spec.clusters if _divided(binding) else tuple(_with(one, binding) for one in before.spec.clusters)
+    placed = binding.with_spec(clusters=each, graceful_eviction_tasks=kept)
     return by_hand.marked(placed, binding)
+
+
+def _with(target: TargetCluster, binding: Binding) -> TargetCluster:
+    """Return a whole copy on a target, with the replicas it has today."""
+    return replace(target, replicas=binding.spec.replicas) if target.replicas else target

@@ -70,7 +70,7 @@ def _revert(live: Binding, asked: Asked) -> Object:
         raise Conflict.of(plural, name, group=group, why="it has had no failover that is still on record")
     named = [Ref(CLUSTER, "", target.name) for target in before.spec.clusters]
     clusters = {ref.name: cluster for ref, cluster in asked.state.get(named).items()}
-    found = list(revert.obstacles(before, clusters))
+    found = list(revert.obstacles(live, before, clusters))
     if found:
         raise Conflict.of(plural, name, group=group, why="; ".join(found))
     return revert.reverted(live, before, asked.settings, by=asked.by, now=asked.now)

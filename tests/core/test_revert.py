@@ -14,6 +14,8 @@ from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Placement
+from controlplane.meta import Condition
+from controlplane.state import Change
 from tests.core.fleet_story import START, Story, binding, by_weight, cluster, duplicated, no_execute
 
 MEMBERS = tuple(cluster(f"member{number}") for number in range(1, 6))
@@ -85,13 +87,13 @@ def failed_over() -> tuple[Story, Binding]:
 def test_a_failover_is_taken_back_once_its_cause_is_gone() -> None:
     story, before = failed_over()
     clusters = {one.metadata.name: story.cluster(one.metadata.name) for one in MEMBERS}
-    assert list(revert.obstacles(before, clusters)) == [
+    assert list(revert.obstacles(story.binding("web"), before, clusters)) == [
         "cluster member1 has the taint gone:NoExecute, which would drive it away again"
     ]
 
     story.untaint("member1")
     clusters["member1"] = story.cluster("member1")
-    assert list(revert.obstacles(before, clusters)) == []
+    assert list(revert.obstacles(story.binding("web"), before, clusters)) == []
     old = story.binding("web")
     story.store.put(revert.reverted(old, before, story.settings, by="ana", now=story.now), old)
     story.work()
@@ -123,6 +125,65 @@ def test_nothing_goes_back_to_where_it_would_be_driven_away_again(now: object, w
     before = binding("web", duplicated("member1"), on={"member1": 2})
     clusters = {} if now is None else {"member1": now}
 
-    (said,) = revert.obstacles(before, clusters)  # type: ignore[arg-type]
+    (said,) = revert.obstacles(before, before, clusters)  # type: ignore[arg-type]
 
     assert why in said
+
+
+def log_of(story: Story, name: str) -> list[Change]:
+    return [one for one in story.store.log if one.ref == story.binding(name).ref]
+
+
+def revert_now(story: Story, name: str) -> None:
+    before = record.before(log_of(story, name))
+    assert before is not None
+    old = story.binding(name)
+    story.store.put(revert.reverted(old, before, story.settings, by="ana", now=story.now), old)
+    story.work()
+    story.pass_seconds(60)
+
+
+def test_whoever_reverts_twice_stays_where_it_was_before_the_failover() -> None:
+    story, _before = failed_over()
+    story.untaint("member1")
+
+    revert_now(story, "web")
+    lines = len(log_of(story, "web"))
+    revert_now(story, "web")
+
+    assert story.placed("web") == {"member1": 1, "member2": 1}
+    assert len(log_of(story, "web")) == lines
+
+
+def test_a_workload_scaled_since_is_not_taken_back_to_fewer_replicas() -> None:
+    story, before = failed_over()
+    story.untaint("member1")
+    old = story.binding("web")
+    story.store.put(old.with_spec(replicas=5), old)
+    story.work()
+    clusters = {one.metadata.name: story.cluster(one.metadata.name) for one in MEMBERS}
+
+    (said,) = revert.obstacles(story.binding("web"), before, clusters)
+
+    assert "asks for 5 replicas and not for those it had then (member1:1, member2:1); a Failback" in said
+
+
+def test_a_whole_copy_is_taken_back_with_the_replicas_of_today() -> None:
+    old = binding("web", duplicated("member1", "member2", least=1, most=1), on={"member2": 4})
+    before = old.with_spec(clusters=(TargetCluster("member1", 2),))
+    now = old.with_spec(replicas=4)
+
+    assert list(revert.obstacles(now, before, {"member1": cluster("member1")})) == []
+    new = revert.reverted(now, before, Story().settings, by="ana", now=START)
+
+    assert [(one.name, one.replicas) for one in new.spec.clusters] == [("member1", 4)]
+
+
+def test_d22_nothing_goes_back_to_a_cluster_that_does_not_let_us_in() -> None:
+    shut = cluster("member1")
+    shut = shut.with_status(conditions=(*shut.status.conditions, Condition("AccessLost", "True", "AccessRefused")))
+    before = binding("web", duplicated("member1"), on={"member1": 2})
+
+    (said,) = revert.obstacles(before, before, {"member1": shut})
+
+    assert "access to cluster member1 is lost" in said
