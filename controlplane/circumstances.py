@@ -3,15 +3,26 @@ seems to. Admission sees one object; this sees the state, and is asked after it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
 from controlplane import failback, taint_policies, taints
+from controlplane.causes import invalid
 from controlplane.errors import Invalid
 from controlplane.kind import Kind
-from controlplane.kinds import BINDINGS, CLUSTER, CLUSTER_TAINT_POLICY, POLICIES, home
+from controlplane.kinds import (
+    BINDINGS,
+    CLUSTER,
+    CLUSTER_TAINT_POLICY,
+    EVICTION_HOLD,
+    MAINTENANCE_WINDOW,
+    POLICIES,
+    home,
+)
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Taint
+from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.eviction import eviction_name
 from controlplane.kinds.failback import FAILBACK, Failback
 from controlplane.kinds.rows import ENDED, Eviction
@@ -33,8 +44,12 @@ def told(
     """
     if kind.key == FAILBACK:
         _check_failback(state, kind, new, old, now=now)
-    if old is not None and kind.key == CLUSTER_TAINT_POLICY and _rule(new) != _rule(old):
-        return _withdrawn(state, old, "this edit")
+    if kind.key == DRAIN and old is None:
+        _check_drain(state, kind, new)
+    if kind.key in (EVICTION_HOLD, MAINTENANCE_WINDOW):
+        return _strangers(state, new)
+    if old is not None and kind.key == CLUSTER_TAINT_POLICY:
+        return _withdrawn(state, old, "this edit", kept=_listed(new) if _rule(new) == _rule(old) else frozenset())
     if old is not None and kind.key in (*POLICIES, *BINDINGS) and _spec(new) != _spec(old):
         return _queued(state, kind, new, settings)
     return ()
@@ -45,12 +60,37 @@ def told_of_deletion(state: State, old: Object) -> tuple[str, ...]:
     return _withdrawn(state, old, "this deletion") if old.ref.kind == CLUSTER_TAINT_POLICY else ()
 
 
-def _withdrawn(state: State, policy: Any, doing: str) -> tuple[str, ...]:
-    """Tell which taints go with a ClusterTaintPolicy, and what of the queue goes with them (D3, D12)."""
+def _check_drain(state: State, kind: Kind, drain: Any) -> None:
+    """Raise Invalid where there is no such cluster: a Drain of it would be finished at once, and nothing empty."""
+    name = drain.spec.cluster
+    if Ref(CLUSTER, "", name) not in state.get([Ref(CLUSTER, "", name)]):
+        cause = invalid("spec.cluster", name, "there is no such cluster; see kubectl get clusters")
+        raise Invalid.of(kind.resource.kind, drain.metadata.name, [cause], group=kind.resource.group)
+
+
+def _strangers(state: State, holding: Any) -> tuple[str, ...]:
+    """Tell which clusters a hold or a window names that there are none of: it keeps nothing there until they join."""
+    named = [Ref(CLUSTER, "", name) for name in dict.fromkeys(holding.spec.clusters)]
+    known = state.get(named)
+    strange = ", ".join(f'"{ref.name}"' for ref in named if ref not in known)
+    return (f"spec.clusters: there is no cluster {strange} (yet); see kubectl get clusters",) if strange else ()
+
+
+def _listed(policy: Any) -> frozenset[taints.Identity]:
+    """Return the taints a ClusterTaintPolicy adds, in either dialect."""
+    return frozenset((one.key, one.effect) for one in (*policy.spec.taints_to_add, *policy.spec.taints))
+
+
+def _withdrawn(
+    state: State, policy: Any, doing: str, *, kept: Collection[taints.Identity] = frozenset()
+) -> tuple[str, ...]:
+    """Tell which taints go with a ClusterTaintPolicy, and what of the queue goes with them (D3, D12). `kept`: those it
+    still adds after an edit of nothing but its list."""
     waiting, found, dropped = state.evictions_by_cluster(), list[str](), 0
     for cluster in state.list(CLUSTER):
         known = taints.owners(cluster)
-        gone = [one for one in cluster.spec.taints if _owned_by(known, one) == {taint_policies.owner(policy)}]
+        own = [one for one in cluster.spec.taints if _owned_by(known, one) == {taint_policies.owner(policy)}]
+        gone = [one for one in own if (one.key, one.effect) not in kept]
         found += [f"{spelled(one)} from cluster {cluster.metadata.name}" for one in gone]
         left = [one for one in cluster.spec.taints if one not in gone]
         if gone and not any(one.effect in EVICTING_EFFECTS for one in left):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,10 +13,13 @@ from controlplane import circumstances
 from controlplane.decision import Decision, Save
 from controlplane.errors import Invalid
 from controlplane.kind import KINDS
-from controlplane.kinds import CLUSTER_TAINT_POLICY, RESOURCE_BINDING
+from controlplane.kinds import CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW, RESOURCE_BINDING
+from controlplane.kinds.drain import DRAIN, Drain, DrainSpec
+from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
+from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction, eviction_key
-from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition
+from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.memory import MemoryStore
 from controlplane.meta import ObjectMeta
 from controlplane.settings import Settings
@@ -49,6 +53,7 @@ def outage(*owners: str) -> MemoryStore:
 
 
 RULE = ClusterTaintPolicySpec(match_conditions=(MatchCondition("Ready", "In", ("False",)),))
+TAINTS = (TaintToAdd("gone", "NoExecute"), TaintToAdd("gone", "NoSchedule"))
 POLICY = ClusterTaintPolicy("policy.karmada.io/v1alpha1", "ClusterTaintPolicy", ObjectMeta(name="detect"), RULE)
 
 
@@ -65,12 +70,48 @@ def test_a_taint_somebody_else_wants_does_not_go_with_a_policy(owners: tuple[str
     assert circumstances.told_of_deletion(outage(*owners), POLICY) == ()
 
 
-@pytest.mark.parametrize(("field", "said"), [("match_conditions", 1), ("taints_to_add", 0)])
-def test_d3_an_edit_of_what_a_taint_policy_is_about_withdraws_as_well(field: str, said: int) -> None:
-    edited = POLICY.with_spec(**{field: ()})
+@pytest.mark.parametrize(("added", "said"), [((), 1), ((TaintToAdd("gone", "NoSchedule"),), 1), (TAINTS, 0)])
+def test_d3_who_takes_a_taint_off_a_policys_list_is_told_what_goes_with_it(
+    added: tuple[TaintToAdd, ...], said: int
+) -> None:
+    """The same match goes on, so only what is listed no more is withdrawn."""
+    old = POLICY.with_spec(taints_to_add=TAINTS)
     known = KINDS[CLUSTER_TAINT_POLICY]
 
-    assert len(circumstances.told(outage("policy/detect"), known, edited, POLICY, DEFAULT, now=START)) == said
+    edited = old.with_spec(taints_to_add=added)
+
+    assert len(circumstances.told(outage("policy/detect"), known, edited, old, DEFAULT, now=START)) == said
+
+
+def test_a_drain_of_a_cluster_there_is_none_of_is_refused_and_not_finished_at_once() -> None:
+    drain = Drain("failover.lifeboat.io/v1alpha1", "Drain", ObjectMeta(name="upgrade"), DrainSpec("membr1", 1))
+    store = outage()
+
+    with pytest.raises(Invalid, match="there is no such cluster"):
+        circumstances.told(store, KINDS[DRAIN], drain, None, DEFAULT, now=START)
+
+    fine = drain.with_spec(cluster="member1")
+    assert circumstances.told(store, KINDS[DRAIN], fine, None, DEFAULT, now=START) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "type_"), [(EVICTION_HOLD, EvictionHold), (MAINTENANCE_WINDOW, MaintenanceWindow)], ids=["hold", "window"]
+)
+def test_a_hold_or_window_on_a_cluster_there_is_none_of_says_so(kind: str, type_: Any) -> None:
+    one = type_("failover.lifeboat.io/v1alpha1", type_.__name__, ObjectMeta(name="one"))
+    known, typo = one.with_spec(clusters=("member1",)), one.with_spec(clusters=("member1", "membr2", "membr2"))
+
+    assert circumstances.told(outage(), KINDS[kind], known, None, DEFAULT, now=START) == ()
+    (said,) = circumstances.told(outage(), KINDS[kind], typo, known, DEFAULT, now=START)
+
+    assert said == 'spec.clusters: there is no cluster "membr2" (yet); see kubectl get clusters'
+
+
+def test_d3_an_edit_of_what_a_taint_policy_is_about_withdraws_as_well() -> None:
+    edited = POLICY.with_spec(match_conditions=())
+    known = KINDS[CLUSTER_TAINT_POLICY]
+
+    assert len(circumstances.told(outage("policy/detect"), known, edited, POLICY, DEFAULT, now=START)) == 1
 
 
 def row(state: str, *, cluster: str = "member1", stays: bool = False) -> Eviction:
