@@ -370,6 +370,7 @@ KINDS.register(
             categories=("lifeboat",),
         ),
         type=configuration.FailoverConfiguration,
+        schema=lambda: schema_of(configuration.Explained),
         validate=configuration_rules.validate,
         warn=configuration_rules.warn,
         has_status=False,

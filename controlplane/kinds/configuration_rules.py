@@ -53,7 +53,7 @@ def _misfits(said: Mapping[str, Any], of: type[msgspec.Struct], path: str) -> It
 
 def _gates(said: Mapping[str, Any]) -> Iterator[Cause]:
     for name, value in said.items():
-        place = f"{GATES_FIELD}[{name}]"
+        place = f"{GATES_FIELD}.{name}"
         if name not in GATES and name not in RETIRED_GATES:
             yield _unknown(place, "gate", GATES)
         else:

@@ -23,7 +23,7 @@ class DrainSpec(Struct, frozen=True):
     cluster: Annotated[str, Meta(description="The cluster to empty. It is cordoned first; uncordon it yourself.")] = ""
     rate: Annotated[float, Meta(description="Bindings per second, at most.")] = 0.5
     stop: Annotated[bool, Meta(description="Nothing more leaves; what is leaving goes on. false resumes.")] = False
-    reason: str = ""
+    reason: Annotated[str, Meta(description="What for: it stands in the Events and tasks of what leaves.")] = ""
 
 
 class Remaining(Struct, frozen=True):
@@ -34,20 +34,23 @@ class Remaining(Struct, frozen=True):
 
 
 class DrainStatus(Struct, frozen=True):
-    phase: str = ""
-    message: str = ""
-    moved: int = 0  # bindings that began to leave
-    leaving: int = 0  # bindings whose old copy is still there
-    remaining: int = 0  # bindings that have not begun
-    cannot_leave: tuple[Remaining, ...] = ()  # the first of them
-    blocked: int = 0  # how many there are, of those its present round has looked at
-    after: str = ""  # the binding its present round has come to; "" it begins
-    tokens: float = 0.0  # of its own bucket, at `counted_at`
+    phase: Annotated[str, Meta(description="Running, Paused, Stopped or Finished.")] = ""
+    message: Annotated[str, Meta(description="Why it is paused or finished, or how many cannot leave.")] = ""
+    moved: Annotated[int, Meta(description="Bindings that began to leave.")] = 0
+    leaving: Annotated[int, Meta(description="Bindings whose old copy is still there.")] = 0
+    remaining: Annotated[int, Meta(description="Bindings that have not begun.")] = 0
+    cannot_leave: Annotated[tuple[Remaining, ...], Meta(description="The first of those that cannot, and why.")] = ()
+    blocked: Annotated[int, Meta(description="How many cannot, of those its present round has looked at.")] = 0
+    after: Annotated[str, Meta(description="The binding its present round has come to. Unset: it begins.")] = ""
+    tokens: Annotated[float, Meta(description="In its own bucket, at countedAt.")] = 0.0
     counted_at: datetime | None = None
     finish_time: datetime | None = None
 
 
 class Drain(Object, frozen=True):
+    """Empties a cluster, gracefully and at a rate of its own. It gives way to failures: evictions that are due, a fleet
+    that is not well."""
+
     spec: DrainSpec = DrainSpec()
     status: DrainStatus = DrainStatus()
 

@@ -7,40 +7,58 @@ They are not stored: each is made from its row when it is asked for. An eviction
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
-from controlplane.kinds.rows import ENDED, Eviction
+from msgspec import Meta
+
+from controlplane.kinds.rows import ENDED, MAINTENANCE, ON_HOLD, QUEUED, Eviction
 from controlplane.meta import Object, ObjectMeta, Ref, Struct
 
 GROUP_VERSION = "failover.lifeboat.io/v1alpha1"
 
 
 class EvictionSpec(Struct, frozen=True):
-    binding: str
-    cluster: str
-    resource_kind: str = ""
-    priority: int = 0
-    taints: tuple[str, ...] = ()  # key:effect of those that move the copy
+    """Which copy leaves which cluster, and why."""
+
+    binding: Annotated[str, Meta(description="Name of the ResourceBinding or ClusterResourceBinding.")]
+    cluster: Annotated[str, Meta(description="The cluster that is left.")]
+    resource_kind: Annotated[str, Meta(description="apiVersion and kind of the workload: apps/v1/Deployment.")] = ""
+    priority: Annotated[int, Meta(description="schedulePriority of the binding; what is expedited has 2^40.")] = 0
+    taints: Annotated[tuple[str, ...], Meta(description="key:effect of the taints that move the copy.")] = ()
 
 
 class EvictionStatus(Struct, frozen=True):
-    """`position` counts from 1 over the fleet's one queue; `estimated_at` None: nobody can say, `estimate` says why.
+    """How it stands in the queue now."""
 
-    `queue_ends_at` is when the last of all that waits will have left, at the same rate; None where it is stopped.
-    """
-
-    state: str = ""
-    reason: str = ""
-    message: str = ""
-    queued_at: datetime | None = None
-    due_at: datetime | None = None
-    ended_at: datetime | None = None
-    position: int | None = None
-    estimated_at: datetime | None = None
-    estimate: str = ""
-    queue_ends_at: datetime | None = None
+    state: Annotated[str, Meta(description="Queued, Held, Recovering, Evicted or Abandoned.")] = ""
+    reason: Annotated[
+        str,
+        Meta(
+            description="Held: NoRefuge, StateMissing, OnHold, Maintenance, Flapping or HeldByHand. Evicted: the key "
+            "of the taint. Abandoned: Skipped or TargetGone."
+        ),
+    ] = ""
+    message: Annotated[str, Meta(description="The reason in words.")] = ""
+    queued_at: Annotated[datetime | None, Meta(description="When it came into the queue.")] = None
+    due_at: Annotated[datetime | None, Meta(description="Not before this time: the taint has to be borne so long.")] = (
+        None
+    )
+    ended_at: Annotated[datetime | None, Meta(description="When it was evicted or abandoned.")] = None
+    position: Annotated[int | None, Meta(description="From 1, over the fleet's one queue. Held ones have none.")] = None
+    estimated_at: Annotated[
+        datetime | None,
+        Meta(description="When it will leave, at the rate in force or at ?rate=<evictions a second>."),
+    ] = None
+    estimate: Annotated[str, Meta(description="Why nobody can say when: stopped, or what it is held for.")] = ""
+    queue_ends_at: Annotated[
+        datetime | None, Meta(description="When the last of all that waits will have left. Unset: it is stopped.")
+    ] = None
 
 
 class EvictionItem(Object, frozen=True):
+    """A copy that taints want away from a cluster: an item of the eviction queue, made when it is asked for. Steer it
+    by POST of {"reason": "…"} to its subresources hold, release, skip and expedite."""
+
     spec: EvictionSpec = EvictionSpec("", "")
     status: EvictionStatus = EvictionStatus()
 
@@ -60,6 +78,9 @@ def shown(
 ) -> EvictionItem:
     """Return a row as an object. `position` and the estimates: see EvictionStatus."""
     binding = Ref.parse(row.binding)
+    reason, message = row.reason, row.message
+    if row.state == QUEUED and reason in (ON_HOLD, MAINTENANCE):
+        reason = message = ""  # the hold is over; the row keeps it so that nobody is told twice where it is not
     moving = tuple(f"{one.key}:{one.effect}" for one in row.judged if one.wait_seconds is not None)
     return EvictionItem(
         api_version=GROUP_VERSION,
@@ -70,8 +91,8 @@ def shown(
         spec=EvictionSpec(binding.name, row.cluster, row.resource_kind, row.priority, moving),
         status=EvictionStatus(
             state=row.state,
-            reason=row.reason,
-            message=row.message,
+            reason=reason,
+            message=message,
             queued_at=row.queued_at,
             due_at=row.due_at,
             ended_at=row.ended_at,

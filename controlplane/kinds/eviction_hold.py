@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
+
+from msgspec import Meta
 
 from controlplane.causes import invalid, reason
 from controlplane.errors import Cause
@@ -14,15 +17,19 @@ from controlplane.settings import Settings
 class EvictionHoldSpec(Struct, frozen=True):
     """What is held. All that is given has to fit; with nothing given it is the whole fleet."""
 
-    reason: str = ""
-    clusters: tuple[str, ...] = ()  # left clusters; empty: any
-    namespaces: tuple[str, ...] = ()  # of the workload; empty: any
-    selector: LabelSelector | None = None  # on the labels of the workload; None: any
-    who: str = ""
-    expires_at: datetime | None = None  # None: until it is deleted
+    reason: Annotated[str, Meta(description="Why nothing shall be evicted; everybody who waits reads it.")] = ""
+    clusters: Annotated[tuple[str, ...], Meta(description="Clusters that are left. Unset: any.")] = ()
+    namespaces: Annotated[tuple[str, ...], Meta(description="Of the workloads. Unset: any.")] = ()
+    selector: Annotated[LabelSelector | None, Meta(description="On the labels of the workloads. Unset: any.")] = None
+    who: Annotated[str, Meta(description="Whom to ask about it.")] = ""
+    expires_at: Annotated[
+        datetime | None, Meta(description="Until when it holds, with a time zone. Unset: until it is deleted.")
+    ] = None
 
 
 class EvictionHold(Object, frozen=True):
+    """Evictions by taints that it covers wait while it is open. Every open hold counts, and at once."""
+
     spec: EvictionHoldSpec = EvictionHoldSpec()
 
     def open(self, *, now: datetime) -> bool:

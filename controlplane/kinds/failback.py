@@ -41,7 +41,7 @@ class FailbackSpec(Struct, frozen=True):
     stop: Annotated[bool, Meta(description="Nothing more goes back; what is on its way goes on. false resumes.")] = (
         False
     )
-    reason: str = ""
+    reason: Annotated[str, Meta(description="What for: it stands in the Events and tasks of what goes back.")] = ""
 
 
 class Staying(Struct, frozen=True):
@@ -70,23 +70,27 @@ class Planned(Struct, frozen=True):
 
 
 class FailbackStatus(Struct, frozen=True):
-    phase: str = ""
-    message: str = ""
-    returned: int = 0  # bindings that are back, and healthy there
-    remaining: int = 0  # bindings that have not begun; those a selector leaves out count until they are looked at
-    returning: tuple[Returning, ...] = ()
-    cannot_return: tuple[Staying, ...] = ()  # the first of them
-    blocked: int = 0  # how many there are, of those its present round has looked at
-    planned: tuple[Planned, ...] = ()
-    failed: Staying | None = None  # the failure it stopped at; None: there was none
-    conditions: tuple[Condition, ...] = ()
-    tokens: float = 0.0  # of its own bucket, at `counted_at`
+    phase: Annotated[str, Meta(description="Planned, Running, Paused, Stopped, Failed or Finished.")] = ""
+    message: Annotated[str, Meta(description="Why it is paused, has failed or is finished; what is planned.")] = ""
+    returned: Annotated[int, Meta(description="Bindings that are back, and healthy there.")] = 0
+    remaining: Annotated[
+        int, Meta(description="Bindings that have not begun; what a selector leaves out counts until it is looked at.")
+    ] = 0
+    returning: Annotated[tuple[Returning, ...], Meta(description="What is on its way.")] = ()
+    cannot_return: Annotated[tuple[Staying, ...], Meta(description="The first of those that cannot, and why.")] = ()
+    blocked: Annotated[int, Meta(description="How many cannot, of those its present round has looked at.")] = 0
+    planned: Annotated[tuple[Planned, ...], Meta(description="With dryRun: what would go back.")] = ()
+    failed: Annotated[Staying | None, Meta(description="The failure it stopped at. stop: true and false go on.")] = None
+    conditions: Annotated[tuple[Condition, ...], Meta(description="Complete: True once everything is back.")] = ()
+    tokens: Annotated[float, Meta(description="In its own bucket, at countedAt.")] = 0.0
     counted_at: datetime | None = None
-    after: str = ""  # the binding its present round has come to; "" it begins
+    after: Annotated[str, Meta(description="The binding its present round has come to. Unset: it begins.")] = ""
     finish_time: datetime | None = None
 
 
 class Failback(Object, frozen=True):
+    """Brings back what has left its clusters, one binding after the other, until the first failure."""
+
     spec: FailbackSpec = FailbackSpec()
     status: FailbackStatus = FailbackStatus()
 

@@ -49,23 +49,28 @@ class Durations(Struct, frozen=True):
 
 
 class FailoverRecordStatus(Struct, frozen=True):
-    binding: str = ""
-    resource: ObjectReference = ObjectReference("", "", "")
+    """What happened, step by step."""
+
+    binding: Annotated[str, Meta(description="Kind, namespace and name of the binding.")] = ""
+    resource: Annotated[ObjectReference, Meta(description="The workload.")] = ObjectReference("", "", "")
     state: Annotated[str, Meta(description="Running or Finished.")] = ""
     reason: Annotated[
         str,
         Meta(description="Why: TaintUntolerated, ApplicationFailure, Drain, Failback, FailbackInPart, Reverted."),
     ] = ""
-    purge_mode: str = ""
-    left: tuple[TargetCluster, ...] = ()
-    before: tuple[TargetCluster, ...] = ()
-    after: tuple[TargetCluster, ...] = ()
+    purge_mode: Annotated[str, Meta(description="Gracefully, Directly or Never.")] = ""
+    left: Annotated[tuple[TargetCluster, ...], Meta(description="The clusters it left, and how many replicas.")] = ()
+    before: Annotated[tuple[TargetCluster, ...], Meta(description="Where it was.")] = ()
+    after: Annotated[tuple[TargetCluster, ...], Meta(description="Where it is placed since, or was at the end.")] = ()
     preserved: Annotated[dict[str, str], Meta(description="Labels that carried state to the new copy.")] = {}
     durations: Durations = Durations()
-    steps: tuple[Step, ...] = ()
+    steps: Annotated[tuple[Step, ...], Meta(description="What happened, in order.")] = ()
 
 
 class FailoverRecord(Object, frozen=True):
+    """One failover of a binding: seen, decided, waited for, moved, with seconds and by which rule. Read from the change
+    log when it is asked for."""
+
     status: FailoverRecordStatus = FailoverRecordStatus()
 
 

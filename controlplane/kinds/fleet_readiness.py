@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from controlplane.kind import Kind
 from controlplane.meta import Object, Struct
@@ -23,12 +25,19 @@ class ObstacleCount(Struct, frozen=True):
 
 
 class FleetReadinessStatus(Struct, frozen=True):
-    bindings: int = 0
-    ready: int = 0
-    obstacles: tuple[ObstacleCount, ...] = ()
+    """How many would, and what is in the way of the others."""
+
+    bindings: Annotated[int, Meta(description="All there are.")] = 0
+    ready: Annotated[int, Meta(description="Those that would leave any of their clusters if it went down now.")] = 0
+    obstacles: Annotated[
+        tuple[ObstacleCount, ...],
+        Meta(description="What is in the way, the most frequent first, with its remedy."),
+    ] = ()
 
 
 class FleetReadiness(Object, frozen=True):
+    """How much of the fleet would fail over now. Made when it is asked for."""
+
     status: FleetReadinessStatus = FleetReadinessStatus()
 
 

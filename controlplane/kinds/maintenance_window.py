@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
-from msgspec import field
+from msgspec import Meta, field
 
 from controlplane.causes import invalid, reason, required
 from controlplane.errors import Cause
@@ -15,13 +16,19 @@ from controlplane.settings import Settings
 class MaintenanceWindowSpec(Struct, frozen=True):
     """Clusters that are not evicted from, and count in neither number of the tier rule (D8), from … until …"""
 
-    clusters: tuple[str, ...] = ()
-    begins: datetime | None = field(name="from", default=None)  # None: at once
-    until: datetime | None = None
-    reason: str = ""
+    clusters: Annotated[tuple[str, ...], Meta(description="Names of the clusters being worked on.")] = ()
+    begins: Annotated[datetime | None, Meta(description="Since when, with a time zone. Unset: at once.")] = field(
+        name="from", default=None
+    )
+    until: Annotated[datetime | None, Meta(description="When the work ends, with a time zone. It has to be said.")] = (
+        None
+    )
+    reason: Annotated[str, Meta(description="What is being done.")] = ""
 
 
 class MaintenanceWindow(Object, frozen=True):
+    """Clusters being worked on: detection goes on, evictions from them wait. It ends by itself."""
+
     spec: MaintenanceWindowSpec = MaintenanceWindowSpec()
 
     def open(self, *, now: datetime) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controlplane.kinds.configuration import FailoverConfiguration
+from controlplane.kinds.configuration import TEXTS, FailoverConfiguration
 from controlplane.kinds.configuration_rules import validate, warn
 from controlplane.meta import ObjectMeta
 from controlplane.settings import Settings
+from tests.core.admitted import refused
 
 
 def _causes(spec: dict[str, Any], name: str = "default", settings: Settings | None = None) -> list[tuple[str, str]]:
@@ -44,8 +47,8 @@ def test_good_settings_are_accepted(spec: dict[str, Any]) -> None:
         ({"skippedPropagatingNamespaces": ["kube-.*", "["]}, "spec.skippedPropagatingNamespaces", '"["'),
         ({"noSuchSetting": 1}, "spec.noSuchSetting", "unknown setting"),
         ({"controllers": ["*"]}, "spec.controllers", "environment"),
-        ({"featureGates": {"Teleport": True}}, "spec.featureGates[Teleport]", "unknown gate"),
-        ({"featureGates": {"Failover": "yes"}}, "spec.featureGates[Failover]", "Expected bool"),
+        ({"featureGates": {"Teleport": True}}, "spec.featureGates.Teleport", "unknown gate"),
+        ({"featureGates": {"Failover": "yes"}}, "spec.featureGates.Failover", "Expected bool"),
         ({"featureGates": 5}, "spec.featureGates", "Expected object"),
         ({"feature_gates": {}}, "spec.feature_gates", "unknown setting; known are autoNo"),
         ({"eviction": {"bucketscope": "Cluster"}}, "spec.eviction.bucketscope", "ageingSeconds, bucketScope"),
@@ -89,8 +92,8 @@ def test_all_causes_are_told_at_once_however_deep_and_none_that_only_follows_fro
         "spec.eviction.ageingSeconds",
         "spec.eviction.bucketScope",
         "spec.eviction.speed",
-        "spec.featureGates[Failover]",
-        "spec.featureGates[Teleport]",
+        "spec.featureGates.Failover",
+        "spec.featureGates.Teleport",
         "spec.resourceEvictionRate",
         "spec.skippedPropagatingNamespaces",
         "spec.skippedPropagatingNamespaces",
@@ -105,3 +108,37 @@ def test_d17_a_retired_gate_is_answered_with_what_replaces_it() -> None:
 
     assert "GracefulEviction has no effect" in told
     assert "purgeMode" in told
+
+
+def test_what_explain_says_of_a_setting_is_what_the_document_says() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+    rows = re.findall(r"^\| `([a-z_.]+)` \| `[^|]*` \| R \| (.*?) \|$", text, re.MULTILINE)
+
+    assert {name: said.replace("`", "") for name, said in rows} == TEXTS
+
+
+def test_bad_settings_are_refused_once_each_by_schema_and_rules_together() -> None:
+    doc = {
+        "apiVersion": "failover.lifeboat.io/v1alpha1",
+        "kind": "FailoverConfiguration",
+        "metadata": {"name": "default"},
+        "spec": {
+            "eviction": {"ageingSeconds": 0, "bucketScope": "Zone", "speed": 1},
+            "featureGates": {"Failover": "yes"},
+            "resourceEvictionRate": "slow",
+            "evictPlugins": [],
+            "largeClusterNumThreshold": 1.5,
+            "graceful_eviction_timeout": 5,
+        },
+    }
+
+    assert sorted(cause.field for cause in refused(doc)) == [
+        "spec.evictPlugins",
+        "spec.eviction.ageingSeconds",
+        "spec.eviction.bucketScope",
+        "spec.eviction.speed",
+        "spec.featureGates.Failover",
+        "spec.graceful_eviction_timeout",
+        "spec.largeClusterNumThreshold",
+        "spec.resourceEvictionRate",
+    ]

@@ -12,6 +12,7 @@ from controlplane import health
 from controlplane.controllers.fleet import FLEET
 from controlplane.eviction.figures import Figures, cumulative, figures
 from controlplane.eviction.forecast import STOPPED, ends, forecast
+from controlplane.kinds.eviction import shown
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import EVICTED, HELD, Eviction
 from controlplane.moments import END_OF_TIME
@@ -164,3 +165,22 @@ def test_a_first_hold_without_refuge_counts_once_as_failed() -> None:
 
     assert (mine.evicted, mine.failed, mine.success_rate) == (1, 1, 0.5)
     assert of(story).held == {"NoRefuge": 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "told"),
+    [
+        ("Held", "OnHold", "OnHold"),
+        ("Held", "NoRefuge", "NoRefuge"),
+        ("Queued", "OnHold", ""),
+        ("Queued", "Maintenance", ""),
+        ("Queued", "", ""),
+    ],
+)
+def test_what_waits_for_its_token_again_is_not_said_to_be_on_hold(state: str, reason: str, told: str) -> None:
+    waiting = replace(row(1), state=state, reason=reason, message="EvictionHold h1: the switch is being replaced")
+
+    seen = shown(waiting, position=1, estimated_at=None, estimate="", queue_ends_at=None).status
+
+    assert seen.reason == told
+    assert bool(seen.message) == bool(told) or not reason

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from controlplane.kinds import KINDS
+from controlplane.kind import Kind
+from controlplane.kinds import KINDS, failover_record, fleet_readiness
 from controlplane.meta import Object, Struct
 from controlplane.wire.resource import Resource
 from controlplane.wire.structs import schema_of
@@ -133,3 +134,19 @@ def test_a_type_without_form_in_openapi_is_refused():
 @pytest.mark.parametrize("kind", list(KINDS), ids=lambda kind: kind.key)
 def test_every_kind_we_serve_has_a_schema_with_metadata(kind):
     assert kind.schema().property("metadata") is not None
+
+
+OURS = [one for one in KINDS if one.resource.group == "failover.lifeboat.io"]
+
+
+@pytest.mark.parametrize("kind", [*OURS, failover_record.KIND, fleet_readiness.KIND], ids=lambda one: one.key)
+def test_kubectl_explain_has_something_to_say_of_every_kind_of_ours_and_of_all_it_asks_for(kind: Kind) -> None:
+    schema, silent = kind.schema(), list[str]()
+    assert schema.description
+    for part in ("spec", "status"):
+        inner = schema.property(part)
+        for name in inner.properties or () if inner is not None else ():
+            told = inner.property(name) if inner is not None else None
+            silent += [f"{part}.{name}"] if told is None or not told.description else []
+
+    assert [one for one in silent if one not in ("status.countedAt", "status.finishTime")] == []
