@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
+import pytest
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
+from redis import Redis
 
 from apps.failover.bucket import PREFIX
 from apps.objects.store import store
@@ -51,6 +54,15 @@ OURS = {
     "lifeboat_eviction_tokens": ("gauge", {"name"}),
 }
 ALWAYS_THERE = ("lifeboat_evictions_stuck", "lifeboat_cluster_")  # series of a cluster, queue or no queue
+
+
+@pytest.fixture
+def redis(redis_url: str, redis_client: Redis, settings: Any) -> Iterator[Redis]:
+    """The Redis the page asks: this process's own, and empty."""
+    settings.REDIS_URL = redis_url
+    broker.client.cache_clear()
+    yield redis_client
+    broker.client.cache_clear()
 
 
 def rows(now: datetime) -> list[Eviction]:
@@ -159,7 +171,20 @@ def test_each_metric_says_what_it_counts(root: Client) -> None:
         ("lifeboat_evictions_stuck", (LOST,)): 2,
     }
     assert {sample: samples.get(sample) for sample in expected} == expected
-    assert 0 < samples["lifeboat_eviction_eta_seconds", ()] <= 4  # less by what the bucket holds by now
+
+
+@pytest.mark.parametrize(("level", "seconds"), [(0.0, 4.0), (0.5, 3.0), (1.0, 2.0)])
+def test_the_estimate_is_exact_for_what_the_bucket_holds(
+    root: Client, redis: Redis, level: float, seconds: float
+) -> None:
+    """Two wait, at half a token a second. A bucket that was last asked at a rate of 0 holds what it held then."""
+    redis.hset(f"{PREFIX}fleet", mapping={"tokens": str(level), "rate": "0", "at": "0"})
+    outage()
+
+    told: Sample = ("lifeboat_eviction_eta_seconds", ())
+    samples = until(lambda: (found := scraped(root)[1]).get(told) == seconds and found, within=5)
+
+    assert samples["lifeboat_eviction_tokens", (("name", "fleet"),)] == level
 
 
 def test_its_series_vanish_when_the_cluster_has_recovered(root: Client) -> None:
@@ -175,9 +200,9 @@ def test_its_series_vanish_when_the_cluster_has_recovered(root: Client) -> None:
     assert [sample for sample in about_it if sample in after] == []
 
 
-def test_with_a_bucket_for_each_cluster_there_is_a_queue_for_each(root: Client) -> None:
+def test_with_a_bucket_for_each_cluster_there_is_a_queue_for_each(root: Client, redis: Redis) -> None:
     outage()
-    broker.client().hset(f"{PREFIX}cluster/member1", mapping={"tokens": "0", "rate": "0.5", "at": "0"})  # full by now
+    redis.hset(f"{PREFIX}cluster/member1", mapping={"tokens": "0", "rate": "0.5", "at": "0"})  # full by now
     by_cluster = {"eviction": {"bucketScope": "Cluster"}}
     stored(FailoverConfiguration(API, "FailoverConfiguration", ObjectMeta(name=NAME), by_cluster))
 
