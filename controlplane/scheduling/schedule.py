@@ -117,7 +117,19 @@ def answer(
 class _Trial:
     """One question under one affinity term; keeps what it saw for the explanation."""
 
-    __slots__ = ("chosen", "feasible", "held", "joined", "ledger", "plan", "question", "room", "settings", "shares")
+    __slots__ = (
+        "chosen",
+        "feasible",
+        "held",
+        "joined",
+        "ledger",
+        "picked",
+        "plan",
+        "question",
+        "room",
+        "settings",
+        "shares",
+    )
 
     def __init__(self, question: Question, plan: Plan, ledger: Ledger, settings: Settings) -> None:
         self.question = question
@@ -126,6 +138,7 @@ class _Trial:
         self.settings = settings
         self.feasible: Places | None = None
         self.chosen: Places | None = None
+        self.picked: Places | None = None  # the chosen ones, in the order they were chosen in
         self.room: Counts | None = None
         self.shares: Counts | None = None
         self.joined = ""
@@ -153,9 +166,10 @@ class _Trial:
     def _within(self, feasible: Places, room: Counts | None = None) -> tuple[TargetCluster, ...]:
         """Select and divide among these clusters. Raises _Failed."""
         try:
-            chosen = np.sort(self._select(feasible, room)) if self.plan.selects else feasible
+            self.picked = self._select(feasible, room) if self.plan.selects else None
         except Unselectable as failure:
             raise _Failed(SCHEDULER_ERROR, str(failure)) from None
+        chosen = feasible if self.picked is None else np.sort(self.picked)
         if not len(chosen):
             raise _Failed(SCHEDULER_ERROR, "spreadConstraints: maxGroups 0 chooses no cluster; set it or leave it out")
         self.chosen = chosen
@@ -292,13 +306,12 @@ class _Trial:
             raise _Failed(UNSCHEDULABLE, str(failure), part) from None
 
     def _order(self, chosen: Places) -> Places:
-        """Return the positions of the selected clusters as they are preferred; for shrinking, as the binding lists
-        them, so that the result does not hang on reports of free room."""
+        """Return the positions of the selected clusters as they were selected (of each region its first before all
+        others), else as they are preferred; for shrinking, as the binding lists them, so that the result does not hang
+        on reports of free room."""
         question = self.question
-        if question.fresh or not question.targets:
-            return np.searchsorted(chosen, self._rank(chosen).places)
-        if int(self.held[chosen].sum()) <= question.replicas:
-            return np.searchsorted(chosen, self._rank(chosen).places)
+        if question.fresh or not question.targets or int(self.held[chosen].sum()) <= question.replicas:
+            return np.searchsorted(chosen, self._rank(chosen).places if self.picked is None else self.picked)
         listed = [place for place in self.plan.fleet.places(name for name, _ in question.targets) if place in chosen]
         first = np.searchsorted(chosen, np.array(listed, dtype=np.intp))
         return np.concatenate((first, np.setdiff1d(np.arange(len(chosen)), first)))

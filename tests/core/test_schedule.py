@@ -237,6 +237,13 @@ def _group(name: str, *clusters: str, overflow: tuple[str, ...] = ()) -> Cluster
     return ClusterAffinityTerm(cluster_names=clusters, affinity_name=name, overflow_affinities=tiers)
 
 
+def test_of_equal_room_the_first_of_each_region_is_used_before_the_others() -> None:
+    members = [cluster("n1", region="north", room=4), *(cluster(name, region="east", room=4) for name in ("a", "b"))]
+    spread = [SpreadConstraint("region", "", 2, 2), SpreadConstraint("cluster", "", 2, 3)]
+
+    assert shares(ask(members, spec(placement(how=AGGREGATED, spread=spread), replicas=7))) == {"a": 4, "n1": 3}
+
+
 def test_the_first_group_that_gives_a_result_is_used_and_named() -> None:
     groups = [_group("first", "gone"), _group("second", "b")]
 
