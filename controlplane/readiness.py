@@ -19,11 +19,19 @@ from controlplane.eviction.preserve import preserved
 from controlplane.eviction.purge import purge_mode
 from controlplane.eviction.refuge import DryRun, Refuge, refuge, reserve
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, NOT_READY_KEY, UNREACHABLE_KEY, Cluster, Taint
+from controlplane.kinds.cluster import (
+    EVICTING_EFFECTS,
+    NO_EXECUTE,
+    NOT_READY_KEY,
+    PUSH,
+    UNREACHABLE_KEY,
+    Cluster,
+    Taint,
+)
 from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
 from controlplane.kinds.patience import patience
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.rows import Eviction, FleetState
+from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.meta import Condition, Struct, with_condition
 from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
@@ -41,6 +49,21 @@ NEEDED = (
     *("probes", "cluster_status", "cluster_taints", "eviction_queue", "evictions"),
     *("scheduler", "works", "execution", "graceful_eviction"),
 )
+
+SET_GOING = {
+    health.NORMAL: "set resourceEvictionRate in FailoverConfiguration/default above 0",
+    health.SECONDARY: "mend clusters, or set secondaryResourceEvictionRate in FailoverConfiguration/default above 0",
+    health.STOPPED: "mend clusters, or raise unhealthyClusterThreshold or lower largeClusterNumThreshold",
+    health.BLIND: "see from elsewhere whether they are down; it ends once one of them is well for us",
+}
+"""What to do where nothing is evicted, by tier."""
+LET_GO = {
+    ON_HOLD: "delete the EvictionHold, or wait until it expires",
+    MAINTENANCE: "end the MaintenanceWindow (spec.until), delete it, or wait until it is over",
+    HELD_BY_HAND: "POST to release of the eviction",
+    UNSTEADY: "mend what makes the cluster come and go, or taint it by hand to empty it all the same",
+}
+"""What to do about what holds an eviction, by reason."""
 
 
 class Obstacle(Struct, frozen=True):
@@ -178,9 +201,9 @@ def arising(
     """Return the taints that move workloads and would come if the cluster stopped being Ready, or are there already."""
     found = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
     if settings.compat.auto_no_execute_taints:
-        key = NOT_READY_KEY if cluster.spec.sync_mode == "Push" else UNREACHABLE_KEY
+        key = NOT_READY_KEY if cluster.spec.sync_mode == PUSH else UNREACHABLE_KEY
         found.append(Taint(key, NO_EXECUTE, time_added=now))
-    for status in ("False", "Unknown") if cluster.spec.sync_mode != "Push" else ("False",):
+    for status in ("False", "Unknown") if cluster.spec.sync_mode != PUSH else ("False",):
         conditions = with_condition(cluster.status.conditions, Condition("Ready", status), now=now)
         for policy in policies:
             spec = policy.spec
@@ -267,19 +290,23 @@ def _tier(situation: Situation, settings: Settings, *, now: datetime) -> Iterato
     seen = health.fleet_health(situation.clusters, maintained=maintained)
     tier = health.in_force(seen, situation.fleet, settings)
     if tier.rate <= 0:
-        remedy = "mend clusters, or raise unhealthyClusterThreshold or the eviction rates"
-        yield Obstacle("RateStopped", BLOCKS, f"nothing is evicted at present: {tier.why}", remedy)
+        why = tier.why or "resourceEvictionRate is 0"
+        yield Obstacle("RateStopped", BLOCKS, f"nothing is evicted at present: {why}", SET_GOING[tier.name])
 
 
 def _detection(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
     name = cluster.metadata.name
-    if not cluster.ready:
-        how = "spec.apiEndpoint and spec.secretRef" if cluster.spec.sync_mode == "Push" else "its agent's heartbeat"
+    if cluster.spec.sync_mode == PUSH and not cluster.dialled:
+        message = f"cluster {name} has no address, so nobody asks whether it is well: its failure would go unnoticed"
+        yield Obstacle("NotDetected", BLOCKS, message, "set its spec.apiEndpoint", name)
+    elif not cluster.ready:
+        how = "spec.apiEndpoint and spec.secretRef" if cluster.spec.sync_mode == PUSH else "its agent's heartbeat"
         message = f"nobody has ever reported whether cluster {name} is Ready: its failure would go unnoticed"
         yield Obstacle("NotDetected", BLOCKS, message, f"check {how}", name)
     elif any(one.type == "AccessLost" and one.status == "True" for one in cluster.status.conditions):
         message = f"access to cluster {name} is lost, so nobody sees whether it is down (D22)"
-        yield Obstacle("AccessLost", BLOCKS, message, "renew the credentials in its Secret", name)
+        remedy = "renew the credentials in its Secret, or its certificate: condition AccessLost says which"
+        yield Obstacle("AccessLost", BLOCKS, message, remedy, name)
     if cluster.flapping:
         message = f"cluster {name} flaps: taints of policies evict nothing from it until it is calm"
         remedy = "mend what makes it come and go, or taint the cluster by hand to empty it all the same"
@@ -341,8 +368,7 @@ def _held(binding: Binding, cluster: Cluster, situation: Situation, *, now: date
     row = Eviction("", str(binding.ref), cluster.metadata.name)
     reason, message = situation.holds.why(row, binding, cluster, now=now)
     if reason:
-        remedy = "release the hold, or wait until it expires"
-        yield Obstacle(reason, BLOCKS, message, remedy, cluster.metadata.name)
+        yield Obstacle(reason, BLOCKS, message, LET_GO[reason], cluster.metadata.name)
 
 
 def _queued(row: Eviction) -> Obstacle:

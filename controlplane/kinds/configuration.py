@@ -79,8 +79,7 @@ def _told(of: type[msgspec.Struct], path: str = "") -> type[msgspec.Struct]:
         known = _told(one.type, f"{one.name}.") if nested else one.type
         text = Meta(description=(one.type.__doc__ or "") if nested else TEXTS[f"{path}{one.name}"])
         fields.append((one.name, Annotated[known | None, text], None))
-    name = f"{of.__name__}Overrides"
-    return msgspec.defstruct(name, fields, frozen=True, rename="camel", namespace={"__doc__": of.__doc__})
+    return msgspec.defstruct(f"{of.__name__}Overrides", fields, frozen=True, rename="camel")
 
 
 Explained = msgspec.defstruct(

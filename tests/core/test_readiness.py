@@ -12,6 +12,7 @@ from controlplane.eviction.holds import Holds
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
+from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.policy import (
     DIRECTLY,
     ClusterFailoverBehavior,
@@ -27,7 +28,12 @@ from controlplane.readiness import BLOCKS, Readiness, Situation, readiness, summ
 from controlplane.settings import GATES, Settings
 from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated
 
-MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
+
+def member(number: int, *, ready: str = "True") -> Cluster:
+    return cluster(f"member{number}", ready=ready).with_spec(api_endpoint="https://member.example:6443")
+
+
+MEMBERS = tuple(member(number) for number in (1, 2, 3))
 WATCHING = FleetState("default", failover_on_since=START)
 FOR_EVER = Toleration("down", "Exists", effect="NoExecute")
 STATE = StatePreservation((StatePreservationRule("example.io/job", "{.jobID}"),))
@@ -76,14 +82,21 @@ HOLD = EvictionHold(
     "failover.lifeboat.io/v1alpha1", "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec(reason="fair")
 )
 STATEFUL = replace(FAILOVER, feature_gates={**GATES, "Failover": True, "StatefulFailoverInjection": True})
+WINDOW = MaintenanceWindow(
+    "failover.lifeboat.io/v1alpha1",
+    "MaintenanceWindow",
+    ObjectMeta(name="w"),
+    MaintenanceWindowSpec(("member1",), until=START + timedelta(hours=2), reason="new switches"),
+)
+RATELESS = replace(FAILOVER, resource_eviction_rate=0.0, secondary_resource_eviction_rate=0.0)
 DIRECT = ClusterFailoverBehavior(purge_mode=DIRECTLY)
-GONE = (MEMBERS[0], cluster("member2", ready="False"), cluster("member3", ready="False"))
+GONE = (MEMBERS[0], member(2, ready="False"), member(3, ready="False"))
 SUSPENDED = app().with_spec(suspension=Suspension(scheduling=True))
 
 MISCONFIGURED: dict[str, tuple[str, dict[str, Any]]] = {
     "the gate is off": ("GateOff", {"settings": replace(FAILOVER, feature_gates=dict(GATES))}),
     "a controller is off": ("ControllerDisabled", {"settings": replace(FAILOVER, controllers=("*", "-evictions"))}),
-    "nobody observes the cluster": ("NotDetected", {"clusters": (cluster("member1", ready=""), *MEMBERS[1:])}),
+    "nobody observes the cluster": ("NotDetected", {"clusters": (member(1, ready=""), *MEMBERS[1:])}),
     "no policy taints it": ("NoTaintPolicy", {"policies": ()}),
     "the policy looks for something else": ("NoTaintPolicy", {"policies": (taint_policy(status="True"),)}),
     "it is tolerated for ever": ("Tolerated", {"one": app(tolerations=[FOR_EVER])}),
@@ -93,6 +106,12 @@ MISCONFIGURED: dict[str, tuple[str, dict[str, Any]]] = {
     "state rules are ignored": ("StateIgnored", {"one": app(ClusterFailoverBehavior(state_preservation=STATE))}),
     "directly would wait": ("DirectlyUnreachable", {"one": app(DIRECT)}),
     "somebody holds it": ("OnHold", {"holds": Holds((HOLD,))}),
+    "its cluster has no address": (
+        "NotDetected",
+        {"clusters": (MEMBERS[0].with_spec(api_endpoint=""), *MEMBERS[1:])},
+    ),
+    "somebody works on the cluster": ("Maintenance", {"holds": Holds(windows=(WINDOW,))}),
+    "nothing may leave a second": ("RateStopped", {"settings": RATELESS}),
     "too many clusters are down": ("RateStopped", {"clusters": GONE}),
     "its cluster has left": ("ClusterGone", {"clusters": MEMBERS[1:]}),
     "it is suspended": ("Suspended", {"one": SUSPENDED}),
@@ -110,7 +129,7 @@ def test_each_misconfiguration_is_named_with_its_remedy(name: str) -> None:
     allowed = {what, "DirectlyUnreachable"} if what == "StateMissing" else {what}
     assert what in named
     assert set(named) <= allowed | ({"NoRefuge"} if what == "RateStopped" else set())
-    assert named[what].message
+    assert named[what].message.rstrip(": ") == named[what].message
     assert named[what].remedy
 
 
@@ -130,3 +149,24 @@ def test_the_fleet_is_summed_up_by_obstacle() -> None:
         ("DirectlyUnreachable", 1),
     ]
     assert found.obstacles[0].remedy
+
+
+REMEDIES = {
+    "resourceEvictionRate is 0": ({"settings": RATELESS}, "resourceEvictionRate in FailoverConfiguration/default"),
+    "we may be the ones cut off": (
+        {"clusters": tuple(member(number, ready="False") for number in (1, 2, 3))},
+        "see from elsewhere",
+    ),
+    "fleets of at most 10": ({"clusters": GONE}, "largeClusterNumThreshold"),
+    "MaintenanceWindow w until": ({"holds": Holds(windows=(WINDOW,))}, "spec.until"),
+    "EvictionHold h: fair": ({"holds": Holds((HOLD,))}, "delete the EvictionHold"),
+}
+
+
+@pytest.mark.parametrize("why", REMEDIES)
+def test_a_remedy_is_about_what_is_in_the_way(why: str) -> None:
+    given, remedy = REMEDIES[why]
+
+    (found,) = [one for one in asked(**given).obstacles if why in one.message]
+
+    assert remedy in found.remedy
