@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -12,7 +11,6 @@ from controlplane.errors import Cause
 
 MAX_REASON = 1024  # characters of what people give as a reason: it is kept, and shown in many places
 _SHOWN = 200  # characters of a value in a message
-_END_OF_TIMES = 9000  # dates end in 9999; the longest wait (meta.Seconds) is 292 years
 _CONTROL = frozenset(map(chr, range(32))) - frozenset("\t\n\r")
 
 
@@ -46,13 +44,6 @@ def reason(field: str, text: str, why: str) -> list[Cause]:
 def duplicate(field: str, value: Any, rule: str = "") -> Cause:
     """Return the cause for a value that may stand only once."""
     return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}{f': {rule}' if rule else ''}", field)
-
-
-def endless(field: str, moment: datetime | None) -> list[Cause]:
-    """Return what is wrong with a time that others are counted from: after it there has to be some time left."""
-    if moment is None or moment.year < _END_OF_TIMES:
-        return []
-    return [invalid(field, moment, f"must be before the year {_END_OF_TIMES}: waits are counted from it")]
 
 
 def forbidden(field: str, rule: str) -> Cause:

@@ -20,9 +20,6 @@ class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 Int32 = Annotated[int, msgspec.Meta(extra_json_schema={"format": "int32"})]
 """A number of things or a rank, as wide as Kubernetes has it: sums of them fit what PostgreSQL counts with."""
 
-Seconds = Annotated[int, msgspec.Meta(extra_json_schema={"maximum": 9_223_372_036})]
-"""A time to wait, as long as Kubernetes can count it (a Duration of Go): added to a date it is one still."""
-
 
 class Ref(NamedTuple):
     """Name of one object: its kind's key ("apps/Deployment", "Secret"), namespace ("": cluster-scoped), name."""

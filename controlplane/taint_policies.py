@@ -20,6 +20,7 @@ from controlplane.kinds.policy import ClusterAffinity
 from controlplane.kinds.rows import MatchWindow, window_key
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.meta import Condition, condition
+from controlplane.moments import later
 from controlplane.taints import Identity, Owners, Ownership, Want, Wanted
 
 OPERATORS = ("In", "NotIn")
@@ -197,7 +198,7 @@ def _windowed(
 def _end(since: datetime, seconds: int, window: MatchWindow, sight: Sight) -> datetime:
     """Return when a window ends: time in which nobody observed the cluster does not count (D3)."""
     unobserved = max(0.0, sight.unobserved_seconds - window.unobserved_seconds)
-    return since + timedelta(seconds=seconds + unobserved)
+    return later(since, seconds + unobserved)
 
 
 def _look(due: datetime, *, now: datetime) -> datetime:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from controlplane.causes import endless, forbidden, invalid, mistyped, required, unsupported
+from controlplane.causes import forbidden, invalid, mistyped, required, unsupported
 from controlplane.errors import Cause
-from controlplane.kinds.cluster import PULL, PUSH, Cluster, ClusterSpec, SecretReference, Taint
+from controlplane.kinds.cluster import PULL, PUSH, Cluster, ClusterSpec, SecretReference
 from controlplane.kinds.taint_rules import taint_causes
 from controlplane.names import CLUSTER_FINALIZER, UNJOIN_ANNOTATION
 from controlplane.selectors import dns1123_label_errors, label_value_errors
@@ -41,14 +41,8 @@ def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Caus
         *_impersonator(spec.impersonator_secret_ref, None if old is None else old.spec.impersonator_secret_ref),
         *_place(spec),
         *taint_causes(spec.taints, "spec.taints"),
-        *_times(spec.taints),
         *_unjoin(new.metadata.annotations.get(UNJOIN_ANNOTATION)),
     ]
-
-
-def _times(taints: Sequence[Taint]) -> Iterator[Cause]:
-    for index, taint in enumerate(taints):
-        yield from endless(f"spec.taints[{index}].timeAdded", taint.time_added)
 
 
 def default(new: Cluster, old: Cluster | None, settings: Settings) -> Cluster:

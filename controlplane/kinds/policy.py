@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from controlplane.meta import Int32, Object, Seconds, Struct
+from controlplane.meta import Int32, Object, Struct
 from controlplane.selectors import LabelSelector
 
 
@@ -58,7 +58,7 @@ class Toleration(Struct, frozen=True):
         str, Meta(description="Unset: every effect. PreferNoSchedule asks, too, when clusters are ranked.")
     ] = ""
     toleration_seconds: Annotated[
-        Seconds | None,
+        int | None,
         Meta(
             description="How long a NoExecute taint is borne before the workload leaves, counted from the taint's "
             "timeAdded. Unset: for ever. 0 or less: not at all."
@@ -155,7 +155,7 @@ class ClusterFailoverBehavior(Struct, frozen=True):
         ),
     ] = GRACEFULLY
     toleration_seconds: Annotated[
-        Seconds | None,
+        int | None,
         Meta(
             description="How long the workload stays on a cluster with a PreferNoExecute taint, counted from the "
             "taint's timeAdded. Unset: 300. 0: it leaves immediately. Negative values are refused. It acts on "
@@ -171,7 +171,7 @@ class ClusterFailoverBehavior(Struct, frozen=True):
 
 
 class DecisionConditions(Struct, frozen=True):
-    toleration_seconds: Seconds | None = None
+    toleration_seconds: int | None = None
 
 
 class ApplicationFailoverBehavior(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controlplane.kinds.cluster import Effect
 from controlplane.kinds.policy import ClusterAffinity
-from controlplane.meta import Object, Seconds, Struct
+from controlplane.meta import Object, Struct
 
 
 class MatchCondition(Struct, frozen=True):
@@ -19,8 +19,8 @@ class TaintToAdd(Struct, frozen=True):
     key: str
     effect: Effect
     value: str = ""
-    add_on_match_seconds: Seconds = 300
-    remove_on_mismatch_seconds: Seconds = 180
+    add_on_match_seconds: int = 300
+    remove_on_mismatch_seconds: int = 180
 
 
 class PolicyTaint(Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from controlplane.causes import duplicate, endless, invalid, required, unsupported
+from controlplane.causes import duplicate, invalid, required, unsupported
 from controlplane.errors import Cause
 from controlplane.kinds import by_hand
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
@@ -100,7 +100,6 @@ def _tasks(tasks: Sequence[GracefulEvictionTask]) -> Iterator[Cause]:
             yield duplicate(f"{path}.fromCluster", task.from_cluster, "a cluster is left once")
         if task.purge_mode not in ("", DIRECTLY, GRACEFULLY, NEVER):
             yield unsupported(f"{path}.purgeMode", task.purge_mode, (DIRECTLY, GRACEFULLY, NEVER))
-        yield from endless(f"{path}.creationTimestamp", task.creation_timestamp)
         if len(task.reason) > MAX_REASON:
             yield invalid(f"{path}.reason", task.reason, f"must be no more than {MAX_REASON} characters")
         if len(task.message) > MAX_MESSAGE:

@@ -151,34 +151,11 @@ REFUSED: dict[str, tuple[Place, Document, str]] = {
         binding(gracefulEvictionTasks=[{"fromCluster": "a", "gracePeriodSeconds": MUCH}]),
         "spec.gracefulEvictionTasks[0].gracePeriodSeconds",
     ),
-    "a wait beyond all dates": (
-        policies,
-        policy("one", failover={"cluster": {"tolerationSeconds": 1 << 62}}),
-        "spec.failover.cluster.tolerationSeconds",
-    ),
-    "a window beyond all dates": (
-        taint_policies,
-        {
-            "metadata": {"name": "one"},
-            "spec": {"taintsToAdd": [{"key": "a", "effect": "NoExecute", "addOnMatchSeconds": 1 << 62}]},
-        },
-        "spec.taintsToAdd[0].addOnMatchSeconds",
-    ),
     # Dates
     "a date that is none": (
         clusters,
         cluster("dated", taints=[{"key": "a", "effect": "NoExecute", "timeAdded": "10000-01-01T00:00:00Z"}]),
         "spec.taints[0].timeAdded",
-    ),
-    "a date nothing can be counted from": (
-        clusters,
-        cluster("dated", taints=[{"key": "a", "effect": "NoExecute", "timeAdded": "9999-12-31T23:59:59Z"}]),
-        "spec.taints[0].timeAdded",
-    ),
-    "a task of a date nothing can be counted from": (
-        bindings,
-        binding(gracefulEvictionTasks=[{"fromCluster": "a", "creationTimestamp": "9999-12-31T23:59:59Z"}]),
-        "spec.gracefulEvictionTasks[0].creationTimestamp",
     ),
 }
 
@@ -189,6 +166,18 @@ STORED: dict[str, tuple[Place, Document]] = {
     "a long image": (deployments, deployment("one", image=LONG)),
     "a long text": (config_maps, config_map("one", text=LONG)),
     "a long Event": (events, event(message=LONG)),
+    "a wait for ever": (policies, policy("one", failover={"cluster": {"tolerationSeconds": MUCH - 1}})),
+    "a window for ever": (
+        taint_policies,
+        {
+            "metadata": {"name": "one"},
+            "spec": {"taintsToAdd": [{"key": "a", "effect": "NoExecute", "addOnMatchSeconds": MUCH - 1}]},
+        },
+    ),
+    "the last date there is": (
+        clusters,
+        cluster("last", taints=[{"key": "a", "effect": "NoExecute", "timeAdded": "9999-12-31T23:59:59Z"}]),
+    ),
     "the first date there is": (
         clusters,
         cluster("first", taints=[{"key": "a", "effect": "NoExecute", "timeAdded": "0001-01-01T00:00:00Z"}]),

@@ -205,6 +205,17 @@ def test_d3_no_match_conditions_means_always_counted_from_when_both_exist() -> N
     assert shown(story) == {"every:NoSchedule"}
 
 
+def test_a_window_as_long_as_a_number_can_be_never_ends_and_is_in_nobodys_way() -> None:
+    story = fleet(
+        windowed("never", add=2**63 - 1), policy(taints_to_add=(TaintToAdd("every", "NoSchedule", "", 60, 60),))
+    )
+    story.ready("member1", "False")
+
+    story.pass_seconds(600)
+
+    assert shown(story) == {"not-ready:NoSchedule", "every:NoSchedule"}
+
+
 def test_d3_time_in_which_nobody_observed_the_cluster_does_not_count() -> None:
     story = fleet(windowed())
     story.ready("member1", "False")
