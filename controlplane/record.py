@@ -6,7 +6,7 @@ clears the last of them. What the clusters and Works say in between belongs to i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -29,15 +29,15 @@ EVENTS_NAMESPACE = "default"  # where records of cluster-scoped bindings are, as
 
 
 class Versions(NamedTuple):
-    """A change with its objects decoded."""
+    """A change with its objects decoded; of a Work only that it came or went is told, and both are None."""
 
     change: Change
     old: Any
     new: Any
 
 
-class _Failover(NamedTuple):
-    """A failover by the changes of its binding: `first` begins it, `until` is the last that belongs to it."""
+class Failover(NamedTuple):
+    """A failover by the changes of its binding: `first` begins it, those `since` belong to it."""
 
     first: Versions
     since: tuple[Versions, ...]
@@ -45,24 +45,44 @@ class _Failover(NamedTuple):
     finished: bool
 
 
-def concerned(changes: Iterable[Change]) -> set[Ref]:
-    """Return the clusters and Works whose changes tell more about the failovers of a binding, given its changes."""
+Around = Mapping[Ref, Sequence[Versions]]
+"""Changes of clusters and Works, in order, by what they are of."""
+
+
+def read(changes: Iterable[Change]) -> list[Versions]:
+    """Return changes in order, decoded: what one of them left and the next began with only once."""
+    known: dict[Ref, tuple[bytes, Any]] = {}
+    found = []
+    for change in sorted(changes, key=lambda one: one.version):
+        if change.ref.kind == WORK:
+            found.append(Versions(change, None, None))
+            continue
+        document, before = known.get(change.ref, (b"", None))
+        old = before if change.old_document == document else _decoded(change.ref, change.old_document)
+        new = None if change.type == "DELETED" else _decoded(change.ref, change.document)
+        known[change.ref] = (change.document, new)
+        found.append(Versions(change, old, new))
+    return found
+
+
+def _decoded(ref: Ref, document: bytes | None) -> Any:
+    return None if document is None else decode(KINDS[ref.kind], document)
+
+
+def concerned(found: Iterable[Failover]) -> set[Ref]:
+    """Return the clusters and Works whose changes tell more about failovers."""
     refs = set()
-    for one in _failovers(changes):
+    for one in found:
         old: Binding = one.first.old
         for name in {task.from_cluster for task in one.tasks} | {target.name for target in _after(one)}:
             refs |= {Ref(CLUSTER, "", name), _work(old, name)}
     return refs
 
 
-def signs(changes: Iterable[Change]) -> set[tuple[Ref, int]]:
-    """Return the clusters that failovers of a binding left, each with the version of the change that began it: what is
-    told of a cluster beforehand it said of itself then (`told_at`)."""
-    return {
-        (Ref(CLUSTER, "", task.from_cluster), one.first.change.version)
-        for one in _failovers(changes)
-        for task in one.tasks
-    }
+def signs(found: Iterable[Failover]) -> set[tuple[Ref, int]]:
+    """Return the clusters that failovers left, each with the version of the change that began it: what is told of a
+    cluster beforehand it said of itself then (`told_at`)."""
+    return {(Ref(CLUSTER, "", task.from_cluster), one.first.change.version) for one in found for task in one.tasks}
 
 
 def told_at(cluster: bytes) -> set[datetime]:
@@ -74,10 +94,12 @@ def told_at(cluster: bytes) -> set[datetime]:
     return {moment for moment in (turned, *added) if moment is not None}
 
 
-def records(changes: Iterable[Change], others: Iterable[Change] = ()) -> tuple[FailoverRecord, ...]:
-    """Return the failovers of a binding, oldest first, from its changes and those of what is `concerned`."""
-    around = [_versions(one) for one in sorted(others, key=lambda one: one.version) if one.ref.kind in (CLUSTER, WORK)]
-    return tuple(_record(one, around) for one in _failovers(changes))
+def records(found: Iterable[Failover], around: Iterable[Versions] = ()) -> tuple[FailoverRecord, ...]:
+    """Return failovers as people read them. `around`: in order, changes of what is `concerned`, and of more."""
+    by_ref: dict[Ref, list[Versions]] = {}
+    for one in around:
+        by_ref.setdefault(one.change.ref, []).append(one)
+    return tuple(_record(one, by_ref) for one in found)
 
 
 def before(changes: Iterable[Change]) -> Binding | None:
@@ -85,32 +107,26 @@ def before(changes: Iterable[Change]) -> Binding | None:
 
     One that took another back is none: who reverts twice, as after a request without an answer, stays where it was.
     """
-    found = [one for one in _failovers(changes) if one.tasks[0].reason != REVERTED]
+    found = [one for one in failovers(read(changes)) if one.tasks[0].reason != REVERTED]
     return found[-1].first.old if found else None
 
 
-def record_name(binding: Ref, version: int) -> str:
-    """Return the name of the record of a failover that began with a version."""
-    return f"{binding.name}.{version}"
+def record_name(binding: str, version: int) -> str:
+    """Return the name of the record of a failover of a binding, by its name, that began with a version."""
+    return f"{binding}.{version}"
 
 
-def _versions(change: Change) -> Versions:
-    known = KINDS[change.ref.kind]
-    old = None if change.old_document is None else decode(known, change.old_document)
-    return Versions(change, old, None if change.type == "DELETED" else decode(known, change.document))
-
-
-def _failovers(changes: Iterable[Change]) -> list[_Failover]:
-    """Return the failovers in the order they began; one goes on to its own end when others begin meanwhile."""
-    found: list[_Failover] = []
-    for change in sorted(changes, key=lambda one: one.version):
-        one = _versions(change)
+def failovers(changes: Iterable[Versions]) -> list[Failover]:
+    """Return the failovers of a binding, given its changes, in the order they began; one goes on to its own end when
+    others begin meanwhile."""
+    found: list[Failover] = []
+    for one in changes:
         for place, running in enumerate(found):
             if not running.finished:
                 ended = _cleared_all(one, running.tasks)
                 found[place] = running._replace(since=(*running.since, one), finished=ended)
         if started := _started(one):
-            found.append(_Failover(one, (), started, finished=False))
+            found.append(Failover(one, (), started, finished=False))
     return found
 
 
@@ -129,7 +145,7 @@ def _cleared_all(one: Versions, tasks: Sequence[GracefulEvictionTask]) -> bool:
     return one.new is None or all(one.new.spec.task(task.from_cluster) is None for task in tasks)
 
 
-def _after(one: _Failover) -> tuple[TargetCluster, ...]:
+def _after(one: Failover) -> tuple[TargetCluster, ...]:
     last = next((found.new for found in reversed(one.since) if found.new is not None), one.first.new)
     targets: tuple[TargetCluster, ...] = last.spec.clusters
     return targets
@@ -140,7 +156,7 @@ def _work(binding: Binding, cluster: str) -> Ref:
     return Ref(WORK, execution_namespace(cluster), work_name(about.kind, about.name, about.namespace))
 
 
-def _record(one: _Failover, around: Sequence[Versions]) -> FailoverRecord:
+def _record(one: Failover, around: Around) -> FailoverRecord:
     change, old = one.first.change, one.first.old
     steps = sorted(_steps(one, around), key=lambda step: (step.version, step.what != kind.DECIDED, step.cluster))
     start = steps[0].at
@@ -150,7 +166,7 @@ def _record(one: _Failover, around: Sequence[Versions]) -> FailoverRecord:
         api_version=kind.RESOURCE.api_version,
         kind=kind.RESOURCE.kind,
         metadata=ObjectMeta(
-            name=record_name(change.ref, change.version),
+            name=record_name(change.ref.name, change.version),
             namespace=change.ref.namespace or EVENTS_NAMESPACE,
             uid=f"{old.metadata.uid}.{change.version}",
             resource_version=str(one.since[-1].change.version if one.since else change.version),
@@ -188,7 +204,7 @@ def _step(change: Change, what: str, cluster: str, message: str) -> Step:
     return Step(change.at, 0, what, cluster, message, change.actor, change.reason, change.version, change.cause)
 
 
-def _steps(one: _Failover, around: Sequence[Versions]) -> Iterator[Step]:
+def _steps(one: Failover, around: Around) -> Iterator[Step]:
     for task in one.tasks:
         yield from _signs(task, one, around)
         yield _step(one.first.change, kind.DECIDED, task.from_cluster, task.message or task.reason)
@@ -197,13 +213,13 @@ def _steps(one: _Failover, around: Sequence[Versions]) -> Iterator[Step]:
     yield from _copies(one, around, last=last)
 
 
-def _signs(task: GracefulEvictionTask, one: _Failover, around: Sequence[Versions]) -> Iterator[Step]:
+def _signs(task: GracefulEvictionTask, one: Failover, around: Around) -> Iterator[Step]:
     """Yield the last time a cluster stopped being Ready, and got a taint that moves workloads, before the eviction."""
     seen: dict[str, Step] = {}
-    for found in around:
+    for found in around.get(Ref(CLUSTER, "", task.from_cluster), ()):
         if found.change.version >= one.first.change.version:
             break
-        if found.change.ref != Ref(CLUSTER, "", task.from_cluster) or found.new is None:
+        if found.new is None:
             continue
         old, new = found.old or Cluster("", ""), found.new
         if old.ready == "True" and new.ready != "True":
@@ -222,7 +238,7 @@ def _signs(task: GracefulEvictionTask, one: _Failover, around: Sequence[Versions
     yield from seen.values()
 
 
-def _course(one: _Failover) -> Iterator[Step]:
+def _course(one: Failover) -> Iterator[Step]:
     """Yield what the changes of the binding say after the eviction."""
     healthy = {item.cluster_name for item in one.first.new.status.aggregated_status if item.health == HEALTHY}
     for found in one.since:
@@ -250,19 +266,19 @@ def _waits(found: Versions) -> Iterator[Step]:
             yield _step(found.change, kind.WAITED_FOR, "", f"{said.reason}: {said.message}")
 
 
-def _copies(one: _Failover, around: Sequence[Versions], *, last: int | None) -> Iterator[Step]:
+def _copies(one: Failover, around: Around, *, last: int | None) -> Iterator[Step]:
     """Yield when Works of new copies were stored and those of old ones went. `last`: the end of the failover."""
-    old: Binding = one.first.old
+    old, began = one.first.old, one.first.change.version
     left = {_work(old, task.from_cluster): task.from_cluster for task in one.tasks}
     new = {_work(old, target.name): target.name for target in _after(one) if old.spec.target(target.name) is None}
-    for found in around:
-        change = found.change
-        if change.version <= one.first.change.version:
-            continue
-        if change.ref in new and change.type == "ADDED" and (last is None or change.version <= last):
-            yield _step(change, kind.STARTED, new[change.ref], "the copy was sent to the cluster")
-        elif change.ref in left and change.type == "DELETED":
-            yield _step(change, kind.REMOVED, left.pop(change.ref), "the old copy is gone")
+    for place, cluster in new.items():
+        for change in (found.change for found in around.get(place, ())):
+            if change.version > began and change.type == "ADDED" and (last is None or change.version <= last):
+                yield _step(change, kind.STARTED, cluster, "the copy was sent to the cluster")
+    for place, cluster in left.items():
+        gone = (found.change for found in around.get(place, ()) if found.change.type == "DELETED")
+        if first := next((change for change in gone if change.version > began), None):
+            yield _step(first, kind.REMOVED, cluster, "the old copy is gone")
 
 
 def _durations(steps: Sequence[Step], *, finished: bool) -> Durations:

@@ -14,7 +14,7 @@ from apps.api import bodies, renderers
 from apps.api.answer import Many, One
 from apps.api.authorization import Attempt, check
 from apps.api.failures import nothing_here
-from apps.api.query import dry_run, listing_of
+from apps.api.query import Continue, Listing, dry_run, listing_of
 from apps.api.target import Target, target_of
 from apps.api.views import KubernetesView, refuse_watch
 from apps.objects import failovers
@@ -30,6 +30,7 @@ from controlplane.kinds import failover_record as records
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.failover_record import FailoverRecord
 from controlplane.meta import Object, Ref
+from controlplane.record import record_name
 from controlplane.settings import Settings
 from controlplane.state import Actor, State
 
@@ -133,10 +134,29 @@ class RecordsView(KubernetesView):
         refuse_watch(request, resource)
         if name:
             return Response(One(resource, _text(_one(namespace, name))))
-        choice = listing_of(request.query_params, resource, namespace=namespace).choice
-        found = failovers.of_fleet(namespace=namespace)
-        texts = [_text(one) for one in found if choice.takes(msgspec.to_builtins(one))]
-        return Response(Many(resource, texts, {"resourceVersion": str(store().current_version())}))
+        asked = listing_of(request.query_params, resource, namespace=namespace)
+        found = _page(asked, namespace)
+        takes = asked.choice.takes
+        texts = [_text(one) for one in found.records if asked.choice.is_everything or takes(msgspec.to_builtins(one))]
+        version = store().current_version() if asked.start is None else asked.start.version
+        meta = {"resourceVersion": str(version)}
+        if found.after is not None:
+            name = record_name(found.after.binding, found.after.version)
+            meta["continue"] = Continue(version, found.after.namespace, name).token()
+        return Response(Many(resource, texts, meta))
+
+
+def _page(asked: Listing, namespace: str) -> failovers.Page:
+    """Return the records a list shows. Raises BadRequest for a token of another list."""
+    if asked.start is None and not asked.limit:
+        return failovers.Page(failovers.of_fleet(namespace=namespace))
+    after = None
+    if asked.start is not None:
+        binding, _, version = asked.start.name.rpartition(".")
+        if not binding or not version.isdecimal():
+            raise BadRequest("query parameter continue is a token of another list; list again without it")
+        after = failovers.Place(asked.start.namespace, binding, int(version))
+    return failovers.page(namespace=namespace, after=after, limit=asked.limit or failovers.MOST_BINDINGS)
 
 
 def _one(namespace: str, name: str) -> FailoverRecord:

@@ -114,6 +114,10 @@ class Event(StoredObject):
         ]
 
 
+BEGINS_FAILOVER = ("Evictions", "ApplicationFailover", "Drain", "Failback", "Revert")
+"""Reasons of changes that begin failovers."""
+
+
 class ChangeLog(models.Model):
     """One written version: the document before and after, by whom and why. Partitioned by version."""
 
@@ -134,6 +138,12 @@ class ChangeLog(models.Model):
         indexes = [
             # read by state.list_at and the pages that show an object's history
             models.Index(fields=["kind", "namespace", "name", "version"], name="changelog_object"),
+            # read by failovers: which bindings failed over, and when
+            models.Index(
+                fields=["namespace", "name", "kind", "version"],
+                name="changelog_failovers",
+                condition=models.Q(type="MODIFIED", reason__in=BEGINS_FAILOVER),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -17,14 +17,19 @@ from psycopg.pq import Trace
 
 from apps.api import tokens
 from apps.api.models import Token
+from apps.api.query import Continue
 from apps.objects.configuration import configuration
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from tests.api.builders import TABLE, config_map, config_maps
+from tests.apps.pages import stored
+from tests.apps.test_records import evicted, tainted
+from tests.stores.grounds import binding, cluster
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MAPS = config_maps("default")
+FAILOVERS = "/apis/failover.lifeboat.io/v1alpha1/failoverrecords"
 TOKEN = 1  # the token with its user
 FRESH = ("apps.objects.configuration.FRESH_SECONDS", "apps.objects.definitions.FRESH_SECONDS")
 SETTINGS = len(FRESH)  # what is in force and which kinds users brought, each looked at twice a second at most
@@ -89,8 +94,6 @@ def test_reading_costs_the_token_and_one_statement(ask: Callable[..., int], numb
 
 def test_a_further_page_costs_four_statements(ask: Callable[..., int]) -> None:
     """Whether the version is one of ours, the page, whether the log reaches back so far, how many objects follow."""
-    from apps.api.query import Continue
-
     for index in range(3):
         ask("POST", MAPS, config_map(f"m{index}"), code=201)
     token = Continue(store().current_version(), "default", "m0").token()
@@ -129,3 +132,18 @@ def test_a_collection_goes_in_one_transaction(ask: Callable[..., int]) -> None:
         costs.append(ask("DELETE", MAPS))
 
     assert costs[0] == costs[1]
+
+
+@pytest.mark.parametrize("number", [1, 40])
+def test_records_of_failovers_cost_as_many_statements_as_one_record(ask: Callable[..., int], number: int) -> None:
+    """What failed over, what became of it, of its copies and of the clusters it left; the version."""
+    tainted(stored(cluster("member1"))[0].ref)
+    for place in [made.ref for made in stored(*(binding(f"o{index:03}", "member1") for index in range(number)))]:
+        evicted(place)
+
+    assert ask("GET", FAILOVERS) == TOKEN + 6
+    assert ask("GET", f"{FAILOVERS}?limit=500", accept=TABLE) == TOKEN + 6
+    token = Continue(store().current_version(), "default", f"{binding('o000', 'member1').metadata.name}.1").token()
+    assert ask("GET", f"{FAILOVERS}?limit=500&continue={token}") == TOKEN + 5
+    maps = Continue(store().current_version(), "default", "m").token()
+    assert ask("GET", f"{FAILOVERS}?limit=500&continue={maps}", code=400) == TOKEN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -84,3 +85,60 @@ def test_what_a_cluster_went_through_long_before_is_not_told(root: Client) -> No
     (record,) = failovers.of_binding(of)
 
     assert [step.what for step in record.status.steps] == ["Tainted", "Decided"]
+
+
+def failed_over(names: Sequence[str], times: int) -> None:
+    """Bindings leave member1 so often, and come back each time."""
+    places = [made.ref for made in stored(cluster("member1"), *(binding(name, "member1") for name in names))][1:]
+    for _ in range(times):
+        old = store().get(places)
+        fields = {"mode": "Gracefully", "reason": "TaintUntolerated", "producer": "TaintManager", "message": "gone"}
+        gone = {ref: leaving(one, "member1", now=now(), **fields) for ref, one in old.items()}  # type: ignore[arg-type]
+        written((Put(gone[ref], one) for ref, one in old.items()), reason="Evictions")
+        left = store().get(places)
+        back = {
+            ref: one.with_spec(clusters=old[ref].spec.clusters, graceful_eviction_tasks=()) for ref, one in left.items()
+        }
+        written((Put(back[ref], one) for ref, one in left.items()), reason="GracefulEviction")
+
+
+def written(changes: Iterable[Put], *, reason: str) -> None:
+    outcomes = store().apply([(None, Decision(changes=(one,), reason=reason)) for one in changes], by=Actor("test"))
+    assert not any(outcome.lost for outcome in outcomes)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 4, 100])
+def test_pages_show_each_record_once_and_in_order(root: Client, limit: int) -> None:
+    failed_over(["a", "b", "b.c"], times=4)
+    everything = [one.metadata.name for one in failovers.of_fleet()]
+
+    found, after, pages = list[str](), None, 0
+    while pages == 0 or after is not None:
+        page = failovers.page(after=after, limit=limit)
+        found += [one.metadata.name for one in page.records]
+        assert len(page.records) <= limit
+        after, pages = page.after, pages + 1
+
+    assert found == everything
+    assert len(found) == 12
+    assert pages <= 12 / limit + 2
+
+
+def test_what_fails_over_while_a_list_is_read_moves_no_place(root: Client) -> None:
+    failed_over(["a", "b"], times=2)
+    first = failovers.page(limit=3)
+    evicted(binding("a", "member1").ref)
+
+    rest = failovers.page(after=first.after, limit=10)
+
+    assert len(first.records) == 3
+    assert [failovers.place_of(one).binding for one in rest.records] == [binding("b", "member1").metadata.name]
+
+
+def test_a_record_is_the_same_alone_and_in_a_list(root: Client) -> None:
+    failed_over(["a", "b"], times=3)
+
+    alone = [one for name in "ab" for one in failovers.of_binding(binding(name, "member1").ref)]
+
+    assert alone == failovers.of_fleet()
+    assert [step.what for step in alone[-1].status.steps] == ["Decided", "Scheduled", "Cleared"]

@@ -357,7 +357,8 @@ def test_a_failback_is_told_as_a_record() -> None:
     apply(world, HOME % "cluster: member1")
     world.run(SEASONED + 60)
 
-    *_, last = record.records([change for change in world.store.log if change.ref == NGINX_BINDING])
+    own = record.read(change for change in world.store.log if change.ref == NGINX_BINDING)
+    *_, last = record.records(record.failovers(own))
 
     assert (last.status.reason, last.status.state) == ("FailbackInPart", "Finished")
     assert [(one.name, one.replicas) for one in last.status.left] == [("member2", 1)]

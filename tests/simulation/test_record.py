@@ -21,9 +21,9 @@ NUMBERS = ("version", "cause", "resourceVersion", "uid", "name")  # of a run: wh
 
 
 def told(world: Simulation, ref: Ref = NGINX_BINDING) -> tuple[FailoverRecord, ...]:
-    own = [change for change in world.store.log if change.ref == ref]
+    own = record.failovers(record.read(change for change in world.store.log if change.ref == ref))
     refs = record.concerned(own)
-    return record.records(own, [change for change in world.store.log if change.ref in refs])
+    return record.records(own, record.read(change for change in world.store.log if change.ref in refs))
 
 
 def divided(seed: int = 0) -> Simulation:
