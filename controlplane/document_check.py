@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from itertools import count
 from typing import Any
 
 import jsonschema_rs
 
+from controlplane import quantity
 from controlplane.causes import duplicate, invalid, mistyped, required, unsupported
 from controlplane.errors import Cause
+from controlplane.quantity import QuantityError
 from controlplane.wire.openapi import references
 from controlplane.wire.schema import Schema
 from controlplane.wire.structural import StructuralSchema
@@ -129,7 +132,8 @@ def _stranger(schema: Schema, strangers: Iterator[str]) -> Any:
             return False
         case "integer" | "number":
             return max(0, int(schema.node.get("minimum", 0)))
-    return "1970-01-01T00:00:00Z" if schema.format == "date-time" else next(strangers)
+    plain = {"date-time": "1970-01-01T00:00:00Z", "quantity": "1"}.get(schema.format)
+    return plain if plain is not None else next(strangers)
 
 
 @lru_cache(maxsize=512)
@@ -140,9 +144,51 @@ def _validator(schema: Schema) -> Any:
     components = schema.components.schemas
     used = _reachable(schema.node, components)
     nodes = _plain({name: components[name] for name in sorted(used)})
-    return jsonschema_rs.validator_for({**_bounded(_plain(schema.node)), "components": {"schemas": _bounded(nodes)}})
+    for name in _TEXTS.keys() & nodes.keys():
+        nodes[name]["format"] = _TEXTS[name]
+    whole = {**_bounded(_plain(schema.node)), "components": {"schemas": _bounded(nodes)}}
+    return jsonschema_rs.validator_for(whole, formats=_FORMATS, validate_formats=True)
 
 
+# What built-in kinds say as a text of a form of its own. Our own types say it themselves (meta.QuantityText, moments).
+_TEXTS = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": "quantity",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Time": "moment",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime": "moment",
+}
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        quantity.parse(text)
+    except QuantityError:
+        return False
+    return True
+
+
+def _is_moment(text: str) -> bool:
+    """Test whether a text is a time as Kubernetes reads it (RFC 3339)."""
+    if _MOMENT.fullmatch(text) is None:
+        return False
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+# What a text of a format has to be, and how that is said. Clients in Go cannot read one that is none: they fail to list
+# whatever it stands in.
+_FORMATS = {
+    "quantity": _is_quantity,
+    "moment": _is_moment,
+    "date-time": lambda text: True,  # of our own types: moments says more about a wrong one
+}
+_SAID = {
+    "quantity": 'must be a quantity: a number and one suffix of n u m k M G T P E or Ki Mi Gi Ti Pi Ei, like "2Gi"',
+    "moment": 'must be a time of RFC 3339, like "2026-01-02T15:04:05Z"',
+}
 _BITS = {"int32": 32, "int64": 64}
 
 
@@ -194,6 +240,13 @@ def _cause(error: Any) -> Cause:
             return invalid(field, value, f"must be greater than or equal to {error.kind.limit}")
         case _Kind.Maximum():
             return invalid(field, value, f"must be less than or equal to {error.kind.limit}")
+        case _Kind.Format() if error.kind.format in _SAID:
+            return invalid(field, value, _SAID[error.kind.format])
+        case _Kind.OneOfNotValid():
+            inner = [one.kind for choice in error.kind.context for one in choice]
+            choices = [name for kind in inner if isinstance(kind, _Kind.Type) for name in kind.types]
+            if choices:
+                return mistyped(field, value, f"must be of type {' or '.join(choices)}")
     return invalid(field, value, str(error.message))
 
 

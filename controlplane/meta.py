@@ -20,6 +20,9 @@ class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 Int32 = Annotated[int, msgspec.Meta(extra_json_schema={"format": "int32"})]
 """A number of things or a rank, as wide as Kubernetes has it: sums of them fit what PostgreSQL counts with."""
 
+QuantityText = Annotated[str, msgspec.Meta(extra_json_schema={"format": "quantity"})]
+"""An amount of a resource as people write it: "500m", "2Gi"."""
+
 
 class Ref(NamedTuple):
     """Name of one object: its kind's key ("apps/Deployment", "Secret"), namespace ("": cluster-scoped), name."""

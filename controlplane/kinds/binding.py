@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import field
 
 from controlplane.kinds.policy import FailoverBehavior, Placement, Suspension
-from controlplane.meta import Condition, Int32, Object, Struct
+from controlplane.meta import Condition, Int32, Object, QuantityText, Struct
 
 
 class ObjectReference(Struct, frozen=True):
@@ -33,7 +33,7 @@ class ReplicaRequirements(Struct, frozen=True):
     """What one replica asks for; quantities as text."""
 
     node_claim: NodeClaim | None = None
-    resource_request: dict[str, str] = {}
+    resource_request: dict[str, QuantityText] = {}
     namespace: str = ""
     priority_class_name: str = ""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from controlplane.meta import Condition, Object, Struct, condition
+from controlplane.meta import Condition, Object, QuantityText, Struct, condition
 
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE = "PreferNoExecute", "PreferNoSchedule"
@@ -104,9 +104,9 @@ class AllocatableModeling(Struct, frozen=True):
 class ResourceSummary(Struct, frozen=True):
     """Quantities as text, by resource name."""
 
-    allocatable: dict[str, str] = {}
-    allocating: dict[str, str] = {}
-    allocated: dict[str, str] = {}
+    allocatable: dict[str, QuantityText] = {}
+    allocating: dict[str, QuantityText] = {}
+    allocated: dict[str, QuantityText] = {}
     allocatable_modelings: tuple[AllocatableModeling, ...] = ()
 
 

@@ -281,3 +281,57 @@ def test_templates_count_generations_by_their_spec() -> None:
     scaled = updated({**doc, "spec": {**spec, "replicas": 2}}, old).object
 
     assert (labelled.metadata.generation, scaled.metadata.generation) == (1, 2)
+
+
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+
+
+def _asking(cpu: Any) -> Document:
+    containers = [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}]
+    return {**POD, "spec": {"containers": containers}}
+
+
+def _renewed(at: str) -> Document:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "l"},
+        "spec": {"renewTime": at},
+    }
+
+
+@pytest.mark.parametrize("cpu", ["500m", "1", 1, 1.5, "1e3", "-1", "0.0000000001", ".5"])
+def test_a_quantity_is_taken_however_kubernetes_lets_it_be_written(cpu: Any) -> None:
+    assert created(_asking(cpu)).object.content["spec"]["containers"][0]["resources"]["requests"] == {"cpu": cpu}
+
+
+@pytest.mark.parametrize(
+    ("doc", "field", "rule"),
+    [
+        (_asking("abc"), "spec.containers[0].resources.requests.cpu", "must be a quantity"),
+        (_asking(""), "spec.containers[0].resources.requests.cpu", "must be a quantity"),
+        (_asking("5 Gi"), "spec.containers[0].resources.requests.cpu", "must be a quantity"),
+        (_asking(True), "spec.containers[0].resources.requests.cpu", "must be of type string or number"),
+        (_renewed("noon"), "spec.renewTime", "RFC 3339"),
+        (_renewed("2026-02-30T00:00:00Z"), "spec.renewTime", "RFC 3339"),
+        (_renewed("2026-02-03T00:00:00"), "spec.renewTime", "RFC 3339"),
+        (
+            {
+                "apiVersion": "work.karmada.io/v1alpha2",
+                "kind": "ResourceBinding",
+                "metadata": {"name": "b"},
+                "spec": {
+                    "resource": {"apiVersion": "v1", "kind": "Pod", "name": "p", "namespace": "default"},
+                    "replicaRequirements": {"resourceRequest": {"cpu": "x"}},
+                },
+            },
+            "spec.replicaRequirements.resourceRequest.cpu",
+            "must be a quantity",
+        ),
+    ],
+)
+def test_what_is_no_quantity_and_no_time_is_refused_by_field(doc: Document, field: str, rule: str) -> None:
+    (cause,) = refused(doc)
+
+    assert cause.field == field
+    assert rule in cause.message
