@@ -31,14 +31,14 @@ from controlplane.kinds.cluster import (
 from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
 from controlplane.kinds.patience import patience
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState
+from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState, Promise
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.meta import Condition, Struct, with_condition
 from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.groups import WorkloadGroups
-from controlplane.scheduling.question import Groups
+from controlplane.scheduling.question import Groups, question_of
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.scheduling.together import Applications
 from controlplane.settings import Settings
@@ -136,11 +136,12 @@ class Rehearsal:
             return DryRun(outcome.clusters)
         return DryRun(refused=outcome.message, part=outcome.part or ())
 
-    def taken(self, binding: Binding, place: Refuge) -> None:
-        """Take the room a binding will use: it goes there."""
-        reserve(self._ledger, self._fleet, binding, place, self._settings)
+    def taken(self, binding: Binding, place: Refuge, *, now: datetime) -> tuple[Promise, ...]:
+        """Take the room a binding will use: it goes there. Return it as promises to others."""
         self._applications.placed(binding, place.clusters)
         self._groups.placed(binding, place.clusters)
+        asked = question_of(binding.spec, binding.status, settings=self._settings).asked
+        return reserve(self._ledger, self._fleet, binding, place, asked, now=now)
 
 
 def summary(found: Iterable[Readiness]) -> FleetReadinessStatus:

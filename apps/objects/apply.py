@@ -18,7 +18,7 @@ from psycopg import Error, Pipeline
 from psycopg.errors import IdleInTransactionSessionTimeout, PipelineAborted, UniqueViolation
 
 from apps.objects import due, log
-from apps.objects.arrays import BinaryCursor
+from apps.objects.arrays import BinaryCursor, teach
 from apps.objects.batch import Batch, Settled, batches
 from apps.objects.lookup import Stored, generation_queries, generations_from, load, moved_from, moved_queries
 from apps.objects.prepared import Prepared, prepare
@@ -72,6 +72,7 @@ def _raw() -> Any:
     raw: Any = connection.connection
     if raw.prepare_threshold is None:
         raw.prepare_threshold = 5  # Django's default is never; our statements are few and come again and again
+        teach(raw)
     return raw
 
 

@@ -126,13 +126,14 @@ def _dumper(type_: type[Array]) -> type[Dumper]:
 _DUMPERS = {type_: _dumper(type_) for type_ in (TextArray, BigintArray, BooleanArray, DoubleArray, MomentArray)}
 
 
-class BinaryCursor(Cursor[Any]):
-    """A cursor of the server-side kind that takes packed arrays, prepares what it runs and reads binary."""
+def teach(connection: Connection[Any]) -> None:
+    """Let a connection know packed arrays."""
+    for type_, dumper in _DUMPERS.items():
+        connection.adapters.register_dumper(type_, dumper)
 
-    def __init__(self, connection: Connection[Any]) -> None:
-        super().__init__(connection)
-        for type_, dumper in _DUMPERS.items():
-            self.adapters.register_dumper(type_, dumper)
+
+class BinaryCursor(Cursor[Any]):
+    """A cursor of the server-side kind that takes packed arrays (`teach`), prepares what it runs and reads binary."""
 
     def run(self, query: Any, params: Sequence[Any] = ()) -> BinaryCursor:
         """Execute a statement of ours."""

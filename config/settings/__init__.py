@@ -81,6 +81,9 @@ _PLANS = {
     "jit": "off",
 }
 # Whoever is paused inside a transaction, or whose host is gone, keeps the write lock no longer than its lease.
+# A batch reads and sorts some thousand documents: in memory, not in files that are written and removed each time; and
+# no query of ours is worth starting processes for.
+_ROOM = {"work_mem": "32MB", "max_parallel_workers_per_gather": "0"}
 _LIMITS = {"idle_in_transaction_session_timeout": f"{LEASE_SECONDS}s"}
 # A server whose host is gone says nothing any more: libpq finds out in half a minute, not in a quarter of an hour.
 _LIVENESS = {
@@ -94,7 +97,7 @@ _database = env.database("DATABASE_URL", default="postgresql:///lifeboat")
 _given: dict[str, object] = _database["OPTIONS"]  # type: ignore[assignment]  # one of several types of values
 _server_options = [
     str(_given.get("options", "")),
-    *(f"-c {name}={value}" for name, value in (_PLANS | _LIMITS).items()),
+    *(f"-c {name}={value}" for name, value in (_PLANS | _ROOM | _LIMITS).items()),
 ]
 DATABASES = {
     "default": {

@@ -16,7 +16,7 @@ from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.evictions import template_of
 from controlplane.controllers.fleet import fleet_state
 from controlplane.controllers.labels import workload_labels
-from controlplane.decision import NOTHING, Decision, Event, Guard, Put
+from controlplane.decision import NOTHING, Decision, Event, Guard, Put, Save
 from controlplane.eviction import rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.purge import leaving, purge_mode
@@ -26,7 +26,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
 from controlplane.kinds.home import departed
-from controlplane.kinds.rows import Eviction, FleetState
+from controlplane.kinds.rows import Eviction, FleetState, Promise
 from controlplane.meta import Ref, to_seconds
 from controlplane.names import UNSCHEDULABLE_TAINT
 from controlplane.readiness import Rehearsal, Situation
@@ -64,7 +64,7 @@ class Looked(NamedTuple):
     """What one look comes to. `after`: how far the page was looked through, "" the round is over; `more`: others of it
     wait for a token."""
 
-    going: tuple[Binding, ...]
+    going: tuple[tuple[Binding, tuple[Promise, ...]], ...]  # with the room they will need
     staying: tuple[Remaining, ...]
     after: str
     more: bool
@@ -82,7 +82,8 @@ class Drains(Controller):
             DRAIN: ("status",),
             CLUSTER: ("spec.taints",),
             **dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
-        }
+        },
+        rows=(Promise,),
     )
     batch = 1  # each reads a page of its own
 
@@ -177,7 +178,7 @@ def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: da
         wait = max(rate.pause(taken.next_in), SHORTEST_WAIT)
     else:  # the next page at once; a round that is over has looked at so many in vain, and gives others time
         wait = timedelta(0) if found.after else LOOK * (1 + blocked // PAGE)
-    riders = tuple(_left(one, cluster, drain, settings, now=now) for one in found.going)
+    riders = tuple(_left(one, reserved, cluster, drain, settings, now=now) for one, reserved in found.going)
     return replace(said, riders=riders, wake_at=now + wait)
 
 
@@ -188,7 +189,7 @@ def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: i
     clusters, parts = tuple(snapshot.clusters.values()), snapshot.applications
     situation = Situation(clusters, promised=snapshot.promised, applications=parts, groups=snapshot.groups)
     rehearsal = Rehearsal(situation, settings)
-    going, staying, last = list[Binding](), list[Remaining](), snapshot.subject.status.after
+    going, staying, last = list[tuple[Binding, tuple[Promise, ...]]](), list[Remaining](), snapshot.subject.status.after
     for ref in snapshot.page:
         binding = snapshot.bindings.get(ref)
         if binding is not None and binding.spec.target(name) is not None:
@@ -198,8 +199,7 @@ def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: i
             answer = DryRun(refused=why) if why else rehearsal.without(binding, name)
             place = refuge(binding, {name}, answer, settings, source_ready=True)
             if place.found:
-                rehearsal.taken(binding, place)
-                going.append(binding)
+                going.append((binding, rehearsal.taken(binding, place, now=now)))
             else:
                 staying.append(Remaining(str(ref), place.why))
         last = str(ref)
@@ -213,7 +213,15 @@ def _obstacle(binding: Binding, cluster: Cluster, holds: Holds, *, now: datetime
     return holds.why(row, binding, cluster, now=now)[1]
 
 
-def _left(binding: Binding, cluster: Cluster, drain: Drain, settings: Settings, *, now: datetime) -> Decision:
+def _left(
+    binding: Binding,
+    reserved: Sequence[Promise],
+    cluster: Cluster,
+    drain: Drain,
+    settings: Settings,
+    *,
+    now: datetime,
+) -> Decision:
     name = cluster.metadata.name
     message = f"Drain {drain.metadata.name}: {drain.spec.reason or 'the cluster is to be emptied'}"
     new = leaving(
@@ -229,7 +237,8 @@ def _left(binding: Binding, cluster: Cluster, drain: Drain, settings: Settings, 
     events = tuple(Event(one, "EvictWorkloadFromClusterSucceed", f"leaves cluster {name}: {message}") for one in abouts)
     guard = Guard(cluster.ref, cluster.metadata.generation)
     new = departed(new, binding, now=now)
-    return Decision(changes=(Put(new, binding),), events=events, guards=(guard,), reason=REASON)
+    rows = map(Save, reserved)
+    return Decision(changes=(Put(new, binding), *rows), events=events, guards=(guard,), reason=REASON)
 
 
 def _said(drain: Drain, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:

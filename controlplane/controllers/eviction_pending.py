@@ -7,7 +7,7 @@ been evicted is told by Evictions, with the eviction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -25,7 +25,9 @@ from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
 DROPPED_AT_ONCE = 5000
-PATIENCE = timedelta(seconds=3)  # what is queued and gone again by then is told once; Works come first meanwhile
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+PATIENCE = timedelta(seconds=3)  # what is queued or given up and something else again by then is told once
+LEAVES_WITHIN = timedelta(seconds=10)  # what is due and has left by then is told as evicted only: Works come first
 
 
 class PendingSnapshot(msgspec.Struct, frozen=True):
@@ -44,7 +46,7 @@ class EvictionPending(Controller):
     """Key: a binding."""
 
     name = "eviction_pending"
-    group = "propagation"
+    group = "failover"
     keys = BINDINGS
     watches = (Watch("row/Eviction", _row_changed),)
     owns = Ownership(dict.fromkeys(BINDINGS, ("status.conditions",)))
@@ -65,16 +67,20 @@ class EvictionPending(Controller):
         new = old.with_status(conditions=with_condition(old.status.conditions, told, now=now))
         if new is old:
             return NOTHING
-        settled_at = _last_moment(snapshot.rows, now) + PATIENCE
+        settled_at = max(map(_settled_at, snapshot.rows), default=now)
         if told.reason != HELD and now < settled_at:
             return Decision(wake_at=settled_at)
         return Decision(changes=(Put(new, old),), events=_told(old, before, told), reason=EVICTION_PENDING)
 
 
-def _last_moment(rows: Iterable[Eviction], now: datetime) -> datetime:
-    """Return when the newest of the rows was queued or ended; long ago where there is none."""
-    moments = [moment for row in rows for moment in (row.queued_at, row.ended_at) if moment is not None]
-    return max(moments, default=now - PATIENCE)
+def _settled_at(row: Eviction) -> datetime:
+    """Return from when on a row is worth telling of."""
+    moments = [moment for moment in (row.queued_at, row.ended_at) if moment is not None]
+    if not moments:
+        return LONG_AGO
+    last = max(moments)
+    leaves = row.due_at is not None and row.due_at <= last + LEAVES_WITHIN
+    return last + (LEAVES_WITHIN if leaves else PATIENCE)
 
 
 def _told(binding: Binding, before: Condition | None, told: Condition) -> tuple[Event, ...]:
@@ -90,7 +96,7 @@ class EvictionRecords(Controller):
     """Key: a cluster. Once nothing moves workloads away from it, what was evicted there is no longer counted."""
 
     name = "eviction_records"
-    group = "propagation"
+    group = "failover"
     keys = (CLUSTER,)
     watches = (Watch(CLUSTER, lambda old, new: _recovered(old, new)),)
     owns = Ownership({}, rows=(Eviction,))

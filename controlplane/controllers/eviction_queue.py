@@ -71,7 +71,7 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 
 class EvictionQueue(Controller):
     name = "eviction_queue"
-    group = "scheduling"
+    group = "failover"
     keys = BINDINGS
     watches = (
         *(Watch(kind, _binding_changed) for kind in BINDINGS),

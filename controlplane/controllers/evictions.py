@@ -21,6 +21,7 @@ from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import FLEET, configuration, fleet_state, to_fleet
 from controlplane.controllers.labels import workload_labels
 from controlplane.decision import Decision, Drop, Event, Guard, Put, Save
+from controlplane.estimate.request import NOTHING_ASKED
 from controlplane.eviction import plan, rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import EVICTION_PENDING, pending
@@ -43,21 +44,23 @@ from controlplane.kinds.rows import (
     Eviction,
     FleetState,
     PlacementHint,
+    Promise,
 )
 from controlplane.kinds.template import Template
 from controlplane.meta import ObjectMeta, Ref, condition, with_condition
 from controlplane.scheduling import record
+from controlplane.scheduling.batch import may_need_room
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.groups import WorkloadGroups
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, Ledger
-from controlplane.scheduling.question import Groups
-from controlplane.scheduling.schedule import Placed, schedule
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, Asked, Ledger, live
+from controlplane.scheduling.question import Groups, question_of
+from controlplane.scheduling.schedule import Placed, answer
 from controlplane.scheduling.together import Applications
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
-HEADS = 256
-MOST_AT_ONCE = 200  # one decision writes a binding and two Events for each; a transaction takes about 600 objects
+HEADS = 512
+MOST_AT_ONCE = 400  # one decision writes a binding and two Events for each
 RELEASED_AT_ONCE = 5000
 IDLE_LOOK = timedelta(seconds=1)
 HELD_LOOK = PROMISE_ENDS_AFTER
@@ -85,6 +88,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     looked: FleetState
     capacity: str
     promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
+    promises: Mapping[str, Sequence[Promise]] = {}  # those of these bindings
     holds: Holds = Holds()
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that these bindings are parts of
     groups: Groups = {}  # the workload affinity groups these bindings are in
@@ -92,7 +96,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
 
 class Evictions(Controller):
     name = "evictions"
-    group = "scheduling"
+    group = "failover"
     keys = (FAILOVER_CONFIGURATION,)
     watches = (
         Watch(CLUSTER, to_fleet),
@@ -105,7 +109,7 @@ class Evictions(Controller):
         dict.fromkeys(
             BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations", "status.conditions")
         ),
-        rows=(Eviction, FleetState, PlacementHint),
+        rows=(Eviction, FleetState, PlacementHint, Promise),
     )
     starts = (FLEET,)
 
@@ -120,6 +124,7 @@ class Evictions(Controller):
         moved = capacity != looked.capacity.partition("/")[0] or looked.holds == STALE
         held = tuple(state.rows(Eviction, "state", [HELD]).get(HELD, ())) if moved else ()
         bindings = state.get([Ref.parse(name) for name in names])
+        asks = any(may_need_room(one.spec) for one in bindings.values())
         one = EvictionsSnapshot(
             subject=configuration(state),
             fleet=fleet_state(state),
@@ -130,7 +135,8 @@ class Evictions(Controller):
             held=held,
             looked=looked,
             capacity=capacity,
-            promised=state.promised(within=PROMISE_ENDS_AFTER) if heads else (),
+            promised=state.promised(within=PROMISE_ENDS_AFTER) if asks else (),
+            promises=state.rows(Promise, "binding", names) if asks else {},
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
             applications=applications(state, bindings.values()),
             groups=workload_groups(state, bindings.values()),
@@ -234,6 +240,7 @@ class _Trial:
         self.without: dict[frozenset[str], Fleet] = {}
         self.applications = Applications(snapshot.applications, settings)
         self.groups = WorkloadGroups(snapshot.groups)
+        self.asked: Asked = NOTHING_ASKED  # by one replica of the binding that was tried last
         self.now = now
 
     @cached_property
@@ -251,24 +258,32 @@ class _Trial:
         key = frozenset(leaving)
         if key not in self.without:  # most bindings leave the same clusters: what is read of the others is shared
             self.without[key] = self.fleet.without(key)
-        outcome = schedule(
+        own = self._reserved(binding)
+        record.give_back(self.ledger, self.fleet, own)
+        question = question_of(
             binding.spec,
             binding.status,
-            self.without[key],
             settings=self.settings,
-            promised=self.ledger,
             neighbours=self.groups.seen_by(binding),
             together=self.applications.seen_by(binding, now=self.now),
-        ).outcome
+        )
+        self.asked = question.asked
+        outcome = answer(question, self.without[key], self.ledger, settings=self.settings).outcome
+        record.give_back(self.ledger, self.fleet, own, times=-1)
         if isinstance(outcome, Placed):
             return DryRun(outcome.clusters)
         return DryRun(refused=outcome.message, part=outcome.part or ())
 
-    def taken(self, row: Eviction, binding: Binding, refuge: Refuge) -> None:
+    def _reserved(self, binding: Binding) -> list[Promise]:
+        """Return what an eviction of the same binding reserved that the scheduler has not looked at yet."""
+        own = self.snapshot.promises.get(str(binding.ref), ())
+        return [one for one in live(own, collected_at={}, now=self.now) if one.reserved]
+
+    def taken(self, row: Eviction, binding: Binding, refuge: Refuge) -> tuple[Promise, ...]:
         self.moving[rate.bucket_of(row.cluster, self.settings.eviction.bucket_scope)] += 1
-        reserve(self.ledger, self.fleet, binding, refuge, self.settings)
         self.applications.placed(binding, refuge.clusters)
         self.groups.placed(binding, refuge.clusters)
+        return reserve(self.ledger, self.fleet, binding, refuge, self.asked, now=self.now)
 
 
 def digest(clusters: Iterable[Cluster]) -> str:
@@ -331,7 +346,12 @@ def _moved(
     left = [over.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
     new = _told_pending(departed(_once(old, after), old, now=now), left, now=now)
     return Decision(
-        changes=(Put(new, old, upon=("annotations",)), *map(Save, over.values()), *_hinted(new, moves[-1].refuge)),
+        changes=(
+            Put(new, old, upon=("annotations",)),
+            *map(Save, over.values()),
+            *(Save(one) for move in moves for one in move.reserved),
+            *_hinted(new, moves[-1].refuge),
+        ),
         events=tuple(events),
         guards=(
             *(Guard(clusters[move.row.cluster].ref, clusters[move.row.cluster].metadata.generation) for move in moves),

@@ -56,7 +56,7 @@ def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
 
 class GracefulEviction(Controller):
     name = "graceful_eviction"
-    group = "scheduling"
+    group = "failover"
     keys = BINDINGS
     watches = (
         *(Watch(kind, _binding_changed) for kind in BINDINGS),

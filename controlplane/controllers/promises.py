@@ -44,7 +44,8 @@ def _collected(old: Collected | None, new: Collected | None) -> Iterator[Ref]:
 
 
 class Promises(Controller):
-    """Key: a cluster. Runs beside the scheduler, in its group, so that both never write one promise at a time.
+    """Key: a cluster. Runs beside the scheduler, in its group, so that both never write one promise at a time;
+    what evictions reserve are promises of their own.
 
     Only a report ends a promise early, so it is reports that make it look, not the thousands of promises a second; who
     counts promises leaves out what is older than 300 s.
@@ -69,7 +70,7 @@ class Promises(Controller):
                 row.binding
                 for name, found in rows.items()
                 for row in found
-                if row.applied_at is None and _may_count(row, reports.get(name, ()))
+                if row.applied_at is None and not row.reserved and _may_count(row, reports.get(name, ()))
             }
         )
         works = state.by_index(WORK, "binding", bindings) if bindings else {}
@@ -99,6 +100,7 @@ class Promises(Controller):
             Save(replace(one, applied_at=now))
             for one in held
             if one.applied_at is None
+            and not one.reserved
             and one.binding in snapshot.applied
             and one.made_at is not None
             and now - one.made_at >= DISPATCH

@@ -203,7 +203,8 @@ class _Round:
         self.fleet = fleet
         self.settings = settings
         self.now = now
-        self.batch = Batch(fleet, record.ledger(fleet, shared.promised), settings)
+        self.ledger = record.ledger(fleet, shared.promised)
+        self.batch = Batch(fleet, self.ledger, settings)
         self.notes = Notes(fleet)
         self.groups = WorkloadGroups(shared.groups)
         self.applications = Applications(shared.applications, settings)
@@ -217,8 +218,11 @@ class _Round:
             return NOTHING
         reason = needs_scheduling(binding, self.fleet)
         if reason is None:
-            return _written(record.caught_up(binding), binding, "ResultStands")
-        known = {one.cluster: one for one in live(snapshot.promises, collected_at={}, now=self.now)}
+            return _written(record.caught_up(binding), binding, _unreserved(snapshot), "ResultStands")
+        promises = live(snapshot.promises, collected_at={}, now=self.now)
+        known = {one.cluster: one for one in promises if not one.reserved}
+        if snapshot.promised:
+            record.give_back(self.ledger, self.fleet, (one for one in promises if one.reserved))
         item = Item(
             binding.spec,
             binding.status,
@@ -237,6 +241,7 @@ class _Round:
         rows: tuple[Save | Drop, ...] = tuple(
             record.promises(binding, wanted, known, asked=question.asked, now=self.now)
         )
+        rows += _unreserved(snapshot)
         rows += () if snapshot.hint is None else (Drop(snapshot.hint),)
         wake_at = self.applications.look_again_at(binding, now=self.now)
         if new is binding:
@@ -260,10 +265,11 @@ class _Round:
         failed = Event(binding, "ScheduleBindingFailed", outcome.message, warning=True)
         events = (failed,) if _tells(binding, new) else ()
         wake_at = self.now + self._patience(new, outcome) if outcome.retry else None
+        rows: tuple[Save | Drop, ...] = _unreserved(snapshot)
         if new is binding:
-            return Decision(wake_at=wake_at)
-        noted = self._noted(snapshot, verdict, trigger)
-        return Decision(changes=(Put(new, binding), *noted), events=events, wake_at=wake_at, reason=outcome.reason)
+            return Decision(changes=rows, wake_at=wake_at)
+        rows += self._noted(snapshot, verdict, trigger)
+        return Decision(changes=(Put(new, binding), *rows), events=events, wake_at=wake_at, reason=outcome.reason)
 
     def _part(self, binding: Binding, outcome: Refused) -> tuple[TargetCluster, ...] | None:
         """Return the part that fits where replicas lost to an unreachable cluster shall not wait for the rest (D10)."""
@@ -303,8 +309,15 @@ def _hint(snapshot: Placing) -> tuple[TargetCluster, ...] | None:
     return tuple(TargetCluster(name, replicas) for name, replicas in hint.clusters.items())
 
 
-def _written(new: Binding, old: Binding, reason: str) -> Decision:
-    return NOTHING if new is old else Decision(changes=(Put(new, old),), reason=reason)
+def _unreserved(snapshot: Placing) -> tuple[Drop, ...]:
+    """Return that the room an eviction reserved was used or is not needed."""
+    return tuple(Drop(one) for one in snapshot.promises if one.reserved)
+
+
+def _written(new: Binding, old: Binding, rows: tuple[Drop, ...], reason: str) -> Decision:
+    if new is old:
+        return Decision(changes=rows, reason=reason) if rows else NOTHING
+    return Decision(changes=(Put(new, old), *rows), reason=reason)
 
 
 def _tells(old: Binding, new: Binding) -> bool:

@@ -22,13 +22,15 @@ from controlplane.eviction.queue import recovering, without_skipped
 from controlplane.eviction.refuge import DryRun, Refuge, refuge
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.rows import HELD, NO_REFUGE, QUEUED, RECOVERING, STATE_MISSING, Eviction, Judgement
+from controlplane.kinds.rows import HELD, NO_REFUGE, QUEUED, RECOVERING, STATE_MISSING, Eviction, Judgement, Promise
 from controlplane.meta import Ref
 from controlplane.moments import later
 from controlplane.settings import Settings
 
 Try = Callable[[Binding, Collection[str]], DryRun]
 """A dry run of the scheduler: the binding, without these clusters."""
+Take = Callable[[Eviction, Binding, Refuge], tuple[Promise, ...]]
+"""Notes the room a move will use, so that the next dry run sees it, and returns it."""
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -38,6 +40,7 @@ class Move(msgspec.Struct, frozen=True):
     cause: Judgement
     refuge: Refuge
     state: Preserved
+    reserved: tuple[Promise, ...] = ()  # the room it will need
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -71,33 +74,32 @@ class Heads(msgspec.Struct, frozen=True):
 class _Look:
     """What one walk through the queue has come to so far."""
 
-    def __init__(self, queue: Heads, settings: Settings, *, attempt: Try, now: datetime) -> None:
-        self._queue, self._settings, self._attempt, self._now = queue, settings, attempt, now
+    def __init__(self, queue: Heads, settings: Settings, *, attempt: Try, taken: Take, now: datetime) -> None:
+        self._queue, self._settings, self._now = queue, settings, now
+        self._attempt, self._taken = attempt, taken
         self._left: dict[str, set[str]] = {}  # by binding: the clusters it leaves in this look
         self.moves: list[Move] = []
         self.saved: list[Eviction] = []
         self.dropped: list[Eviction] = []
         self.held: list[Eviction] = []
 
-    def at(self, row: Eviction) -> tuple[Binding, Move] | None:
-        """Decide about one row; return its binding and the move, None where it does not move."""
+    def at(self, row: Eviction) -> None:
+        """Decide about one row."""
         binding, cluster = self._queue.bindings.get(Ref.parse(row.binding)), self._queue.clusters.get(row.cluster)
         again = recheck(row, binding, cluster, clocks_from=self._queue.clocks_from, now=self._now)
         if again is None or binding is None or cluster is None:
             self.dropped.append(row)
-            return None
+            return
         if isinstance(again, Eviction):
             self.saved.append(again)
-            return None
+            return
         found = self._obstacle(row, binding, cluster)
         if isinstance(found, _Obstacle):
             self._hold(row, binding, found)
-            return None
+            return
         place, state = found
         self._left.setdefault(row.binding, set()).add(row.cluster)
-        move = Move(row, again, place, state)
-        self.moves.append(move)
-        return binding, move
+        self.moves.append(Move(row, again, place, state, self._taken(row, binding, place)))
 
     def _obstacle(self, row: Eviction, binding: Binding, cluster: Cluster) -> _Obstacle | tuple[Refuge, Preserved]:
         """Return what keeps a copy where it is, else where it goes and the state it takes along."""
@@ -135,22 +137,20 @@ def planned(
     *,
     room: Callable[[str], int],
     attempt: Try,
-    taken: Callable[[Eviction, Binding, Refuge], None],
+    taken: Take,
     now: datetime,
 ) -> Plan:
     """Return what to do about due rows, in order.
 
     `room`: how many tokens there can be for a cluster's evictions; where there are none its rows wait, and others go on
-    (eviction.bucket_scope Cluster). `attempt`: the dry run; `taken` notes the capacity a move will use, so that the
-    next dry run sees it.
+    (eviction.bucket_scope Cluster).
     """
-    look, exhausted = _Look(queue, settings, attempt=attempt, now=now), True
+    look, exhausted = _Look(queue, settings, attempt=attempt, taken=taken, now=now), True
     for row in ordered(queue.heads, ageing_seconds=settings.eviction.ageing_seconds, now=now):
         if room(row.cluster) <= 0:
             exhausted = False
-        elif (found := look.at(row)) is not None:
-            binding, move = found
-            taken(row, binding, move.refuge)
+        else:
+            look.at(row)
     return Plan(tuple(look.moves), tuple(look.saved), tuple(look.dropped), tuple(look.held), exhausted=exhausted)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
 import msgspec
 import numpy as np
 
 from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.rows import Promise
 from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.question import question_of
+from controlplane.scheduling.ledger import Asked, Ledger
+from controlplane.scheduling.record import reservations
 from controlplane.settings import Settings
 
 
@@ -61,14 +63,18 @@ def refuge(
     return Refuge(False, short if new else f"no other cluster fits for the copy on {', '.join(lost)}")
 
 
-def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, settings: Settings) -> None:
-    """Take the room a refuge needs beyond what its binding has, so that nobody who is asked about next counts on it."""
+def reserve(
+    ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, asked: Asked, *, now: datetime
+) -> tuple[Promise, ...]:
+    """Take the room a refuge needs beyond what its binding has, so that nobody who is asked about next counts on it.
+    Return it as promises, for those who ask before the scheduler has used it."""
     before = {one.name: one.replicas for one in binding.spec.clusters}
     grown = {one.name: one.replicas - before.get(one.name, 0) for one in place.clusters}
     more = {name: count for name, count in grown.items() if count > 0 and name in fleet.index}
-    if more:
-        question = question_of(binding.spec, binding.status, settings=settings)
-        ledger.promise(fleet.places(more), np.array(list(more.values()), dtype=np.int64), question.asked)
+    if not more:
+        return ()
+    ledger.promise(fleet.places(more), np.array(list(more.values()), dtype=np.int64), asked)
+    return reservations(binding, more, asked=asked, now=now)
 
 
 def minimum(binding: Binding) -> int:

@@ -134,7 +134,11 @@ class FleetState(Row, frozen=True):
 
 
 class Promise(Row, frozen=True):
-    """Capacity promised to a Work that no status has counted yet. key: binding ref|cluster."""
+    """Capacity promised to a Work that no status has counted yet. key: binding ref|cluster.
+
+    `reserved`: kept free by an eviction for what the scheduler places next, which takes it or gives it back; its key
+    ends in |refuge.
+    """
 
     binding: str = ""
     cluster: str = ""
@@ -142,6 +146,7 @@ class Promise(Row, frozen=True):
     request: str = ""  # what one replica (or set) asks for, as JSON
     made_at: datetime | None = None
     applied_at: datetime | None = None  # when its Work was first seen applied; a report from later counts it
+    reserved: bool = False
 
     INDEXES: ClassVar[dict[str, str]] = {
         "cluster": "controllers.scheduler and promises: what is promised on clusters",

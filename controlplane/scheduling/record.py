@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from controlplane.decision import Drop, Save
 from controlplane.estimate.request import Bundle, Request
@@ -78,6 +79,23 @@ def promises(
                     made_at=now,
                 )
             )
+
+
+def reservations(binding: Binding, wanted: Mapping[str, int], *, asked: Asked, now: datetime) -> tuple[Promise, ...]:
+    """Return the room an eviction found, kept free until the scheduler has placed the binding anew (D10)."""
+    request, ref = _encoder.encode(asked).decode(), binding.ref
+    return tuple(
+        Promise(f"{eviction_key(ref, cluster)}|refuge", str(ref), cluster, count, request, now, reserved=True)
+        for cluster, count in wanted.items()
+    )
+
+
+def give_back(ledger: Ledger, fleet: Fleet, reserved: Iterable[Promise], *, times: int = 1) -> None:
+    """Let a binding have the room that is reserved for it: nobody stands in its own way. `times` -1: take it again."""
+    for one in reserved:
+        if one.cluster in fleet.index:
+            counts = np.array([-times * one.replicas], dtype=np.int64)
+            ledger.promise(fleet.places([one.cluster]), counts, decoded(one.request))
 
 
 def ledger(fleet: Fleet, promised: Iterable[tuple[str, str, int]]) -> Ledger:

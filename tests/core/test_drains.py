@@ -12,6 +12,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
 from controlplane.kinds.failback import FAILBACK
+from controlplane.kinds.rows import Promise
 from controlplane.memory import MemoryStore
 from controlplane.meta import ObjectMeta, Ref
 from controlplane.names import UNSCHEDULABLE_TAINT
@@ -118,6 +119,17 @@ def test_a_rate_of_next_to_nothing_moves_nothing_and_fails_nothing() -> None:
 
     assert site.left() == []
     assert site.status.phase == "Running"
+
+
+def test_what_leaves_keeps_its_room_until_the_scheduler_comes() -> None:
+    going = [binding(name, by_room("full", "roomy"), on={"full": 2}) for name in ("api", "web")]
+    site = Site(cluster("roomy", slots=2), *going, rate=1)
+
+    site.pass_seconds(30)
+
+    assert site.left() == ["api"]
+    (row,) = site.store.rows(Promise, "cluster", ["roomy"])["roomy"]
+    assert (row.binding, row.replicas, row.reserved) == (str(going[0].ref), 2, True)
 
 
 def test_its_table_counts_from_nought() -> None:

@@ -251,7 +251,7 @@ def test_dry_runs_name_the_refuge_it_will_be() -> None:
     for one in found:
         answer = rehearsal.without(one, "member1")
         assert [place.name for place in answer.clusters] == ["member3"]
-        rehearsal.taken(one, refuge(one, {"member1"}, answer, FAST, source_ready=True))
+        rehearsal.taken(one, refuge(one, {"member1"}, answer, FAST, source_ready=True), now=START)
 
     alone = Rehearsal(Situation(clusters), FAST)
     assert [place.name for place in alone.without(found[0], "member1").clusters] == ["member2"]

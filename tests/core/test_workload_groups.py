@@ -10,7 +10,7 @@ from controlplane.kinds.binding import Binding, TargetCluster, WorkloadAffinityG
 from controlplane.readiness import Rehearsal, Situation
 from controlplane.scheduling.groups import WorkloadGroups
 from controlplane.settings import GATES, Settings
-from tests.core.fleet_story import Story, binding, cluster, duplicated, no_execute
+from tests.core.fleet_story import START, Story, binding, cluster, duplicated, no_execute
 
 GROUPED = Settings(feature_gates={**GATES, "Failover": True, "WorkloadAffinity": True}, resource_eviction_rate=1e6)
 APART = WorkloadAffinityGroups(anti_affinity_group="app=db")
@@ -60,7 +60,7 @@ def test_dry_runs_see_groups_and_one_that_goes_is_seen_by_the_next() -> None:
     for one, expected in zip(pair, ["member2", "member3"], strict=True):
         answer = rehearsal.without(one, "member1")
         assert [place.name for place in answer.clusters] == [expected]
-        rehearsal.taken(one, refuge(one, {"member1"}, answer, GROUPED, source_ready=True))
+        rehearsal.taken(one, refuge(one, {"member1"}, answer, GROUPED, source_ready=True), now=START)
 
     assert "anti-affinity" in Rehearsal(Situation(clusters, groups=busy), GROUPED).without(pair[0], "member1").refused
 

@@ -1,0 +1,9 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+    dependencies = [("scheduling", "0006_indexes")]
+
+    operations = [
+        migrations.AddField(model_name="promise", name="reserved", field=models.BooleanField(default=False)),
+    ]
