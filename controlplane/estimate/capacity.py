@@ -85,7 +85,12 @@ class Capacity:
         return self._free.get(resource)
 
     def replicas(self, request: Request) -> Counts:
-        """Return for each cluster how many replicas with that request fit, at most one per free pod slot."""
+        """Return for each cluster how many replicas with that request fit, at most one per free pod slot.
+
+        What states no requirements needs a slot only, whatever the grades of the nodes are (semantics 3.7).
+        """
+        if request.slot_only:
+            return self.pods.copy()
         found = self._by_summary(request)
         for indices, grades in self._grades:
             by_grade = grades.replicas(request)

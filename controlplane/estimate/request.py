@@ -17,6 +17,8 @@ class Request(msgspec.Struct, frozen=True):
     """Positive amounts by resource name, sorted: cpu in thousandths, everything else in whole units, rounded up."""
 
     amounts: tuple[tuple[str, int], ...] = ()
+    slot_only: bool = False
+    """No requirements were stated at all: only pod slots count, not what nodes are left."""
 
     def of(self, resource: str) -> int:
         """Return the amount asked of a resource; 0 where none is."""
@@ -42,7 +44,7 @@ class Bundle(msgspec.Struct, frozen=True):
         return Request(tuple(sorted((name, amount) for name, amount in sums.items() if amount > 0)))
 
 
-NOTHING_ASKED = Request()
+NOTHING_ASKED = Request(slot_only=True)
 
 
 def scaled(resource: str, amount: Quantity) -> int:
@@ -61,7 +63,7 @@ def request_of(requirements: ReplicaRequirements | None) -> Request:
 
 def request_from(amounts: Mapping[str, str]) -> Request:
     """Return the request of amounts as text. Raises QuantityError where one is no quantity."""
-    return _request(tuple(sorted(amounts.items()))) if amounts else NOTHING_ASKED
+    return _request(tuple(sorted(amounts.items())))
 
 
 @lru_cache(maxsize=65_536)

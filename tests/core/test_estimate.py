@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.estimate.capacity import Capacity, room_of
 from controlplane.estimate.models import DEFAULT_MODELS, grade_of, standardise, violations, warnings
-from controlplane.estimate.request import bundle_of, request_from
+from controlplane.estimate.request import bundle_of, request_from, request_of
 from controlplane.estimate.summary import count_nodes, summarise
 from controlplane.kinds.binding import Component, ReplicaRequirements
 from controlplane.kinds.cluster import (
@@ -137,6 +137,15 @@ def test_a_resource_that_models_do_not_list_is_looked_up_in_the_summary() -> Non
 
     assert found == {"Optimistic": 2, "Strict": 2}
     assert int(Capacity(rooms, "Simulate", graded=True).replicas(asked)[0]) == 0
+
+
+@pytest.mark.parametrize("formula", ["Optimistic", "Strict", "Simulate"])
+def test_what_states_no_requirements_needs_a_slot_only_whatever_the_grades(formula: str) -> None:
+    summary = Summary(allocatable={"pods": "400"}, allocatable_modelings=(AllocatableModeling(0, 1),))
+    rooms = [room_of(cluster("m", summary))]
+
+    assert int(Capacity(rooms, formula, graded=True).replicas(request_of(None))[0]) == 400
+    assert int(Capacity(rooms, formula, graded=True).replicas(request_from({}))[0]) == 110
 
 
 def test_nodes_that_take_no_pods_are_no_capacity() -> None:
