@@ -74,9 +74,6 @@ class Quantity:
         """Return thousandths of a unit, a rest rounded away from zero; the scale cpu is counted in."""
         return _away_from_zero(self.nano, NANO // 1000)
 
-    def is_zero(self) -> bool:
-        return self.nano == 0
-
     def sign(self) -> int:
         return (self.nano > 0) - (self.nano < 0)
 

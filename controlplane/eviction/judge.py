@@ -34,10 +34,11 @@ def judged(
     (eviction.reevaluate_policies). A taint without timeAdded is judged once it has one.
     """
     known = {} if anew else {(one.key, one.effect, one.time_added): one for one in before}
-    taints = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS and one.time_added is not None]
+    taints = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
     found = []
     for taint in taints:
-        assert taint.time_added is not None, "filtered above"
+        if taint.time_added is None:
+            continue
         old = known.get((taint.key, taint.effect, taint.time_added))
         seconds = waits(spec, taint, taints) if old is None else old.wait_seconds
         due = None if seconds is None else later(max(taint.time_added, clocks_from), seconds)

@@ -30,21 +30,6 @@ class Item(msgspec.Struct, frozen=True):
     hint: tuple[TargetCluster, ...] | None = None
 
 
-def schedule_all(
-    items: Sequence[Item], fleet: Fleet, ledger: Ledger, *, settings: Settings
-) -> list[Verdict | ValueError]:
-    """Return a verdict per item, in order; what is placed is promised in `ledger`. An item that cannot be asked about
-    (no placement, no quantity) gives its ValueError and touches no other."""
-    batch = Batch(fleet, ledger, settings)
-    verdicts: list[Verdict | ValueError] = []
-    for item in items:
-        try:
-            verdicts.append(batch.place(item)[1])
-        except ValueError as error:
-            verdicts.append(error)
-    return verdicts
-
-
 class Batch:
     """Places bindings one after the other on one fleet, against one ledger."""
 

@@ -80,10 +80,6 @@ class Ledger:
             taken[places] += amount * replicas
         self._log.append(places)
 
-    def promised_pods(self) -> Counts:
-        """Return how many pods are promised on each cluster."""
-        return self._pods.copy()
-
     def free(self, asked: Asked) -> Counts:
         """Return how many more replicas (or sets) each cluster has room for, promises taken off.
 

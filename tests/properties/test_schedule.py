@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,7 +20,7 @@ from controlplane.kinds.binding import (
 )
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE, APIEnablement, Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity, ReplicaSchedulingStrategy, SpreadConstraint, Toleration
-from controlplane.scheduling.batch import Item, schedule_all
+from controlplane.scheduling.batch import Batch, Item
 from controlplane.scheduling.explain import Refusal, refusals
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.ledger import Ledger
@@ -276,20 +277,25 @@ def test_removing_the_named_blocker_ends_that_refusal(members: list[Cluster], wa
         assert refusals(after.explanation).get(name) != why
 
 
+def batched(several: Iterable[ResourceBindingSpec], fleet: Fleet, ledger: Ledger) -> list[Verdict]:
+    """Place bindings in one batch; what is placed is promised in the ledger."""
+    batch = Batch(fleet, ledger, SETTINGS)
+    return [batch.place(Item(one, STATUS))[1] for one in several]
+
+
 @given(clusters(), st.lists(bindings(), min_size=1, max_size=6))
 def test_a_batch_answers_as_one_after_the_other_would(
     members: list[Cluster], several: list[ResourceBindingSpec]
 ) -> None:
     doubled = [*several, *several]
     fleet = Fleet.of(members, settings=SETTINGS)
-    together = schedule_all([Item(one, STATUS) for one in doubled], fleet, Ledger(fleet), settings=SETTINGS)
+    together = batched(doubled, fleet, Ledger(fleet))
 
     ledger = Ledger(fleet)
     for one, verdict in zip(doubled, together, strict=True):
         alone = schedule(one, STATUS, fleet, settings=SETTINGS, promised=ledger)
-        assert isinstance(verdict, Verdict)
         assert result(verdict) == result(alone)
-        schedule_all([Item(one, STATUS)], fleet, ledger, settings=SETTINGS)
+        batched([one], fleet, ledger)
 
 
 @given(clusters(), st.lists(bindings(), max_size=8), st.booleans())
@@ -300,11 +306,10 @@ def test_a_batch_never_places_more_than_there_is(
     shared = [replace(one, placement=placement(how=DYNAMIC), clusters=()) for one in several]
     if not asks_for_cpu:
         shared = [replace(one, replica_requirements=ReplicaRequirements()) for one in shared]
-    verdicts = schedule_all([Item(one, STATUS) for one in shared], fleet, Ledger(fleet), settings=SETTINGS)
+    verdicts = batched(shared, fleet, Ledger(fleet))
 
     taken: Counter[str] = Counter()
     for verdict in verdicts:
-        assert isinstance(verdict, Verdict)
         got = result(verdict)
         taken.update({} if isinstance(got, str) else got)
     room = dict(zip(fleet.names, fleet.capacity.pods.tolist(), strict=True))

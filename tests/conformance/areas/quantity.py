@@ -23,7 +23,7 @@ def _calculate(given: Document) -> Document:
             return {
                 "canonical": str(amount),
                 "format": amount.format,
-                "isZero": amount.is_zero(),
+                "isZero": not amount.sign(),
                 "sign": amount.sign(),
             } | _values(amount)
         case "cmp":
