@@ -245,6 +245,14 @@ def test_a_private_folder_somebody_else_made_first_is_refused(tmp_path: Path) ->
     assert (made / MARK).read_text() == str(tmp_path)
 
 
+def test_two_starts_in_one_moment_get_ports_of_their_own() -> None:
+    with ports.claimed_port(18_101) as one, ports.claimed_port(18_101) as other:
+        assert one != other
+
+    with ports.claimed_port(one) as again:
+        assert again == one
+
+
 def test_a_taken_port_is_passed_over() -> None:
     import socket
 

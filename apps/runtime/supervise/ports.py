@@ -1,6 +1,8 @@
 """Free TCP ports on loopback."""
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 LOOPBACK = "127.0.0.1"
 
@@ -24,6 +26,25 @@ def free_port(usual: int, *, tries: int = 50) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
+
+
+@contextmanager
+def claimed_port(usual: int, *, tries: int = 50) -> Iterator[int]:
+    """Give a port as `free_port` finds one, and nobody else the same before the block ends: by then its server listens.
+
+    The claim is the UDP port of the same number, on which no server of ours listens: of two starts in one moment each
+    gets a port of its own, whosever they are, and a claim ends with its process.
+    """
+    for port in range(usual, usual + tries):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as claim:
+            try:
+                claim.bind((LOOPBACK, port))
+            except OSError:
+                continue
+            if is_free(port):
+                yield port
+                return
+    yield free_port(usual, tries=0)
 
 
 def answers(port: int) -> bool:

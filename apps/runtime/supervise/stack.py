@@ -10,7 +10,7 @@ from pathlib import Path
 from apps.runtime.supervise import shape
 from apps.runtime.supervise.home import Home
 from apps.runtime.supervise.lifetime import PROJECT, Facts
-from apps.runtime.supervise.ports import LOOPBACK, answers, free_port
+from apps.runtime.supervise.ports import LOOPBACK, answers, claimed_port
 from apps.runtime.supervise.processes import Program, Supervisor
 from apps.runtime.supervise.services import start_services
 
@@ -105,23 +105,23 @@ def bring_up(home: Home, supervisor: Supervisor, *, members: tuple[str, ...] = M
     """
     began = time.monotonic()
     services = start_services(home, supervisor)
-    ports = free_port(USUAL_API_PORT), free_port(USUAL_TLS_PORT)
-    place = Place(home, _environment(home, services.environment), members, *ports)
-    step, table = time.monotonic(), programs(place)
-    rest = [table[name] for name in STARTED if name != "simulator"]
-    supervisor.launch(table["simulator"])
-    as_before = shape.is_current(home, services.data)
-    if as_before:
-        supervisor.launch(*rest)
-    supervisor.await_ready("simulator")
-    supervisor.start(table["develop"])
-    if not as_before:
-        print(f"database migrated after {time.monotonic() - step:.1f} s")
-        shape.remember(home, services.data)
-        step = time.monotonic()
-        supervisor.launch(*rest)
-    supervisor.await_end("develop")
-    supervisor.await_ready(*STARTED)
+    with claimed_port(USUAL_API_PORT) as port, claimed_port(USUAL_TLS_PORT) as tls_port:
+        place = Place(home, _environment(home, services.environment), members, port, tls_port)
+        step, table = time.monotonic(), programs(place)
+        rest = [table[name] for name in STARTED if name != "simulator"]
+        supervisor.launch(table["simulator"])
+        as_before = shape.is_current(home, services.data)
+        if as_before:
+            supervisor.launch(*rest)
+        supervisor.await_ready("simulator")
+        supervisor.start(table["develop"])
+        if not as_before:
+            print(f"database migrated after {time.monotonic() - step:.1f} s")
+            shape.remember(home, services.data)
+            step = time.monotonic()
+            supervisor.launch(*rest)
+        supervisor.await_end("develop")
+        supervisor.await_ready(*STARTED)
     for member in members:
         _link(home.root / f"{member}.kubeconfig", members_folder(home) / f"{member}.kubeconfig")
     print(f"{', '.join(STARTED)} ready after {time.monotonic() - step:.1f} s")
