@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
+from tests.simulation.outages import serving
 from tests.simulation.stories import apply, binding, joined, placed, running
 
 SEEDS = range(12)
@@ -12,9 +13,7 @@ SEEDS = range(12)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_divided_replicas_of_a_failed_cluster_move_to_the_other(seed: int) -> None:
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
     assert placed(world) == {"member1": 1, "member2": 2}
     assert running(world) == {"member1": 1, "member2": 2}
 
@@ -29,9 +28,8 @@ def test_divided_replicas_of_a_failed_cluster_move_to_the_other(seed: int) -> No
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_duplicated_copy_moves_and_the_healthy_one_stays(seed: int) -> None:
-    world = joined("member1", "member2", "member3", "member4", "member5", seed=seed)
-    apply(world, DUPLICATED, NGINX % 2)
-    world.run(30)
+    names = ("member1", "member2", "member3", "member4", "member5")
+    world = serving(*names, seed=seed, policy=DUPLICATED, replicas=2)
     assert placed(world) == {"member1": 2, "member2": 2}
 
     world.fault("member2", "down")
@@ -44,9 +42,7 @@ def test_a_duplicated_copy_moves_and_the_healthy_one_stays(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_old_copy_stays_until_the_new_ones_are_healthy(seed: int) -> None:
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
     world.members["member2"].fault = "notready"
 
     world.fault("member1", "down")
@@ -58,9 +54,7 @@ def test_the_old_copy_stays_until_the_new_ones_are_healthy(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_cluster_that_recovers_in_time_loses_nothing(seed: int) -> None:
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
 
     world.fault("member1", "down")
     world.run(32)
@@ -90,9 +84,7 @@ def test_workers_that_die_at_any_write_end_in_the_same_state(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_copy_left_behind_stays_while_its_replacement_is_down(seed: int) -> None:
     """Fault 33: member1 failed and was left; then it returns at the moment member2 fails."""
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
     world.fault("member1", "down")
     world.run(90)
     assert placed(world) == {"member2": 3}
@@ -110,9 +102,7 @@ def test_a_copy_left_behind_stays_while_its_replacement_is_down(seed: int) -> No
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_copy_left_behind_goes_once_its_cluster_is_back_and_the_new_copies_are_healthy(seed: int) -> None:
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
     world.fault("member1", "down")
     world.run(90)
 

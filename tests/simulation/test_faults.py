@@ -20,8 +20,9 @@ from controlplane.memory import MemoryStore
 from controlplane.meta import Ref
 from controlplane.state import Actor
 from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated, no_execute
-from tests.simulation.manifests import ANYWHERE, DIVIDED, NGINX
+from tests.simulation.manifests import ANYWHERE, NGINX
 from tests.simulation.member import UNREAD
+from tests.simulation.outages import scale, serving
 from tests.simulation.stories import apply, joined, placed, running
 from tests.simulation.world import Simulation
 
@@ -203,17 +204,12 @@ def test_fault_41_a_report_based_on_an_older_version_loses() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_fault_42_a_workload_scaled_during_its_eviction_keeps_the_new_count(seed: int) -> None:
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
     world.fault("member1", "down")
     world.run(33 + seed / 2)
 
-    ref = Ref("apps/Deployment", "default", "nginx")
-    deployment = world.store.get([ref])[ref]
-    spec = {**deployment.spec, "replicas": 5}
     world.excused["nginx"] = world.now.replace(year=2027)
-    assert not world.store.put(deployment.with_content({**deployment.content, "spec": spec}), deployment).lost
+    scale(world, 5)
     world.run(120)
 
     assert placed(world) == {"member2": 5}
@@ -225,9 +221,7 @@ def test_fault_42_a_workload_scaled_during_its_eviction_keeps_the_new_count(seed
 @pytest.mark.parametrize("seed", range(6))
 def test_fault_17_an_eviction_the_database_forgot_happens_once(seed: int, turns: int) -> None:
     """The database fails over right after an eviction and has lost it, with what was written in the turns before."""
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
     world.history = deque(maxlen=turns)
     world.checks.append(lambda world: _fails_over(world, RESOURCE_BINDING))
     world.fault("member1", "down")
@@ -255,9 +249,7 @@ def _fails_over(world: Simulation, kind: str) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_fault_18_a_worker_that_dies_with_a_token_has_lost_the_token_and_moved_nothing(seed: int) -> None:
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
     world.dies["after taking tokens"] = 1
     world.fault("member1", "down")
     world.run(120)
@@ -271,9 +263,7 @@ def test_fault_18_a_worker_that_dies_with_a_token_has_lost_the_token_and_moved_n
 
 @pytest.mark.parametrize("seed", range(6))
 def test_fault_19_what_a_worker_removed_before_it_died_is_found_gone_and_recorded_once(seed: int) -> None:
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
     world.fault("member1", "down")
     world.run(90)
     assert placed(world) == {"member2": 3}
