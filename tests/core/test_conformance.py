@@ -220,3 +220,17 @@ def test_a_stateful_set_that_is_behind_its_template_is_followed(
     report = runner.check("interpreter", path)
 
     assert (report.passed, report.reasons.total(), len(report.failures)) == came_out, report.failures
+
+
+@pytest.mark.parametrize(("field", "excused"), [("manifest", True), ("finalizers", False)])
+def test_override_policies_excuse_what_they_change_and_nothing_else(tmp_path: Path, field: str, excused: bool) -> None:
+    vectors = [one for one in runner.read_vectors(FILES["work_render"]) if not isinstance(one, runner.Failure)]
+    vector = next(one for one in vectors if "applied-overrides" in json.dumps(one["expect"]))
+    for work in vector["expect"]["works"]:
+        work[field] = {"kind": "Other"} if field == "manifest" else ["other"]
+    path = tmp_path / "work_render.jsonl"
+    path.write_text(json.dumps(vector))
+
+    report = runner.check("work_render", path)
+
+    assert (report.reasons.total(), len(report.failures)) == (int(excused), int(not excused))

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from controlplane.estimate.capacity import Capacity, room_of
 from controlplane.estimate.grades import SIMULATE
 from controlplane.estimate.request import bundle_of, request_of
 from controlplane.kinds.binding import Component, ReplicaRequirements
 from controlplane.kinds.cluster import Cluster
+from tests.conformance.documents import typed
 from tests.conformance.mixed_units import MIXED_UNITS, as_the_original_mixes_units
 
 Document = dict[str, Any]
 
 
 def run(given: Document) -> int:
-    return _estimate(given, msgspec.convert(given["cluster"], Cluster))
+    return _estimate(given, typed(given["cluster"], Cluster))
 
 
 def _estimate(given: Document, cluster: Cluster) -> int:
     capacity = Capacity([room_of(cluster)], SIMULATE, graded=True)
     if given["op"] == "maxAvailableReplicas":
-        asked = msgspec.convert(given.get("replicaRequirements"), ReplicaRequirements | None)
+        asked = typed(given.get("replicaRequirements"), ReplicaRequirements | None)
         return int(capacity.replicas(request_of(asked))[0])
-    components = msgspec.convert(given.get("components") or (), tuple[Component, ...])
+    components = typed(given.get("components") or (), tuple[Component, ...])
     return int(capacity.bundles(bundle_of(components))[0])
 
 
@@ -36,6 +35,6 @@ def agree(expect: Document, result: int) -> bool:
 def differs(given: Document, expect: Document, result: int) -> str | None:
     if given["op"] == "maxAvailableReplicas":
         return None
-    cluster = msgspec.convert(given["cluster"], Cluster)
+    cluster = typed(given["cluster"], Cluster)
     mixed = as_the_original_mixes_units([cluster], given.get("components"))[0]
     return MIXED_UNITS if _estimate(given, mixed) == expect["replicas"] else None

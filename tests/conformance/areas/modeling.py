@@ -7,18 +7,17 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from controlplane.estimate.models import grade_of, standardise, violations
 from controlplane.estimate.summary import summarise
 from controlplane.kinds.cluster import ResourceModel
 from controlplane.quantity import Quantity, parse
+from tests.conformance.documents import typed
 
 Document = dict[str, Any]
 
 
 def run(given: Document) -> Document:
-    models = msgspec.convert(given.get("resourceModels") or (), tuple[ResourceModel, ...])
+    models = typed(given.get("resourceModels") or (), tuple[ResourceModel, ...])
     if given["op"] == "createCluster":
         stored = standardise(models)
         return {"models": _models(stored), "errors": [one.message for one in violations(stored)]}
@@ -37,7 +36,7 @@ def _models(models: tuple[ResourceModel, ...]) -> list[Any]:
 
 
 def _stored(expect: Document) -> list[Any]:
-    return _models(msgspec.convert(expect["resourceModels"] or (), tuple[ResourceModel, ...]))
+    return _models(typed(expect["resourceModels"] or (), tuple[ResourceModel, ...]))
 
 
 def agree(expect: Document, result: Document) -> bool:
@@ -144,7 +143,7 @@ def _add(total: dict[str, int], amounts: dict[str, str] | None) -> None:
 
 
 def _graded_as_the_original_does(given: Document) -> dict[int, int]:
-    models = msgspec.convert(given.get("resourceModels") or (), tuple[ResourceModel, ...])
+    models = typed(given.get("resourceModels") or (), tuple[ResourceModel, ...])
     counts = [0] * len(models)
     for node in given["nodes"]:
         free = _numbers(node["status"]["allocatable"])

@@ -17,6 +17,7 @@ from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.question import Neighbours, neighbours_of, on_one_cluster
 from controlplane.scheduling.schedule import NO_CLUSTER_FIT, UNSCHEDULABLE, Placed, Refused, schedule
 from controlplane.settings import GATES, Compat, EstimatorSettings, Settings
+from tests.conformance.documents import typed
 from tests.conformance.mixed_units import MIXED_UNITS, as_the_original_mixes_units
 
 Document = dict[str, Any]
@@ -35,9 +36,9 @@ def settings_of(given: Document) -> Settings:
 
 def run(given: Document) -> Document:
     settings = settings_of(given)
-    clusters = [msgspec.convert(one, Cluster) for one in given["clusters"]]
-    spec = msgspec.convert(given["bindingSpec"], ResourceBindingSpec)
-    status = msgspec.convert(given["bindingStatus"], ResourceBindingStatus)
+    clusters = [typed(one, Cluster) for one in given["clusters"]]
+    spec = typed(given["bindingSpec"], ResourceBindingSpec)
+    status = typed(given["bindingStatus"], ResourceBindingStatus)
     near = _neighbours(given, spec)
     fleet = Fleet.of(clusters, settings=settings)
     whole = schedule(spec, status, fleet, settings=settings, neighbours=near).outcome
@@ -56,7 +57,7 @@ def run(given: Document) -> Document:
 def _neighbours(given: Document, spec: ResourceBindingSpec) -> Neighbours:
     groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for other in given.get("otherBindings") or ():
-        theirs = msgspec.convert(other["spec"], ResourceBindingSpec)
+        theirs = typed(other["spec"], ResourceBindingSpec)
         mine = theirs.workload_affinity_groups
         if mine is None:
             continue
@@ -162,14 +163,14 @@ def _with_mixed_units(given: Document) -> Document:
     components = given["bindingSpec"].get("components")
     if not components:
         return given
-    clusters = [msgspec.convert(one, Cluster) for one in given["clusters"]]
+    clusters = [typed(one, Cluster) for one in given["clusters"]]
     mixed = [msgspec.to_builtins(one) for one in as_the_original_mixes_units(clusters, components)]
     return given if mixed == [msgspec.to_builtins(one) for one in clusters] else {**given, "clusters": mixed}
 
 
 def _with_bare_pods(given: Document) -> Document:
     """Return the same with one pod that asks for nothing as its components, unless they go to one cluster only."""
-    spec = msgspec.convert(given["bindingSpec"], ResourceBindingSpec)
+    spec = typed(given["bindingSpec"], ResourceBindingSpec)
     if not spec.components or spec.placement is None or on_one_cluster(spec.placement):
         return given
     return {**given, "bindingSpec": {**given["bindingSpec"], "components": [{"name": "pod", "replicas": 1}]}}

@@ -12,14 +12,15 @@ from controlplane.kinds.policy import Placement
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.trigger import applied_text, needs_scheduling
 from controlplane.settings import Settings
+from tests.conformance.documents import typed
 
 Document = dict[str, Any]
 
 
 def run(given: Document) -> Document:
-    binding = msgspec.convert(given["binding"], Binding)
+    binding = typed(given["binding"], Binding)
     clusters = [
-        msgspec.convert({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", **one}, Cluster)
+        typed({"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster", **one}, Cluster)
         for one in given["clusters"]
     ]
     reason = needs_scheduling(binding, Fleet.of(clusters, settings=Settings()))
