@@ -16,7 +16,7 @@ PERSONS = "gone"  # the taint of a person
 DEPLOYMENT = Ref("apps/Deployment", "default", "nginx")
 
 
-def serving(*names: str, seed: int, policy: str = DIVIDED, replicas: int = 3, **fields: Any) -> Simulation:
+def serving(*names: str, seed: int = 0, policy: str = DIVIDED, replicas: int = 3, **fields: Any) -> Simulation:
     """Return a simulation whose members (`stories.joined`) run so many replicas of nginx as the policy divides them."""
     world = joined(*names, seed=seed, **fields)
     apply(world, policy, NGINX % replicas)

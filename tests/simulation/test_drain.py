@@ -12,6 +12,7 @@ from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.drain import DRAIN, Drain
 from controlplane.meta import Ref
 from tests.simulation.manifests import DIVIDED, DUPLICATED, HELD, NGINX
+from tests.simulation.outages import serving
 from tests.simulation.stories import QUICK, apply, binding, copies_on, joined, placed, running
 from tests.simulation.world import Simulation
 
@@ -83,9 +84,7 @@ def test_it_keeps_to_its_rate_and_can_be_stopped_and_resumed(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_it_gives_way_while_the_fleet_is_not_well(seed: int) -> None:
-    world = joined("member1", "member2", "member3", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", "member3", seed=seed)
     world.fault("member2", "down")
     world.fault("member3", "down")
     world.run(60)
@@ -157,9 +156,7 @@ def test_what_has_nowhere_to_go_stays_and_is_named(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_workloads_held_by_their_labels_stay_and_are_named(seed: int) -> None:
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
 
     apply(world, HELD, UPGRADE % ("member1", "1", "false"))
     world.run(90)

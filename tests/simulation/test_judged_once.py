@@ -11,6 +11,7 @@ from controlplane.kinds.policy import Toleration
 from controlplane.meta import Ref
 from controlplane.settings import EvictionSettings
 from tests.simulation.manifests import DIVIDED, NGINX
+from tests.simulation.outages import serving
 from tests.simulation.stories import apply, joined, placed
 from tests.simulation.world import Simulation
 
@@ -29,9 +30,7 @@ def edit(world: Simulation, *tolerations: Toleration) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_d6_a_policy_edited_between_a_taint_and_its_judgement_keeps_nobody(seed: int) -> None:
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
 
     taint(world, "member1")
     edit(world, Toleration(operator="Exists"))

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.simulation.manifests import DIVIDED, NGINX
-from tests.simulation.stories import apply, joined, placed, running
+from tests.simulation.outages import serving
+from tests.simulation.stories import apply, placed, running
 
 AGAIN = """
 apiVersion: apps.karmada.io/v1alpha1
@@ -24,9 +24,7 @@ SELECTED = "workloadSelector: {apiVersion: apps/v1, kind: Deployment, labelSelec
 @pytest.mark.parametrize("chosen", [LISTED, SELECTED])
 @pytest.mark.parametrize("seed", range(6))
 def test_replicas_that_failed_over_go_back_when_asked(seed: int, chosen: str) -> None:
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
     world.fault("member1", "down")
     world.run(90)
     world.excused["nginx"] = world.now + timedelta(days=1)  # somebody asks for what follows

@@ -12,8 +12,9 @@ import yaml
 from controlplane import kinds, record
 from controlplane.kinds.failover_record import FailoverRecord
 from controlplane.meta import Ref
-from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
-from tests.simulation.stories import NGINX_BINDING, apply, joined, placed, running
+from tests.simulation.manifests import DUPLICATED
+from tests.simulation.outages import serving
+from tests.simulation.stories import NGINX_BINDING, placed, running
 from tests.simulation.world import Simulation
 
 GOLDEN = Path(__file__).parent / "golden" / "divided.yaml"
@@ -28,9 +29,7 @@ def told(world: Simulation, ref: Ref = NGINX_BINDING) -> tuple[FailoverRecord, .
 
 def divided(seed: int = 0) -> Simulation:
     """S000's Divided example: member1 of two fails, and its replica moves."""
-    world = joined("member1", "member2", seed=seed)
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2", seed=seed)
     world.fault("member1", "down")
     world.run(90)
     return world
@@ -75,9 +74,7 @@ def test_every_step_names_the_change_it_was_read_from() -> None:
 
 
 def test_a_failover_that_waits_says_for_what_and_is_not_finished() -> None:
-    world = joined("member1", "member2")
-    apply(world, DIVIDED, NGINX % 3)
-    world.run(30)
+    world = serving("member1", "member2")
     world.members["member2"].fault = "notready"
     world.fault("member1", "down")
     world.run(800)
@@ -91,9 +88,7 @@ def test_a_failover_that_waits_says_for_what_and_is_not_finished() -> None:
 
 
 def test_one_failover_that_begins_before_another_ends_does_not_leave_it_running_for_ever() -> None:
-    world = joined("member1", "member2", "member3", "member4", "member5", "member6")
-    apply(world, DUPLICATED, NGINX % 2)
-    world.run(30)
+    world = serving("member1", "member2", "member3", "member4", "member5", "member6", policy=DUPLICATED, replicas=2)
     first, second = placed(world)
     world.fault(first, "down")
     world.run(9)
