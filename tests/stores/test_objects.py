@@ -171,6 +171,21 @@ class TestChanging:
         assert write(store, put).lost.startswith("conflict")
         assert stored(store, old).spec.replicas == 2
 
+    def test_an_order_about_a_copy_that_has_just_left_loses(self, store: Any) -> None:
+        (old,) = create(store, binding("web", "member1"))
+        order = Put(old.with_meta(annotations={"order": "hold"}), old, upon=("spec",))
+        write(store, Put(old.with_spec(clusters=()), old))
+
+        assert write(store, order).lost.startswith("conflict")
+        assert stored(store, old).metadata.annotations == {}
+
+    def test_a_part_nobody_has_cannot_be_rested_upon(self, store: Any) -> None:
+        (old,) = create(store, binding("web"))
+        write(store, Put(old.with_spec(replicas=5), old))
+
+        with pytest.raises(AssertionError, match="parts of an object"):
+            write(store, Put(old.with_status(scheduler_observed_generation=1), old, upon=("annotation",)))
+
     def test_an_object_that_was_made_anew_is_not_changed(self, store: Any) -> None:
         (old,) = create(store, binding("web"))
         write(store, Delete(old))
