@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from controlplane.bindings import template_ref
-from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.applications import applications
+from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
 from controlplane.decision import Decision, Drop, Event, Put, Save
 from controlplane.eviction.application import Course, course, version
-from controlplane.kinds import BINDINGS
+from controlplane.eviction.following import Moves, following, leaders, led
+from controlplane.kinds import BINDINGS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.home import departed
 from controlplane.kinds.rows import AilingCopies
+from controlplane.kinds.together import application
 from controlplane.meta import Ref
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
@@ -23,12 +26,18 @@ from controlplane.state import State, Watch
 RETRY = timedelta(seconds=30)
 
 
+PARTS = "Parts"  # kind of a fan-out origin: an application one part of which has left a cluster
+
+
 class Ailing(msgspec.Struct, frozen=True):
-    """A binding, since when which of its copies are unhealthy, and which version of its workload is to run."""
+    """A binding, since when which of its copies are unhealthy, which version of its workload is to run, the parts of
+    its application and the clusters they left."""
 
     subject: Binding
     row: AilingCopies
     version: str = ""
+    parts: Sequence[Binding] = ()
+    moves: Moves = {}
 
 
 def _asks(binding: Binding | None) -> bool:
@@ -43,29 +52,57 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     return () if same else (new.ref,)
 
 
+def _part_left(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
+    """The parts of an application are due when one of them has left a cluster for being ill there, and has a place."""
+    if new is None or not new.spec.graceful_eviction_tasks or not _asks(new) or (old and old.spec == new.spec):
+        return ()
+    found = led(new)
+    return (Ref(PARTS, "", found),) if found else ()
+
+
 class ApplicationFailover(Controller):
     """Key: a binding. Independent of the gate Failover (D17)."""
 
     name = "application_failover"
     group = "scheduling"
     keys = BINDINGS
-    watches = tuple(Watch(kind, _binding_changed) for kind in BINDINGS)
+    watches = (
+        *(Watch(kind, _binding_changed) for kind in BINDINGS),
+        Watch(RESOURCE_BINDING, _part_left, fan_out=True),
+    )
     owns = Ownership(
         dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
         rows=(AilingCopies,),
     )
 
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """Return the parts of an application."""
+        found = state.refs_by_index(RESOURCE_BINDING, "together", origin.name, after=cursor_after(after), limit=limit)
+        return page(found, limit=limit)
+
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Ailing | None]:
         bindings = state.get(refs)
-        rows = state.rows(AilingCopies, "key", [str(ref) for ref in bindings])
+        parts = applications(state, (one for one in bindings.values() if _asks(one) and one.spec.clusters))
+        near = {part.ref for ones in parts.values() for part in ones}
+        rows = state.rows(AilingCopies, "key", sorted(str(ref) for ref in near | bindings.keys()))
         templates = state.get([template_ref(binding) for binding in bindings.values()])
         versions = {ref: version(templates.get(template_ref(one))) for ref, one in bindings.items() if _asks(one)}
         return [
-            Ailing(bindings[ref], next(iter(rows.get(str(ref), ())), AilingCopies(str(ref))), versions.get(ref, ""))
-            if ref in bindings
-            else None
-            for ref in refs
+            self._ailing(bindings[ref], rows, versions.get(ref, ""), parts) if ref in bindings else None for ref in refs
         ]
+
+    def _ailing(
+        self,
+        binding: Binding,
+        rows: Mapping[str, Sequence[AilingCopies]],
+        version: str,
+        applications: Mapping[str, Sequence[Binding]],
+    ) -> Ailing:
+        def row(one: Binding) -> AilingCopies:
+            return next(iter(rows.get(str(one.ref), ())), AilingCopies(str(one.ref)))
+
+        parts = applications.get(application(binding), ())
+        return Ailing(binding, row(binding), version, parts, {str(one.ref): tuple(row(one).moves) for one in parts})
 
     def decide(self, snapshot: Ailing, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         old = snapshot.subject
@@ -74,7 +111,11 @@ class ApplicationFailover(Controller):
         stored = snapshot.row
         if stored.version not in ("", snapshot.version):
             stored = AilingCopies(stored.key)  # another version: what is known of the last one says nothing of it
-        found = course(old, stored.since, settings, left=stored.moves, now=now)
+        found = course(old, stored.since, settings, moves=stored.moves, now=now)
+        new, lacking = following(
+            found.binding, leaders(found.binding, snapshot.parts, snapshot.moves), settings, now=now
+        )
+        missing = found.missing | lacking
         rows: tuple[Save | Drop, ...] = ()
         row = AilingCopies(snapshot.row.key, found.since, snapshot.version, found.left)
         if not found.since and not found.left:
@@ -82,19 +123,25 @@ class ApplicationFailover(Controller):
         elif row != snapshot.row:
             rows = (Save(row),)
         wakes = [found.wake_at] if found.wake_at is not None else []
-        wakes += [now + RETRY] if found.missing else []
+        wakes += [now + RETRY] if missing else []
         return Decision(
-            changes=(*((Put(departed(found.binding, old, now=now), old),) if found.binding is not old else ()), *rows),
-            events=(*_told_left(old, found.binding), *_told_missing(old, found.missing), *_told_stays(old, found)),
+            changes=(*((Put(departed(_once(old, new), old, now=now), old),) if new is not old else ()), *rows),
+            events=(*_told_left(old, new), *_told_missing(old, missing), *_told_stays(old, found)),
             wake_at=min(wakes, default=None),
             reason="ApplicationFailover",
         )
 
 
+def _once(old: Binding, new: Binding) -> Binding:
+    """Return the change as one: leaving several clusters together raises the generation once."""
+    return old.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=new.spec.graceful_eviction_tasks)
+
+
 def _told_left(old: Binding, new: Binding) -> Iterable[Event]:
     for task in new.spec.graceful_eviction_tasks:
         if old.spec.task(task.from_cluster) is None:
-            message = f"evicted from cluster {task.from_cluster}: the application is unhealthy there"
+            why = task.message or "the application is unhealthy there"
+            message = f"evicted from cluster {task.from_cluster}: {why}"
             yield Event(old, "EvictWorkloadFromClusterSucceed", message)
 
 

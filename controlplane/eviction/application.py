@@ -58,10 +58,10 @@ def course(
     since: Mapping[str, datetime],
     settings: Settings,
     *,
-    left: Mapping[str, datetime] | None = None,
+    moves: Mapping[str, datetime] | None = None,
     now: datetime,
 ) -> Course:
-    """Return what application failover does about a binding now. `left`: clusters its version has left before."""
+    """Return what application failover does about a binding now. `moves`: clusters its version has left before."""
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
     if behaviour is None or not binding.spec.propagate_deps or not binding.status.aggregated_status:
         return Course(binding, {})
@@ -81,7 +81,7 @@ def course(
             due += [name] if name not in due else []
         else:
             wakes.append(max(ends, now) + timedelta(microseconds=1))
-    gone = dict(left or {})
+    gone = dict(moves or {})
     if gone and _all_healthy(binding):
         settled = later(max(gone.values()), patience)
         gone = {} if now > settled else gone
@@ -95,7 +95,7 @@ def course(
         if state.problem and settings.state_preservation_on_missing == "Hold":
             missing[name] = state.problem
             continue
-        after = _left(after, binding, name, behaviour, state, now=now)
+        after = left(after, binding, name, behaviour, state, now=now)
         known.pop(name)
         gone[name] = now
     return Course(after, known, min(wakes, default=None), missing, gone, tuple(stays))
@@ -116,23 +116,24 @@ def preserved(binding: Binding, cluster: str, behaviour: ApplicationFailoverBeha
     return read(binding, cluster, rules)
 
 
-def _left(
-    left: Binding,
+def left(
+    binding: Binding,
     before: Binding,
     cluster: str,
     behaviour: ApplicationFailoverBehavior,
     state: Preserved,
     *,
+    message: str = "",
     now: datetime,
 ) -> Binding:
-    """Return the binding with one more task, in the mode its policy asks for."""
+    """Return the binding with one more task, in the mode its policy asks for. `before`: as it was when it left none."""
     new = leaving(
-        left,
+        binding,
         cluster,
         mode=behaviour.purge_mode,
         reason=APPLICATION_FAILURE,
         producer=NAMESPACED if before.metadata.namespace else CLUSTER_SCOPED,
-        message="",
+        message=message,
         preserved=state.labels,
         now=now,
     )
@@ -144,4 +145,4 @@ def _left(
         suppress_deletion=True if mode == NEVER else None,
         clusters_before_failover=tuple(one.name for one in before.spec.clusters) if state.labels else (),
     )
-    return left.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=(*others, task))
+    return binding.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=(*others, task))

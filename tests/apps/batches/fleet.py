@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from controlplane.controllers.application_failover import PARTS
 from controlplane.controllers.drains import PAGE
 from controlplane.controllers.fleet import FLEET
 from controlplane.eviction.purge import leaving
@@ -22,8 +23,15 @@ from controlplane.kinds.policy import (
 )
 from controlplane.kinds.rows import EVICTED, AilingCopies, Observation, Row
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
-from controlplane.meta import Object, ObjectMeta
-from controlplane.names import CLUSTER_FINALIZER, CLUSTER_NAMESPACE, RECEIVED_ANNOTATION, UNSCHEDULABLE_TAINT
+from controlplane.kinds.together import application
+from controlplane.meta import Object, ObjectMeta, Ref
+from controlplane.names import (
+    CLUSTER_FINALIZER,
+    CLUSTER_NAMESPACE,
+    PROPAGATION_POLICY_NAME_ANNOTATION,
+    RECEIVED_ANNOTATION,
+    UNSCHEDULABLE_TAINT,
+)
 from tests.apps.batches.stored import (
     AT_ONCE,
     LONG_AGO,
@@ -40,7 +48,7 @@ from tests.apps.batches.stored import (
     refs,
     work_of,
 )
-from tests.core.fleet_story import START
+from tests.core.fleet_story import START, duplicated
 
 RENEWED = {RECEIVED_ANNOTATION: LONG_AGO.isoformat()}
 
@@ -131,7 +139,9 @@ def application_failover(size: int) -> Case:
     asked = FailoverBehavior(application=ApplicationFailoverBehavior(DecisionConditions(60), GRACEFULLY, 120))
     ill = AggregatedStatusItem("spare", applied=True, health="Unhealthy")
     found = [
-        one.with_spec(failover=asked, propagate_deps=True).with_status(aggregated_status=(ill,))
+        one.with_spec(failover=asked, propagate_deps=True, placement=duplicated(least=1, most=1))
+        .with_status(aggregated_status=(ill,))
+        .with_meta(annotations={PROPAGATION_POLICY_NAME_ANNOTATION: "online"})
         for one in bound(size, spare=2)
     ]
     rows = [AilingCopies(str(one.ref), {"spare": LONG_AGO}) for one in found]
@@ -171,6 +181,11 @@ def to_all_placed(size: int) -> Case:
 
 def to_leaving(size: int) -> Case:
     return Case([*LOST, *(one for one in graceful_eviction(size).stored if isinstance(one, Binding))], refs(LOST), size)
+
+
+def to_parts(size: int) -> Case:
+    found = [one for one in application_failover(size).stored if isinstance(one, Binding)]
+    return Case(found, [Ref(PARTS, "", application(found[0]))], size)
 
 
 def drain(name: str) -> Drain:
@@ -220,4 +235,5 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "eviction_queue": to_placed,
     "eviction_queue of the fleet": to_all_placed,
     "graceful_eviction": to_leaving,
+    "application_failover": to_parts,
 }

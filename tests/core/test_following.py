@@ -1,0 +1,110 @@
+"""Application failover of one part: which of the other parts follow it, and when (decision 0007)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controlplane.kinds.binding import AggregatedStatusItem, Binding
+from controlplane.kinds.policy import (
+    DIRECTLY,
+    GRACEFULLY,
+    ApplicationFailoverBehavior,
+    DecisionConditions,
+    FailoverBehavior,
+)
+from controlplane.names import TOGETHER_ANNOTATION
+from controlplane.settings import Settings
+from tests.core.fleet_story import Story
+from tests.core.test_together import part, serving
+
+HOME = "member1"
+KINDS = {"server": "Deployment", "database": "StatefulSet", "front": "Service", "settings": "ConfigMap"}
+
+
+def online(*names: str, mode: str = GRACEFULLY, **annotations: str) -> tuple[Binding, ...]:
+    """Parts of one application on member1, whose policy lets ill copies leave after a minute."""
+    grace = 600 if mode == GRACEFULLY else None
+    asked = FailoverBehavior(application=ApplicationFailoverBehavior(DecisionConditions(60), mode, grace))
+    made = (
+        part(name, 2 if name in ("server", "database") else 0, kind=KINDS[name], on=HOME, **annotations)
+        for name in names
+    )
+    return tuple(one.with_spec(failover=asked, propagate_deps=True) for one in made)
+
+
+def story(*objects: Any, members: int = 3) -> Story:
+    return Story(*(serving(f"member{n}") for n in range(1, members + 1)), *objects, settings=Settings())
+
+
+def falls_ill(told: Story, name: str) -> None:
+    old = told.binding(name)
+    item = AggregatedStatusItem(HOME, applied=True, health="Unhealthy")
+    told.store.put(old.with_status(aggregated_status=(item,)), old)
+    told.work()
+    told.pass_seconds(61)
+
+
+@pytest.mark.parametrize("mode", [GRACEFULLY, DIRECTLY])
+@pytest.mark.parametrize(
+    ("beside", "said", "follow"),
+    [
+        (("front", "settings"), None, {"front", "settings"}),
+        (("front", "settings"), "true", {"front", "settings"}),
+        (("front", "settings"), "false", set()),
+        (("front", "settings", "database"), None, set()),
+        (("front", "settings", "database"), "true", {"front", "settings", "database"}),
+        (("front", "settings", "database"), "false", set()),
+    ],
+)
+def test_what_has_no_pods_follows_the_last_that_does_and_all_do_where_the_policy_says_so(
+    beside: tuple[str, ...], said: str | None, follow: set[str], mode: str
+) -> None:
+    notes = {} if said is None else {TOGETHER_ANNOTATION: said}
+    told = story(*online("server", *beside, mode=mode, **notes))
+
+    falls_ill(told, "server")
+
+    (refuge,) = told.placed("server")
+    assert refuge != HOME
+    assert {name for name in beside if HOME not in told.placed(name)} == follow
+    assert all(set(told.placed(name)) == {refuge} for name in follow)
+    for name in follow:
+        reasons = {
+            event.message
+            for event in told.events("EvictWorkloadFromClusterSucceed")
+            if name in event.involved_object.name
+        }
+        assert any("follows server-deployment" in one for one in reasons)
+
+
+def test_nobody_follows_a_part_that_has_no_place() -> None:
+    told = story(*online("server", "front"), members=1)
+
+    falls_ill(told, "server")
+
+    assert told.leaving("server") == [HOME]
+    assert told.leaving("front") == []
+    assert set(told.placed("front")) == {HOME}
+
+
+def test_a_part_without_application_failover_of_its_own_stays() -> None:
+    (server, front) = online("server", "front", **{TOGETHER_ANNOTATION: "true"})
+    told = story(server, front.with_spec(failover=None))
+
+    falls_ill(told, "server")
+
+    assert HOME not in told.placed("server")
+    assert set(told.placed("front")) == {HOME}
+
+
+def test_who_followed_does_not_follow_twice() -> None:
+    told = story(*online("server", "front"))
+    falls_ill(told, "server")
+    before = told.binding("front")
+
+    told.pass_seconds(600)
+
+    assert told.placed("front") == {one.name: one.replicas for one in before.spec.clusters}
+    assert len(told.events("EvictWorkloadFromClusterSucceed")) == 2
