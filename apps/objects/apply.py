@@ -7,6 +7,8 @@ due rows set by set, tell listeners. The number of statements depends on the tab
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -27,6 +29,7 @@ from controlplane.meta import Object, Ref
 from controlplane.routing import Router
 from controlplane.state import Actor, Claim, Fence, Fenced, Outcome
 
+TRANSACTION_BYTES = 4 << 20  # what one sends, with room to spare
 CHANGES_CHANNEL = "lifeboat"  # payload: the newest version
 
 _LOCK = """
@@ -73,7 +76,16 @@ def _raw() -> Any:
     if raw.prepare_threshold is None:
         raw.prepare_threshold = 5  # Django's default is never; our statements are few and come again and again
         teach(raw)
+        _widen(raw)
     return raw
+
+
+def _widen(raw: Any) -> None:
+    """Let a whole transaction fit into the socket, where it is one of this host: as long as it does not, its sender
+    waits until the server has worked off all but the rest. The kernel gives what it may (net.core.wmem_max)."""
+    with socket.socket(fileno=os.dup(raw.fileno())) as own:
+        if own.family == socket.AF_UNIX:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, TRANSACTION_BYTES)
 
 
 def apply(

@@ -1,8 +1,11 @@
 """What only the database store does: statements, plans, pages as of a version, partitions, notices, projections."""
 
+import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -473,3 +476,12 @@ def test_what_members_tell_is_kept_with_the_picture_of_a_nul(store: DjangoStore)
 
     (kept,) = store.rows(Collected, "key", ["member1"])["member1"]
     assert (kept.kubernetes_version, kept.unread) == ("v1␀", ("a␀␀", "a\\u0000", "\\␀"))
+
+
+def test_a_transaction_fits_into_the_socket(store: DjangoStore) -> None:
+    """Linux gives twice what is asked for, up to twice net.core.wmem_max, of which half is its own."""
+    with writing.binary_cursor() as cursor, socket.socket(fileno=os.dup(cursor.connection.fileno())) as own:
+        if own.family != socket.AF_UNIX:
+            pytest.skip("the database of this run is not reached through a Unix socket")
+        most = int(Path("/proc/sys/net/core/wmem_max").read_text())
+        assert own.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 2 * min(writing.TRANSACTION_BYTES, most)
