@@ -265,7 +265,7 @@ def _sentence(one: ClusterAccount, detail: Detail, term: Term) -> str:
 
 
 def _age(decided: datetime | None, reported: datetime | None) -> int | None:
-    """Return how old a report was at the decision, None where a newer one took its place."""
+    """Return how many seconds old a report was at the decision, None where a newer one took its place."""
     if decided is None or reported is None or reported > decided:
         return None
     return int((decided - reported).total_seconds())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from argparse import ArgumentTypeError
+from collections.abc import Callable
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -20,12 +22,23 @@ PLACING = ("scheduling", "propagation")
 PAUSE_SECONDS = 0.1
 
 
+def _number(least: int) -> Callable[[str], int]:
+    """Return what reads a number of things; it raises ArgumentTypeError for anything but a whole one of `least` up."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+        return int(text)
+
+    return read
+
+
 class Command(BaseCommand):
     help = "Make clusters, policies and workloads as a large fleet has them. Made once; running it again adds nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--clusters", type=int, default=100)
-        parser.add_argument("--bindings", type=int, default=10_000)
+        parser.add_argument("--clusters", type=_number(1), default=100)
+        parser.add_argument("--bindings", type=_number(0), default=10_000)
 
     def handle(self, *args: Any, **options: Any) -> None:
         began = ticks()

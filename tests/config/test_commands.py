@@ -1,0 +1,34 @@
+"""What a command is told and cannot be is refused in words, before anything is done."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from config import env
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--clusters", "0"], "argument --clusters: '0' is not a whole number of 1 or more"),
+        (["--bindings=-1"], "argument --bindings: '-1' is not a whole number of 0 or more"),
+        (["--clusters", "many"], "argument --clusters: 'many' is not a whole number of 1 or more"),
+    ],
+)
+def test_a_fleet_of_no_clusters_or_of_fewer_bindings_than_none_is_refused(options: list[str], words: str) -> None:
+    told = {**os.environ, "LIFEBOAT_SECRET_KEY": "x", "LIFEBOAT_DEVELOPMENT": "true"}
+
+    done = subprocess.run(
+        [sys.executable, "manage.py", "fleet", *options],
+        cwd=Path(env.__file__).parents[1],
+        env=told,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, words in done.stderr) == (2, True), done.stderr
