@@ -21,7 +21,7 @@ from apps.api.clock import ticks, wall_now
 from apps.api.streams import Stream
 from apps.objects import log
 from apps.objects.apply import CHANGES_CHANNEL
-from apps.objects.arrays import BinaryCursor
+from apps.objects.arrays import BinaryCursor, teach
 from apps.objects.listening import listening
 from apps.objects.listing import Logged, read_changes
 from controlplane.errors import Expired, TooManyRequests
@@ -301,6 +301,7 @@ class Tailer:
                 return
 
     def _follow(self, own: psycopg.Connection[Any], position: int) -> int:
+        teach(own)
         with BinaryCursor(own) as cursor:
             if 0 <= position < log.oldest(cursor):
                 self._give(Batch(position, self._newest(cursor), frozenset(), [], lost=True))

@@ -17,7 +17,7 @@ class Promise(models.Model):
     request = models.TextField()
     made_at = models.DateTimeField(null=True)
     applied_at = models.DateTimeField(null=True)
-    reserved = models.BooleanField(default=False)
+    reserved = models.BooleanField(db_default=False)
 
     class Meta:
         indexes = [
