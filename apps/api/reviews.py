@@ -62,7 +62,8 @@ class ReviewView(KubernetesView):
         if resource is None:
             raise nothing_here()
         document = bodies.decode(request.content_type, request.body).document
-        question = {**document, "kind": resource.kind, "apiVersion": resource.api_version}
+        asked = {field: value for field, value in document.items() if field != "status"}  # the answer is ours
+        question = {**asked, "kind": resource.kind, "apiVersion": resource.api_version}
         schema = builtin.schema(resource.group, resource.version, resource.kind)
         if causes := document_check.faults(document_check.without_nulls(question, schema), schema):
             raise Invalid.of(resource.kind, "", causes, group=resource.group)

@@ -110,6 +110,8 @@ def test_questions_about_oneself_are_answered_truly(api: Client, reader: Client)
     assert not may(reader, "create", "configmaps")
     assert not may(reader, "get", "secrets")
     assert not may(reader, "get", "*")
+    unanswered = {"spec": {"namespace": "default"}, "status": {}}  # as kubectl sends it
+    assert reader.post(rules, unanswered).status == 201
     for wrong in (7, {"resourceAttributes": "x"}, {"nonResourceAttributes": {"path": 7}}):
         assert api.post(access, {"spec": wrong}).status == 422
     assert api.post(rules, {"spec": {"namespace": "default"}}).document["status"]["resourceRules"][0]["verbs"] == ["*"]
