@@ -11,7 +11,7 @@ import msgspec
 from controlplane.meta import Object, Ref, to_seconds
 
 
-class Put(msgspec.Struct, frozen=True):
+class Put(msgspec.Struct, frozen=True, gc=False):
     """Store `new`, which was made from `old` (None: it must not exist yet).
 
     Parts of the object (labels, spec, status, …) that differ from `old` are written; the others keep what is stored, so
@@ -25,7 +25,7 @@ class Put(msgspec.Struct, frozen=True):
     upon: tuple[str, ...] = ()
 
 
-class Delete(msgspec.Struct, frozen=True):
+class Delete(msgspec.Struct, frozen=True, gc=False):
     """Delete the object: at once without finalizers, else by setting its deletionTimestamp. `exact` as in Put."""
 
     old: Object
@@ -38,19 +38,19 @@ def deleting(obj: Object, *, now: datetime) -> Delete:
     return Delete(obj.with_meta(deletion_timestamp=stamp, deletion_grace_period_seconds=0))
 
 
-class Save(msgspec.Struct, frozen=True):
+class Save(msgspec.Struct, frozen=True, gc=False):
     """Keep a row-native value (`kinds.rows`): no version, no log; the last writer wins."""
 
     row: Any
 
 
-class Drop(msgspec.Struct, frozen=True):
+class Drop(msgspec.Struct, frozen=True, gc=False):
     """Forget a row-native value."""
 
     row: Any
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """A Kubernetes Event about `about`; stored as one Event object per (about, reason, reporter, message), counted."""
 
     about: Object
@@ -59,7 +59,7 @@ class Event(msgspec.Struct, frozen=True):
     warning: bool = False
 
 
-class Guard(msgspec.Struct, frozen=True):
+class Guard(msgspec.Struct, frozen=True, gc=False):
     """The decision holds only while this object, which it only read, keeps its generation (None: absent).
 
     Named EVERY it stands for a whole kind: `generation` is then the newest resourceVersion of it (None: there is none),
@@ -83,7 +83,7 @@ def newest(objects: Iterable[Object]) -> int | None:
     return max((int(one.metadata.resource_version or 0) for one in objects), default=None)
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All or nothing: one losing change drops the whole decision back to due.
 
     `wake_at` None: look again only when something changes. `cause` is the resourceVersion of the change acted upon

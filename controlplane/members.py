@@ -19,7 +19,7 @@ from controlplane import interpret
 FIELD_MANAGER = "lifeboat"
 
 
-class Target(msgspec.Struct, frozen=True):
+class Target(msgspec.Struct, frozen=True, gc=False):
     """How a member is reached. The token is a secret: it has no place in text of any kind."""
 
     cluster: str
@@ -34,21 +34,21 @@ class Target(msgspec.Struct, frozen=True):
         return f"Target({self.cluster} at {self.endpoint})"
 
 
-class Probe(msgspec.Struct, frozen=True):
+class Probe(msgspec.Struct, frozen=True, gc=False):
     """Is the member ready? GET /readyz, on 404 /healthz (semantics 2.1); no answer within `seconds` is one too."""
 
     target: Target
     seconds: float = 10.0
 
 
-class Collect(msgspec.Struct, frozen=True):
+class Collect(msgspec.Struct, frozen=True, gc=False):
     """Read version, APIs, nodes and pods."""
 
     target: Target
     resources: bool  # False: nodes and pods are not read at all (D16)
 
 
-class Ensure(msgspec.Struct, frozen=True):
+class Ensure(msgspec.Struct, frozen=True, gc=False):
     """Bring an object to the member by server-side apply. `overwrite`: also over one that is not ours."""
 
     target: Target
@@ -69,7 +69,7 @@ class Ensure(msgspec.Struct, frozen=True):
         return interpret.of(self.manifest.get("apiVersion", ""), self.manifest.get("kind", "")).retain
 
 
-class Discard(msgspec.Struct, frozen=True):
+class Discard(msgspec.Struct, frozen=True, gc=False):
     """Delete an object of ours from the member; `release` only strips our marks and leaves it there."""
 
     target: Target
@@ -77,7 +77,7 @@ class Discard(msgspec.Struct, frozen=True):
     release: bool = False
 
 
-class Observe(msgspec.Struct, frozen=True):
+class Observe(msgspec.Struct, frozen=True, gc=False):
     """What does the member hold of this manifest now? Answered from the watch cache."""
 
     cluster: str
@@ -87,7 +87,7 @@ class Observe(msgspec.Struct, frozen=True):
 Question = Probe | Collect | Ensure | Discard | Observe
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """A member's answer.
 
     `code`: HTTP status, 0 when there was none (refused, timed out, TLS). `problem` says what went wrong, for people and
@@ -122,6 +122,8 @@ def endpoint_of(cluster: Any, secret: Any) -> Target:
 
 
 def _plain(encoded: str) -> str:
+    if not encoded:
+        return ""
     try:
         return base64.b64decode(encoded, validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):

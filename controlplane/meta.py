@@ -10,10 +10,14 @@ import msgspec
 from msgspec.structs import replace
 
 
-class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """A frozen value whose fields are spelled the Kubernetes way on the wire; absent means the default.
 
     Fields keep their order on the wire, a base class's first: required ones stand before those with defaults.
+
+    The garbage collector leaves these values alone (`gc=False`), which a process with a hundred thousand of them feels:
+    a frozen value is made of what was there before it, so none is part of a cycle. Keep nothing in one that may come to
+    hold it.
     """
 
 
@@ -110,6 +114,8 @@ def with_condition(conditions: tuple[Condition, ...], new: Condition, *, now: da
     old = condition(conditions, new.type)
     since = old.last_transition_time if old is not None and old.status == new.status else to_seconds(now)
     stamped = replace(new, last_transition_time=since)
+    if stamped == old:
+        return conditions
     if old is None:
         return (*conditions, stamped)
     return tuple(stamped if one.type == new.type else one for one in conditions)
@@ -124,7 +130,8 @@ class Object(Struct, frozen=True):
 
     @property
     def ref(self) -> Ref:
-        return Ref(kind_key(self.api_version, self.kind), self.metadata.namespace, self.metadata.name)
+        metadata = self.metadata  # asked for many times a change: made without a call in between
+        return tuple.__new__(Ref, (kind_key(self.api_version, self.kind), metadata.namespace, metadata.name))
 
     def with_meta(self, **changes: Any) -> Self:
         """Return the object with metadata fields changed; the same object where nothing changes."""

@@ -95,7 +95,7 @@ class State(Protocol):
         """Return (cluster, request, replicas): what was promised within so long before now, added up per request."""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """One object a controller has been asked to look at. `cursor`: how far a fan-out has come."""
 
     controller: str
@@ -104,14 +104,14 @@ class Claim(msgspec.Struct, frozen=True):
     cursor: str = ""
 
 
-class Claims(msgspec.Struct, frozen=True):
+class Claims(msgspec.Struct, frozen=True, gc=False):
     """A batch of claims and the moment of this tick, by the database's clock."""
 
     now: datetime
     claims: tuple[Claim, ...]
 
 
-class Fence(msgspec.Struct, frozen=True):
+class Fence(msgspec.Struct, frozen=True, gc=False):
     """The lease a batch is written under; apply refuses when its epoch has passed."""
 
     name: str
@@ -119,14 +119,14 @@ class Fence(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Actor(msgspec.Struct, frozen=True):
+class Actor(msgspec.Struct, frozen=True, gc=False):
     """Who writes: a controller's name or a user's. Kept in the change log."""
 
     name: str
     controller: bool = False
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """What became of one decision. `lost`: "" when stored, else why it was dropped (conflict, guard, exists, gone)."""
 
     lost: str = ""
@@ -174,7 +174,7 @@ class Store(State, Protocol):
         """Return when the earliest unclaimed due row of these controllers falls due; None where there is none."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One line of the change log."""
 
     version: int
