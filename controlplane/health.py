@@ -230,8 +230,10 @@ class Tier(msgspec.Struct, frozen=True):
 
 def established(cluster: Cluster) -> bool:
     """Test whether a cluster has been Ready once."""
+    if cluster.ready == TRUE:
+        return True
     found = condition(cluster.status.conditions, ESTABLISHED)
-    return cluster.ready == TRUE or (found is not None and found.status == TRUE)
+    return found is not None and found.status == TRUE
 
 
 def counted(cluster: Cluster) -> bool:

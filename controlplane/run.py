@@ -35,7 +35,7 @@ class Failure(msgspec.Struct, frozen=True):
     answer: Any = None
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, gc=False):
     """What one batch did."""
 
     controller: str
@@ -83,8 +83,10 @@ def run_batch(
     )
     if not claimed.claims:
         return Report(controller.name)
-    origins = [claim for claim in claimed.claims if claim.ref.kind not in controller.keys]
-    keyed = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
+    origins: list[Claim] = []
+    keyed: list[Claim] = []
+    for claim in claimed.claims:
+        (keyed if claim.ref.kind in controller.keys else origins).append(claim)
     for claim in origins:
         limit = AT_ONCE_CHUNK if controller.at_once else FAN_OUT_CHUNK
         refs, cursor = controller.expand(store, claim.ref, after=claim.cursor, limit=limit)
@@ -96,7 +98,7 @@ def run_batch(
     except Fenced:
         store.release(keyed)  # whoever has the lease now need not wait for our claims to run out
         raise
-    lost = sum(1 for outcome in outcomes if outcome.lost)
+    lost = len([outcome for outcome in outcomes if outcome.lost])
     return Report(controller.name, len(claimed.claims), len(origins), len(outcomes) - lost, lost, tuple(failures))
 
 
@@ -133,10 +135,15 @@ def _decide(
     if not claims:
         return [], []
     snapshots = controller.load(store, [claim.ref for claim in claims])
-    present = [(claim, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True) if snapshot is not None]
-    empty: list[tuple[Claim | None, Decision]] = [
-        (claim, NOTHING) for claim, snapshot in zip(claims, snapshots, strict=True) if snapshot is None
-    ]
+    present: list[tuple[Claim, Any]] = []
+    batch: list[tuple[Claim | None, Decision]] = []
+    about: list[tuple[Claim, Any]] = []  # whose decision each in `batch` is
+    for claim, snapshot in zip(claims, snapshots, strict=True):
+        if snapshot is None:
+            batch.append((claim, NOTHING))
+            about.append((claim, None))
+        else:
+            present.append((claim, snapshot))
     loaded = [snapshot for _, snapshot in present]
     answer = world.answer(question) if (question := controller.ask(loaded, settings, now=now)) is not None else None
     decided = controller.decide_all(loaded, settings, now=now, answer=answer)
@@ -148,11 +155,13 @@ def _decide(
         world.report(failure)
         return Decision(wake_at=now + FAILED_AGAIN, events=_told(snapshot, failure))
 
-    batch, about = empty, [(claim, None) for claim, snapshot in zip(claims, snapshots, strict=True) if snapshot is None]
     for (claim, snapshot), found in zip(present, decided, strict=True):
         decision = failed(claim, snapshot, found) if isinstance(found, Exception) else found
-        batch += [(claim, decision), *((None, rider) for rider in decision.riders)]
-        about += [(claim, snapshot)] * (1 + len(decision.riders))
+        batch.append((claim, decision))
+        about.append((claim, snapshot))
+        if decision.riders:
+            batch += [(None, rider) for rider in decision.riders]
+            about += [(claim, snapshot)] * len(decision.riders)
     by = Actor(controller.name, controller=True)
     outcomes = written(store, batch, by=by, fence=fence)
     refused = [

@@ -97,7 +97,9 @@ class ClusterStatus(Controller):
         conditions = cluster.status.conditions
         for one in (*settled.conditions, *(() if flaps.condition is None else (flaps.condition,))):
             conditions = with_condition(conditions, one, now=now)
-        status = replace(cluster.status, conditions=conditions)
+        status = cluster.status
+        if conditions is not status.conditions:
+            status = replace(status, conditions=conditions)
         if snapshot.collected is not None and not pulled and _healthy(conditions):
             status = _with_collected(status, snapshot.collected, now=now)
         changed = cluster if status == cluster.status else replace(cluster, status=status)
@@ -146,6 +148,8 @@ def _completeness(collected: Collected) -> tuple[str, str, str]:
 
 
 def _told(old: Cluster, new: Cluster) -> tuple[Event, ...]:
+    if new is old:
+        return ()
     name, events = new.metadata.name, list[Event]()
     if old.ready != new.ready:
         ready = condition(new.status.conditions, READY)

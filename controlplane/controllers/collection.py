@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from controlplane.state import State, Watch
 USE_SHOWN_EVERY: Final = timedelta(seconds=60)
 """What pods take moves with every pod: a report that differs in nothing else is kept once in this time, so that Cluster
 status is not written with every report of every member (design, storage)."""
+_BY_NAME: Final = attrgetter("name")
 
 
 class Reading(Struct, frozen=True):
@@ -128,9 +130,6 @@ def _unused(row: Collected) -> Collected:
 
 
 def _enablement(api: dict[str, Any]) -> APIEnablement:
-    resources = sorted((APIResource(one["name"], one["kind"]) for one in api["resources"]), key=_by_name)
+    resources = [APIResource(one["name"], one["kind"]) for one in api["resources"]]
+    resources.sort(key=_BY_NAME)
     return APIEnablement(api["groupVersion"], tuple(resources))
-
-
-def _by_name(resource: APIResource) -> str:
-    return resource.name

@@ -55,13 +55,14 @@ class Controller:
         self, snapshots: Sequence[Any], settings: Settings, *, now: datetime, answer: Any = None
     ) -> list[Decision | Exception]:
         """Return a decision per snapshot; one snapshot's exception touches that one only."""
-        decisions: list[Decision | Exception] = []
-        for snapshot in snapshots:
-            try:
-                decisions.append(self.decide(snapshot, settings, now=now, answer=answer))
-            except Exception as error:  # noqa: BLE001  # the one broad catch: one object's fault stays with that object
-                decisions.append(error)
-        return decisions
+        return [self.decided(snapshot, settings, now=now, answer=answer) for snapshot in snapshots]
+
+    def decided(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any) -> Decision | Exception:
+        """Return the decision about one snapshot, or the exception it ended in."""
+        try:
+            return self.decide(snapshot, settings, now=now, answer=answer)
+        except Exception as error:  # noqa: BLE001  # the one broad catch: one object's fault stays with that object
+            return error
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """Return one chunk of the objects an origin makes due and the cursor behind it; None ends the fan-out."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -118,7 +119,7 @@ class Evictions(Controller):
         heads = tuple(state.queue_heads(due_by=EVER, limit=HEADS))
         names = sorted({row.binding for row in heads})
         looked = next(iter(state.rows(FleetState, "key", [QUEUE_ROW]).get(QUEUE_ROW, ())), FleetState(QUEUE_ROW))
-        capacity = digest(clusters)
+        capacity = self._digest(clusters)
         unsteady = frozenset(one.metadata.name for one in clusters if one.flapping)
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), unsteady)
         moved = capacity != looked.capacity.partition("/")[0] or looked.holds == STALE
@@ -144,14 +145,40 @@ class Evictions(Controller):
         return [one if ref == FLEET else None for ref in refs]
 
     def __init__(self) -> None:
-        self._planned: tuple[EvictionsSnapshot, Settings, datetime, plan.Plan] | None = None
+        self._planned: tuple[EvictionsSnapshot, Settings, datetime, tuple[health.Tier, plan.Plan]] | None = None
+        self._fleet: Fleet | None = None  # only spares reading unchanged clusters again
+        self._capacity: tuple[list[Any], str] | None = None  # and this digesting them
+        self._terms: tuple[Settings, str] | None = None  # and this digesting unchanged settings
 
-    def _plan(self, snapshot: EvictionsSnapshot, settings: Settings, tier: health.Tier, *, now: datetime) -> plan.Plan:
-        """Return the plan; `decide` has the one `ask` made of the very same snapshot, to spare the dry runs."""
+    def _read(self, snapshot: EvictionsSnapshot, settings: Settings) -> Fleet:
+        """Return the clusters read into arrays."""
+        fleet = self._fleet = Fleet.of(snapshot.clusters, settings=settings, previous=self._fleet)
+        return fleet
+
+    def _digest(self, clusters: Sequence[Cluster]) -> str:
+        """Return a digest of what decides whether a copy finds a place; held evictions are looked at again when it
+        moves."""
+        seen = [
+            (one.metadata.name, one.metadata.labels, one.spec, one.ready, one.status.resource_summary)
+            for one in clusters
+        ]
+        if self._capacity is None or self._capacity[0] != seen:
+            self._capacity = seen, digest(map(msgspec.json.encode, seen))
+        return self._capacity[1]
+
+    def _digest_of(self, settings: Settings) -> str:
+        if self._terms is None or self._terms[0] is not settings:
+            self._terms = settings, digest([msgspec.json.encode(settings, order="sorted")])
+        return self._terms[1]
+
+    def _plan(self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> tuple[health.Tier, plan.Plan]:
+        """Return the tier in force and the plan; `decide` has what `ask` made of the very same snapshot, to spare the
+        dry runs."""
         known = self._planned
         if known is not None and known[0] is snapshot and known[1] is settings and known[2] == now:
             return known[3]
-        made = plan_of(snapshot, settings, tier, now=now)
+        tier = tier_of(snapshot, settings, now=now)
+        made = tier, plan_of(snapshot, settings, tier, fleet=lambda: self._read(snapshot, settings), now=now)
         self._planned = (snapshot, settings, now, made)
         return made
 
@@ -165,8 +192,8 @@ class Evictions(Controller):
         """
         if not snapshots or not settings.gate("Failover"):
             return None
-        snapshot, tier = snapshots[0], tier_of(snapshots[0], settings, now=now)
-        planned = self._plan(snapshot, settings, tier, now=now)
+        snapshot = snapshots[0]
+        tier, planned = self._plan(snapshot, settings, now=now)
         scope = settings.eviction.bucket_scope
         wanted = Counter({rate.bucket_of(name, scope): 0 for name in _tapped(snapshot, tier, settings)})
         wanted.update(rate.bucket_of(move.row.cluster, scope) for move in planned.moves)
@@ -181,10 +208,9 @@ class Evictions(Controller):
                 wake_at=now if snapshot.heads else None,
                 reason="GateFailoverOff",
             )
-        tier = tier_of(snapshot, settings, now=now)
-        planned = self._plan(snapshot, settings, tier, now=now)
+        tier, planned = self._plan(snapshot, settings, now=now)
         granted, short = _granted(planned.moves, answer, settings)
-        again = tuple(_looked_again(snapshot, settings, now=now))
+        again = tuple(_looked_again(snapshot, self._digest_of(settings), now=now))
         return Decision(
             changes=(
                 *(Drop(row) for row in planned.dropped),
@@ -213,13 +239,21 @@ def tier_of(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -
     return health.in_force(health.fleet_health(snapshot.clusters, maintained=maintained), snapshot.fleet, settings)
 
 
-def plan_of(snapshot: EvictionsSnapshot, settings: Settings, tier: health.Tier, *, now: datetime) -> plan.Plan:
-    """Return what may move and what may not. Pure: `ask` and `decide` come to the same plan."""
+def plan_of(
+    snapshot: EvictionsSnapshot,
+    settings: Settings,
+    tier: health.Tier,
+    *,
+    fleet: Callable[[], Fleet],
+    now: datetime,
+) -> plan.Plan:
+    """Return what may move and what may not. Pure: `ask` and `decide` come to the same plan. `fleet`: all clusters,
+    read into arrays only once somebody is about to leave."""
     clocks_from = health.clock_start(snapshot.fleet)
     if tier.rate <= 0 or clocks_from is None:
         return plan.Plan()
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
-    trial = _Trial(snapshot, settings, now=now)
+    trial = _Trial(snapshot, settings, fleet=fleet, now=now)
     scope, most = settings.eviction.bucket_scope, min(MOST_AT_ONCE, rate.capacity(tier.rate))
 
     def room(cluster: str) -> int:
@@ -233,7 +267,10 @@ def plan_of(snapshot: EvictionsSnapshot, settings: Settings, tier: health.Tier, 
 class _Trial:
     """Dry runs of the scheduler during one look at the queue; keeps what its own moves will use."""
 
-    def __init__(self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> None:
+    def __init__(
+        self, snapshot: EvictionsSnapshot, settings: Settings, *, fleet: Callable[[], Fleet], now: datetime
+    ) -> None:
+        self.read = fleet
         self.snapshot = snapshot
         self.settings = settings
         self.moving: Counter[str] = Counter()
@@ -245,8 +282,8 @@ class _Trial:
 
     @cached_property
     def fleet(self) -> Fleet:
-        """All clusters; read into arrays only once somebody is about to leave."""
-        return Fleet.of(self.snapshot.clusters, settings=self.settings)
+        """All clusters."""
+        return self.read()
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -286,13 +323,9 @@ class _Trial:
         return reserve(self.ledger, self.fleet, binding, refuge, self.asked, now=self.now)
 
 
-def digest(clusters: Iterable[Cluster]) -> str:
-    """Return a digest of what decides whether a copy finds a place; held evictions are looked at again when it moves"""
-    seen = hashlib.sha256()
-    for one in clusters:
-        resources = one.status.resource_summary
-        seen.update(msgspec.json.encode((one.metadata.name, one.metadata.labels, one.spec, one.ready, resources)))
-    return seen.hexdigest()[:16]
+def digest(texts: Iterable[bytes]) -> str:
+    """Return a digest of texts."""
+    return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
 
 
 def _granted(
@@ -395,7 +428,7 @@ def template_of(binding: Binding) -> Template:
     )
 
 
-def _looked_again(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> Iterable[Save]:
+def _looked_again(snapshot: EvictionsSnapshot, terms: str, *, now: datetime) -> Iterable[Save]:
     """Put held rows back into the queue when what holds them moved; they keep what they were held for until then.
 
     At most RELEASED_AT_ONCE of them in one decision; what moved is noted once all of them are back. Held rows are read
@@ -404,7 +437,6 @@ def _looked_again(snapshot: EvictionsSnapshot, settings: Settings, *, now: datet
     that was promised and not taken leaves no change behind.
     """
     holds = snapshot.holds.digest(now=now)
-    terms = hashlib.sha256(msgspec.json.encode(settings, order="sorted")).hexdigest()[:16]
     capacity = f"{snapshot.capacity}/{terms}/{now.timestamp() // HELD_LOOK.total_seconds():.0f}"
     moved = snapshot.looked.capacity.partition("/")[0] != snapshot.capacity
     stale = {

@@ -28,7 +28,6 @@ class MemberController(Controller):
     ) -> list[Decision | Exception]:
         answers = answer if answer is not None else [None] * len(snapshots)
         return [
-            decision
+            self.decided(snapshot, settings, now=now, answer=one)
             for snapshot, one in zip(snapshots, answers, strict=True)
-            for decision in super(MemberController, self).decide_all([snapshot], settings, now=now, answer=one)
         ]

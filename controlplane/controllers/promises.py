@@ -63,6 +63,8 @@ class Promises(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Promised | None]:
         names = [ref.name for ref in refs]
         rows: dict[str, Sequence[Promise]] = state.rows(Promise, "cluster", names)
+        if not rows:
+            return [None] * len(refs)
         reports: dict[str, Sequence[Collected]] = state.rows(Collected, "key", names)
         clusters: dict[Ref, Cluster] = state.get(refs)
         bindings = sorted(

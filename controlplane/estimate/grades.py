@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Self
 
 import numpy as np
@@ -37,15 +38,7 @@ class Grades:
     @classmethod
     def of(cls, models: Sequence[ResourceModel], counts: Counts, formula: str) -> Self:
         """Return the grades of models. A bound that is no quantity makes its resource unknown to the models."""
-        minima: dict[str, list[int]] = {}
-        maxima: dict[str, list[int]] = {}
-        for name in {one.name for model in models for one in model.ranges}:
-            try:
-                bounds = [next(one for one in model.ranges if one.name == name) for model in models]
-                minima[name] = [scaled(name, parse(one.min)) for one in bounds]
-                maxima[name] = [scaled(name, parse(one.max)) for one in bounds]
-            except (QuantityError, StopIteration):
-                minima.pop(name, None)
+        minima, maxima = _bounds(tuple(models))
         return cls(minima, maxima, counts, formula)
 
     def replicas(self, request: Request) -> Counts | None:
@@ -133,3 +126,18 @@ def _place(replicas: int, demand: Sequence[int], nodes: Sequence[list[int]]) -> 
         if not left:
             return True
     return not left
+
+
+@lru_cache(maxsize=1024)  # every fleet is made anew when a cluster changes; the models of its clusters hardly ever do
+def _bounds(models: tuple[ResourceModel, ...]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
+    """Return the minima and the maxima of models by resource, scaled as requests are."""
+    minima: dict[str, list[int]] = {}
+    maxima: dict[str, list[int]] = {}
+    for name in {one.name for model in models for one in model.ranges}:
+        try:
+            bounds = [next(one for one in model.ranges if one.name == name) for model in models]
+            minima[name] = [scaled(name, parse(one.min)) for one in bounds]
+            maxima[name] = [scaled(name, parse(one.max)) for one in bounds]
+        except (QuantityError, StopIteration):
+            minima.pop(name, None)
+    return minima, maxima

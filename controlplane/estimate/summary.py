@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -27,10 +26,14 @@ def summarise(
     original counts all nodes). A node without a free pod slot is of no grade. Without `models` no node is graded.
     Raises QuantityError where an amount is no quantity.
     """
-    usable = {node["metadata"]["name"]: node for node in nodes if takes_pods(node)}
+    usable = {
+        node["metadata"]["name"]: _amounts(node.get("status", {}).get("allocatable"))
+        for node in nodes
+        if takes_pods(node)
+    }
     allocatable: Amounts = {}
-    for node in usable.values():
-        _add(allocatable, _amounts(node.get("status", {}).get("allocatable")))
+    for amounts in usable.values():
+        _add(allocatable, amounts)
     taken: dict[str, Amounts] = {}
     allocating: Amounts = {}
     for pod in pods:
@@ -62,8 +65,10 @@ def takes_pods(node: Document) -> bool:
 
 
 def _ready(node: Document) -> bool:
-    conditions = node.get("status", {}).get("conditions") or ()
-    return next((one.get("status") == "True" for one in conditions if one.get("type") == "Ready"), True)
+    for one in node.get("status", {}).get("conditions") or ():
+        if one.get("type") == "Ready":
+            return bool(one.get("status") == "True")
+    return True
 
 
 def requests_of(pod: Document) -> Amounts:
@@ -108,18 +113,18 @@ def _raise(into: Amounts, amounts: Mapping[str, Quantity]) -> None:
 
 
 def _texts(amounts: Amounts) -> dict[str, str]:
-    return {name: str(amount) for name, amount in sorted(amounts.items())}
+    return {name: str(amounts[name]) for name in sorted(amounts)}
 
 
 def _grade(
-    nodes: Mapping[str, Document], taken: Mapping[str, Amounts], models: Sequence[ResourceModel]
+    nodes: Mapping[str, Amounts], taken: Mapping[str, Amounts], models: Sequence[ResourceModel]
 ) -> tuple[AllocatableModeling, ...]:
-    counts: Counter[int] = Counter()
-    for name, node in nodes.items():
-        free = _amounts(node.get("status", {}).get("allocatable"))
+    counts = [0] * len(models)
+    for name, has in nodes.items():
+        free = dict(has)
         for resource, amount in taken.get(name, {}).items():
             if resource in free:
                 free[resource] = free[resource] - amount
-        if free.get(PODS, ZERO).sign() > 0:
-            counts[grade_of(models, free)] += 1
-    return tuple(AllocatableModeling(model.grade, counts[index]) for index, model in enumerate(models))
+        if free.get(PODS, ZERO).sign() > 0 and (grade := grade_of(models, free)) >= 0:
+            counts[grade] += 1
+    return tuple([AllocatableModeling(model.grade, count) for model, count in zip(models, counts, strict=True)])

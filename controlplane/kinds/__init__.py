@@ -246,8 +246,10 @@ def _required_by(obj: binding.Binding) -> list[str]:
 
 
 def _depends_on(obj: binding.Binding) -> list[str]:
+    text = obj.metadata.annotations.get(DEPENDENCIES_ANNOTATION)
+    if text is None:
+        return []
     try:
-        text = obj.metadata.annotations.get(DEPENDENCIES_ANNOTATION, "[]")
         listed = msgspec.json.decode(text, type=list[dict[str, Any]])
         kinds = [kind_key(one.get("apiVersion", ""), one["kind"]) for one in listed]
         places = [(one.get("namespace", ""), one.get("name") or SELECTED) for one in listed]

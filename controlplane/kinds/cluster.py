@@ -125,7 +125,8 @@ class Cluster(Object, frozen=True):
 
     def has_taint(self, *effects: str) -> bool:
         """Test whether a taint with one of the effects is on the cluster."""
-        return any(taint.effect in effects for taint in self.spec.taints)
+        taints = self.spec.taints  # asked thousands of times a second, and most clusters have none
+        return bool(taints) and any(taint.effect in effects for taint in taints)
 
     @property
     def ready(self) -> str:
@@ -136,7 +137,8 @@ class Cluster(Object, frozen=True):
     @property
     def access_lost(self) -> bool:
         """Test whether the member does not let us in: what was seen last is all that is known of it (D22)."""
-        return any(one.type == ACCESS_LOST and one.status == "True" for one in self.status.conditions)
+        found = condition(self.status.conditions, ACCESS_LOST)
+        return found is not None and found.status == "True"
 
     @property
     def flapping(self) -> bool:
