@@ -145,6 +145,11 @@ def encode(obj: Object) -> Encoded:
     return Encoded(head, tail)
 
 
+def text_of(obj: Object) -> bytes:
+    """Return the object as JSON text at the version it has: what `encode` gives at that version."""
+    return _encoder.encode(to_wire(obj))
+
+
 def to_wire(obj: Object) -> Any:
     """Return what the JSON encoder shall see: typed objects as they are, templates with their content unfolded."""
     unfold = getattr(obj, "unfold", None)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from bisect import bisect_right, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from controlplane.controllers.controller import Controller
 from controlplane.decision import EVERY, Decision, Delete, Drop, Event, Put, Save, newest
 from controlplane.events import counted, event_ref
-from controlplane.kind import encode
+from controlplane.kind import text_of
 from controlplane.kinds import KINDS, OWNER, WORK
 from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
 from controlplane.meta import Object, Ref
@@ -20,14 +23,14 @@ from controlplane.settle import Lost, Remove, Same, Write, check_generation, set
 from controlplane.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, Selection
 
 
-class _Due(NamedTuple):
+class _Due(msgspec.Struct, frozen=True, gc=False):
     due_at: datetime
     seq: int
     lease_until: datetime | None = None
     cursor: str = ""
 
 
-class _Lease(NamedTuple):
+class _Lease(msgspec.Struct, frozen=True, gc=False):
     holder: str
     epoch: int
     until: datetime
@@ -52,7 +55,9 @@ class MemoryStore:
         self.log: list[Change] = []
         self.due: dict[str, dict[Ref, _Due]] = {}  # by controller
         self._index: dict[tuple[str, str, str], set[Ref]] = {}
+        self._entries: dict[Ref, frozenset[tuple[str, str, str]]] = {}  # under what `_index` has each object
         self._of_kind: dict[str, list[Ref]] = {}  # in (namespace, name) order
+        self._listed: dict[str, tuple[Object, ...]] = {}  # all of a kind, where somebody asked since it changed
         self._texts: dict[Ref, bytes] = {}  # of every object, as the log has it
         self._rows: dict[type, dict[str, Row]] = {}
         self._leases: dict[tuple[str, int], _Lease] = {}
@@ -69,11 +74,18 @@ class MemoryStore:
     def list(
         self, kind: str, *, namespace: str = "", after: tuple[str, str] = ("", ""), limit: int = 0
     ) -> Sequence[Any]:
+        if not namespace and not limit and after == ("", ""):
+            listed = self._listed.get(kind)
+            return self._list_all(kind) if listed is None else listed
         refs = self._of_kind.get(kind, [])
         refs = refs[bisect_right(refs, Ref(kind, *after)) :]
         if namespace:
             refs = [ref for ref in refs if ref.namespace == namespace]
         return [self.objects[ref] for ref in (refs[:limit] if limit else refs)]
+
+    def _list_all(self, kind: str) -> Sequence[Any]:
+        found = self._listed[kind] = tuple([self.objects[ref] for ref in self._of_kind.get(kind, ())])
+        return found
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
         return {
@@ -130,9 +142,8 @@ class MemoryStore:
             return {key: [stored[key]] for key in sorted(set(values)) if key in stored}
         found: dict[str, Any] = {}
         wanted = set(values)
-        for _, row in sorted(stored.items()):
-            if (value := getattr(row, index)) in wanted:
-                found.setdefault(value, []).append(row)
+        for _, row in sorted([(key, row) for key, row in stored.items() if getattr(row, index) in wanted]):
+            found.setdefault(getattr(row, index), []).append(row)
         return found
 
     def values(self, type_: type[Row], index: str) -> Collection[str]:
@@ -290,8 +301,7 @@ class MemoryStore:
         subject = result.new if isinstance(result, Write) else result.old
         old = self.objects.get(subject.ref)
         self.version += 1
-        stored = subject.with_meta(resource_version=str(self.version))
-        self._unindex(old)
+        stored = replace(subject, metadata=replace(subject.metadata, resource_version=str(self.version)))
         if isinstance(result, Write):
             self._enter(stored, fresh=old is None)
         elif old is not None:
@@ -305,14 +315,15 @@ class MemoryStore:
 
     def _note(self, old: Object | None, stored: Object, *, removed: bool, decision: Decision, by: Actor) -> None:
         type_ = "DELETED" if removed else "ADDED" if old is None else "MODIFIED"
-        before, text = self._texts.pop(stored.ref, None), encode(stored).at(self.version)
+        ref, text = stored.ref, text_of(stored)
+        before = self._texts.pop(ref, None)
         if not removed:
-            self._texts[stored.ref] = text
+            self._texts[ref] = text
         self.log.append(
             Change(
                 self.version,
                 type_,
-                stored.ref,
+                ref,
                 text,
                 before,
                 by.name,
@@ -330,25 +341,33 @@ class MemoryStore:
     def _enter(self, obj: Object, *, fresh: bool) -> None:
         ref = obj.ref
         self.objects[ref] = obj
+        self._listed.pop(ref.kind, None)
         if fresh:
             insort(self._of_kind.setdefault(ref.kind, []), ref)
         kind = KINDS.get(ref.kind)
-        for index in kind.indexes if kind is not None else ():
-            for value in index.keys(obj):
-                self._index.setdefault((ref.kind, index.name, value), set()).add(ref)
+        indexes = () if kind is None else kind.indexes
+        self._reindex(ref, frozenset([(ref.kind, one.name, value) for one in indexes for value in one.keys(obj)]))
 
     def _leave(self, obj: Object) -> None:
-        del self.objects[obj.ref]
-        self._of_kind[obj.ref.kind].remove(obj.ref)
-
-    def _unindex(self, obj: Object | None) -> None:
-        if obj is None:
-            return
         ref = obj.ref
-        kind = KINDS.get(ref.kind)
-        for index in kind.indexes if kind is not None else ():
-            for value in index.keys(obj):
-                self._index.get((ref.kind, index.name, value), set()).discard(ref)
+        del self.objects[ref]
+        self._listed.pop(ref.kind, None)
+        of_kind = self._of_kind[ref.kind]
+        del of_kind[bisect_left(of_kind, ref)]
+        self._reindex(ref, frozenset())
+
+    def _reindex(self, ref: Ref, entries: frozenset[tuple[str, str, str]]) -> None:
+        known = self._entries.get(ref, frozenset())
+        if entries == known:
+            return
+        for entry in known - entries:
+            self._index[entry].discard(ref)
+        for entry in entries - known:
+            self._index.setdefault(entry, set()).add(ref)
+        if entries:
+            self._entries[ref] = entries
+        else:
+            del self._entries[ref]
 
     # Due rows
 
@@ -370,16 +389,17 @@ class MemoryStore:
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
         now = self.now()
         rows = self.due.get(controller, {})
-        found = sorted(
+        found = [
             (due.due_at, due.seq, ref)
             for ref, due in rows.items()
             if due.due_at <= now
             and (due.lease_until is None or due.lease_until <= now)
             and (shards == 1 or shard_of(ref, shards) == shard)
-        )[:limit]
+        ]
+        found.sort()
         until = now + timedelta(seconds=lease_seconds)
         claims = []
-        for due_at, seq, ref in found:
+        for due_at, seq, ref in found[:limit]:
             cursor = rows[ref].cursor
             rows[ref] = _Due(due_at, seq, until, cursor)
             claims.append(Claim(controller, ref, seq, cursor))
@@ -391,7 +411,7 @@ class MemoryStore:
         if due is None:
             return
         if due.seq != claim.seq:
-            rows[claim.ref] = due._replace(lease_until=None)
+            rows[claim.ref] = replace(due, lease_until=None)
         elif wake_at is None:
             del rows[claim.ref]
         else:
@@ -401,7 +421,7 @@ class MemoryStore:
         for claim in claims:
             rows = self.due.get(claim.controller, {})
             if (due := rows.get(claim.ref)) is not None:
-                rows[claim.ref] = due._replace(lease_until=None, due_at=due_at or self.now())
+                rows[claim.ref] = replace(due, lease_until=None, due_at=due_at or self.now())
 
     def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
         self.mark(claim.controller, refs)
@@ -410,9 +430,9 @@ class MemoryStore:
         if due is None:
             return
         if due.seq != claim.seq:  # the chunks worked off so far have not seen what it was marked for meanwhile
-            rows[claim.ref] = due._replace(lease_until=None, cursor="")
+            rows[claim.ref] = replace(due, lease_until=None, cursor="")
         elif cursor is not None:
-            rows[claim.ref] = due._replace(lease_until=None, cursor=cursor)
+            rows[claim.ref] = replace(due, lease_until=None, cursor=cursor)
         else:
             del rows[claim.ref]
 
@@ -442,7 +462,7 @@ class MemoryStore:
     def drop_lease(self, fence: Fence, *, holder: str) -> None:
         lease = self._leases.get((fence.name, fence.shard))
         if lease is not None and lease.holder == holder and lease.epoch == fence.epoch:
-            self._leases[fence.name, fence.shard] = lease._replace(until=self.now())
+            self._leases[fence.name, fence.shard] = replace(lease, until=self.now())
 
     # For tests
 

@@ -166,7 +166,7 @@ def test_more_objects_than_one_go_takes_all_go() -> None:
     for _ in range(5):
         story.pass_time(2)
 
-    assert story.store.list(BOAT) == []
+    assert not story.store.list(BOAT)
     assert story.live(one) is None
 
 

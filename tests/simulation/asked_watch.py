@@ -22,9 +22,11 @@ from controlplane.kinds.drain import DRAIN, Drain
 from controlplane.kinds.failback import FAILBACK, FAILED, Failback, Returning
 from controlplane.kinds.rows import QUEUED, Eviction
 from controlplane.meta import Ref, condition
-from tests.simulation.eviction_watch import covering, fleet_health, moving_taints
-from tests.simulation.world import Simulation
+from tests.simulation.eviction_watch import covering, fleet_health, fleet_of, moving_taints
+from tests.simulation.seen import Seen
+from tests.simulation.world import START, Simulation
 
+_STANDS = (kinds.CLUSTER, kinds.EVICTION_HOLD, kinds.MAINTENANCE_WINDOW)  # what a Step is made of, beside rows
 LONG = timedelta(minutes=10)
 WHOLE = 1e-6
 
@@ -43,6 +45,9 @@ class AskedWatch:
 
     def __init__(self) -> None:
         self._written: tuple[int, ...] = ()
+        self._looked = Seen()
+        self._stood = Seen()
+        self._stands = Step(START, True, frozenset(), frozenset())
         self._losses = 0
         self._steps: list[Step] = []  # of this moment, and the last one before
         self._bindings: dict[Ref, Binding] = {}
@@ -53,11 +58,13 @@ class AskedWatch:
         if (written := world.store.written(Eviction)) == self._written:
             return
         self._written = written
-        asked = any(world.store.list(kind) for kind in (DRAIN, FAILBACK))
         self._steps = [one for one in self._steps if one.at == world.now] or self._steps[-1:]
-        self._steps.append(_step(world) if asked else Step(world.now, True, frozenset(), frozenset()))
-        bindings: dict[Ref, Binding] = {one.ref: one for one in world.store.list(kinds.RESOURCE_BINDING)}
-        failbacks: dict[Ref, Failback] = {one.ref: one for one in world.store.list(FAILBACK)}
+        self._steps.append(self._step(world))
+        listed = world.store.list(kinds.RESOURCE_BINDING), world.store.list(FAILBACK)
+        if self._looked.again(*listed, world.losses):
+            return
+        bindings: dict[Ref, Binding] = {one.ref: one for one in listed[0]}
+        failbacks: dict[Ref, Failback] = {one.ref: one for one in listed[1]}
         if world.losses == self._losses:
             for binding in bindings.values():
                 if self._bindings.get(binding.ref) is not binding:
@@ -67,6 +74,17 @@ class AskedWatch:
         else:  # what was lost has not happened
             self._losses, self._begun = world.losses, {}
         self._bindings, self._failbacks = bindings, failbacks
+
+    def _step(self, world: Simulation) -> Step:
+        """Return what this step left: the last one again, where nothing is another that it is made of."""
+        asked = any(world.store.list(kind) for kind in (DRAIN, FAILBACK))
+        if not asked:
+            return Step(world.now, True, frozenset(), frozenset())
+        stands = [world.store.list(kind) for kind in _STANDS]
+        rows = world.store.written_rows(Eviction)
+        if not self._stood.again(world.now, world.settings, fleet_of(world), *stands, *rows):
+            self._stands = _step(world)
+        return self._stands
 
     def _left(self, world: Simulation, binding: Binding) -> None:
         """Look at the tasks a binding has now and had not before."""

@@ -116,9 +116,10 @@ class Chaos:
         return (self.world.now - START).total_seconds()
 
     def _look(self, world: Simulation) -> None:
+        seconds = self.seconds
         for one in list(self._waiting):
             predicate, action, until = one
-            if self.seconds > min(until, HEALS):
+            if seconds > min(until, HEALS):
                 self._waiting.remove(one)
             elif predicate():
                 self._waiting.remove(one)

@@ -5,6 +5,7 @@ The rules are written down here a second time, from the decisions (D6 to D9), no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from controlplane import kinds
@@ -16,14 +17,15 @@ from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import ENDED, EVICTED, QUEUED, Eviction, FleetState, Judgement
 from controlplane.meta import Ref
-from controlplane.settings import Settings
 from controlplane.taints import ending
 from tests.simulation.audit import eviction_is_told
+from tests.simulation.seen import Seen
 from tests.simulation.world import Simulation
 
 Arrival = tuple[str, str, str, str, datetime | None]  # binding, cluster, key, effect, timeAdded
 FOR_EVER = timedelta(days=36500)
 WHOLE = 1e-6
+NOTHING_YET = FleetState("default")  # nothing is remembered of the fleet
 
 
 class EvictionWatch:
@@ -40,7 +42,7 @@ class EvictionWatch:
         self._room = 0.0  # the least of (tokens given - tokens made) before any of the tokens given
         self._given = 0
         self._losses = 0
-        self._written: tuple[int, ...] = ()
+        self._looked_at = Seen()
         self._rate = _Rate()
 
     def attach(self, world: Simulation) -> None:
@@ -54,10 +56,10 @@ class EvictionWatch:
             self._losses = world.losses
             self._forget_lost(world)
         self._count_made(world)
-        if (written := world.store.written(Eviction, FleetState)) == self._written:
+        clusters, bindings = world.store.list(kinds.CLUSTER), world.store.list(kinds.RESOURCE_BINDING)
+        if self._looked_at.again(clusters, bindings, *world.store.written_rows(Eviction)):
             return
-        self._written = written
-        self._note_arrivals(world)
+        self._note_arrivals(clusters, bindings)
         for row in world.store.all_rows(Eviction):
             self._judged_once(row)
             if row.state == EVICTED and (row.key, row.ended_at) not in self._seen:
@@ -73,10 +75,10 @@ class EvictionWatch:
 
     # I3
 
-    def _note_arrivals(self, world: Simulation) -> None:
+    def _note_arrivals(self, listed_clusters: Sequence[Cluster], listed_bindings: Sequence[Binding]) -> None:
         """Keep how long a binding bore a taint when they met (D6: judged once, and anew on a later arrival)."""
-        clusters = {one.ref: one for one in world.store.list(kinds.CLUSTER)}
-        bindings: dict[Ref, Binding] = {one.ref: one for one in world.store.list(kinds.RESOURCE_BINDING)}
+        clusters = {one.ref: one for one in listed_clusters}
+        bindings = {one.ref: one for one in listed_bindings}
         old_clusters, old_bindings = self._looked
         self._looked = clusters, bindings
         moved = [ref for ref, one in clusters.items() if old_clusters.get(ref) is not one]
@@ -191,21 +193,21 @@ def bears(binding: Binding, taint: Taint) -> timedelta:
 
 def fleet_of(world: Simulation) -> FleetState:
     """Return what is remembered of the fleet."""
-    return world.store.row(FleetState, "default") or FleetState("default")
+    return world.store.row(FleetState, NOTHING_YET.key) or NOTHING_YET
 
 
 class _Rate:
     """The rate in force, worked out anew where anything it depends on may be another."""
 
     def __init__(self) -> None:
-        self._known: tuple[tuple[int, ...], Settings] | None = None
+        self._looked = Seen()
         self._rate = 0.0
 
     def __call__(self, world: Simulation) -> float:
-        known = (world.store.written(FleetState), world.settings)
-        windows = world.store.list(kinds.MAINTENANCE_WINDOW)  # they open and close by the clock alone
-        if windows or self._known is None or known[0] != self._known[0] or known[1] is not self._known[1]:
-            self._known, self._rate = known, rate_in_force(world)
+        windows = world.store.list(kinds.MAINTENANCE_WINDOW)
+        moment = world.now if windows else None  # they open and close by the clock alone
+        if not self._looked.again(windows, moment, world.store.list(kinds.CLUSTER), fleet_of(world), world.settings):
+            self._rate = rate_in_force(world)
         return self._rate
 
 

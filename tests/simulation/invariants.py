@@ -11,6 +11,7 @@ from controlplane import kinds
 from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.meta import Ref, condition
+from tests.simulation.seen import Seen
 from tests.simulation.world import Serving, Simulation
 
 
@@ -20,7 +21,7 @@ class Watchman:
     def __init__(self) -> None:
         self._seen: dict[Ref, Binding] = {}
         self._partly: list[Binding] = []  # those that are not placed as a whole
-        self._written: tuple[int, ...] = ()
+        self._looked = Seen()
 
     def attach(self, simulation: Simulation) -> None:
         """Be called from now on."""
@@ -28,9 +29,9 @@ class Watchman:
         simulation.taken.append(no_copy_taken)
 
     def __call__(self, simulation: Simulation) -> None:
-        if (written := simulation.store.written()) != self._written:
-            self._written = written
-            found = bindings(simulation)
+        listed = [simulation.store.list(kind) for kind in kinds.BINDINGS]
+        if not self._looked.again(*listed):
+            found = [one for ones in listed for one in ones]
             self._partly = [one for one in found if not whole(one)]
             for binding in found:
                 if self._seen.get(binding.ref) is not binding:

@@ -13,6 +13,26 @@ UNREAD = "unread"  # it answers, and runs what it is sent, but what it has takes
 
 FLINK, DEFINITION = "FlinkDeployment", "CustomResourceDefinition"
 
+APIS: tuple[dict[str, Any], ...] = (  # what every member serves
+    {
+        "groupVersion": "apps/v1",
+        "resources": [{"name": "deployments", "kind": "Deployment"}, {"name": "statefulsets", "kind": "StatefulSet"}],
+    },
+    {
+        "groupVersion": "apiextensions.k8s.io/v1",
+        "resources": [{"name": "customresourcedefinitions", "kind": DEFINITION}],
+    },
+    {
+        "groupVersion": "v1",
+        "resources": [
+            {"name": "configmaps", "kind": "ConfigMap"},
+            {"name": "namespaces", "kind": "Namespace"},
+            {"name": "secrets", "kind": "Secret"},
+            {"name": "services", "kind": "Service"},
+        ],
+    },
+)
+
 Place = tuple[str, str, str, str]  # apiVersion, kind, namespace, name
 
 
@@ -133,38 +153,21 @@ class Member:
 
     def next_change(self, *, now: datetime) -> datetime | None:
         """Return when an object becomes ready next, without anybody doing anything."""
-        moments = [self.healthy_since(held) for held in self.objects.values()]
-        return min((moment for moment in moments if moment is not None and moment > now), default=None)
+        coming = [since for since in self._healthy_since() if since > now]
+        return min(coming) if coming else None
 
     def turned(self, *, now: datetime) -> bool:
         """Test whether an object became ready since this was asked last."""
         since, self.looked_at = self.looked_at, now
-        moments = (self.healthy_since(held) for held in self.objects.values())
-        return any(moment is not None and moment <= now and (since is None or moment > since) for moment in moments)
+        return bool([moment for moment in self._healthy_since() if moment <= now and (since is None or moment > since)])
+
+    def _healthy_since(self) -> list[datetime]:
+        """Return when each object is ready that will be."""
+        found = [self.healthy_since(held) for held in self.objects.values()]
+        return [moment for moment in found if moment is not None]
 
     def _summary(self, *, resources: bool) -> dict[str, Any]:
-        apis: list[dict[str, Any]] = [
-            {
-                "groupVersion": "apps/v1",
-                "resources": [
-                    {"name": "deployments", "kind": "Deployment"},
-                    {"name": "statefulsets", "kind": "StatefulSet"},
-                ],
-            },
-            {
-                "groupVersion": "apiextensions.k8s.io/v1",
-                "resources": [{"name": "customresourcedefinitions", "kind": DEFINITION}],
-            },
-            {
-                "groupVersion": "v1",
-                "resources": [
-                    {"name": "configmaps", "kind": "ConfigMap"},
-                    {"name": "namespaces", "kind": "Namespace"},
-                    {"name": "secrets", "kind": "Secret"},
-                    {"name": "services", "kind": "Service"},
-                ],
-            },
-        ]
+        apis = list(APIS)
         if any(place[1] == DEFINITION for place in self.objects):
             flink = {"name": "flinkdeployments", "kind": FLINK}
             apis.append({"groupVersion": "flink.apache.org/v1beta1", "resources": [flink]})

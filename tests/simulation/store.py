@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
 
 from controlplane.decision import Decision, Drop, Save
 from controlplane.kinds.rows import Row
@@ -33,9 +35,10 @@ class Store(MemoryStore):
     """A store of one simulation."""
 
     def __init__(self, world: Simulation) -> None:
-        super().__init__(controllers=world.controllers, clock=lambda: world.now)
+        super().__init__(controllers=world.controllers)
         self.world = world
-        self.kept: Counter[type[Row]] = Counter()  # how often rows of each type were kept or dropped so far
+        self.kept: defaultdict[type[Row], int] = defaultdict(int)  # how often rows of a type were kept or dropped
+        self.kept_in_all = 0
         self.lost = 0  # how often commits were lost
         self.withheld: str = ""  # name of the controller whose next write sleeps too long
         self.working = 0  # how many workers are at it, who may die or sleep at what they write
@@ -54,13 +57,17 @@ class Store(MemoryStore):
         self._moved.clear()
         return {name for name, first in self._first.items() if first <= now}
 
-    def moments(self) -> Iterator[datetime]:
-        """Yield when due rows fall due or their claims run out, and when leases do."""
+    def now(self) -> datetime:
+        return self.world.now
+
+    def moments(self) -> list[datetime]:
+        """Return when due rows fall due or their claims run out, and when leases do."""
+        found = [lease.until for lease in self._leases.values()]
         for rows in self.due.values():
-            for row in rows.values():
-                yield row.due_at if row.lease_until is None else max(row.due_at, row.lease_until)
-        for lease in self._leases.values():
-            yield lease.until
+            found += [
+                row.due_at if row.lease_until is None else max(row.due_at, row.lease_until) for row in rows.values()
+            ]
+        return found
 
     def busy(self, ref: Ref) -> bool:
         """Test whether any controller still has to look at an object."""
@@ -89,6 +96,7 @@ class Store(MemoryStore):
 
     def _keep(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
         self.kept[type(change.row)] += 1
+        self.kept_in_all += 1
         super()._keep(change, by, own)
 
     # Due rows
@@ -117,6 +125,8 @@ class Store(MemoryStore):
             "objects": dict(self.objects),
             "due": {name: dict(rows) for name, rows in self.due.items()},
             "_index": {key: set(refs) for key, refs in self._index.items()},
+            "_entries": dict(self._entries),
+            "_listed": {},
             "_of_kind": {kind: list(refs) for kind, refs in self._of_kind.items()},
             "_texts": dict(self._texts),
             "_rows": {type_: dict(rows) for type_, rows in self._rows.items()},
@@ -132,7 +142,7 @@ class Store(MemoryStore):
             setattr(self, name, part)
         del self.log[kept.logged :]
         self.due = {
-            name: {ref: row._replace(lease_until=None) for ref, row in rows.items()} for name, rows in self.due.items()
+            name: {ref: replace(row, lease_until=None) for ref, row in rows.items()} for name, rows in self.due.items()
         }
         self._leases.clear()
         self._moved |= {*self.due, *self._first}
@@ -150,11 +160,15 @@ class Store(MemoryStore):
 
     def written(self, *types: type[Row]) -> tuple[int, ...]:
         """Return what differs after any write of an object, or of a row of one of these types."""
-        return self.lost, self.version, *(self.kept[type_] for type_ in types)
+        return self.lost, self.version, *[self.kept[type_] for type_ in types]
+
+    def written_rows(self, type_: type[Row]) -> tuple[int, ...]:
+        """Return what differs after any write of a row of this type, whatever is written of objects."""
+        return self.lost, self.kept[type_]
 
     def stamp(self) -> tuple[Any, ...]:
         """Return what differs after any write at all."""
-        return self.lost, self.version, self.kept.total(), self._seq, len(self.log), len(self.objects)
+        return self.lost, self.version, self.kept_in_all, self._seq, len(self.log), len(self.objects)
 
     def object(self, ref: Ref) -> Object | None:
         """Return an object, None where there is none."""

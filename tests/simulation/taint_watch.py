@@ -14,6 +14,7 @@ from controlplane.kinds.cluster import NO_EXECUTE, Cluster
 from controlplane.kinds.rows import FleetState, Observation
 from controlplane.meta import condition
 from tests.simulation.eviction_watch import fleet_of
+from tests.simulation.seen import Seen
 from tests.simulation.world import START, Simulation
 
 KEY = "cluster.karmada.io/not-ready"
@@ -31,13 +32,17 @@ class TaintWatch:
         self._tainted: dict[str, bool] = {}
         self._well: dict[str, Cluster] = {}  # whose window does not run, as it was then
         self._calm_since = START  # since when nothing stands in a window's way
+        self._looked_at = Seen()
 
     def __call__(self, world: Simulation) -> None:
-        fleet = fleet_of(world)
+        fleet, clusters = fleet_of(world), world.store.list(kinds.CLUSTER)
+        rows = world.store.written_rows(Observation)
+        if self._looked_at.again(world.now, fleet, clusters, world.settings, world.losses, *rows):
+            return
         halted = fleet.failover_on_since is None or fleet.blind_since is not None or not world.settings.gate("Failover")
         if halted or world.losses:
             self._calm_since = world.now
-        for cluster in world.store.list(kinds.CLUSTER):
+        for cluster in clusters:
             if self._well.get(cluster.metadata.name) is not cluster:
                 self._look(world, cluster, fleet)
 

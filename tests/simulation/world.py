@@ -173,8 +173,7 @@ class Simulation:
         return sorted((str(ref), name) for name, ref, due in rows if due.due_at <= self.now)[:8]
 
     def _round(self) -> int:
-        due = self.store.due_now()
-        controllers = [controller for controller in self.controllers if controller.name in due]
+        controllers = self._due_now()
         self.chance.shuffle(controllers)
         claimed = 0
         for controller in controllers:
@@ -183,6 +182,11 @@ class Simulation:
                 self.history.append(self.store.keep())
             claimed += self._turn(controller)
         return claimed
+
+    def _due_now(self) -> list[Controller]:
+        """Return the controllers something is due for, in their order."""
+        due = self.store.due_now()
+        return [controller for controller in self.controllers if controller.name in due] if due else []
 
     def _turn(self, controller: Controller) -> int:
         """Let a worker run one batch of a controller; 0 where another worker has the lease of its group."""
@@ -215,7 +219,7 @@ class Simulation:
 
     def _check(self) -> None:
         """Assert what must hold after every step: where anything changed since the last one."""
-        stepped = (*self.store.written(), self.store.kept.total())
+        stepped = self.store.lost, self.store.version, self.store.kept_in_all
         if stepped == self._stepped:
             return
         self._stepped = stepped
@@ -227,9 +231,7 @@ class Simulation:
         self.may_die("before a write")
         if self._depth + 1 >= self.workers or self.chance.random() >= BETWEEN:
             return
-        due = self.store.due_now()
-        others = [controller for controller in self.controllers if controller.name in due]
-        if others:
+        if others := self._due_now():
             self._depth += 1
             try:
                 self._turn(self.chance.choice(others))
