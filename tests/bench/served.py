@@ -15,7 +15,7 @@ from apps.api import tokens
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from tests.api.server import free_ports
-from tests.processes import Processes, environment
+from tests.processes import Processes, environment, own_redis
 
 
 class Served(NamedTuple):
@@ -46,7 +46,7 @@ def served() -> Iterator[Served]:
     port, tls_port = free_ports(2)
     with (
         tempfile.TemporaryDirectory(prefix="lifeboat-bench-") as folder,
-        Processes(Path(folder), environment(Path(folder))) as processes,
+        Processes(Path(folder), environment(Path(folder), redis_url=own_redis())) as processes,
     ):
         arguments = ["manage.py", "serve", "--port", str(port), "--tls-port", str(tls_port)]
         process = processes.start("api", arguments, says=f"https://127.0.0.1:{tls_port}")
