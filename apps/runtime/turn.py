@@ -14,8 +14,10 @@ from django.db import OperationalError, close_old_connections
 
 from apps.objects.configuration import Configuration
 from apps.objects.store import DjangoStore
+from apps.runtime.begun import Begun
 from apps.runtime.clock import ticks
 from apps.runtime.groups import GROUPS
+from apps.runtime.groups import ticks as bells
 from apps.runtime.nudges import Nudges
 from controlplane.controllers.controller import Controller
 from controlplane.run import Report, World, begin, run_batch
@@ -30,7 +32,7 @@ TIDY_SECONDS = 600.0  # between two looks for what the change log need not keep 
 TIDIES = "garbage"  # the controller whose group looks
 
 
-_begun: set[tuple[str, int]] = set()  # shards of groups this process has had the lease of
+_begun = Begun(bells())  # shards of groups that one of this worker's processes has had the lease of
 _tidied: dict[str, float] = {}  # when this process last looked, by group
 _limits: dict[str, int] = {}  # objects at once, of controllers whose whole batch takes too long here
 
@@ -145,10 +147,10 @@ class Turn:
         return self.fence is not None
 
     def _begin(self) -> None:
-        """Look once at what concerns everything: this process may have been started with other settings."""
-        if (self.group.name, self.shard) not in _begun:
-            _begun.add((self.group.name, self.shard))
+        """Look once at what concerns everything: this worker may have been started with other settings."""
+        if (bell := f"{self.group.name}/{self.shard}") not in _begun:
             begin(self.controllers, self.store)
+            _begun.add(bell)
 
     def _tidy(self) -> None:
         """Drop what the change log need not keep any longer, where that is due."""

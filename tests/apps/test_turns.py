@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.db import connection
 
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
+from apps.runtime.begun import Begun
 from apps.runtime.joining import create_missing
 from apps.runtime.turn import Turn
 from controlplane import kinds
@@ -122,3 +124,28 @@ def test_a_controller_that_fails_as_a_whole_does_not_stop_its_group(store: Djang
     pass_lease_time()
     assert turn(store).once() > 0
     assert BINDING in store.get([BINDING])
+
+
+def test_a_pool_of_processes_begins_once() -> None:
+    """Each process that begins again looks at every binding of every cluster that moves workloads."""
+    begun = Begun(["failover/0", "scheduling/0"])
+
+    child = os.fork()
+    if not child:
+        begun.add("scheduling/0")
+        os._exit(0)
+    os.waitpid(child, 0)
+
+    assert "scheduling/0" in begun
+    assert "failover/0" not in begun
+
+
+def test_a_turn_begins_with_what_concerns_everything_and_the_next_one_does_not(
+    store: DjangoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("apps.runtime.turn._begun", Begun(["propagation/0"]))
+
+    assert turn(store).once() > 0
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE objects_due SET due_at = 'infinity'")
+    assert turn(store).once() == 0
