@@ -26,6 +26,7 @@ from controlplane.meta import Object, ObjectMeta, condition, to_seconds, with_co
 from controlplane.moments import in_utc
 from controlplane.names import safe_hash
 from controlplane.settings import Settings
+from controlplane.taints import OWNERS_ANNOTATION
 
 Document = dict[str, Any]
 STATUS = "status"
@@ -311,7 +312,7 @@ def _timed(cluster: Cluster, old: Any, *, now: datetime) -> Cluster:
 def _cluster(
     cluster: Cluster, old: Cluster | None, *, settings: Settings, now: datetime
 ) -> tuple[Cluster, Sequence[str], list[Cause]]:
-    """Return the cluster with the times of its taints and the standard form of its models (D16)."""
+    """Return the cluster with the times and owners of its taints and the standard form of its models (D16)."""
     before = {(one.key, one.effect): one.time_added for one in old.spec.taints} if old is not None else {}
     stamp = to_seconds(now)
     taints = tuple(_stamped(taint, before, stamp) for taint in cluster.spec.taints)
@@ -320,7 +321,16 @@ def _cluster(
         found = models.warnings(spec.resource_models)
         spec = replace(spec, resource_models=models.standardise(spec.resource_models))
         causes = models.violations(spec.resource_models)
-    return replace(cluster, spec=spec), found, causes
+    return _owned(replace(cluster, spec=spec), old), found, causes
+
+
+def _owned(cluster: Cluster, old: Cluster | None) -> Cluster:
+    """Return the cluster with what is known of its taints' owners, also where a manifest written elsewhere replaces it:
+    what nobody owned any more nobody would take off when the cluster is well again (D3)."""
+    known = None if old is None else old.metadata.annotations.get(OWNERS_ANNOTATION)
+    if known is None or OWNERS_ANNOTATION in cluster.metadata.annotations:
+        return cluster
+    return cluster.with_meta(annotations={**cluster.metadata.annotations, OWNERS_ANNOTATION: known})
 
 
 def _stamped(taint: Taint, before: dict[tuple[str, str], datetime | None], now: datetime) -> Taint:

@@ -88,7 +88,7 @@ def _withdrawn(
     still adds after an edit of nothing but its list."""
     waiting, found, dropped = state.evictions_by_cluster(), list[str](), 0
     for cluster in state.list(CLUSTER):
-        known = taints.owners(cluster)
+        known = taints.owned(cluster)
         own = [one for one in cluster.spec.taints if _owned_by(known, one) == {taint_policies.owner(policy)}]
         gone = [one for one in own if (one.key, one.effect) not in kept]
         found += [f"{spelled(one)} from cluster {cluster.metadata.name}" for one in gone]

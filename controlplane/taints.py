@@ -2,7 +2,7 @@
 
 Ownership is kept on the cluster in the annotation `failover.lifeboat.io/taint-owners`, compact JSON, so that taint and
 owner are written together and everybody can read it: {"key:effect": {"by": {"Ready": ""}, "ending": true}}. A taint
-without an entry belongs to a person or another program; no controller of ours touches it.
+without an entry, or with one that is waived, belongs to a person or another program; no controller of ours touches it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Want(msgspec.Struct, frozen=True):
 
 
 class Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who put a taint on: owner -> rule. `waived`: a person took it off; it stays off while wanted."""
+    """Who put a taint on: owner -> rule. `waived`: a person took it off, and it stays off while wanted; the same one
+    that is there all the same is a person's."""
 
     by: dict[str, str] = {}
     ending: bool = False
@@ -86,9 +87,14 @@ def written(known: Owners) -> str:
     return msgspec.json.encode(named, order="sorted").decode() if named else ""
 
 
+def owned(cluster: Cluster) -> dict[Identity, Ownership]:
+    """Return who owns which taints of a cluster, without those a person has taken over."""
+    return {identity: one for identity, one in owners(cluster).items() if not one.waived}
+
+
 def ending(cluster: Cluster) -> frozenset[Identity]:
     """Return the taints whose match no longer holds and whose removal window still runs."""
-    return frozenset(identity for identity, one in owners(cluster).items() if one.ending)
+    return frozenset(identity for identity, one in owned(cluster).items() if one.ending)
 
 
 def settled(
@@ -98,7 +104,8 @@ def settled(
 
     A taint stays as it is, value and time, while one owner wants it; one that nobody owns is a person's and stays. An
     owned taint that is gone was taken off by a person: it stays off until nobody wants it any more (S001 "manual
-    intervention"). New taints carry `now`; taints that move workloads get a missing timeAdded.
+    intervention"), and put on again meanwhile it is a person's. New taints carry `now`; taints that move workloads get
+    a missing timeAdded.
     """
     moment = to_seconds(now)
     wanted: dict[Identity, list[Want]] = {}
@@ -109,21 +116,21 @@ def settled(
     present = {(taint.key, taint.effect) for taint in taints}
     for taint in taints:
         identity = (taint.key, taint.effect)
-        if identity in known:
+        if identity in known and not known[identity].waived:
             if identity not in wanted:
                 continue
             after[identity] = _owned_by(wanted[identity])
         timeless = taint.time_added is None and taint.effect in EVICTING_EFFECTS
         kept.append(replace(taint, time_added=moment) if timeless else taint)
     for identity, asking in wanted.items():
-        if identity in present:
+        if identity in after:
             continue
         if identity in known:
             after[identity] = replace(_owned_by(asking), waived=True)
-            continue
-        first = asking[0]
-        kept.append(Taint(first.key, first.effect, first.value, moment))
-        after[identity] = _owned_by(asking)
+        elif identity not in present:
+            first = asking[0]
+            kept.append(Taint(first.key, first.effect, first.value, moment))
+            after[identity] = _owned_by(asking)
     return tuple(kept), after
 
 

@@ -18,7 +18,7 @@ from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction
 from controlplane.meta import Ref, condition
-from controlplane.taints import owners
+from controlplane.taints import owned
 
 
 class Holds(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def _unsteady(row: Eviction, cluster: Cluster) -> tuple[str, str]:
     """Return reason and message of an eviction from a flapping cluster. A taint that belongs to nobody here is the word
     of a person, who may empty the cluster with it: it is not held."""
     moving = {(one.key, one.effect) for one in row.judged if one.due_at is not None}
-    if not moving or not moving <= owners(cluster).keys():
+    if not moving or not moving <= owned(cluster).keys():
         return "", ""
     told = condition(cluster.status.conditions, FLAPPING)
     why = "" if told is None else f": {told.message}"

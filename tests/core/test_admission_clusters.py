@@ -7,6 +7,7 @@ import pytest
 from controlplane.errors import Invalid
 from controlplane.kinds.cluster import Cluster
 from controlplane.settings import GATES, Settings
+from controlplane.taints import OWNERS_ANNOTATION
 from tests.core.admitted import (
     NOW,
     Document,
@@ -59,6 +60,24 @@ def test_taints_that_start_clocks_are_stamped_and_keep_their_time() -> None:
     start = NOW.replace(microsecond=0)
     assert [taint.time_added for taint in made.spec.taints] == [start, start, None]
     assert [taint.time_added for taint in kept.spec.taints] == [start]
+
+
+def test_d3_a_manifest_that_replaces_a_cluster_leaves_the_owners_of_its_taints_alone() -> None:
+    """Without them a policy's taint would be nobody's, and stay on for ever."""
+    taints, owners = (
+        [{"key": "a", "effect": "NoExecute"}],
+        {OWNERS_ANNOTATION: '{"a:NoExecute":{"by":{"policy/a":""}}}'},
+    )
+    live = created(cluster(taints=taints), namespace="").object.with_meta(annotations=owners)
+
+    replaced: Cluster = updated(cluster(taints=taints), live).object
+    disowned: Document = {
+        **cluster(taints=taints),
+        "metadata": {"name": "member1", "annotations": {OWNERS_ANNOTATION: ""}},
+    }
+
+    assert replaced.metadata.annotations == owners
+    assert updated(disowned, live).object.metadata.annotations == {OWNERS_ANNOTATION: ""}
 
 
 def test_a_cluster_without_models_gets_the_nine_grades_unless_the_gate_is_off() -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane import taint_policies
+from controlplane import taint_policies, taints
 from controlplane.decision import Decision, Delete
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import ClusterAffinity
@@ -334,6 +334,38 @@ def test_s001_a_taint_a_person_takes_off_stays_off_until_the_match_ends_and_begi
     story.ready("member1", "False")
     story.pass_seconds(300)
     assert shown(story) == {"not-ready:NoSchedule", "down:NoExecute"}
+
+
+def test_d3_a_taint_a_person_takes_off_and_puts_on_again_is_the_persons() -> None:
+    mine = Taint("down", "NoExecute", "mine", START + timedelta(seconds=301))
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    story.untaint("member1")
+
+    story.taint("member1", mine)
+    story.ready("member1", "True")
+    assert not taints.ending(story.cluster("member1"))
+    story.pass_seconds(600)
+    assert story.cluster("member1").spec.taints == (mine,)
+
+    story.untaint("member1")
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+    assert "down:NoExecute" in shown(story)
+
+
+def test_s001_what_a_person_took_off_put_on_and_took_off_again_stays_off() -> None:
+    story = fleet(windowed())
+    story.ready("member1", "False")
+    story.pass_seconds(300)
+
+    story.untaint("member1")
+    story.taint("member1", Taint("down", "NoExecute", time_added=story.now))
+    story.untaint("member1")
+    story.pass_seconds(3600)
+
+    assert shown(story) == set()
 
 
 def unwindowed(**spec: object) -> ClusterTaintPolicy:
