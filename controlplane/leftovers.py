@@ -94,8 +94,9 @@ def _reduced(work: Work) -> datetime | None:
     return found if found.tzinfo is not None else None  # somebody else wrote it
 
 
-def late(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster]) -> Late:
-    """Return what a late removal or shrinking of a binding's copy on a cluster has to mind now."""
+def late(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster], *, needed: bool = False) -> Late:
+    """Return what a late removal or shrinking of a binding's copy on a cluster has to mind now. `needed`: by a workload
+    that still has a copy there (propagateDeps)."""
     task = binding.spec.task(cluster)
     if work.metadata.deletion_timestamp is None:
         return Late(wanted=True, may_go=False, keeps=_keeps(binding, work, cluster, clusters))
@@ -103,12 +104,14 @@ def late(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Clus
         return Late(wanted=False, may_go=True)
     stays = task is not None and task.suppress_deletion is True
     wanted = any(one.name == cluster for one in works.targets(binding))  # a task alone makes no Work anew
-    return Late(wanted=wanted, may_go=not stays and may_go(binding, cluster, clusters))
+    return Late(wanted=wanted, may_go=not stays and not needed and may_go(binding, cluster, clusters))
 
 
 def may_go(binding: Binding, cluster: str, clusters: Mapping[str, Cluster]) -> bool:
-    """Test whether the copy left on a cluster that is back may be removed: every wanted copy is healthy (D11)."""
-    return bool(binding.spec.clusters) and _well(binding, cluster, binding.spec.clusters, clusters)
+    """Test whether the copy left on a cluster that is back may be removed: every wanted copy is healthy (D11), also of
+    what is wanted only beside others (propagateDeps)."""
+    wanted = tuple(works.targets(binding))
+    return bool(wanted) and _well(binding, cluster, wanted, clusters)
 
 
 def _keeps(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster]) -> int:
@@ -122,13 +125,15 @@ def _keeps(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cl
 
 
 def _well(binding: Binding, cluster: str, targets: Iterable[TargetCluster], clusters: Mapping[str, Cluster]) -> bool:
-    """Test whether these targets are healthy and the last word of the scheduler; `cluster` loses by it."""
+    """Test whether these targets are healthy and the last word of the scheduler, who has none about what goes along with
+    others only; `cluster` loses by it."""
     places = {
         name: Place(ready=one.answers, moving=one.has_taint(*EVICTING_EFFECTS), observed_at=None)
         for name, one in clusters.items()
     }
     task = GracefulEvictionTask(from_cluster=cluster)
-    scheduled = binding.status.scheduler_observed_generation == binding.metadata.generation
+    generation = binding.metadata.generation
+    scheduled = binding.spec.placement is None or binding.status.scheduler_observed_generation == generation
     return scheduled and all(not ailing(binding, one, task, places) for one in targets)
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from controlplane import interpret, kinds, leftovers, works
 from controlplane.controllers.controller import Ownership, cursor_after, page
 from controlplane.controllers.member import MemberController
+from controlplane.controllers.placed import needed_on
 from controlplane.decision import NOTHING, Decision, Event, Put
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import PULL, Cluster
@@ -204,14 +205,17 @@ def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Re
     for work in overdue.values():
         owners.update((work.ref, owner) for owner in works.owner(work, kinds.BINDINGS))
     bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
-    names = sorted({target.name for one in bindings.values() for target in one.spec.clusters})
+    names = sorted({target.name for one in bindings.values() for target in works.targets(one)})
     clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in names]) if names else {}
     places: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
-    return {
-        ref: leftovers.late(bindings[owner], overdue[ref], _cluster_name(ref), places)
-        for ref, owner in owners.items()
-        if owner in bindings
-    }
+    needed = needed_on(state, bindings.values())
+
+    def late(ref: Ref, binding: Binding) -> leftovers.Late:
+        cluster = _cluster_name(ref)
+        still = cluster in needed.get(binding.ref, ())
+        return leftovers.late(binding, overdue[ref], cluster, places, needed=still)
+
+    return {ref: late(ref, bindings[owner]) for ref, owner in owners.items() if owner in bindings}
 
 
 def _done(work: Work) -> bool:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from controlplane import bindings, interpret, kinds, leftovers, matching, unjoin, works
 from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
+from controlplane.controllers.placed import needed_on
 from controlplane.controllers.policies import TemplateKinds
 from controlplane.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.eviction import directly
@@ -32,17 +33,22 @@ from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
 WAIT = timedelta(seconds=30)  # how often a Directly eviction is looked at while its source is still there
+LOOK = timedelta(seconds=5)  # for the workload to be gone that a copy is there for
 BACK = "Back"  # kind of a fan-out origin: a cluster that can be reached again
 _FINALIZERS = (BINDING_FINALIZER, CLUSTER_BINDING_FINALIZER)
 
 
 class Copies(Struct, frozen=True):
-    """A binding with its template, the Works there are by cluster, and the clusters it names."""
+    """A binding with its template, the Works there are by cluster, and the clusters it names.
+
+    `needed`: where workloads that take it along (propagateDeps) still have a copy; asked where it is no longer wanted.
+    """
 
     subject: Binding
     template: Template | None
     stored: dict[str, Work]
     clusters: dict[str, Cluster]
+    needed: frozenset[str] = frozenset()
 
 
 def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
@@ -128,6 +134,7 @@ class Works(Controller):
         names |= {_cluster_of(work) for own in stored.values() for work in own}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
         by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
+        needed = needed_on(state, [one for ref, one in found.items() if _is_left(one, stored.get(str(ref), ()))])
         snapshots: list[Copies | None] = []
         for ref in refs:
             binding = found.get(ref)
@@ -136,7 +143,8 @@ class Works(Controller):
                 continue
             own = {_cluster_of(work): work for work in stored.get(str(ref), ())}
             near = {name: by_name[name] for name in (*_named(binding), *own) if name in by_name}
-            snapshots.append(Copies(binding, templates.get(bindings.template_ref(binding)), own, near))
+            template, still = templates.get(bindings.template_ref(binding)), frozenset(needed.get(ref, ()))
+            snapshots.append(Copies(binding, template, own, near, still))
         return snapshots
 
     def decide(self, snapshot: Copies, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -154,7 +162,7 @@ class Works(Controller):
         return Decision(
             changes=(*changes, *conditions),
             events=tuple(events),
-            wake_at=min(filter(None, (again, now + WAIT if left else None)), default=None),
+            wake_at=min(filter(None, (again, None if left is None else now + left)), default=None),
             reason="SyncWork",
         )
 
@@ -192,9 +200,16 @@ def _cluster_of(work: Work) -> str:
     return cluster_of_execution_namespace(work.metadata.namespace)
 
 
-def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], bool]:
-    """Return what becomes of Works no cluster shall hold any more, and whether a leftover waits for healthy copies."""
-    binding, changes, left = snapshot.subject, list[Put | Delete](), False
+def _is_left(binding: Binding, held: Iterable[Work]) -> bool:
+    """Test whether a copy is on a cluster that shall not have one any more."""
+    kept = set(binding.clusters_kept())
+    return any(_cluster_of(work) not in kept for work in held)
+
+
+def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], timedelta | None]:
+    """Return what becomes of Works no cluster shall hold any more, and when to look again at those that wait: leftovers
+    for healthy copies, and what goes along with a workload for that to be gone."""
+    binding, changes, left = snapshot.subject, list[Put | Delete](), list[timedelta]()
     kept = set(binding.clusters_kept())
     for name, work in snapshot.stored.items():
         if name in kept or work.metadata.deletion_timestamp is not None:
@@ -206,11 +221,13 @@ def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], bo
         if not gone and cluster is not None and cluster.ready != "True":
             marked = leftovers.marked(work)
             changes += [Put(marked, work)] if marked is not work else []
+        elif not gone and name in snapshot.needed:
+            left.append(LOOK)
         elif gone or not _may_be_last(work, snapshot) or leftovers.may_go(binding, name, snapshot.clusters):
             changes.append(deleting(work, now=now))
         else:
-            left = True
-    return changes, left
+            left.append(WAIT)
+    return changes, min(left, default=None)
 
 
 def _may_be_last(work: Work, snapshot: Copies) -> bool:
