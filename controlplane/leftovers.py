@@ -125,8 +125,8 @@ def _keeps(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cl
 
 
 def _well(binding: Binding, cluster: str, targets: Iterable[TargetCluster], clusters: Mapping[str, Cluster]) -> bool:
-    """Test whether these targets are healthy and the last word of the scheduler, who has none about what goes along with
-    others only; `cluster` loses by it."""
+    """Test whether these targets are healthy and the last word of the scheduler, who has none about what only goes
+    along with others; `cluster` loses by it."""
     places = {
         name: Place(ready=one.answers, moving=one.has_taint(*EVICTING_EFFECTS), observed_at=None)
         for name, one in clusters.items()
