@@ -12,6 +12,7 @@ MAX_TEMPLATE_LENGTH: Final = 1024
 _DICT_KEY: Final = re.compile(r"'([^']*)'")
 _SLICE: Final = re.compile(r"(-?[0-9]*)(:-?[0-9]*)?(:-?[0-9]*)?")
 _COMPARISON: Final = re.compile(r"([^!<>=]+)([!<>=]+)(.+)", re.DOTALL)
+_INTEGERS: Final = range(-(2**63), 2**63)
 _FIELD_END: Final = frozenset(" \t\r\n.,[]$@{}")
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
 _ESCAPE: Final = re.compile(
@@ -138,8 +139,8 @@ class _Reader:
         start = self.at
         while self.at < len(self.template) and self.template[self.at] not in _FIELD_END:
             self.at += 2 if self.template[self.at] == "\\" else 1
-        name = self.template[start : self.at].replace("\\", "")
-        return Wildcard() if name == "*" else Field(name)
+        name = self.template[start : self.at]
+        return Wildcard() if name == "*" else Field(name.replace("\\", ""))
 
     def word(self) -> Node:
         start = self.at
@@ -152,7 +153,7 @@ class _Reader:
         match = re.compile(r"[+-]?[0-9.]*").match(self.template, self.at)
         text = match[0] if match else ""
         self.at += len(text)
-        if re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        if re.fullmatch(r"[+-]?[0-9]+", text) and int(text) in _INTEGERS:
             return Literal(Integer(text))
         if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)", text) and abs(float(text)) != float("inf"):
             return Literal(float(text))
@@ -170,25 +171,28 @@ class _Reader:
     def unescaped(self, text: str, quote: str) -> str:
         if "\\" not in text:
             return text
-        out, at = [], 0
+        out, at = b"", 0
         while at < len(text):
+            if text[at] == quote:
+                raise self.wrong(f"{quote} ends the text before its end")
             if text[at] != "\\":
-                out.append(text[at])
+                out += text[at].encode("utf-8", "replace")
                 at += 1
                 continue
             match = _ESCAPE.match(text, at)
             if match is None or (match[2] and match[2] in "\"'" and match[2] != quote):
                 raise self.wrong(f"'{text[at : at + 2]}' is no escape")
             digits = match[1]
-            out.append(self.character(digits) if digits else _ESCAPES.get(match[2], match[2]))
+            out += self.character(digits) if digits else _ESCAPES.get(match[2], match[2]).encode()
             at = match.end()
-        return "".join(out)
+        return out.decode("utf-8", "replace")
 
-    def character(self, digits: str) -> str:
+    def character(self, digits: str) -> bytes:
+        """Return what an escape by number stands for: one byte by x or octal digits, one character by u or U."""
         code = int(digits[1:], 16) if digits[0] in "xuU" else int(digits, 8)
         if code >= 0x110000 or 0xD800 <= code < 0xE000 or (digits[0] not in "xuU" and code > 255):
             raise self.wrong(f"'\\{digits}' is no character")
-        return chr(code)
+        return chr(code).encode() if digits[0] in "uU" else bytes([code])
 
     def array(self) -> list[Node]:
         start, line = self.at, self.template.find("\n", self.at)
@@ -213,7 +217,7 @@ class _Reader:
         bounds: list[int | None] = []
         for bound in match.groups(default=""):
             digits = bound.lstrip(":")
-            if (digits.lstrip("-") == "" and digits) or len(digits) > 18:
+            if digits and (digits == "-" or int(digits) not in _INTEGERS):
                 raise self.wrong(f"[{text}]: '{digits}' is not a number")
             bounds.append(int(digits) if digits else None)
         return Slice(bounds[0], bounds[1], bounds[2], match[2] is None)

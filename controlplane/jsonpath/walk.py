@@ -40,7 +40,11 @@ _NOTHING: Final = object()
 
 def evaluate(template: str, document: Any) -> str:
     """Return what a template says about a document (parsed JSON). Raise JSONPathError where it says nothing."""
-    return _Walk(template).text(parse(template), document)
+    walk = _Walk(template)
+    try:
+        return walk.text(parse(template), document)
+    except OverflowError as error:
+        raise walk.wrong("a number of the document is too large to be printed") from error
 
 
 class _Failed(JSONPathError):
@@ -58,8 +62,8 @@ class _Walk:
         self.template = template
         self.steps = 0
         self.loops = 0
-        self.starting = False
-        self.ending = False
+        self.starting = 0
+        self.ending = 0
         self.ended_at = -1
 
     def text(self, parts: tuple[Part, ...], document: Any) -> str:
@@ -82,11 +86,11 @@ class _Walk:
             part = parts[at]
             results = [part] if isinstance(part, str) else self.nodes(part, [document])
             self.spend(1)
-            if self.ending:
-                self.ending, self.ended_at = False, at
+            if 0 < self.ending <= self.loops:
+                self.ending, self.ended_at = self.ending - 1, at
                 break
             if self.starting:
-                self.starting = False
+                self.starting -= 1
                 at = self.loop(parts, at + 1, results, found)
                 continue
             found.append(results)
@@ -122,14 +126,14 @@ class _Walk:
             case Recursive():
                 return self.descended(values)
             case Union(members):
-                return [value for member in members for value in self.nodes(member, values)]
+                return self.united(members, values)
             case Literal(value):
                 return [value] if isinstance(value, str) else [value] * len(values)
             case Identifier("range"):
-                self.starting = True
+                self.starting += 1
                 return values
             case Identifier("end") if self.loops:
-                self.ending = True
+                self.ending += 1
                 return []
             case Identifier("end"):
                 raise _Failed(self.said("{end} without {range}"), [])
@@ -181,6 +185,12 @@ class _Walk:
             found += chosen
         return found
 
+    def united(self, members: tuple[tuple[Node, ...], ...], values: list[Any]) -> list[Any]:
+        try:
+            return [value for member in members for value in self.nodes(member, values)]
+        except _Failed as failed:
+            raise _Failed(str(failed), values) from failed
+
     def filtered(self, node: Filter, values: list[Any]) -> list[Any]:
         found = []
         for value in values:
@@ -197,13 +207,14 @@ class _Walk:
             except _Failed as failed:
                 return bool(failed.found)
         try:
-            left, right = self.nodes(node.left, [item]), self.nodes(node.right, [item])
+            left = self.nodes(node.left, [item])
+            right = self.nodes(node.right, [item]) if len(left) == 1 else []
         except _Failed as failed:
             raise _Failed(str(failed), values) from failed
-        if not left or not right:
-            return False
         if len(left) > 1 or len(right) > 1:
             raise _Failed(self.said("can only compare one element at a time"), values)
+        if not left or not right:
+            return False
         compare = _OPERATORS.get(node.operator)
         if compare is None:
             raise _Failed(self.said(f"'{node.operator}' is no comparison: one of {' '.join(_OPERATORS)}"), values)

@@ -14,7 +14,9 @@ STATUS = {
     "small": 0.00000012,
     "nothing": None,
     "empty": [],
+    "nested": [[], []],
     "markup": "<a&b>",
+    "*": "star",
 }
 
 
@@ -39,6 +41,17 @@ STATUS = {
         ("{.small}", "1.2e-07"),
         ("{.nothing}", "null"),
         ('{"\\u00e9\\t\\x41"}', "é\tA"),
+        (r'{"\xc3\xa9\303\251"}', "éé"),
+        (r"{.\*}", "star"),
+        (
+            "{9223372036854775807}{-9223372036854775808}{9223372036854775808}",
+            f"{2**63 - 1}{-(2**63)}9.223372036854776e+18",
+        ),
+        ("{.list[0000000000000000000001]}", "b"),
+        ("{.conditions[?(@['type','missing'])].type}", "Ready Stale"),
+        ("{.conditions[?(@.missing)].type}", ""),
+        ("{.nested[?(@[*]==nonsense)]}", ""),
+        ("{range .list[*] range}{@}{end}!", "!bc!"),
     ],
 )
 def test_templates_find_what_kubernetes_finds(template: str, value: str) -> None:
@@ -69,6 +82,9 @@ def test_objects_are_printed_as_go_prints_them() -> None:
         "{name}",
         "{end}",
         "{range .empty[*]}{.name}{end}",
+        "{.list[0,9]}",
+        "{.conditions[?(@['type','n']=='Ready')]}",
+        "{range .list[*]}{@}{end end}",
     ],
 )
 def test_what_is_not_there_is_an_error_that_names_the_template(template: str) -> None:
@@ -93,12 +109,18 @@ def test_what_is_not_there_is_an_error_that_names_the_template(template: str) ->
         "{....a}",
         "{1.2.3}",
         '{"\\q"}',
+        r'{"a\\"b"}',
         "{\n}",
     ],
 )
 def test_what_cannot_be_read_is_refused_with_a_position_and_an_example(template: str) -> None:
     with pytest.raises(JSONPathError, match=r"position \d+.*write for example"):
         evaluate(template, STATUS)
+
+
+def test_a_number_no_fraction_can_hold_is_an_error() -> None:
+    with pytest.raises(JSONPathError, match="too large"):
+        evaluate("{.a}", {"a": 10**400})
 
 
 def _nested(depth: int) -> Any:

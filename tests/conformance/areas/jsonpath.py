@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 from controlplane.jsonpath import JSONPathError, evaluate
@@ -13,13 +14,20 @@ Document = dict[str, Any]
 def run(given: Document) -> Document:
     try:
         return {"value": evaluate(given["jsonPath"], _status(given["rawStatus"]))}
-    except (JSONPathError, json.JSONDecodeError) as error:
+    except (JSONPathError, ValueError) as error:
         return {"error": str(error)}
 
 
 def _status(text: str) -> Any:
     # Every number is read as a fraction: only so -0 stays what the original sees.
-    return json.loads(text, parse_int=float)
+    return json.loads(text, parse_int=_fraction, parse_float=_fraction, parse_constant=_fraction)
+
+
+def _fraction(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number JSON can carry")
+    return number
 
 
 def agree(expect: Document, result: Document) -> bool:
