@@ -13,10 +13,19 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from controlplane.eviction.directly import DIRECTLY_WAITING
+from controlplane.eviction.pending import EVICTION_PENDING, waits_for
+from controlplane.eviction.purge import parts
 from controlplane.kind import KINDS, decode
 from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds import failover_record as kind
-from controlplane.kinds.binding import HEALTHY, PARTLY_FAILED_BACK, Binding, GracefulEvictionTask, TargetCluster
+from controlplane.kinds.binding import (
+    HEALTHY,
+    PARTLY_FAILED_BACK,
+    TAINT_UNTOLERATED,
+    Binding,
+    GracefulEvictionTask,
+    TargetCluster,
+)
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.failover_record import Durations, FailoverRecord, FailoverRecordStatus, Step
 from controlplane.meta import ObjectMeta, Ref, condition, to_seconds
@@ -25,6 +34,7 @@ from controlplane.revert import REVERTED
 from controlplane.state import Change
 
 EVICTION_STUCK = "EvictionStuck"
+ORDER = {kind.WAITED_FOR: 0, kind.DECIDED: 1}  # of what one change says; the rest comes after it
 EVENTS_NAMESPACE = "default"  # where records of cluster-scoped bindings are, as Kubernetes keeps their Events
 
 
@@ -37,12 +47,14 @@ class Versions(NamedTuple):
 
 
 class Failover(NamedTuple):
-    """A failover by the changes of its binding: `first` begins it, those `since` belong to it."""
+    """A failover by the changes of its binding: `first` begins it, those `since` belong to it. In those of `pending`
+    the binding said what evictions wait for, from when on something did."""
 
     first: Versions
     since: tuple[Versions, ...]
     tasks: tuple[GracefulEvictionTask, ...]
     finished: bool
+    pending: tuple[Versions, ...] = ()
 
 
 Around = Mapping[Ref, Sequence[Versions]]
@@ -120,14 +132,26 @@ def failovers(changes: Iterable[Versions]) -> list[Failover]:
     """Return the failovers of a binding, given its changes, in the order they began; one goes on to its own end when
     others begin meanwhile."""
     found: list[Failover] = []
+    pending: tuple[Versions, ...] = ()
     for one in changes:
         for place, running in enumerate(found):
             if not running.finished:
                 ended = _cleared_all(one, running.tasks)
                 found[place] = running._replace(since=(*running.since, one), finished=ended)
         if started := _started(one):
-            found.append(Failover(one, (), started, finished=False))
+            found.append(Failover(one, (), started, finished=False, pending=pending))
+        pending = _still_pending(pending, one)
     return found
+
+
+def _still_pending(before: tuple[Versions, ...], one: Versions) -> tuple[Versions, ...]:
+    """Return the changes in which a binding said what its evictions wait for, up to one of them; none once it says
+    that nothing waits."""
+    said = None if one.new is None else condition(one.new.status.conditions, EVICTION_PENDING)
+    if said is None or said.status != "True":
+        return ()
+    same = one.old is not None and said == condition(one.old.status.conditions, EVICTION_PENDING)
+    return before if same else (*before, one)
 
 
 def _started(one: Versions) -> tuple[GracefulEvictionTask, ...]:
@@ -158,7 +182,7 @@ def _work(binding: Binding, cluster: str) -> Ref:
 
 def _record(one: Failover, around: Around) -> FailoverRecord:
     change, old = one.first.change, one.first.old
-    steps = sorted(_steps(one, around), key=lambda step: (step.version, step.what != kind.DECIDED, step.cluster))
+    steps = sorted(_steps(one, around), key=lambda step: (step.version, ORDER.get(step.what, len(ORDER)), step.cluster))
     start = steps[0].at
     timed = tuple(_since(step, start) for step in steps)
     task = one.tasks[0]
@@ -207,7 +231,11 @@ def _step(change: Change, what: str, cluster: str, message: str) -> Step:
 def _steps(one: Failover, around: Around) -> Iterator[Step]:
     for task in one.tasks:
         yield from _signs(task, one, around)
-        yield _step(one.first.change, kind.DECIDED, task.from_cluster, task.message or task.reason)
+        yield from _held(task, one)
+        cause, *waits = parts(task.message) if task.reason == TAINT_UNTOLERATED else (task.message,)
+        for why in waits:
+            yield _step(one.first.change, kind.WAITED_FOR, task.from_cluster, why)
+        yield _step(one.first.change, kind.DECIDED, task.from_cluster, cause or task.reason)
     yield from _course(one)
     last = one.since[-1].change.version if one.since and one.finished else None
     yield from _copies(one, around, last=last)
@@ -236,6 +264,19 @@ def _signs(task: GracefulEvictionTask, one: Failover, around: Around) -> Iterato
         if not new.has_taint(*EVICTING_EFFECTS) and new.ready == "True":
             seen.clear()
     yield from seen.values()
+
+
+def _held(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
+    """Yield what the binding said that the eviction from one cluster waited for, since it last began to wait."""
+    steps, before = list[Step](), ""
+    for found in one.pending:
+        why = waits_for(condition(found.new.status.conditions, EVICTION_PENDING), task.from_cluster)
+        if not why:
+            steps.clear()
+        elif why != before:
+            steps.append(_step(found.change, kind.WAITED_FOR, task.from_cluster, why))
+        before = why
+    yield from steps
 
 
 def _course(one: Failover) -> Iterator[Step]:

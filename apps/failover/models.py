@@ -94,6 +94,7 @@ class FleetState(models.Model):
     capacity = Word(default="")  # digest of the clusters when held evictions were last looked at
     holds = Word(default="")  # digest of holds and windows when what they hold was last looked at
     tier = Word(default="")  # the tier that was last told
+    stops = models.JSONField(default=list)  # times in which nothing was evicted
 
     def __str__(self) -> str:
         return self.key

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from controlplane import health
 from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import FLEET, configuration, fleet_state, to_fleet
+from controlplane.controllers.fleet import FLEET, FLEET_ROW, TIER_ROW, configuration, remembered, to_fleet
 from controlplane.controllers.labels import workload_labels
 from controlplane.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.estimate.request import NOTHING_ASKED
@@ -46,6 +46,7 @@ from controlplane.kinds.rows import (
     FleetState,
     PlacementHint,
     Promise,
+    Stop,
 )
 from controlplane.kinds.template import Template
 from controlplane.meta import ObjectMeta, Ref, condition, with_condition
@@ -93,6 +94,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     holds: Holds = Holds()
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that these bindings are parts of
     groups: Groups = {}  # the workload affinity groups these bindings are in
+    stops: tuple[Stop, ...] = ()  # when nothing was evicted
 
 
 class Evictions(Controller):
@@ -116,6 +118,7 @@ class Evictions(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionsSnapshot | None]:
         clusters = tuple(state.list(CLUSTER))
+        fleet, told = remembered(state, FLEET_ROW, TIER_ROW)
         heads = tuple(state.queue_heads(due_by=EVER, limit=HEADS))
         names = sorted({row.binding for row in heads})
         looked = next(iter(state.rows(FleetState, "key", [QUEUE_ROW]).get(QUEUE_ROW, ())), FleetState(QUEUE_ROW))
@@ -128,7 +131,8 @@ class Evictions(Controller):
         asks = any(may_need_room(one.spec) for one in bindings.values())
         one = EvictionsSnapshot(
             subject=configuration(state),
-            fleet=fleet_state(state),
+            fleet=fleet,
+            stops=told.stops,
             clusters=clusters,
             heads=heads,
             bindings=bindings,
@@ -371,7 +375,7 @@ def _moved(
     """
     after, events = old, list[Event]()
     for move in moves:
-        after = plan.moved(after, move, settings, now=now)
+        after = plan.moved(after, move, settings, stops=snapshot.stops, now=now)
         cause = f"{move.cause.key}:{move.cause.effect}"
         message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}"
         events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]

@@ -17,7 +17,7 @@ from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION, MAINTENANCE_WIND
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.maintenance_window import MaintenanceWindow
-from controlplane.kinds.rows import FleetState
+from controlplane.kinds.rows import FleetState, Stop
 from controlplane.meta import ObjectMeta, Ref
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
@@ -25,16 +25,18 @@ from controlplane.state import State, Watch
 FLEET = Ref(FAILOVER_CONFIGURATION, "", NAME)
 """Stands for the fleet as a whole: key of singletons, and origin of what concerns every cluster."""
 
+STOPS_KEPT = 8
 FLEET_ROW = "default"
 TIER_ROW = "tier"  # a row of its own: no binding has to be judged anew for it
 
 
 def fleet_state(state: State) -> FleetState:
     """Return what is remembered of the fleet; one query."""
-    return _remembered(state, FLEET_ROW)[0]
+    return remembered(state, FLEET_ROW)[0]
 
 
-def _remembered(state: State, *keys: str) -> list[FleetState]:
+def remembered(state: State, *keys: str) -> list[FleetState]:
+    """Return rows of what is remembered of the fleet, those never written as they are at first; one query."""
     found = state.rows(FleetState, "key", keys)
     return [next(iter(found.get(key, ())), FleetState(key)) for key in keys]
 
@@ -81,7 +83,7 @@ class FleetWatch(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FleetSnapshot | None]:
         windows = tuple(state.list(MAINTENANCE_WINDOW))
-        known, told = _remembered(state, FLEET_ROW, TIER_ROW)
+        known, told = remembered(state, FLEET_ROW, TIER_ROW)
         one = FleetSnapshot(known, tuple(state.list(CLUSTER)), configuration(state), windows, told)
         return [one if ref == FLEET else None for ref in refs]
 
@@ -100,7 +102,7 @@ class FleetWatch(Controller):
             message = "a cluster is no longer faulty; timers of taints and tolerations start again (D9)"
             events.append(Event(snapshot.subject, "FleetSighted", message))
         tier = health.in_force(fleet, new, settings)
-        told, before = snapshot.told, snapshot.told.tier or health.NORMAL
+        told, before = _stopped(snapshot.told, tier, settings, now=now), snapshot.told.tier or health.NORMAL
         if settings.gate("Failover") and tier.name != before:
             told = replace(told, tier=tier.name)
             message = f"evictions go at {tier.rate:g} a second, tier {tier.name} after {before}"
@@ -112,3 +114,15 @@ class FleetWatch(Controller):
             wake_at=now + timedelta(seconds=settings.cluster_monitor_period),
             reason="FleetWatch",
         )
+
+
+def _stopped(row: FleetState, tier: health.Tier, settings: Settings, *, now: datetime) -> FleetState:
+    """Return the row with the times in which nothing was evicted, up to now: evictions tell what they waited for."""
+    last = row.stops[-1] if row.stops else None
+    running = last is not None and last.until is None
+    if (settings.gate("Failover") and tier.rate <= 0) == running:
+        return row
+    if last is not None and running:
+        return replace(row, stops=(*row.stops[:-1], replace(last, until=now)))
+    why = tier.why or "the rate of evictions is 0"
+    return replace(row, stops=(*row.stops, Stop(now, why))[-STOPS_KEPT:])

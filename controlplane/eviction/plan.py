@@ -5,7 +5,7 @@ Everything that can stop an eviction is asked here, before a token is spent.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -22,7 +22,17 @@ from controlplane.eviction.queue import recovering, without_skipped
 from controlplane.eviction.refuge import DryRun, Refuge, refuge
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.rows import HELD, NO_REFUGE, QUEUED, RECOVERING, STATE_MISSING, Eviction, Judgement, Promise
+from controlplane.kinds.rows import (
+    HELD,
+    NO_REFUGE,
+    QUEUED,
+    RECOVERING,
+    STATE_MISSING,
+    Eviction,
+    Judgement,
+    Promise,
+    Stop,
+)
 from controlplane.meta import Ref
 from controlplane.moments import later
 from controlplane.settings import Settings
@@ -187,6 +197,7 @@ def leaving_with(row: Eviction, rows: Sequence[Eviction]) -> set[str]:
     return {row.cluster, *(one.cluster for one in rows if one.due_at is not None and one.state != RECOVERING)}
 
 
-def moved(binding: Binding, move: Move, settings: Settings, *, now: datetime) -> Binding:
-    """Return the binding after the eviction."""
-    return evicted(binding, move.row.cluster, move.cause, settings, preserved=move.state.labels, now=now)
+def moved(binding: Binding, move: Move, settings: Settings, *, stops: Iterable[Stop] = (), now: datetime) -> Binding:
+    """Return the binding after the eviction. `stops`: when nothing was evicted."""
+    state = move.state.labels
+    return evicted(binding, move.row.cluster, move.cause, settings, preserved=state, stops=stops, now=now)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -14,11 +14,12 @@ from controlplane.kinds.binding import (
     Binding,
     GracefulEvictionTask,
 )
-from controlplane.kinds.rows import Judgement
+from controlplane.kinds.rows import Judgement, Stop
 from controlplane.meta import to_seconds
 from controlplane.settings import Settings
 
 MAX_MESSAGE = 1024
+WAITED = "; waited for "  # in the message of a task, between its cause and each thing it waited for
 
 
 def purge_mode(binding: Binding, settings: Settings) -> str:
@@ -34,19 +35,46 @@ def evicted(
     settings: Settings,
     *,
     preserved: Mapping[str, str],
+    stops: Iterable[Stop] = (),
     now: datetime,
 ) -> Binding:
-    """Return the binding with its target on the cluster moved into a task; a task already there is left as it is."""
+    """Return the binding with its target on the cluster moved into a task; a task already there is left as it is.
+
+    `stops`: when nothing was evicted. Those since the taint are told with the cause, and how long its turn took.
+    """
     return leaving(
         binding,
         cluster,
         mode=purge_mode(binding, settings),
         reason=TAINT_UNTOLERATED,
         producer=TAINT_MANAGER,
-        message=f"taint {cause.key}:{cause.effect} of {cause.time_added:%Y-%m-%dT%H:%M:%SZ}",
+        message=WAITED.join(
+            (f"taint {cause.key}:{cause.effect} of {_at(cause.time_added)}", *_waits(cause, stops, now=now))
+        ),
         preserved=preserved,
         now=now,
     )
+
+
+def _waits(cause: Judgement, stops: Iterable[Stop], *, now: datetime) -> Iterable[str]:
+    """Yield what an eviction has waited for since its taint, other than what the binding says of holds."""
+    for one in stops:
+        until = one.until or now  # they go on before anybody notes that they do
+        if until > cause.time_added:
+            seconds = (until - max(one.since, cause.time_added)).total_seconds()
+            yield f"evictions to go on, {seconds:.0f} s: stopped from {_at(one.since)} until {_at(until)}, {one.why}"
+    due = cause.due_at
+    if due is not None and now - due >= timedelta(seconds=1):
+        yield f"its turn, which came {(now - due).total_seconds():.0f} s after it was due at {_at(due)}"
+
+
+def parts(message: str) -> tuple[str, ...]:
+    """Return the message of a task in its parts: the cause, then what was waited for."""
+    return tuple(message.split(WAITED))
+
+
+def _at(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def leaving(

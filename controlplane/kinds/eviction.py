@@ -11,7 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from controlplane.kinds.rows import ENDED, MAINTENANCE, ON_HOLD, QUEUED, Eviction
+from controlplane.kinds.rows import ENDED, QUEUED, Eviction
 from controlplane.meta import Object, ObjectMeta, Ref, Struct
 
 GROUP_VERSION = "failover.lifeboat.io/v1alpha1"
@@ -79,8 +79,8 @@ def shown(
     """Return a row as an object. `position` and the estimates: see EvictionStatus."""
     binding = Ref.parse(row.binding)
     reason, message = row.reason, row.message
-    if row.state == QUEUED and reason in (ON_HOLD, MAINTENANCE):
-        reason = message = ""  # the hold is over; the row keeps it so that nobody is told twice where it is not
+    if row.state == QUEUED and not row.held:
+        reason = message = ""
     moving = tuple(f"{one.key}:{one.effect}" for one in row.judged if one.wait_seconds is not None)
     return EvictionItem(
         api_version=GROUP_VERSION,

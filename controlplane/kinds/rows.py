@@ -103,6 +103,12 @@ class Eviction(Row, frozen=True):
     failed_at: datetime | None = None  # when it first found no refuge (evict_success_rate)
     ended_at: datetime | None = None  # None: it still waits, or stays
 
+    @property
+    def held(self) -> bool:
+        """Whether it is held, or was and is only being looked at again. Any other reason that a queued row has is over;
+        the row keeps it so that nobody is told twice where it is not."""
+        return self.state == HELD or (self.state == QUEUED and self.reason in (NO_REFUGE, STATE_MISSING))
+
     INDEXES: ClassVar[dict[str, str]] = {
         "binding": "controllers.eviction_queue: all evictions of a binding in one query",
         "cluster": "controllers.eviction_queue: what recovery drops; metrics per cluster",
@@ -118,10 +124,18 @@ class AilingCopies(Row, frozen=True):
     moves: dict[str, datetime] = {}  # clusters this version has left for being unhealthy, and when
 
 
+class Stop(Struct, frozen=True):
+    """A time in which the tier, or a rate of 0, let nothing be evicted. `until` None: it goes on."""
+
+    since: datetime
+    why: str
+    until: datetime | None = None
+
+
 class FleetState(Row, frozen=True):
     """What is remembered of the fleet as a whole: blindness (D9) and when the gate was opened (D17).
 
-    Keys "default" and "tier" (`tier`) are written by controllers.fleet, key "queue" (`capacity` and `holds`) by
+    Keys "default" and "tier" (`tier`, `stops`) are written by controllers.fleet, key "queue" (`capacity`, `holds`) by
     controllers.evictions.
     """
 
@@ -131,6 +145,7 @@ class FleetState(Row, frozen=True):
     capacity: str = ""  # digest of the clusters when held evictions were last looked at
     holds: str = ""  # digest of holds and windows when what they hold was last looked at
     tier: str = ""  # name of the tier that was last told; "" it was always Normal
+    stops: tuple[Stop, ...] = ()  # the latest, oldest first
 
 
 class Promise(Row, frozen=True):

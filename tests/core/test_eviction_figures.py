@@ -174,6 +174,8 @@ def test_a_first_hold_without_refuge_counts_once_as_failed() -> None:
         ("Held", "NoRefuge", "NoRefuge"),
         ("Queued", "OnHold", ""),
         ("Queued", "Maintenance", ""),
+        ("Queued", "Flapping", ""),
+        ("Queued", "NoRefuge", "NoRefuge"),
         ("Queued", "", ""),
     ],
 )

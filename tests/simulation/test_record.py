@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from controlplane import kinds, record
-from controlplane.kinds.failover_record import FailoverRecord
+from controlplane.kinds.failover_record import FailoverRecord, Step
 from controlplane.meta import Ref
-from tests.simulation.manifests import DUPLICATED
+from tests.simulation.manifests import DUPLICATED, cluster
+from tests.simulation.member import Member
 from tests.simulation.outages import serving
-from tests.simulation.stories import NGINX_BINDING, placed, running
+from tests.simulation.stories import NGINX_BINDING, apply, placed, running
 from tests.simulation.world import Simulation
 
 GOLDEN = Path(__file__).parent / "golden" / "divided.yaml"
@@ -85,6 +86,111 @@ def test_a_failover_that_waits_says_for_what_and_is_not_finished() -> None:
     assert found.status.durations.total is None
     waited = [step.message for step in found.status.steps if step.what == "WaitedFor"]
     assert any("WaitingSource" in message for message in waited)
+
+
+HOLD = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: EvictionHold
+metadata:
+  name: release
+spec:
+  reason: we are releasing; cluster by cluster
+  expiresAt: "2026-03-01T02:38:30Z"
+"""
+WINDOW = """
+apiVersion: failover.lifeboat.io/v1alpha1
+kind: MaintenanceWindow
+metadata:
+  name: discs
+spec:
+  reason: new discs
+  clusters: [member1]
+  until: "2026-03-01T02:38:30Z"
+"""
+
+
+def waited(found: FailoverRecord) -> list[tuple[float, str]]:
+    """Return what was waited for before the decision, each with its second."""
+    steps = [step for step in found.status.steps if step.version <= decided(found).version]
+    return [(step.seconds, step.message) for step in steps if step.what == "WaitedFor"]
+
+
+def decided(found: FailoverRecord) -> Step:
+    (step,) = [step for step in found.status.steps if step.what == "Decided"]
+    return step
+
+
+@pytest.mark.parametrize(
+    ("manifest", "told_of"),
+    [
+        (HOLD, "OnHold: EvictionHold release: we are releasing; cluster by cluster"),
+        (WINDOW, "Maintenance: cluster member1 is in MaintenanceWindow discs until 2026-03-01T02:38:30Z: new discs"),
+    ],
+)
+def test_what_held_an_eviction_before_it_was_decided_is_told_with_seconds(manifest: str, told_of: str) -> None:
+    world = serving("member1", "member2")
+    apply(world, manifest)
+    world.fault("member1", "down")
+    world.run(200)
+
+    (found,) = told(world)
+
+    assert waited(found) == [
+        (5.0, told_of),
+        (90.0, "Queued: due 2026-03-01T02:37:05Z"),
+        (90.0, "its turn, which came 85 s after it was due at 2026-03-01T02:37:05Z"),
+    ]
+    assert decided(found).seconds == 90.0
+    assert found.status.durations.waited == 85.0
+
+
+def test_a_refuge_that_was_waited_for_is_told_until_there_is_one() -> None:
+    world = serving("member1", "member2", policy=DUPLICATED)
+    world.fault("member1", "down")
+    world.run(100)
+    world.members["member3"] = Member("member3")
+    apply(world, yaml.safe_dump(cluster("member3")))
+    world.run(200)
+
+    (found,) = told(world)
+
+    (held_at, message), *rest = waited(found)
+    assert held_at < 15
+    assert message.startswith("NoRefuge: ")
+    assert [why.partition(",")[0] for _, why in rest] == ["its turn"]
+    assert decided(found).seconds > 50
+
+
+def test_a_tier_that_let_nothing_leave_is_told_with_its_times() -> None:
+    world = serving("member1", "member2", "member3", "member4")
+    for name in ("member1", "member3", "member4"):
+        world.fault(name, "down")
+    world.run(100)
+    world.fault("member4", "none")
+    world.run(300)
+
+    (found,) = told(world)
+
+    (stopped,) = [why for _, why in waited(found) if why.startswith("evictions to go on")]
+    assert stopped.startswith("evictions to go on, 70 s: stopped from 2026-03-01T02:37:00Z until 2026-03-01T02:38:15Z")
+    assert "3 of 4 clusters are faulty" in stopped
+
+
+def test_what_two_clusters_are_left_for_waits_each_for_itself() -> None:
+    """One is held, the other is not: the record of the other says nothing of the hold."""
+    world = serving("member1", "member2", "member3", "member4", "member5", "member6", policy=DUPLICATED, replicas=2)
+    first, second = placed(world)
+    apply(world, HOLD.replace("  reason", f"  clusters: [{first}]\n  reason"))
+    world.fault(first, "down")
+    world.run(60)
+    world.fault(second, "down")
+    world.run(300)
+
+    found = {one.status.left[0].name: [why for _, why in waited(one)] for one in told(world)}
+
+    assert set(found) == {first, second}
+    assert any(why.startswith("OnHold: EvictionHold release") for why in found[first])
+    assert not any("OnHold" in why for why in found[second])
 
 
 def test_one_failover_that_begins_before_another_ends_does_not_leave_it_running_for_ever() -> None:

@@ -18,6 +18,7 @@ from controlplane.kinds.rows import (
     MatchWindow,
     Observation,
     Promise,
+    Stop,
 )
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.meta import OwnerReference, Ref
@@ -341,7 +342,7 @@ class TestRows:
             eviction("web", -5, 1, judged=judged, message="grüße", queued_at=NOON),
             Observation(key="member1", status="False", since=NOON + timedelta(microseconds=1)),
             MatchWindow(key="policy|member1", policy="policy", cluster="member1", matching=True, since=NOON),
-            FleetState(key="default", blind_since=NOON),
+            FleetState(key="default", blind_since=NOON, stops=(Stop(NOON, "grüße"), Stop(NOON, "", until=NOON))),
             Promise(
                 key="web|member1", binding="web", cluster="member1", replicas=3, request='{"cpu":"1"}', made_at=NOON
             ),
