@@ -18,7 +18,7 @@ from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction
 from controlplane.meta import Ref, condition
-from controlplane.taints import owned
+from controlplane.taints import BY_DELETION, owned
 
 
 class Holds(msgspec.Struct, frozen=True):
@@ -78,9 +78,10 @@ class Holds(msgspec.Struct, frozen=True):
 
 def _unsteady(row: Eviction, cluster: Cluster) -> tuple[str, str]:
     """Return reason and message of an eviction from a flapping cluster. A taint that belongs to nobody here is the word
-    of a person, who may empty the cluster with it: it is not held."""
+    of a person, who may empty the cluster with it, and so is the cluster's deletion (D20): they are not held."""
     moving = {(one.key, one.effect) for one in row.judged if one.due_at is not None}
-    if not moving or not moving <= owned(cluster).keys():
+    ours = {identity for identity, one in owned(cluster).items() if BY_DELETION not in one.by}
+    if not moving or not moving <= ours:
         return "", ""
     told = condition(cluster.status.conditions, FLAPPING)
     why = "" if told is None else f": {told.message}"

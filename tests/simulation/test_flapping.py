@@ -10,10 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
+from controlplane.decision import Decision, deleting
 from controlplane.kinds.cluster import NO_EXECUTE, Cluster, Taint
 from controlplane.kinds.rows import HELD, Eviction, Observation
 from controlplane.meta import Condition, Ref, condition
-from controlplane.settings import GATES, Settings
+from controlplane.settings import GATES, Compat, Settings
+from controlplane.state import Actor
 from tests.simulation.manifests import NGINX
 from tests.simulation.member import DOWN, UP
 from tests.simulation.stories import apply, binding, joined, placed
@@ -26,9 +28,9 @@ PRODUCTION = replace(Settings(), feature_gates={**GATES, "Failover": True})
 PRODUCTION = replace(PRODUCTION, resource_eviction_rate=10.0)
 
 
-def fleet(seed: int = 0) -> Simulation:
+def fleet(seed: int = 0, settings: Settings = PRODUCTION) -> Simulation:
     """Five members and one workload on member1, with the defaults of production."""
-    world = joined("member1", "member2", "member3", "member4", "member5", seed=seed, settings=PRODUCTION)
+    world = joined("member1", "member2", "member3", "member4", "member5", seed=seed, settings=settings)
     home = ONE.replace(
         "{spread", "{clusterAffinities: [{affinityName: home, clusterNames: [member1]}, {affinityName: away}], spread"
     )
@@ -140,6 +142,21 @@ def test_a_person_may_empty_a_flapping_cluster() -> None:
     world.run(HOUR + 10)
 
     assert "member1" not in placed(world)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_d20_a_flapping_cluster_that_somebody_deletes_is_emptied_all_the_same(seed: int) -> None:
+    """Its deletion is the word of a person, though the taint that follows from it is ours."""
+    world = fleet(seed, replace(PRODUCTION, compat=Compat(terminating_taint=True)))
+    flaps(world, until=60 + HOUR)
+    world.run(600)
+    assert member1(world).flapping
+
+    world.store.apply([(None, Decision(changes=(deleting(member1(world), now=world.now),)))], by=Actor("jane"))
+    world.run(600 + 120)
+
+    assert "member1" not in placed(world)
+    assert world.store.get([FLAPS]) == {}
 
 
 def test_time_in_which_nobody_looks_calms_nothing() -> None:
