@@ -106,14 +106,19 @@ def fnv1a32(text: str) -> int:
 
 def binding_name(kind: str, name: str) -> str:
     """Return the name of the (Cluster)ResourceBinding of an object; colons are not allowed in names and become dots."""
-    return f"{name}-{kind}".lower().replace(":", ".")
+    return _lowered(f"{name}-{kind}").replace(":", ".")
 
 
 @lru_cache(maxsize=65_536)
 def work_name(kind: str, name: str, namespace: str = "") -> str:
     """Return the name of the Work that carries an object; ``namespace`` is empty for cluster-scoped kinds."""
     identity = f"{namespace}-{name}-{kind}" if namespace else f"{name}-{kind}"
-    return f"{name.lower().replace(':', '.')}-{safe_hash(identity.lower().replace(':', '.'))}"
+    return f"{_lowered(name).replace(':', '.')}-{safe_hash(_lowered(identity).replace(':', '.'))}"
+
+
+def _lowered(text: str) -> str:
+    """Return a text in small letters, each character for itself: as Go does, whatever stands beside it."""
+    return text.lower() if text.isascii() else "".join(character.lower()[0] for character in text)
 
 
 def safe_hash(text: str) -> str:
@@ -123,7 +128,7 @@ def safe_hash(text: str) -> str:
 
 def depended_by_label(namespace: str, name: str) -> str:
     """Return the label an attached binding carries for the binding ``namespace``/``name`` that needs it."""
-    return DEPENDED_BY_LABEL_PREFIX + safe_hash(f"{namespace}-{name}".lower() if namespace else name.lower())
+    return DEPENDED_BY_LABEL_PREFIX + safe_hash(_lowered(f"{namespace}-{name}" if namespace else name))
 
 
 def execution_namespace(cluster: str) -> str:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
+from controlplane import interpret
 from controlplane.eviction.preserve import Preserved, read
 from controlplane.eviction.purge import leaving
 from controlplane.kinds.binding import APPLICATION_FAILURE, HEALTHY, UNHEALTHY, UNKNOWN, Binding
@@ -65,6 +66,8 @@ def course(
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
     if behaviour is None or not binding.spec.propagate_deps or not binding.status.aggregated_status:
         return Course(binding, {})
+    if interpret.of(binding.spec.resource.api_version, binding.spec.resource.kind).healthy is None:
+        return Course(binding, {})  # a kind without a rule of health is never ill
     known = {name: moment for name, moment in since.items() if binding.spec.target(name) is not None}
     seconds = behaviour.decision_conditions.toleration_seconds
     patience = float(DEFAULT_SECONDS if seconds is None else seconds)

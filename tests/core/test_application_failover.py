@@ -98,6 +98,18 @@ def test_the_time_is_kept_in_a_row_and_survives_a_restart() -> None:
 
 
 @pytest.mark.parametrize(
+    ("api_version", "kind", "leaves"), [("apps/v1", "Deployment", True), ("batch/v1", "CronJob", False)]
+)
+def test_only_a_kind_with_a_rule_of_health_can_be_ill(api_version: str, kind: str, leaves: bool) -> None:
+    ill = app(seconds=0).with_status(aggregated_status=(AggregatedStatusItem("member1", health="Unhealthy"),))
+    ill = ill.with_spec(resource=replace(ill.spec.resource, api_version=api_version, kind=kind))
+
+    after = course(ill, {"member1": START}, GATE_OFF, now=START.replace(hour=1))
+
+    assert bool(after.binding.spec.graceful_eviction_tasks) is leaves
+
+
+@pytest.mark.parametrize(
     ("mode", "grace", "suppressed"), [(GRACEFULLY, 120, None), (NEVER, None, True), (DIRECTLY, None, None)]
 )
 def test_each_purge_mode_makes_its_task(mode: str, grace: int | None, suppressed: bool | None) -> None:

@@ -234,3 +234,89 @@ def test_override_policies_excuse_what_they_change_and_nothing_else(tmp_path: Pa
     report = runner.check("work_render", path)
 
     assert (report.reasons.total(), len(report.failures)) == (int(excused), int(not excused))
+
+
+NOW, BEFORE, AHEAD = "2026-01-01T01:00:00Z", "2026-01-01T00:00:00Z", "2026-01-01T02:00:00Z"
+
+
+def _case(given: object, expect: object) -> dict[str, object]:
+    return {"id": "case-1", "input": given, "expect": expect}
+
+
+def _tolerated(added: str, tolerations: list[dict[str, object]]) -> dict[str, object]:
+    taint = {"key": "gpu", "effect": "NoExecute", "timeAdded": added}
+    given = {"taints": [taint], "clusterTolerations": tolerations, "now": NOW, "clusterAlreadyInTargets": True}
+    return _case(given, {"eviction": "now", "schedulerFilter": {"feasible": True}})
+
+
+def _graceful(health: str, ready: int, *, grace: int | None = None) -> dict[str, object]:
+    task: dict[str, object] = {"fromCluster": "member1", "creationTimestamp": BEFORE}
+    task |= {"gracePeriodSeconds": grace} if grace is not None else {}
+    item = {"clusterName": "member2", "health": health, "status": {"readyReplicas": ready}}
+    given = {
+        "gracefulEvictionTasks": [task],
+        "clusters": [{"name": "member2", "replicas": 3}],
+        "aggregatedStatus": [item],
+        "generation": 1,
+        "schedulerObservedGeneration": 1,
+        "gracefulEvictionTimeoutSeconds": 36_000,
+        "now": NOW,
+    }
+    return _case(given, {"evictedClusters": ["member1"], "keptTasks": None, "nextRetrySeconds": 0})
+
+
+def _ill(on: int, expected: int) -> dict[str, object]:
+    names = [f"member{number}" for number in range(1, on + 1)]
+    application = {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Directly"}
+    spec = {
+        "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "default"},
+        "clusters": [{"name": name} for name in names],
+        "failover": {"application": application},
+        "propagateDeps": True,
+    }
+    status = {"aggregatedStatus": [{"clusterName": name, "health": "Unhealthy"} for name in names]}
+    made = {
+        "purgeMode": "Directly",
+        "reason": "ApplicationFailure",
+        "producer": "resource-binding-application-failover-controller",
+    }
+    left = {
+        "clusters": [{"name": name} for name in names[expected:]],
+        "gracefulEvictionTasks": [{"fromCluster": name, **made} for name in names[:expected]],
+        "requeueAfterSeconds": 0,
+        "unhealthySinceAfter": dict.fromkeys(names[expected:], BEFORE),
+    }
+    binding = {
+        "apiVersion": "work.karmada.io/v1alpha2",
+        "kind": "ResourceBinding",
+        "metadata": {"name": "web-deployment", "namespace": "default"},
+        "spec": spec,
+        "status": status,
+    }
+    return _case({"binding": binding, "unhealthySince": dict.fromkeys(names, BEFORE), "now": NOW}, left)
+
+
+NARROW = {
+    "a taint ahead that nothing bears": ("tolerations", _tolerated(AHEAD, []), (0, 1, 0)),
+    "a taint ahead that is borne": ("tolerations", _tolerated(AHEAD, [{"operator": "Exists"}]), (0, 0, 1)),
+    "all replicas ready": ("graceful_eviction", _graceful("Healthy", 3), (1, 0, 0)),
+    "fewer ready than asked": ("graceful_eviction", _graceful("Healthy", 2), (0, 1, 0)),
+    "an ill target": ("graceful_eviction", _graceful("Unhealthy", 3), (0, 0, 1)),
+    "the last healthy copy": ("graceful_eviction", _graceful("Unhealthy", 3, grace=30), (0, 1, 0)),
+    "the last copy, another not ready": ("graceful_eviction", _graceful("Healthy", 2, grace=30), (0, 1, 0)),
+    "a healthy copy elsewhere": ("graceful_eviction", _graceful("Healthy", 3, grace=30), (1, 0, 0)),
+    "ill on two": ("app_failover", _ill(2, 2), (1, 0, 0)),
+    "ill on three": ("app_failover", _ill(3, 3), (0, 1, 0)),
+    "ill on three, two left behind": ("app_failover", _ill(3, 1), (0, 0, 1)),
+}
+
+
+@pytest.mark.parametrize("case", NARROW)
+def test_a_named_difference_excuses_what_it_is_about_and_nothing_else(tmp_path: Path, case: str) -> None:
+    area, vector, came_out = NARROW[case]
+    path = tmp_path / f"{area}.jsonl"
+    path.write_text(json.dumps(vector))
+
+    report = runner.check(area, path)
+
+    assert (report.passed, report.reasons.total(), len(report.failures)) == came_out, report.failures

@@ -10,6 +10,12 @@ def test_the_work_of_a_deployment_is_called_as_scripts_expect() -> None:
     assert names.work_name("Deployment", "nginx", "default") == "nginx-687f7fb96f"
 
 
+@pytest.mark.parametrize(("name", "lowered"), [("System:Admin", "system.admin"), ("ΑΣ", "ασ"), ("İd", "id")])
+def test_names_are_lowered_character_by_character(name: str, lowered: str) -> None:
+    assert names.binding_name("ClusterRole", name) == f"{lowered}-clusterrole"
+    assert names.work_name("ClusterRole", name).startswith(f"{lowered}-")
+
+
 def test_works_of_the_same_name_in_other_namespaces_do_not_collide() -> None:
     places = ["", "default", "prod"]
 

@@ -24,6 +24,7 @@ from tests.conformance.compare import equivalent, without_nulls
 Document = dict[str, Any]
 
 EMPTY_TARGETS = "D11: an empty schedule result never counts as healthy"
+FEWER_READY = "D11: fewer ready replicas than asked never count as healthy"
 LAST_COPY = "D11: a gracePeriodSeconds never removes the last healthy copy"
 
 
@@ -52,17 +53,32 @@ def agree(expect: Document, result: Document) -> bool:
 def differs(given: Document, expect: Document, result: Document) -> str | None:
     """We keep what the original lets go: a task whose workload has no healthy copy anywhere else."""
     gone = set(expect["evictedClusters"]) - set(result["evictedClusters"])
-    if not gone or set(result["evictedClusters"]) - set(expect["evictedClusters"]):
+    rest = [task for task in result["keptTasks"] if task["fromCluster"] not in gone]
+    if set(result["evictedClusters"]) - set(expect["evictedClusters"]) or not equivalent(expect["keptTasks"], rest):
         return None
-    if not given["clusters"] and given["generation"] == given["schedulerObservedGeneration"]:
+    binding, settings, now = _read(given)
+    reasons = [
+        _kept_for(given, task, late=now > deadline(task, settings))
+        for task in binding.spec.graceful_eviction_tasks
+        if task.from_cluster in gone
+    ]
+    return reasons[0] if reasons and all(reasons) else None
+
+
+def _kept_for(given: Document, task: GracefulEvictionTask, *, late: bool) -> str:
+    """Return why a task the original lets go is kept; "" where nothing says so."""
+    targets = {one["name"]: one.get("replicas", 0) for one in given["clusters"] or []}
+    healthy = [
+        (one["clusterName"], (one.get("status") or {}).get("readyReplicas"))
+        for one in given["aggregatedStatus"] or []
+        if one["clusterName"] in targets and one.get("health") == "Healthy"
+    ]
+    short = {name for name, ready in healthy if ready is not None and ready < targets[name]}
+    if late:
+        return LAST_COPY if task.grace_period_seconds is not None and len(short) == len(healthy) else ""
+    if not targets:
         return EMPTY_TARGETS
-    timed = {task["fromCluster"] for task in given["gracefulEvictionTasks"] or [] if "gracePeriodSeconds" in task}
-    return LAST_COPY if gone <= timed and not _any_healthy(given) else None
-
-
-def _any_healthy(given: Document) -> bool:
-    healthy = {one["clusterName"] for one in given["aggregatedStatus"] or [] if one.get("health") == "Healthy"}
-    return any(one["name"] in healthy for one in given["clusters"] or [])
+    return FEWER_READY if short else ""
 
 
 def _read(given: Document) -> tuple[Binding, Settings, datetime]:

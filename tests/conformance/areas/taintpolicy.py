@@ -51,7 +51,8 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
     }
     lists = [identity for one in policies if _targets(one, cluster) for identity in _identities(one)]
     contested = {identity for identity in removing if lists.count(identity) > 1}
-    return SHARED if contested and _without(expect, contested) == _without(result, contested) else None
+    same = equivalent(_without(expect, contested), _without(result, contested))
+    return SHARED if contested and same else None
 
 
 def _read(given: Document) -> tuple[Cluster, list[ClusterTaintPolicy], datetime]:

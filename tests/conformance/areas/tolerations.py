@@ -9,7 +9,7 @@ import msgspec
 
 from controlplane.eviction.judge import earliest, judged
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
-from controlplane.kinds.cluster import Cluster, ClusterSpec, Taint
+from controlplane.kinds.cluster import NO_EXECUTE, Cluster, ClusterSpec, Taint
 from controlplane.kinds.policy import Placement, Toleration
 from controlplane.scheduling.plan import REFUSING
 from controlplane.tolerations import spelled, untolerated
@@ -20,9 +20,7 @@ _EVER = datetime.min.replace(tzinfo=UTC)
 
 
 def run(given: Document) -> Document:
-    taints = msgspec.convert(without_nulls(given["taints"] or []), tuple[Taint, ...])
-    tolerations = msgspec.convert(without_nulls(given["clusterTolerations"] or []), tuple[Toleration, ...])
-    now = msgspec.convert(given["now"], datetime)
+    taints, tolerations, now = _read(given)
     refusing = () if given["clusterAlreadyInTargets"] else untolerated(taints, tolerations, REFUSING)
     reasons = [f"cluster(s) had untolerated taint {{{spelled(one)}}}" for one in refusing[:1]]
     result: Document = {"schedulerFilter": {"feasible": not reasons, "reasons": reasons}}
@@ -45,6 +43,13 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
     on, and a taint without one is given the present time when it is written."""
     if expect["eviction"] != "now" or not equivalent(expect["schedulerFilter"], result["schedulerFilter"]):
         return None
-    undated = any(one["effect"] == "NoExecute" and "timeAdded" not in one for one in given["taints"] or ())
-    ahead = any(one.get("timeAdded", "") > given["now"] for one in given["taints"] or ())
-    return "the eviction by a taint counts from the taint's date" if undated or ahead else None
+    taints, tolerations, now = _read(given)
+    moving = untolerated(taints, tolerations, (NO_EXECUTE,))
+    later = all(one.time_added is None or one.time_added > now for one in moving)
+    return "the eviction by a taint counts from the taint's date" if moving and later else None
+
+
+def _read(given: Document) -> tuple[tuple[Taint, ...], tuple[Toleration, ...], datetime]:
+    taints = msgspec.convert(without_nulls(given["taints"] or []), tuple[Taint, ...])
+    tolerations = msgspec.convert(without_nulls(given["clusterTolerations"] or []), tuple[Toleration, ...])
+    return taints, tolerations, msgspec.convert(given["now"], datetime)
