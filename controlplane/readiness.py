@@ -17,7 +17,7 @@ from controlplane.eviction.holds import Holds
 from controlplane.eviction.judge import waits
 from controlplane.eviction.preserve import preserved
 from controlplane.eviction.purge import purge_mode
-from controlplane.eviction.refuge import DryRun, Refuge, refuge, reserve
+from controlplane.eviction.refuge import DryRun, Refuge, refuge, reserve, scheduling_suspended
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import (
     EVICTING_EFFECTS,
@@ -183,8 +183,9 @@ def readiness(
         found = [*_detection(cluster, settings), *_taints(binding, cluster, taints)]
         answer = rehearsal.without(binding, target.name)
         place = refuge(binding, {target.name}, answer, settings, source_ready=False)
-        if not place.found:
+        if not place.found and not scheduling_suspended(binding):
             found.append(_no_refuge(target.name, place.why))
+        found += _withheld(binding, target.name, place)
         found += [*_state(binding, target.name, settings), *_held(binding, cluster, situation, now=now)]
         obstacles += found
         stays = any(one.severity == BLOCKS for one in (*general, *found))
@@ -247,10 +248,11 @@ def _own(binding: Binding, settings: Settings) -> Iterator[Obstacle]:
     """Yield what the binding itself says against moving."""
     spec = binding.spec
     if spec.suspension is not None and (spec.suspension.scheduling or spec.suspension.dispatching):
-        what = "scheduling" if spec.suspension.scheduling else "dispatching"
-        yield Obstacle(
-            "Suspended", BLOCKS, f"{what} is suspended: no new copy would start", f"set spec.suspension.{what} to false"
+        what, where = (
+            ("scheduling", "of the binding") if spec.suspension.scheduling else ("dispatching", "in the policy")
         )
+        remedy = f"set spec.suspension.{what} {where} to false"
+        yield Obstacle("Suspended", BLOCKS, f"{what} is suspended: no new copy would start", remedy)
     behaviour = None if spec.failover is None else spec.failover.cluster
     rules = behaviour is not None and behaviour.state_preservation is not None
     directly = purge_mode(binding, settings) == DIRECTLY
@@ -309,7 +311,7 @@ def _detection(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
         remedy = "renew the credentials in its Secret, or its certificate: condition AccessLost says which"
         yield Obstacle("AccessLost", BLOCKS, message, remedy, name)
     if cluster.flapping:
-        message = f"cluster {name} flaps: taints of policies evict nothing from it until it is calm"
+        message = f"cluster {name} flaps: taints of policies about anything else evict nothing from it until it is calm"
         remedy = "mend what makes it come and go, or taint the cluster by hand to empty it all the same"
         yield Obstacle("Flapping", WARNS, message, remedy, name)
 
@@ -349,6 +351,18 @@ def _taints(binding: Binding, cluster: Cluster, taints: Sequence[Taint]) -> Iter
 def _no_refuge(cluster: str, why: str) -> Obstacle:
     remedy = "widen the placement's affinity or spread, free capacity, or join another cluster"
     return Obstacle("NoRefuge", BLOCKS, f"there is nowhere to go from cluster {cluster}: {why}", remedy, cluster)
+
+
+def _withheld(binding: Binding, cluster: str, place: Refuge) -> Iterator[Obstacle]:
+    """Yield the new places nothing is sent to for now."""
+    suspension = binding.spec.suspension
+    withheld = None if suspension is None else suspension.dispatching_on_clusters
+    names = [one.name for one in place.clusters if binding.spec.target(one.name) is None]
+    idle = [name for name in names if withheld is not None and name in withheld.cluster_names]
+    if idle:
+        message = f"what leaves cluster {cluster} would not start on {', '.join(idle)}: dispatching there is suspended"
+        remedy = "take it out of spec.suspension.dispatchingOnClusters in the policy"
+        yield Obstacle("Suspended", BLOCKS, message, remedy, cluster)
 
 
 def _state(binding: Binding, cluster: str, settings: Settings) -> Iterator[Obstacle]:

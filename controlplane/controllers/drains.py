@@ -123,11 +123,11 @@ class Drains(Controller):
             return _said(drain, FINISHED, f"cluster {name} is gone", now=now, **counts)
         if drain.spec.stop:
             return _said(drain, STOPPED, "spec.stop is set", now=now, after="", **counts)
+        if not any(taint.key == UNSCHEDULABLE_TAINT for taint in cluster.spec.taints):
+            return _cordoned(cluster, now=now)
         if not snapshot.placed:
             message = f"nothing is left on cluster {name}"
             return _said(drain, FINISHED, message, now=now, cannot_leave=(), blocked=0, **counts)
-        if not any(taint.key == UNSCHEDULABLE_TAINT for taint in cluster.spec.taints):
-            return _cordoned(cluster, now=now)
         paused = _paused(snapshot, settings, now=now)
         if paused:
             return _said(drain, PAUSED, paused, now=now, tokens=0.0, counted_at=now, **counts)

@@ -12,7 +12,7 @@ from controlplane import bindings, interpret, kinds, leftovers, matching, unjoin
 from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
 from controlplane.controllers.placed import needed_on
 from controlplane.controllers.policies import TemplateKinds
-from controlplane.decision import NOTHING, Decision, Delete, Event, Put, deleting
+from controlplane.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
 from controlplane.eviction import directly
 from controlplane.fence import fence_of
 from controlplane.kinds.binding import Binding, TargetCluster
@@ -159,9 +159,11 @@ class Works(Controller):
         changes += _wanted(snapshot, snapshot.template, frozen=waiting, now=now)
         conditions, events = _told(snapshot, found, now=now)
         again = directly.look_again(found, binding, pause=WAIT, now=now)
+        removes = any(isinstance(one, Delete) for one in changes)
         return Decision(
             changes=(*changes, *conditions),
             events=tuple(events),
+            guards=(Guard(binding.ref, binding.metadata.generation),) if removes else (),
             wake_at=min(filter(None, (again, None if left is None else now + left)), default=None),
             reason="SyncWork",
         )

@@ -39,8 +39,10 @@ def refuge(
 
     Duplicated: a replacement for each lost copy (S000), or a spread minimum the user set that still holds (S001; not
     with eviction.require_full_replacement). Divided: all lost replicas fit; a part is enough where the source is not
-    Ready and eviction.partial_refuge is on.
+    Ready and eviction.partial_refuge is on. Nowhere, whatever would fit, where nobody may place it anew.
     """
+    if scheduling_suspended(binding):
+        return Refuge(False, "its scheduling is suspended: nobody may place it anew")
     divided = binding.spec.placement is not None and binding.spec.placement.divided and binding.workload
     if answer.refused:
         held = sum(one.replicas for one in binding.spec.clusters if one.name not in leaving)
@@ -61,6 +63,11 @@ def refuge(
         return Refuge(True, f"spread minimum {least} still holds: {named}", answer.clusters)
     short = f"{len(lost)} copies are lost ({', '.join(lost)}) and only {len(new)} other clusters fit"
     return Refuge(False, short if new else f"no other cluster fits for the copy on {', '.join(lost)}")
+
+
+def scheduling_suspended(binding: Binding) -> bool:
+    """Test whether somebody wants the scheduler to leave a binding alone."""
+    return binding.spec.suspension is not None and binding.spec.suspension.scheduling is True
 
 
 def reserve(

@@ -7,7 +7,7 @@ from typing import Any
 
 from controlplane import run
 from controlplane.controllers.drains import PAGE, Drains
-from controlplane.kinds import KINDS, RESOURCE_BINDING
+from controlplane.kinds import CLUSTER, KINDS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
@@ -26,12 +26,12 @@ ASKED = Ref(DRAIN, "", "upgrade")
 class Site:
     """A cluster called full that is being drained, others beside it, and a clock moved by hand."""
 
-    def __init__(self, *found: Cluster | Binding, rate: float) -> None:
+    def __init__(self, *found: Cluster | Binding, rate: float, cordoned: bool = True) -> None:
         self.now = START
         self.controllers = [Drains()]
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
         asked = Drain("failover.lifeboat.io/v1alpha1", "Drain", ObjectMeta(name="upgrade"), DrainSpec("full", rate))
-        self.store.create(cluster("full", taints=[CORDON]), *found, asked)
+        self.store.create(cluster("full", taints=[CORDON] if cordoned else ()), *found, asked)
         self.work()
 
     def work(self) -> None:
@@ -130,6 +130,14 @@ def test_what_leaves_keeps_its_room_until_the_scheduler_comes() -> None:
     assert site.left() == ["api"]
     (row,) = site.store.rows(Promise, "cluster", ["roomy"])["roomy"]
     assert (row.binding, row.replicas, row.reserved) == (str(going[0].ref), 2, True)
+
+
+def test_a_cluster_that_is_empty_already_is_cordoned_all_the_same() -> None:
+    site = Site(rate=1, cordoned=False)
+
+    found = site.store.get([Ref(CLUSTER, "", "full")])
+    assert [taint.key for one in found.values() for taint in one.spec.taints] == [UNSCHEDULABLE_TAINT]
+    assert site.status.phase == "Finished"
 
 
 def test_its_table_counts_from_nought() -> None:

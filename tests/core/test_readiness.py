@@ -18,6 +18,7 @@ from controlplane.kinds.policy import (
     ClusterFailoverBehavior,
     StatePreservation,
     StatePreservationRule,
+    SuspendClusters,
     Suspension,
     Toleration,
 )
@@ -91,6 +92,7 @@ WINDOW = MaintenanceWindow(
 RATELESS = replace(FAILOVER, resource_eviction_rate=0.0, secondary_resource_eviction_rate=0.0)
 DIRECT = ClusterFailoverBehavior(purge_mode=DIRECTLY)
 GONE = (MEMBERS[0], member(2, ready="False"), member(3, ready="False"))
+WITHHELD = Suspension(dispatching_on_clusters=SuspendClusters(("member2", "member3")))
 SUSPENDED = app().with_spec(suspension=Suspension(scheduling=True))
 
 MISCONFIGURED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -115,6 +117,7 @@ MISCONFIGURED: dict[str, tuple[str, dict[str, Any]]] = {
     "too many clusters are down": ("RateStopped", {"clusters": GONE}),
     "its cluster has left": ("ClusterGone", {"clusters": MEMBERS[1:]}),
     "it is suspended": ("Suspended", {"one": SUSPENDED}),
+    "nothing is sent to where it would go": ("Suspended", {"one": app().with_spec(suspension=WITHHELD)}),
 }
 
 

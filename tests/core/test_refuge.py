@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from controlplane.kinds.policy import ClusterFailoverBehavior, Suspension
 from controlplane.settings import EvictionSettings
-from tests.core.eviction_fleet import FAST, fleet
+from tests.core.eviction_fleet import ANYWHERE, FAST, fleet
 from tests.core.fleet_story import (
     Story,
     binding,
@@ -50,6 +51,24 @@ def test_d10_a_held_eviction_goes_on_when_its_policy_finds_it_a_place() -> None:
     story.pass_seconds(5)
 
     assert story.placed("web") == {"member2": 2}
+
+
+@pytest.mark.parametrize("mode", ["Directly", "Gracefully"])
+def test_d10_what_nobody_may_place_anew_stays_until_somebody_may(mode: str) -> None:
+    behaviour = ClusterFailoverBehavior(purge_mode=mode)
+    story = fleet(binding("web", ANYWHERE, on={"member1": 2}, failover=behaviour))
+    old = story.binding("web")
+    story.store.put(old.with_spec(suspension=Suspension(scheduling=True)), old)
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(60)
+    assert story.placed("web") == {"member1": 2}
+    assert story.queue() == {"web|member1": "Held"}
+
+    old = story.binding("web")
+    story.store.put(old.with_spec(suspension=None), old)
+    story.pass_seconds(5)
+    assert set(story.placed("web")) - {"member1"}
 
 
 def test_d10_two_failed_and_one_candidate_move_nothing() -> None:

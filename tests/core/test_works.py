@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from controlplane import works
-from controlplane.kinds.binding import GracefulEvictionTask
+from controlplane.bindings import binding_ref
+from controlplane.controllers.works import Works
+from controlplane.kinds.binding import GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import (
     DIRECTLY,
     GRACEFULLY,
@@ -14,6 +16,7 @@ from controlplane.kinds.policy import (
 from controlplane.kinds.template import Template
 from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.settings import Settings
+from controlplane.state import Actor
 from tests.core.propagation_story import (
     DIVIDED_PLACEMENT,
     MEMBERS,
@@ -64,6 +67,25 @@ def test_a_work_somebody_edited_is_put_right_and_one_somebody_deleted_comes_back
     story.remove_from_member("member1")
 
     assert story.works()["member1"].spec == wanted
+
+
+def test_a_copy_that_is_wanted_again_before_its_removal_is_stored_is_not_removed() -> None:
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3)
+    ref = binding_ref(web.ref)
+    stored = story.store.get([ref])[ref]
+    with_it, works_ = stored.spec.clusters, Works()
+    story.store.put(stored.with_spec(clusters=(TargetCluster("member2", 3),)), stored)
+    (snapshot,) = works_.load(story.store, [ref])
+    decision = works_.decide(snapshot, Settings(), now=story.now)
+    stored = story.store.get([ref])[ref]
+    story.store.put(stored.with_spec(clusters=with_it), stored)
+
+    (outcome,) = story.store.apply([(None, decision)], by=Actor("works"))
+
+    assert outcome.lost
+    assert story.works()["member1"].metadata.deletion_timestamp is None
 
 
 def test_suspension_holds_back_the_clusters_it_names() -> None:
