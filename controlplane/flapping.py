@@ -79,6 +79,6 @@ def _told(count: int, settings: Settings) -> str:
     least = max(one for one in TOLD if one <= count)
     return (
         f"its answers changed between ready and not ready {least} times or more within "
-        f"{window(settings).total_seconds():g} s; {READY} says what lasts, and taints of policies evict nothing until "
-        f"nothing has changed for {calm(settings).total_seconds():g} s"
+        f"{window(settings).total_seconds():g} s; {READY} says what lasts, and taints of policies about anything else "
+        f"evict nothing until nothing has changed for {calm(settings).total_seconds():g} s"
     )

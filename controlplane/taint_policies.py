@@ -15,7 +15,7 @@ from functools import lru_cache
 import msgspec
 
 from controlplane import affinity, taints
-from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
+from controlplane.kinds.cluster import EVICTING_EFFECTS, FLAPPING, READY, Cluster
 from controlplane.kinds.policy import ClusterAffinity
 from controlplane.kinds.rows import MatchWindow, window_key
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
@@ -93,6 +93,13 @@ def _by_ready(spec: ClusterTaintPolicySpec) -> bool:
     return any(one.condition_type == READY for one in (*spec.match_conditions, *spec.add_on_conditions))
 
 
+def _by_flapping(spec: ClusterTaintPolicySpec) -> bool:
+    """Test whether a policy adds its taints to clusters for flapping: it names that condition, and not its absence."""
+    flapping = (Condition(FLAPPING, "True", ""),)
+    asked = (one for one in (*spec.match_conditions, *spec.add_on_conditions) if one.condition_type == FLAPPING)
+    return any(holds(one, flapping) for one in asked)
+
+
 def target(spec: ClusterTaintPolicySpec) -> ClusterAffinity | None:
     """Return which clusters a policy is about; None: all."""
     return spec.target_cluster if spec.target_cluster is not None else spec.target_clusters
@@ -134,7 +141,7 @@ def _unwindowed(policy: ClusterTaintPolicy, cluster: Cluster, known: Owners, *, 
     rule = digest(spec)
     adding = match(spec.add_on_conditions, conditions, empty=False)
     return [
-        Want(taint.key, taint.effect, taint.value, name, rule)
+        Want(taint.key, taint.effect, taint.value, name, rule, flapping=_by_flapping(spec))
         for taint in spec.taints
         if owns(known, (taint.key, taint.effect), name, rule)
         or (adding and (moving or taint.effect not in EVICTING_EFFECTS))
@@ -183,7 +190,15 @@ def _windowed(
     """Return what one taint of a policy wants, and when its window ends."""
     name, began = owner(policy), window.since or now
     owned = owns(known, (taint.key, taint.effect), name, rule)
-    want = Want(taint.key, taint.effect, taint.value, name, rule, ending=not window.matching)
+    want = Want(
+        taint.key,
+        taint.effect,
+        taint.value,
+        name,
+        rule,
+        ending=not window.matching,
+        flapping=_by_flapping(policy.spec),
+    )
     if window.matching and owned:
         return want, None
     if window.matching:

@@ -38,6 +38,7 @@ class Want(msgspec.Struct, frozen=True):
     """A taint somebody wants on a cluster now. `owner`: "Ready", "policy/name"…; `rule`: the owner's digest.
 
     `ending`: the reason for it has passed and only a removal window keeps it (D12: evictions wait meanwhile).
+    `flapping`: that the cluster flaps is the reason, so what it moves does not wait until the cluster is calm.
     """
 
     key: str
@@ -46,6 +47,7 @@ class Want(msgspec.Struct, frozen=True):
     owner: str
     rule: str = ""
     ending: bool = False
+    flapping: bool = False
 
     @property
     def identity(self) -> Identity:
@@ -54,11 +56,12 @@ class Want(msgspec.Struct, frozen=True):
 
 class Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who put a taint on: owner -> rule. `waived`: a person took it off, and it stays off while wanted; the same one
-    that is there all the same is a person's."""
+    that is there all the same is a person's. `flapping`: somebody wants it because the cluster flaps."""
 
     by: dict[str, str] = {}
     ending: bool = False
     waived: bool = False
+    flapping: bool = False
 
 
 Owners = Mapping[Identity, Ownership]
@@ -95,6 +98,11 @@ def owned(cluster: Cluster) -> dict[Identity, Ownership]:
 def ending(cluster: Cluster) -> frozenset[Identity]:
     """Return the taints whose match no longer holds and whose removal window still runs."""
     return frozenset(identity for identity, one in owned(cluster).items() if one.ending)
+
+
+def for_flapping(cluster: Cluster) -> frozenset[Identity]:
+    """Return the taints that are on a cluster because it flaps."""
+    return frozenset(identity for identity, one in owned(cluster).items() if one.flapping)
 
 
 def settled(
@@ -135,7 +143,11 @@ def settled(
 
 
 def _owned_by(asking: list[Want]) -> Ownership:
-    return Ownership({one.owner: one.rule for one in asking}, ending=all(one.ending for one in asking))
+    return Ownership(
+        {one.owner: one.rule for one in asking},
+        ending=all(one.ending for one in asking),
+        flapping=any(one.flapping for one in asking),
+    )
 
 
 class Wanted(msgspec.Struct, frozen=True):

@@ -60,6 +60,7 @@ from controlplane.scheduling.schedule import Placed, answer
 from controlplane.scheduling.together import Applications
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
+from controlplane.taints import for_flapping
 
 HEADS = 512
 MOST_AT_ONCE = 400  # one decision writes a binding and two Events for each
@@ -123,7 +124,7 @@ class Evictions(Controller):
         names = sorted({row.binding for row in heads})
         looked = next(iter(state.rows(FleetState, "key", [QUEUE_ROW]).get(QUEUE_ROW, ())), FleetState(QUEUE_ROW))
         capacity = self._digest(clusters)
-        unsteady = frozenset(one.metadata.name for one in clusters if one.flapping)
+        unsteady = {one.metadata.name: for_flapping(one) for one in clusters if one.flapping}
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), unsteady)
         moved = capacity != looked.capacity.partition("/")[0] or looked.holds == STALE
         held = tuple(state.rows(Eviction, "state", [HELD]).get(HELD, ())) if moved else ()

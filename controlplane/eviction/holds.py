@@ -18,7 +18,7 @@ from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction
 from controlplane.meta import Ref, condition
-from controlplane.taints import BY_DELETION, owned
+from controlplane.taints import BY_DELETION, Identity, owned
 
 
 class Holds(msgspec.Struct, frozen=True):
@@ -26,7 +26,8 @@ class Holds(msgspec.Struct, frozen=True):
 
     holds: tuple[EvictionHold, ...] = ()
     windows: tuple[MaintenanceWindow, ...] = ()
-    flapping: frozenset[str] = frozenset()  # clusters that are not told apart from well ones for long (fault 3)
+    # Clusters that are not told apart from well ones for long (fault 3), each with the taints it has for just that.
+    flapping: Mapping[str, frozenset[Identity]] = {}
     labels: Mapping[Ref, dict[str, str]] = {}
 
     def needs_labels(self) -> bool:
@@ -63,7 +64,7 @@ class Holds(msgspec.Struct, frozen=True):
         open_ = [
             *((one.metadata.uid, one.metadata.name, one.spec) for one in self.holds if one.open(now=now)),
             *((one.metadata.uid, one.metadata.name, one.spec) for one in self.windows if one.open(now=now)),
-            *sorted(self.flapping),
+            *((name, *sorted(self.flapping[name])) for name in sorted(self.flapping)),
         ]
         return hashlib.sha256(msgspec.json.encode(open_)).hexdigest()[:16] if open_ else ""
 
@@ -78,9 +79,10 @@ class Holds(msgspec.Struct, frozen=True):
 
 def _unsteady(row: Eviction, cluster: Cluster) -> tuple[str, str]:
     """Return reason and message of an eviction from a flapping cluster. A taint that belongs to nobody here is the word
-    of a person, who may empty the cluster with it, and so is the cluster's deletion (D20): they are not held."""
+    of a person, who may empty the cluster with it, so is the cluster's deletion (D20), and one that is there because
+    the cluster flaps says that such clusters shall be left: they are not held."""
     moving = {(one.key, one.effect) for one in row.judged if one.due_at is not None}
-    ours = {identity for identity, one in owned(cluster).items() if BY_DELETION not in one.by}
+    ours = {identity for identity, one in owned(cluster).items() if BY_DELETION not in one.by and not one.flapping}
     if not moving or not moving <= ours:
         return "", ""
     told = condition(cluster.status.conditions, FLAPPING)

@@ -172,3 +172,64 @@ def test_time_in_which_nobody_looks_calms_nothing() -> None:
     assert member1(world).flapping
     assert seen(world).turns == before.turns
     assert max(seen(world).turned_at) > START + timedelta(seconds=HOUR)
+
+
+LEAVE_WHAT_FLAPS = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: ClusterTaintPolicy
+metadata:
+  name: leave-what-flaps
+spec:
+  matchConditions:
+  - conditionType: Flapping
+    operator: %s
+    statusValues: ["%s"]
+  taintsToAdd:
+  - key: example.io/flaps
+    effect: NoExecute
+    addOnMatchSeconds: 120
+"""
+
+
+def test_a_policy_about_flapping_empties_a_cluster_that_flaps() -> None:
+    world = fleet()
+    apply(world, LEAVE_WHAT_FLAPS % ("In", "True"))
+    flaps(world, until=60 + HOUR)
+    world.run(60 + 300)
+
+    began = told(world)
+    assert began is not None
+    assert began.last_transition_time is not None
+    (tainted,) = [one for one in member1(world).spec.taints if one.effect == NO_EXECUTE]
+    assert tainted.key == "example.io/flaps"
+    assert tainted.time_added is not None
+    assert (
+        timedelta(0) <= tainted.time_added - began.last_transition_time - timedelta(seconds=120) < timedelta(seconds=2)
+    )
+    assert "member1" not in placed(world)
+    assert len(world.tokens) == 1
+
+
+def test_a_policy_about_flapping_lets_go_what_was_held_for_it() -> None:
+    """Two policies want the same taint: the one that is about Ready came first, and what it moves is held."""
+    world = fleet()
+    gets_worse(world)
+    world.run(HOUR)
+    assert [row.reason for row in queued(world)] == ["Flapping"]
+    same = LEAVE_WHAT_FLAPS.replace("example.io/flaps", "cluster.karmada.io/not-ready")
+
+    apply(world, same % ("In", "True"))
+    world.run(HOUR + 140)
+
+    assert member1(world).flapping
+    assert "member1" not in placed(world)
+
+
+def test_a_policy_about_what_does_not_flap_is_held_like_any_other() -> None:
+    world = fleet()
+    apply(world, (LEAVE_WHAT_FLAPS % ("NotIn", "True")).replace("120", "1"))
+    gets_worse(world)
+    world.run(HOUR)
+
+    assert [row.reason for row in queued(world)] == ["Flapping"]
+    assert placed(world) == {"member1": 2}
