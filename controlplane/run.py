@@ -11,6 +11,7 @@ import msgspec
 
 from controlplane.controllers.controller import Controller
 from controlplane.decision import NOTHING, Decision, Event
+from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.meta import Ref
 from controlplane.settings import Settings
 from controlplane.state import Actor, Claim, Fence, Fenced, Outcome, Store, Unstorable
@@ -68,8 +69,11 @@ def run_batch(
     shard: int = 0,
     fence: Fence | None = None,
     limit: int = 0,
+    renewed: Callable[[], Settings] | None = None,
 ) -> Report:
     """Work off one batch of due objects. `claimed` 0: nothing is due.
+
+    `renewed` reads the settings again: where a change of them is what is due, those given may be of before it.
 
     `fence`: the lease of the controller's group. Whoever holds it is alone and need not lease the rows one by one, and
     what one who lost it still decides is refused.
@@ -83,6 +87,8 @@ def run_batch(
     )
     if not claimed.claims:
         return Report(controller.name)
+    if renewed is not None and any(claim.ref.kind == FAILOVER_CONFIGURATION for claim in claimed.claims):
+        settings = renewed()
     origins: list[Claim] = []
     keyed: list[Claim] = []
     for claim in claimed.claims:

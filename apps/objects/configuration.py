@@ -40,9 +40,10 @@ class Configuration:
         self._settings = base()
         self._read_at = -FRESH_SECONDS
 
-    def settings(self) -> Settings:
-        """Return the settings in force now; what kinds users brought is looked at on the same occasion."""
-        if time.monotonic() - self._read_at < FRESH_SECONDS:
+    def settings(self, *, anew: bool = False) -> Settings:
+        """Return the settings in force now; what kinds users brought is looked at on the same occasion. `anew`: they
+        are read, however lately they were."""
+        if not anew and time.monotonic() - self._read_at < FRESH_SECONDS:
             return self._settings
         self._read_at = time.monotonic()
         definitions().refresh()

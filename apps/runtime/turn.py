@@ -121,7 +121,14 @@ class Turn:
         limit, began = _limits.get(controller.name, controller.batch), ticks()
         try:
             return run_batch(
-                controller, self.store, settings, world=self.world, shard=self.shard, fence=self.fence, limit=limit
+                controller,
+                self.store,
+                settings,
+                world=self.world,
+                shard=self.shard,
+                fence=self.fence,
+                limit=limit,
+                renewed=lambda: self.configuration.settings(anew=True),
             )
         except (Fenced, OperationalError):
             raise

@@ -14,9 +14,10 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import flapping, health, heartbeats
-from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.controller import Controller, Ownership, all_clusters
+from controlplane.controllers.fleet import FLEET
 from controlplane.decision import Decision, Event, Put, Save
-from controlplane.kinds import CLUSTER, LEASE
+from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION, LEASE
 from controlplane.kinds.cluster import ACCESS_LOST, FLAPPING, PULL, READY, Cluster
 from controlplane.kinds.cluster import ClusterStatus as Status
 from controlplane.kinds.rows import Collected, Observation
@@ -62,8 +63,14 @@ class ClusterStatus(Controller):
         Watch(LEASE, _renewed),
         Watch("row/Observation", lambda old, new: [Ref(CLUSTER, "", (new or old).key)]),
         Watch("row/Collected", lambda old, new: [Ref(CLUSTER, "", (new or old).key)]),
+        Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
     )
     owns = Ownership({CLUSTER: ("status",)}, rows=(Observation,))
+    starts = (FLEET,)
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """The settings say how long every cluster's answers have to last."""
+        return all_clusters(state, after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ClusterStatusSnapshot | None]:
         names = [ref.name for ref in refs]

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from controlplane import health, taint_policies, taints
-from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
+from controlplane.controllers.controller import Controller, Ownership, all_clusters
 from controlplane.controllers.fleet import FLEET, fleet_changed, fleet_state
 from controlplane.decision import Decision, Drop, Event, Put, Save
 from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY, FAILOVER_CONFIGURATION
@@ -70,7 +70,7 @@ class ClusterTaints(Controller):
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """A policy or the settings concern every cluster."""
-        return page([one.ref for one in state.list(CLUSTER, after=cursor_after(after), limit=limit)], limit=limit)
+        return all_clusters(state, after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ClusterTaintsSnapshot | None]:
         names = [ref.name for ref in refs]

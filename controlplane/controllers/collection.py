@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Final
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.controllers.controller import Ownership
+from controlplane.controllers.controller import Ownership, all_clusters
 from controlplane.controllers.execution import credentials_of
+from controlplane.controllers.fleet import FLEET
 from controlplane.controllers.member import MemberController
 from controlplane.decision import NOTHING, Decision, Save
 from controlplane.estimate.summary import count_nodes, summarise
@@ -53,9 +54,17 @@ class Collection(MemberController):
     name: ClassVar[str] = "collection"
     group: ClassVar[str] = "members"
     keys: ClassVar[tuple[str, ...]] = (kinds.CLUSTER,)
-    watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.CLUSTER, _became_ready),)
+    watches: ClassVar[tuple[Watch, ...]] = (
+        Watch(kinds.CLUSTER, _became_ready),
+        Watch(kinds.FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
+    )
+    starts: ClassVar[tuple[Ref, ...]] = (FLEET,)
     owns: ClassVar[Ownership] = Ownership({}, rows=(Collected,))
     batch: ClassVar[int] = 100
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """The settings say how often every cluster is read, and what of it."""
+        return all_clusters(state, after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Reading | None]:
         clusters = state.get(refs)

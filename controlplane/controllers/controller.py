@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from controlplane.decision import Decision
+from controlplane.kinds import CLUSTER
 from controlplane.meta import Ref
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
@@ -67,6 +68,11 @@ class Controller:
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """Return one chunk of the objects an origin makes due and the cursor behind it; None ends the fan-out."""
         raise NotImplementedError
+
+
+def all_clusters(state: State, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+    """Return one chunk of a fan-out to all clusters and its cursor."""
+    return page([one.ref for one in state.list(CLUSTER, after=cursor_after(after), limit=limit)], limit=limit)
 
 
 def page(refs: Sequence[Ref], *, limit: int) -> tuple[list[Ref], str | None]:

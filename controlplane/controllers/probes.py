@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from controlplane import kinds
-from controlplane.controllers.controller import Ownership
+from controlplane.controllers.controller import Ownership, all_clusters
 from controlplane.controllers.execution import credentials_of, way_in
+from controlplane.controllers.fleet import FLEET
 from controlplane.controllers.member import MemberController
 from controlplane.decision import NOTHING, Decision, Save
 from controlplane.health import observe, seen
@@ -43,8 +44,16 @@ class Probes(MemberController):
     name: ClassVar[str] = "probes"
     group: ClassVar[str] = "members"
     keys: ClassVar[tuple[str, ...]] = (kinds.CLUSTER,)
-    watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.CLUSTER, _joined),)
+    watches: ClassVar[tuple[Watch, ...]] = (
+        Watch(kinds.CLUSTER, _joined),
+        Watch(kinds.FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
+    )
+    starts: ClassVar[tuple[Ref, ...]] = (FLEET,)
     owns: ClassVar[Ownership] = Ownership({}, rows=(Observation,))
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """The settings say how often every cluster is asked."""
+        return all_clusters(state, after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Sight | None]:
         clusters = state.get(refs)

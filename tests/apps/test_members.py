@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
-from controlplane.meta import condition
+from controlplane import kinds
+from controlplane.controllers.probes import Probes
+from controlplane.decision import Decision, Put, deleting
+from controlplane.meta import Ref, condition
+from controlplane.state import Actor
 from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
 from tests.processes import until
 
@@ -72,10 +77,6 @@ def test_an_object_somebody_else_made_is_reported_and_left_alone(two: Stack) -> 
 
 
 def test_a_deleted_workload_is_gone_from_the_members(two: Stack) -> None:
-    from controlplane.decision import Decision, deleting
-    from controlplane.meta import Ref
-    from controlplane.state import Actor
-
     two.create(deployment("web"))
     until(lambda: two.healthy("web") == {"member1", "member2"}, within=WITHIN)
 
@@ -107,6 +108,25 @@ def test_a_member_that_refuses_us_is_not_a_lost_cluster(two: Stack) -> None:
     assert not cluster.has_taint("NoExecute")
     assert set(two.placed("web")) == {"member1", "member2"}
     assert not [one for one in two.changes(since) if b'"gracefulEvictionTasks":[{' in one.document]
+
+
+def test_a_member_is_asked_more_often_as_soon_as_that_is_wanted(two: Stack) -> None:
+    """Not only after the longer time that was wanted before."""
+
+    def far_off() -> bool:
+        due = two.store.next_due({Probes.name})
+        return due is not None and due > two.store.now() + timedelta(seconds=60)
+
+    head = "apiVersion: failover.lifeboat.io/v1alpha1, kind: FailoverConfiguration, metadata: {name: default}"
+    two.create(f"{{{head}, spec: {{clusterStatusUpdateFrequency: 600}}}}")
+    until(far_off, within=WITHIN)
+    asked = len(_probes(two, "member1"))
+
+    live = two.get(Ref(kinds.FAILOVER_CONFIGURATION, "", "default"))
+    usual = replace(live, spec={"clusterStatusUpdateFrequency": 0.5}, metadata=replace(live.metadata, generation=2))
+    two.store.apply([(None, Decision(changes=(Put(usual, live),)))], by=Actor("test"))
+
+    until(lambda: len(_probes(two, "member1")) > asked + 2, within=WITHIN)
 
 
 def test_a_silent_member_delays_nobody(tmp_path: Path, redis_url: str, redis_client: object) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from apps.objects.configuration import configuration
+from apps.objects.configuration import Configuration, configuration
 from apps.objects.store import DjangoStore
 from apps.runtime.begun import Begun
 from apps.runtime.joining import create_missing
@@ -17,15 +18,18 @@ from apps.runtime.turn import Turn
 from controlplane import kinds
 from controlplane.controllers import CONTROLLERS
 from controlplane.controllers.controller import Controller, Ownership
+from controlplane.decision import Decision, Save
+from controlplane.kinds.rows import Observation
 from controlplane.meta import Ref
 from controlplane.run import World
 from controlplane.settings import Settings
-from controlplane.state import State
+from controlplane.state import Actor, State
 from tests.apps.stack import deployment, policy
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 BINDING = Ref(kinds.RESOURCE_BINDING, "default", "web-deployment")
+MEMBER = Ref(kinds.CLUSTER, "", "member1")
 
 
 @pytest.fixture
@@ -46,6 +50,57 @@ def give_work(store: DjangoStore) -> None:
 def pass_lease_time() -> None:
     with connection.cursor() as cursor:
         cursor.execute("UPDATE objects_lease SET until = clock_timestamp() - interval '1 second'")
+
+
+def fleet(store: DjangoStore) -> Turn:
+    """A turn of the group that judges clusters; settings it has just read."""
+    read = Configuration(store)
+    read.settings()
+    return Turn("fleet", 0, store=store, world=World(), configuration=read)
+
+
+def join(store: DjangoStore) -> None:
+    text = "{apiVersion: cluster.karmada.io/v1alpha1, kind: Cluster, metadata: {name: member1}, spec: {syncMode: Push}}"
+    create_missing(store, text, Settings())
+
+
+def change_settings(store: DjangoStore, spec: str) -> None:
+    head = "apiVersion: failover.lifeboat.io/v1alpha1, kind: FailoverConfiguration, metadata: {name: default}"
+    create_missing(store, f"{{{head}, spec: {spec}}}", Settings())
+
+
+def taints(store: DjangoStore) -> list[str]:
+    return [one.effect for one in store.get([MEMBER])[MEMBER].spec.taints]
+
+
+def test_a_change_of_settings_counts_at_once_although_they_were_read_a_moment_ago(store: DjangoStore) -> None:
+    join(store)
+    fleet(store).once()
+    assert taints(store) == ["NoSchedule"]
+    turn = fleet(store)
+
+    change_settings(store, "{autoNoScheduleTaints: false}")
+    turn.once()
+
+    assert taints(store) == []
+
+
+def test_a_threshold_that_is_lowered_counts_for_what_is_being_waited_for(store: DjangoStore) -> None:
+    def seen(status: str, *, seconds: float) -> None:
+        now = store.now()
+        row = Observation("member1", status, since=now - timedelta(seconds=seconds), observed_at=now)
+        store.apply([(None, Decision(changes=(Save(row),)))], by=Actor("test"))
+        fleet(store).once()
+
+    join(store)
+    seen("True", seconds=60)
+    seen("False", seconds=20)
+    assert store.get([MEMBER])[MEMBER].ready == "True"
+
+    change_settings(store, "{clusterFailureThreshold: 10}")
+    fleet(store).once()
+
+    assert store.get([MEMBER])[MEMBER].ready == "False"
 
 
 def test_a_turn_works_off_what_is_due(store: DjangoStore) -> None:

@@ -35,6 +35,7 @@ from controlplane.members import (
     endpoint_of,
 )
 from controlplane.meta import Ref
+from controlplane.run import begin
 
 log = logging.getLogger(__name__)
 
@@ -84,10 +85,17 @@ class Members:
         """Take a place before anything is claimed, as soon as the database is there."""
         while True:
             try:
-                return await self._in_thread(self.presence.begin)
+                await self._in_thread(self.presence.begin)
+                return await self._in_thread(self._started)
             except OperationalError as error:
                 log.warning("members: the database is away: %s", error)
                 await asyncio.sleep(AWAY_SECONDS)
+
+    def _started(self) -> None:
+        try:
+            begin([pump.controller for pump in self.pumps.values()], self.store)
+        finally:
+            close_old_connections()
 
     async def _leave(self) -> None:
         """Say that nobody is here any more; a database that is away shall not hold us."""

@@ -108,6 +108,7 @@ class Pump:
             return [], min(max(left, 0.001), IDLE_SECONDS)
         for claim in claimed.claims:
             if claim.ref.kind not in controller.keys:
+                settings = self.configuration.settings(anew=True)  # a change of them may be what is due
                 refs, cursor = controller.expand(self.store, claim.ref, after=claim.cursor, limit=FAN_OUT_CHUNK)
                 self.store.advance(claim, refs, cursor=cursor)
         claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
