@@ -7,19 +7,24 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from controlplane import health
+from controlplane.bindings import binding_ref
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import FLEET, fleet_changed, fleet_state
+from controlplane.controllers.labels import workload_labels
 from controlplane.controllers.placed import placed_on
 from controlplane.decision import NOTHING, Decision, Drop
 from controlplane.eviction import orders, queue
+from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import told_evicted
 from controlplane.eviction.preserve import carries_state
-from controlplane.kinds import BINDINGS, CLUSTER, FAILOVER_CONFIGURATION
+from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
-from controlplane.kinds.rows import Eviction, FleetState
+from controlplane.kinds.rows import HELD, ON_HOLD, Eviction, FleetState
+from controlplane.kinds.template import Template
 from controlplane.meta import Ref
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
@@ -29,12 +34,13 @@ NOT_YET = timedelta(seconds=1)
 
 
 class EvictionQueueSnapshot(msgspec.Struct, frozen=True):
-    """`subject` None: the binding is gone and only its rows are left."""
+    """`subject` None: the binding is gone and only its rows are left. `holds`: read where something is on hold."""
 
     subject: Binding | None
     clusters: dict[str, Cluster]
     stored: tuple[Eviction, ...]
     fleet: FleetState
+    holds: Holds = Holds()
 
 
 def _moving(cluster: Cluster | None) -> tuple[tuple[Taint, ...], frozenset[tuple[str, str]]]:
@@ -69,12 +75,23 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     return (present.ref,)
 
 
+def _labels_changed(old: Template | None, new: Template | None) -> Iterable[Ref]:
+    """Holds choose by the labels of workloads: what has others may no longer be held."""
+    return () if old is None or new is None or old.metadata.labels == new.metadata.labels else (binding_ref(new.ref),)
+
+
+def _holds(state: State, bindings: Iterable[Binding]) -> Holds:
+    holds = Holds(tuple(state.list(EVICTION_HOLD)))
+    return replace(holds, labels=workload_labels(state, bindings)) if holds.needs_labels() else holds
+
+
 class EvictionQueue(Controller):
     name = "eviction_queue"
     group = "failover"
     keys = BINDINGS
     watches = (
         *(Watch(kind, _binding_changed) for kind in BINDINGS),
+        Watch("*", _labels_changed),
         Watch(CLUSTER, _cluster_changed, fan_out=True),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
         Watch("row/FleetState", fleet_changed, fan_out=True),
@@ -101,8 +118,13 @@ class EvictionQueue(Controller):
         bindings = state.get(refs)
         clusters = {one.metadata.name: one for found in tainted.values() for one in found}
         fleet = fleet_state(state)
+        on_hold = {
+            row.binding for rows in stored.values() for row in rows if (row.state, row.reason) == (HELD, ON_HOLD)
+        }
+        holds = _holds(state, [one for ref, one in bindings.items() if str(ref) in on_hold]) if on_hold else Holds()
         return [
-            EvictionQueueSnapshot(bindings.get(ref), clusters, tuple(stored.get(str(ref), ())), fleet) for ref in refs
+            EvictionQueueSnapshot(bindings.get(ref), clusters, tuple(stored.get(str(ref), ())), fleet, holds)
+            for ref in refs
         ]
 
     def decide(
@@ -123,6 +145,7 @@ class EvictionQueue(Controller):
             stored,
             clocks_from=clocks_from,
             anew=settings.eviction.reevaluate_policies,
+            holds=snapshot.holds,
             now=now,
         )
         concerned = snapshot.clusters if gate and binding.metadata.deletion_timestamp is None else {}

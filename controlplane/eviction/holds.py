@@ -52,12 +52,17 @@ class Holds(msgspec.Struct, frozen=True):
                 until = "" if window.spec.until is None else f" until {window.spec.until:%Y-%m-%dT%H:%M:%SZ}"
                 name, reason = window.metadata.name, window.spec.reason
                 return MAINTENANCE, f"cluster {row.cluster} is in MaintenanceWindow {name}{until}: {reason}"
-        labels, namespace = self.labels.get(binding.ref, {}), binding.spec.resource.namespace
-        for hold in self.holds:
-            if hold.open(now=now) and hold.covers(row.cluster, namespace, labels):
-                who = f" ({hold.spec.who})" if hold.spec.who else ""
-                return ON_HOLD, f"EvictionHold {hold.metadata.name}{who}: {hold.spec.reason}"
+        hold = self.covering(row, binding, now=now)
+        if hold is not None:
+            who = f" ({hold.spec.who})" if hold.spec.who else ""
+            return ON_HOLD, f"EvictionHold {hold.metadata.name}{who}: {hold.spec.reason}"
         return _unsteady(row, cluster) if row.cluster in self.flapping else ("", "")
+
+    def covering(self, row: Eviction, binding: Binding, *, now: datetime) -> EvictionHold | None:
+        """Return the first open hold that covers an eviction; None: there is none."""
+        labels, namespace = self.labels.get(binding.ref, {}), binding.spec.resource.namespace
+        found = (one for one in self.holds if one.open(now=now) and one.covers(row.cluster, namespace, labels))
+        return next(found, None)
 
     def digest(self, *, now: datetime) -> str:
         """Return a digest of what is open: when it moves, what was held is looked at again."""

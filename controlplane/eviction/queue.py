@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from controlplane import taints
 from controlplane.decision import Drop, Save
 from controlplane.eviction import orders
-from controlplane.eviction.holds import by_hand
+from controlplane.eviction.holds import Holds, by_hand
 from controlplane.eviction.judge import earliest, judged
 from controlplane.eviction.orders import EXPEDITED
 from controlplane.kinds.binding import Binding
@@ -31,6 +31,8 @@ from controlplane.kinds.rows import (
     eviction_key,
 )
 
+NO_HOLDS = Holds()
+
 
 def wanted(
     binding: Binding,
@@ -39,11 +41,12 @@ def wanted(
     *,
     clocks_from: datetime | None,
     anew: bool,
+    holds: Holds = NO_HOLDS,
     now: datetime,
 ) -> tuple[Eviction, ...]:
     """Return the rows a binding shall have: one per target on a cluster with taints that move workloads.
 
-    `clocks_from` None: the gate is off and nothing is wanted (D17).
+    `clocks_from` None: the gate is off and nothing is wanted (D17). `holds`: those of what is on hold already.
     """
     if clocks_from is None or binding.metadata.deletion_timestamp is not None:
         return ()
@@ -52,13 +55,21 @@ def wanted(
     for target in binding.spec.clusters:
         cluster = clusters.get(target.name)
         if cluster is not None:
-            row = _row(binding, cluster, known.get(target.name), clocks_from=clocks_from, anew=anew, now=now)
+            old = known.get(target.name)
+            row = _row(binding, cluster, old, clocks_from=clocks_from, anew=anew, holds=holds, now=now)
             rows += [] if row is None else [row]
     return tuple(rows)
 
 
 def _row(
-    binding: Binding, cluster: Cluster, old: Eviction | None, *, clocks_from: datetime, anew: bool, now: datetime
+    binding: Binding,
+    cluster: Cluster,
+    old: Eviction | None,
+    *,
+    clocks_from: datetime,
+    anew: bool,
+    holds: Holds,
+    now: datetime,
 ) -> Eviction | None:
     judgements = judged(binding.spec, cluster, () if old is None else old.judged, clocks_from=clocks_from, anew=anew)
     if not judgements:
@@ -91,6 +102,8 @@ def _row(
     same = old is not None and old.generation == fresh.generation and old.due_at == fresh.due_at
     if old is not None and old.reason == UNSTEADY and old.judged != judgements:
         return fresh  # a taint came or went: a person's ends the hold
+    if old is not None and old.state == HELD and old.reason == ON_HOLD and not holds.covering(old, binding, now=now):
+        return fresh  # its workload has other labels now
     if old is not None and old.state == HELD and (same or old.reason in (ON_HOLD, MAINTENANCE)) and _still(old):
         return replace(fresh, state=HELD, reason=old.reason, message=old.message)
     if old is not None and old.state == HELD and same and old.reason == STATE_MISSING:

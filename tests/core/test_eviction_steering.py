@@ -166,6 +166,24 @@ def test_an_open_hold_keeps_what_it_covers(scope: dict[str, Any], holds: bool) -
     assert told(story) == (("True", "Held") if holds else ("False", "Evicted"))
 
 
+def test_a_workload_whose_labels_no_hold_chooses_any_more_leaves() -> None:
+    labelled = Template(
+        "apps/v1", "Deployment", ObjectMeta(name="web", namespace="default", uid="t", labels={"tier": "gold"})
+    )
+    story = fleet(web(), labelled, hold(selector=LabelSelector(match_labels={"tier": "gold"})))
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+    for labels, held in (({"tier": "gold", "team": "a"}, True), ({"tier": "iron"}, False)):
+        assert not gone(story)
+        live = story.store.get([labelled.ref])[labelled.ref]
+
+        story.store.put(live.with_meta(labels=labels), live)
+        story.work()
+        story.pass_seconds(2)
+
+        assert gone(story) is not held
+
+
 def test_what_was_held_leaves_when_the_last_hold_goes() -> None:
     first, second = hold("first"), hold("second", clusters=("member1",))
     story = fleet(web(), first, second)
