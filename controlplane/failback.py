@@ -16,7 +16,7 @@ import numpy as np
 from controlplane import health
 from controlplane.causes import invalid
 from controlplane.errors import Cause
-from controlplane.eviction.preserve import Preserved, preserved
+from controlplane.eviction.preserve import Preserved, held_for, preserved
 from controlplane.eviction.purge import leaving, purge_mode, shrinking
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING, home
 from controlplane.kinds.binding import FAILED_BACK, Binding, GracefulEvictionTask, ResourceBindingSpec, TargetCluster
@@ -246,8 +246,7 @@ class Trial:
             leaves.append(target.name)
             why = errand.held(target.name)
             state = preserved(binding, target.name, self._settings) if rest is None else Preserved()
-            if state.problem and self._settings.state_preservation_on_missing == "Hold":
-                why = why or f"the state to carry over cannot be read from cluster {target.name}: {state.problem}"
+            why = why or held_for(state, target.name, self._settings)
             if why:
                 return Blocked(why)
             new = self._left(new, target, rest, state, errand)

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from controlplane.eviction.preserve import held_for, preserved
 from controlplane.eviction.purge import leaving, purge_mode
 from controlplane.kinds import by_hand
 from controlplane.kinds.binding import Binding, TargetCluster
@@ -20,14 +21,19 @@ from controlplane.tolerations import spelled, untolerated
 REVERTED = "Reverted"
 
 
-def obstacles(binding: Binding, before: Binding, clusters: Mapping[str, Cluster]) -> Iterator[str]:
-    """Yield why a binding cannot go back: it has other replicas to divide, or the clusters it was on are gone, not
-    Ready, or would drive it away again."""
+def obstacles(binding: Binding, before: Binding, clusters: Mapping[str, Cluster], settings: Settings) -> Iterator[str]:
+    """Yield why a binding cannot go back: it has other replicas to divide, the clusters it was on are gone, not Ready,
+    or would drive it away again, or the state it has to take along cannot be read (D15)."""
     if _divided(binding) and binding.spec.replicas != sum(target.replicas for target in before.spec.clusters):
         yield (
             f"it asks for {binding.spec.replicas} replicas and not for those it had then "
             f"({', '.join(f'{one.name}:{one.replicas}' for one in before.spec.clusters)}); a Failback divides them anew"
         )
+    home = {target.name for target in before.spec.clusters}
+    for target in binding.spec.clusters:
+        name = target.name
+        if name not in home and (lacking := held_for(preserved(binding, name, settings), name, settings)):
+            yield lacking
     tolerations = () if before.spec.placement is None else before.spec.placement.cluster_tolerations
     for target in before.spec.clusters:
         cluster = clusters.get(target.name)
@@ -60,7 +66,9 @@ def reverted(binding: Binding, before: Binding, settings: Settings, *, by: str, 
     for target in binding.spec.clusters:
         if target.name not in home:
             mode = purge_mode(binding, settings)
-            new = leaving(new, target.name, mode=mode, reason=REVERTED, producer=by, message=message, now=now)
+            state = preserved(binding, target.name, settings).labels
+            words = {"reason": REVERTED, "producer": by, "message": message}
+            new = leaving(new, target.name, mode=mode, preserved=state, now=now, **words)
     known = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - home
     kept = tuple(
         task for task in new.spec.graceful_eviction_tasks if task.reason == REVERTED or task.from_cluster in known

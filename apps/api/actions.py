@@ -64,14 +64,15 @@ def _fence(live: Any, asked: Asked) -> Object:
 
 
 def _revert(live: Binding, asked: Asked) -> Object:
-    """Return the binding before its latest failover. Raises Conflict where it cannot go back there."""
+    """Return the binding before its latest failover. Raises Conflict where it cannot go back there, or where the last
+    one by that name that had a failover was another one."""
     before = failovers.before(live.ref)
     plural, name, group = asked.target.resource.plural, live.metadata.name, asked.target.resource.group
-    if before is None:
+    if before is None or before.metadata.uid != live.metadata.uid:
         raise Conflict.of(plural, name, group=group, why="it has had no failover that is still on record")
     named = [Ref(CLUSTER, "", target.name) for target in before.spec.clusters]
     clusters = {ref.name: cluster for ref, cluster in asked.state.get(named).items()}
-    found = list(revert.obstacles(live, before, clusters))
+    found = list(revert.obstacles(live, before, clusters, asked.settings))
     if found:
         raise Conflict.of(plural, name, group=group, why="; ".join(found))
     return revert.reverted(live, before, asked.settings, by=asked.by, now=asked.now)

@@ -19,6 +19,7 @@ from controlplane.controllers.labels import workload_labels
 from controlplane.decision import NOTHING, Decision, Event, Guard, Put, Save
 from controlplane.eviction import rate
 from controlplane.eviction.holds import Holds
+from controlplane.eviction.preserve import Preserved, held_for, preserved
 from controlplane.eviction.purge import leaving, purge_mode
 from controlplane.eviction.refuge import DryRun, refuge
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
@@ -60,11 +61,19 @@ class Draining(msgspec.Struct, frozen=True):
     groups: Groups  # the workload affinity groups these bindings are in
 
 
+class Going(NamedTuple):
+    """A binding that leaves, the room it will need, and the state it takes along (D15)."""
+
+    binding: Binding
+    reserved: tuple[Promise, ...]
+    state: dict[str, str]
+
+
 class Looked(NamedTuple):
     """What one look comes to. `after`: how far the page was looked through, "" the round is over; `more`: others of it
     wait for a token."""
 
-    going: tuple[tuple[Binding, tuple[Promise, ...]], ...]  # with the room they will need
+    going: tuple[Going, ...]
     staying: tuple[Remaining, ...]
     after: str
     more: bool
@@ -178,7 +187,7 @@ def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: da
         wait = max(rate.pause(taken.next_in), SHORTEST_WAIT)
     else:  # the next page at once; a round that is over has looked at so many in vain, and gives others time
         wait = timedelta(0) if found.after else LOOK * (1 + blocked // PAGE)
-    riders = tuple(_left(one, reserved, cluster, drain, settings, now=now) for one, reserved in found.going)
+    riders = tuple(_left(one, cluster, drain, settings, now=now) for one in found.going)
     return replace(said, riders=riders, wake_at=now + wait)
 
 
@@ -189,40 +198,37 @@ def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: i
     clusters, parts = tuple(snapshot.clusters.values()), snapshot.applications
     situation = Situation(clusters, promised=snapshot.promised, applications=parts, groups=snapshot.groups)
     rehearsal = Rehearsal(situation, settings)
-    going, staying, last = list[tuple[Binding, tuple[Promise, ...]]](), list[Remaining](), snapshot.subject.status.after
+    going, staying, last = list[Going](), list[Remaining](), snapshot.subject.status.after
     for ref in snapshot.page:
         binding = snapshot.bindings.get(ref)
         if binding is not None and binding.spec.target(name) is not None:
             if len(going) >= most:
                 return Looked(tuple(going), tuple(staying), last, more=True)
-            why = _obstacle(binding, cluster, snapshot.holds, now=now)
+            state = preserved(binding, name, settings)
+            why = _obstacle(binding, cluster, state, snapshot.holds, settings, now=now)
             answer = DryRun(refused=why) if why else rehearsal.without(binding, name)
             place = refuge(binding, {name}, answer, settings, source_ready=True)
             if place.found:
-                going.append((binding, rehearsal.taken(binding, place, now=now)))
+                going.append(Going(binding, rehearsal.taken(binding, place, now=now), state.labels))
             else:
                 staying.append(Remaining(str(ref), place.why))
         last = str(ref)
     return Looked(tuple(going), tuple(staying), last if len(snapshot.page) >= PAGE else "", more=False)
 
 
-def _obstacle(binding: Binding, cluster: Cluster, holds: Holds, *, now: datetime) -> str:
+def _obstacle(
+    binding: Binding, cluster: Cluster, state: Preserved, holds: Holds, settings: Settings, *, now: datetime
+) -> str:
     if binding.spec.placement is None:
         return "it has no placement: nothing says where else it may run"
+    if lacking := held_for(state, cluster.metadata.name, settings):
+        return lacking
     row = Eviction("", str(binding.ref), cluster.metadata.name)
     return holds.why(row, binding, cluster, now=now)[1]
 
 
-def _left(
-    binding: Binding,
-    reserved: Sequence[Promise],
-    cluster: Cluster,
-    drain: Drain,
-    settings: Settings,
-    *,
-    now: datetime,
-) -> Decision:
-    name = cluster.metadata.name
+def _left(going: Going, cluster: Cluster, drain: Drain, settings: Settings, *, now: datetime) -> Decision:
+    binding, name = going.binding, cluster.metadata.name
     message = f"Drain {drain.metadata.name}: {drain.spec.reason or 'the cluster is to be emptied'}"
     new = leaving(
         binding,
@@ -231,13 +237,14 @@ def _left(
         reason=REASON,
         producer=f"Drain/{drain.metadata.name}",
         message=message,
+        preserved=going.state,
         now=now,
     )
     abouts = (binding, template_of(binding))
     events = tuple(Event(one, "EvictWorkloadFromClusterSucceed", f"leaves cluster {name}: {message}") for one in abouts)
     guard = Guard(cluster.ref, cluster.metadata.generation)
     new = departed(new, binding, now=now)
-    rows = map(Save, reserved)
+    rows = map(Save, going.reserved)
     return Decision(changes=(Put(new, binding), *rows), events=events, guards=(guard,), reason=REASON)
 
 

@@ -41,6 +41,12 @@ def preserved(binding: Binding, cluster: str, settings: Settings) -> Preserved:
     return read(binding, cluster, rules)
 
 
+def held_for(state: Preserved, cluster: str, settings: Settings) -> str:
+    """Return why the copy on a cluster stays for what could not be read of its state; "" where it may go without."""
+    held = state.problem and settings.state_preservation_on_missing == "Hold"
+    return f"the state to carry over cannot be read from cluster {cluster}: {state.problem}" if held else ""
+
+
 def read(binding: Binding, cluster: str, rules: Iterable[StatePreservationRule]) -> Preserved:
     """Return what rules find in the status of the copy on a cluster."""
     item = next((one for one in binding.status.aggregated_status if one.cluster_name == cluster), None)

@@ -96,6 +96,21 @@ def test_a_binding_that_never_failed_over_has_nothing_to_take_back(api: Client, 
     assert "no failover" in refused.document["message"]
 
 
+def test_what_was_made_anew_is_not_taken_back_to_where_another_one_was(api: Client, namespace: str) -> None:
+    url = leave(api, namespace)
+    made = api.get(url).document
+    assert api.delete(url).status == 200
+    gone = api.patch(url, {"metadata": {"finalizers": None}})
+    assert gone.status in (200, 404), gone.body
+    fresh = {"metadata": {"name": "web-deployment"}, "spec": {**made["spec"], "gracefulEvictionTasks": None}}
+    assert api.post(BINDINGS.format(namespace), fresh).status == 201
+
+    refused = api.post(f"{url}/revert", {})
+
+    assert refused.status == 409, refused.body
+    assert "no failover" in refused.document["message"]
+
+
 def test_a_failover_is_read_as_a_record(api: Client, namespace: str) -> None:
     url = leave(api, namespace)
     api.post(f"{url}/revert", {})

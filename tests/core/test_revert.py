@@ -11,13 +11,16 @@ from controlplane import record, revert
 from controlplane.admission import admit_update
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import RESOURCE_BINDING
-from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.cluster import Taint
-from controlplane.kinds.policy import Placement
+from controlplane.kinds.policy import ClusterFailoverBehavior, Placement, StatePreservation, StatePreservationRule
 from controlplane.meta import Condition
 from controlplane.state import Change
-from tests.core.fleet_story import START, Story, binding, by_weight, cluster, duplicated, no_execute
+from tests.core.fleet_story import FAILOVER, START, Story, binding, by_weight, cluster, duplicated, no_execute
 
+STATEFUL = msgspec.structs.replace(
+    FAILOVER, feature_gates={**FAILOVER.feature_gates, "StatefulFailoverInjection": True}
+)
 MEMBERS = tuple(cluster(f"member{number}") for number in range(1, 6))
 
 
@@ -87,13 +90,13 @@ def failed_over() -> tuple[Story, Binding]:
 def test_a_failover_is_taken_back_once_its_cause_is_gone() -> None:
     story, before = failed_over()
     clusters = {one.metadata.name: story.cluster(one.metadata.name) for one in MEMBERS}
-    assert list(revert.obstacles(story.binding("web"), before, clusters)) == [
+    assert list(revert.obstacles(story.binding("web"), before, clusters, story.settings)) == [
         "cluster member1 has the taint gone:NoExecute, which would drive it away again"
     ]
 
     story.untaint("member1")
     clusters["member1"] = story.cluster("member1")
-    assert list(revert.obstacles(story.binding("web"), before, clusters)) == []
+    assert list(revert.obstacles(story.binding("web"), before, clusters, story.settings)) == []
     old = story.binding("web")
     story.store.put(revert.reverted(old, before, story.settings, by="ana", now=story.now), old)
     story.work()
@@ -125,7 +128,7 @@ def test_nothing_goes_back_to_where_it_would_be_driven_away_again(now: object, w
     before = binding("web", duplicated("member1"), on={"member1": 2})
     clusters = {} if now is None else {"member1": now}
 
-    (said,) = revert.obstacles(before, before, clusters)  # type: ignore[arg-type]
+    (said,) = revert.obstacles(before, before, clusters, FAILOVER)  # type: ignore[arg-type]
 
     assert why in said
 
@@ -163,7 +166,7 @@ def test_a_workload_scaled_since_is_not_taken_back_to_fewer_replicas() -> None:
     story.work()
     clusters = {one.metadata.name: story.cluster(one.metadata.name) for one in MEMBERS}
 
-    (said,) = revert.obstacles(story.binding("web"), before, clusters)
+    (said,) = revert.obstacles(story.binding("web"), before, clusters, story.settings)
 
     assert "asks for 5 replicas and not for those it had then (member1:1, member2:1); a Failback" in said
 
@@ -173,7 +176,7 @@ def test_a_whole_copy_is_taken_back_with_the_replicas_of_today() -> None:
     before = old.with_spec(clusters=(TargetCluster("member1", 2),))
     now = old.with_spec(replicas=4)
 
-    assert list(revert.obstacles(now, before, {"member1": cluster("member1")})) == []
+    assert list(revert.obstacles(now, before, {"member1": cluster("member1")}, FAILOVER)) == []
     new = revert.reverted(now, before, Story().settings, by="ana", now=START)
 
     assert [(one.name, one.replicas) for one in new.spec.clusters] == [("member1", 4)]
@@ -184,6 +187,36 @@ def test_d22_nothing_goes_back_to_a_cluster_that_does_not_let_us_in() -> None:
     shut = shut.with_status(conditions=(*shut.status.conditions, Condition("AccessLost", "True", "AccessRefused")))
     before = binding("web", duplicated("member1"), on={"member1": 2})
 
-    (said,) = revert.obstacles(before, before, {"member1": shut})
+    (said,) = revert.obstacles(before, before, {"member1": shut}, FAILOVER)
 
     assert "access to cluster member1 is lost" in said
+
+
+def carrying(status: dict[str, object]) -> tuple[Binding, Binding]:
+    """A binding that went to member2, where it reports a status, and takes its job along; and as it was before."""
+    rule = StatePreservationRule("job", "{ .job }")
+    behaviour = ClusterFailoverBehavior(purge_mode="Directly", state_preservation=StatePreservation((rule,)))
+    old = binding("web", duplicated("member1", "member2", least=1, most=1), on={"member2": 2}, failover=behaviour)
+    reported = AggregatedStatusItem("member2", status=status, applied=True, health="Healthy")
+    before = old.with_spec(clusters=(TargetCluster("member1", 2),))
+    return old.with_status(aggregated_status=(reported,)), before
+
+
+def test_d15_state_goes_back_with_what_is_taken_back() -> None:
+    old, before = carrying({"job": "42"})
+
+    new = revert.reverted(old, before, STATEFUL, by="ana", now=START)
+
+    (task,) = new.spec.graceful_eviction_tasks
+    assert (task.from_cluster, task.purge_mode, task.preserved_label_state) == ("member2", "Directly", {"job": "42"})
+
+
+def test_d15_what_cannot_take_its_state_along_is_not_taken_back_unless_it_may_go_without() -> None:
+    old, before = carrying({})
+    clusters = {"member1": cluster("member1")}
+
+    (said,) = revert.obstacles(old, before, clusters, STATEFUL)
+
+    assert "the state to carry over cannot be read from cluster member2: job: " in said
+    proceeding = msgspec.structs.replace(STATEFUL, state_preservation_on_missing="Proceed")
+    assert list(revert.obstacles(old, before, clusters, proceeding)) == []

@@ -17,6 +17,7 @@ from controlplane.meta import Ref, condition
 from controlplane.settings import Settings
 from tests import flink
 from tests.simulation.stories import QUICK, apply, binding, joined, placed
+from tests.simulation.test_drain import UPGRADE, drain
 from tests.simulation.world import Simulation
 
 SEEDS = range(4)
@@ -107,6 +108,30 @@ def test_the_job_id_goes_along_on_the_first_create_and_the_old_one_is_gone_first
     assert first_labels(world, new)[flink.LABEL] == f"{home}-job"
     assert binding(world, BINDING).spec.graceful_eviction_tasks == ()
     assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_job_id_goes_along_when_its_cluster_is_drained(seed: int) -> None:
+    world, home = started(seed)
+
+    apply(world, UPGRADE % (home, "1", "false"))
+    world.run(120)
+
+    new = where(world)
+    assert new != home
+    assert first_labels(world, new)[flink.LABEL] == f"{home}-job"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_without_the_state_a_drain_leaves_it_where_it_is_and_says_what_is_missing(seed: int) -> None:
+    world, home = started(seed, ready=False)
+
+    apply(world, UPGRADE % (home, "1", "false"))
+    world.run(120)
+
+    assert where(world) == home
+    (said,) = [one for one in drain(world).status.cannot_leave if one.binding == str(BINDING)]
+    assert f"the state to carry over cannot be read from cluster {home}" in said.message
 
 
 @pytest.mark.parametrize("seed", SEEDS)
