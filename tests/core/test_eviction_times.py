@@ -108,8 +108,14 @@ def test_d4_with_both_effects_the_earliest_wins() -> None:
     assert "member1" not in story.placed("web")
 
 
-@pytest.mark.parametrize(("anew", "leaves"), [(False, True), (True, False)])
-def test_d6_an_edit_during_the_outage_changes_nothing_unless_asked_for(anew: bool, leaves: bool) -> None:
+@pytest.mark.parametrize(
+    ("anew", "edited", "leaves_at"),
+    [(False, None, 100), (False, 200, 100), (False, 60, 100), (True, None, None), (True, 200, 200), (True, 60, 60)],
+)
+def test_d6_fault_23_an_edit_during_the_outage_changes_nothing_unless_asked_for(
+    anew: bool, edited: int | None, leaves_at: int | None
+) -> None:
+    """After 50 s; and where it is judged anew, it counts from the taint all the same, never from the edit."""
     settings = replace(FAST, eviction=EvictionSettings(reevaluate_policies=anew))
     placement = tolerating(Toleration("gone", "Exists", toleration_seconds=100))
     story = fleet(binding("web", placement, on={"member1": 2}), settings=settings)
@@ -117,10 +123,14 @@ def test_d6_an_edit_during_the_outage_changes_nothing_unless_asked_for(anew: boo
     story.pass_seconds(50)
 
     old = story.binding("web")
-    story.store.put(old.with_spec(placement=tolerating(Toleration("gone", "Exists"))), old)
-    story.pass_seconds(60)
+    tolerated = tolerating(Toleration("gone", "Exists", toleration_seconds=edited))
+    story.store.put(old.with_spec(placement=tolerated), old)
+    story.pass_seconds(600 if leaves_at is None else leaves_at - 51)
+    assert "member1" in story.placed("web")
 
-    assert ("member1" not in story.placed("web")) == leaves
+    if leaves_at is not None:
+        story.pass_seconds(2)
+        assert "member1" not in story.placed("web")
 
 
 def test_d6_i3_what_tolerated_when_the_taint_appeared_stays_after_an_edit() -> None:

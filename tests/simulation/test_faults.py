@@ -17,11 +17,12 @@ from controlplane.kinds import RESOURCE_BINDING, WORK
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import Eviction, FleetState
 from controlplane.memory import MemoryStore
-from controlplane.meta import Ref
+from controlplane.meta import Ref, condition
 from controlplane.state import Actor
+from tests.core.eviction_fleet import fleet
 from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated, no_execute
 from tests.simulation.manifests import ANYWHERE, NGINX
-from tests.simulation.member import UNREAD
+from tests.simulation.member import UNAUTHORIZED, UNREAD
 from tests.simulation.outages import scale, serving
 from tests.simulation.stories import apply, joined, placed, running
 from tests.simulation.world import Simulation
@@ -39,7 +40,11 @@ COVERED: dict[int, tuple[str, ...]] = {
         "test_fault_3_what_a_policy_would_evict_from_a_flapping_cluster_is_held_until_it_is_calm",
     ),
     4: ("test_fault_4_time_in_which_nobody_looked_counts_for_nothing",),
-    5: ("test_d22_lost_access_adds_no_schedule_and_nothing_else", "test_d22_a_cluster_with_lost_access_is_not_faulty"),
+    5: (
+        "test_fault_5_a_member_that_lets_nobody_in_any_more_loses_nothing",
+        "test_d22_lost_access_adds_no_schedule_and_nothing_else",
+        "test_d22_a_cluster_with_lost_access_is_not_faulty",
+    ),
     6: ("test_a_silent_member_delays_nobody",),
     7: (
         "test_fault_7_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too",
@@ -68,12 +73,19 @@ COVERED: dict[int, tuple[str, ...]] = {
     18: ("test_fault_18_a_worker_that_dies_with_a_token_has_lost_the_token_and_moved_nothing",),
     19: ("test_fault_19_what_a_worker_removed_before_it_died_is_found_gone_and_recorded_once",),
     20: ("test_fault_20_a_decision_applied_twice_happens_once",),
-    21: ("test_one_holder_at_a_time",),
+    21: (
+        "test_one_holder_at_a_time",
+        "test_while_one_has_the_lease_another_does_nothing",
+        "test_a_turn_whose_lease_has_passed_writes_nothing_and_loses_nothing",
+    ),
     22: ("test_d12_fault_22_s001_six_rows_of_recovery", "test_d12_i8_fault_22_a_recovery_drops_what_is_queued"),
-    23: ("test_d6_an_edit_during_the_outage_changes_nothing_unless_asked_for",),
-    24: ("test_fault_24_what_tolerates_for_ever_is_not_queued",),
+    23: ("test_d6_fault_23_an_edit_during_the_outage_changes_nothing_unless_asked_for",),
+    24: ("test_fault_24_what_tolerates_for_ever_is_not_queued", "test_fault_24_what_tolerates_for_ever_uses_no_token"),
     25: ("test_d10_no_cluster_left_means_held_with_the_reason_and_the_copy_stays",),
-    26: ("test_d11_fault_26_a_task_past_its_time_says_what_it_waits_for",),
+    26: (
+        "test_d11_fault_26_a_task_past_its_time_says_what_it_waits_for",
+        "test_d11_past_the_timeout_hold_keeps_the_copy_and_purge_lets_it_go",
+    ),
     27: ("test_a_second_failover_before_the_new_copy_ran_carries_what_the_first_one_saved",),
     28: (
         "test_fault_28_a_version_that_is_ill_on_two_clusters_moves_no_further",
@@ -84,7 +96,10 @@ COVERED: dict[int, tuple[str, ...]] = {
         "test_fault_30_a_member_nobody_could_read_has_no_room",
         "test_fault_30_a_member_that_can_no_longer_be_read_keeps_what_was_read",
     ),
-    31: ("test_a_lost_cluster_is_waited_for_until_somebody_fences_it",),
+    31: (
+        "test_a_lost_cluster_is_waited_for_until_somebody_fences_it",
+        "test_directly_goes_on_after_the_time_the_policy_gives_it",
+    ),
     32: ("test_d15_fault_32_missing_state_holds_the_eviction_or_lets_it_go_without",),
     33: ("test_a_copy_left_behind_stays_while_its_replacement_is_down",),
     34: (
@@ -97,10 +112,13 @@ COVERED: dict[int, tuple[str, ...]] = {
         "test_fault_37_what_leaves_a_cluster_that_fails_meanwhile_goes_first",
     ),
     39: ("test_fault_39_a_flood_of_high_priority_starves_nobody",),
-    40: ("test_fault_40_a_lost_cluster_is_queued_in_a_constant_number_of_reads_per_chunk",),
+    40: ("test_fault_40_a_lost_cluster_is_queued_chunk_by_chunk_and_not_one_by_one",),
     41: ("test_fault_41_a_report_based_on_an_older_version_loses",),
     42: ("test_fault_42_a_workload_scaled_during_its_eviction_keeps_the_new_count",),
-    43: ("test_fault_43_a_task_of_a_cluster_that_is_gone_ends",),
+    43: (
+        "test_fault_43_a_task_of_a_cluster_that_is_gone_ends",
+        "test_fault_43_a_cluster_that_is_unjoined_takes_its_tasks_and_its_queue_along",
+    ),
     45: (
         "test_fault_45_an_agent_speaks_for_no_other_cluster",
         "test_fault_45_an_agent_does_nothing_else_to_its_own_cluster",
@@ -143,17 +161,25 @@ def test_every_fault_has_a_test_or_story(number: int) -> None:
 
 
 def test_fault_20_a_decision_applied_twice_happens_once() -> None:
+    """And where something else was written in between, its second time is lost instead of undoing that."""
     store = MemoryStore(controllers=())
     web = binding("web", duplicated(least=1, most=1), on={"member1": 2})
     store.create(web)
     live = store.get([web.ref])[web.ref]
     decision = Decision(changes=(Put(live.with_spec(clusters=()), live),))
 
-    first, second = (store.apply([(None, decision)], by=Actor("test"))[0] for _ in range(2))
+    assert not store.apply([(None, decision)], by=Actor("test"))[0].lost
+    written = len(store.changes(0))
+    store.apply([(None, decision)], by=Actor("test"))
+    assert len(store.changes(0)) == written
 
-    assert not first.lost
-    assert second.lost or second.versions == (0,)
-    assert len(store.changes(0)) == 2
+    left = store.get([web.ref])[web.ref]
+    elsewhere = binding("web", duplicated(), on={"member2": 2}).spec.clusters
+    assert not store.put(left.with_spec(clusters=elsewhere), left).lost
+    again = store.apply([(None, decision)], by=Actor("test"))[0]
+
+    assert again.lost
+    assert store.get([web.ref])[web.ref].spec.clusters == elsewhere
 
 
 def test_fault_24_what_tolerates_for_ever_is_not_queued() -> None:
@@ -168,7 +194,25 @@ def test_fault_24_what_tolerates_for_ever_is_not_queued() -> None:
     assert not any(row.due_at for row in rows)
 
 
-def test_fault_40_a_lost_cluster_is_queued_in_a_constant_number_of_reads_per_chunk() -> None:
+def test_fault_24_what_tolerates_for_ever_uses_no_token() -> None:
+    """At 0.5/s the first token is there after 2 s, and it is for the one that leaves, the last by name."""
+    stays = duplicated(least=1, most=1, tolerations=[Toleration(operator="Exists")])
+    configs = [f"config-{number}" for number in range(100)]
+    story = fleet(
+        *(binding(name, stays, on={"member1": 0}) for name in configs),
+        binding("web", duplicated(least=1, most=1), on={"member1": 2}),
+        settings=FAILOVER,
+    )
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(3)
+
+    assert "member1" not in story.placed("web")
+    assert {name for name in configs if "member1" in story.placed(name)} == set(configs)
+    assert story.queue() == {}
+
+
+def test_fault_40_a_lost_cluster_is_queued_chunk_by_chunk_and_not_one_by_one() -> None:
     controller, counted = EvictionQueue(), list[int]()
     store = MemoryStore(controllers=[controller], clock=lambda: START)
     store.apply([(None, Decision(changes=(Save(FleetState("default", failover_on_since=START)),)))], by=Actor("test"))
@@ -200,6 +244,24 @@ def test_fault_41_a_report_based_on_an_older_version_loses() -> None:
 
     assert late.lost
     assert store.get([ref])[ref].status.kubernetes_version == "v1.32.4"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fault_5_a_member_that_lets_nobody_in_any_more_loses_nothing(seed: int) -> None:
+    """Its credential was rotated: it answers every question with 401, and policies would empty what is not Ready."""
+    world = serving("member1", "member2", seed=seed)
+    before = running(world)
+    world.fault("member1", UNAUTHORIZED)
+    world.run(3600)
+
+    member1 = world.store.objects[cluster("member1").ref]
+    lost = condition(member1.status.conditions, "AccessLost")
+    assert lost is not None
+    assert (lost.status, member1.ready) == ("True", "True")
+    assert {(one.key, one.effect) for one in member1.spec.taints} == {
+        ("failover.lifeboat.io/access-lost", "NoSchedule")
+    }
+    assert (running(world), placed(world), world.tokens) == (before, before, [])
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from controlplane import kinds
 from controlplane.decision import Decision, deleting
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.rows import HELD, Eviction
 from controlplane.meta import Ref
 from controlplane.settings import Compat, Settings
 from controlplane.state import Actor
 from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
+from tests.simulation.outages import taint
 from tests.simulation.stories import QUICK, apply, binding, joined, placed, running
 from tests.simulation.world import START, Simulation
 
@@ -163,6 +165,27 @@ def test_d20_by_force_it_goes_at_once_and_its_user_says_what_becomes_of_the_copi
     assert cluster(world) is None
     assert works(world) == []
     assert running(world) == left
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("moving", [True, False], ids=["moving", "held without a refuge"])
+def test_fault_43_a_cluster_that_is_unjoined_takes_its_tasks_and_its_queue_along(seed: int, moving: bool) -> None:
+    world = serving(ONE if moving else ONE.replace("member2", "nobody"), "member1", "member2", seed=seed)
+    (home,) = placed(world)
+    world.fault("member1" if home == "member2" else "member2", "notready")
+    taint(world, home)
+    go_on(world, 30)
+    assert bool(binding(world).spec.graceful_eviction_tasks) is moving
+    assert moving or [row.cluster for row in world.store.all_rows(Eviction) if row.state == HELD] == [home]
+
+    world.excused["nginx"] = world.now.replace(year=2027)
+    delete(world, "delete", home)
+    go_on(world, 90)
+
+    assert cluster(world, home) is None
+    assert binding(world).spec.graceful_eviction_tasks == ()
+    assert [row for row in world.store.all_rows(Eviction) if row.cluster == home] == []
+    assert world.failures == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
