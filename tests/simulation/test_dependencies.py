@@ -9,6 +9,7 @@ import pytest
 from controlplane import kinds
 from controlplane.meta import Ref
 from tests.simulation.manifests import HELD, NGINX
+from tests.simulation.member import UP
 from tests.simulation.outages import taint, wait
 from tests.simulation.stories import apply, joined, placed
 from tests.simulation.world import Simulation
@@ -93,7 +94,7 @@ def test_a_cluster_that_comes_back_is_rid_of_it_as_of_its_workload(mode: str, se
     world.fault(home, "down")
     wait(world, 120)
     assert CONFIG in world.members[home].objects, "nobody can remove it"
-    world.fault(home, "up")
+    world.fault(home, UP)
     wait(world, 120)
 
     assert holders(world) == set(placed(world)) != {home}
@@ -108,7 +109,7 @@ def test_what_two_share_stays_for_the_one_that_stays() -> None:
 
     world.fault(home, "down")
     wait(world, 120)
-    world.fault(home, "up")
+    world.fault(home, UP)
     wait(world, 120)
 
     other = Ref(kinds.RESOURCE_BINDING, "default", "other-deployment")
