@@ -17,6 +17,7 @@ from controlplane.kinds import (
     CLUSTER_TAINT_POLICY,
     EVICTION_HOLD,
     MAINTENANCE_WINDOW,
+    NAMESPACE,
     POLICIES,
     home,
 )
@@ -47,7 +48,7 @@ def told(
     if kind.key == DRAIN and old is None:
         _check_drain(state, kind, new)
     if kind.key in (EVICTION_HOLD, MAINTENANCE_WINDOW):
-        return _strangers(state, new)
+        return (*_strangers(state, new), *_passed(new, now=now))
     if old is not None and kind.key == CLUSTER_TAINT_POLICY:
         return _withdrawn(state, old, "this edit", kept=_listed(new) if _rule(new) == _rule(old) else frozenset())
     if old is not None and kind.key in (*POLICIES, *BINDINGS) and _spec(new) != _spec(old):
@@ -69,11 +70,24 @@ def _check_drain(state: State, kind: Kind, drain: Any) -> None:
 
 
 def _strangers(state: State, holding: Any) -> tuple[str, ...]:
-    """Tell which clusters a hold or a window names that there are none of: it keeps nothing there until they join."""
-    named = [Ref(CLUSTER, "", name) for name in dict.fromkeys(holding.spec.clusters)]
-    known = state.get(named)
-    strange = ", ".join(f'"{ref.name}"' for ref in named if ref not in known)
-    return (f"spec.clusters: there is no cluster {strange} (yet); see kubectl get clusters",) if strange else ()
+    """Tell which clusters and namespaces a hold or a window names that there are none of: it keeps nothing there until
+    there are."""
+    clusters = [Ref(CLUSTER, "", name) for name in dict.fromkeys(holding.spec.clusters)]
+    namespaces = [Ref(NAMESPACE, "", name) for name in dict.fromkeys(getattr(holding.spec, "namespaces", ()))]
+    known, said = state.get([*clusters, *namespaces]), list[str]()
+    for field, named in (("cluster", clusters), ("namespace", namespaces)):
+        if strange := ", ".join(f'"{ref.name}"' for ref in named if ref not in known):
+            said.append(f"spec.{field}s: there is no {field} {strange} (yet); see kubectl get {field}s")
+    return tuple(said)
+
+
+def _passed(holding: Any, *, now: datetime) -> tuple[str, ...]:
+    """Tell that a hold or a window is over already, as one written in another time zone may be."""
+    window = holding.ref.kind == MAINTENANCE_WINDOW
+    field, ends = ("until", holding.spec.until) if window else ("expiresAt", holding.spec.expires_at)
+    if ends is None or now < ends:
+        return ()
+    return (f"spec.{field}: it was over at {ends:%Y-%m-%dT%H:%M:%SZ}, it is {now:%Y-%m-%dT%H:%M:%SZ}: nothing is held",)
 
 
 def _listed(policy: Any) -> frozenset[taints.Identity]:

@@ -10,7 +10,7 @@ from msgspec import Meta
 from controlplane.causes import invalid, reason
 from controlplane.errors import Cause
 from controlplane.meta import Object, Struct
-from controlplane.selectors import LabelSelector, matches, selector_errors
+from controlplane.selectors import LabelSelector, dns1123_label_errors, matches, selector_errors
 from controlplane.settings import Settings
 
 
@@ -51,6 +51,8 @@ def validate(new: EvictionHold, old: EvictionHold | None, settings: Settings) ->
     """Return everything that is wrong with a hold."""
     why = "say why nothing shall be evicted; everybody who waits reads it"
     causes = reason("spec.reason", new.spec.reason, why)
+    for index, name in enumerate(new.spec.namespaces):
+        causes += [invalid(f"spec.namespaces[{index}]", name, rule) for rule in dns1123_label_errors(name)]
     if new.spec.selector is not None:
         for field, message in selector_errors(new.spec.selector):
             causes.append(invalid(f"spec.selector.{field}", new.spec.selector, message))

@@ -165,8 +165,10 @@ def test_holds_and_windows_are_admitted_with_a_reason(api: Client) -> None:
 
     refused = api.post(f"{GROUP}/evictionholds", {**hold, "spec": {}})
     unwritable = api.post(f"{GROUP}/evictionholds", {**hold, "spec": {"reason": "we \0 wait"}})
+    nowhere = api.post(f"{GROUP}/evictionholds", {**hold, "spec": {"reason": "wait", "namespaces": ["shop", ""]}})
     unended = api.post(f"{GROUP}/maintenancewindows", window)
 
-    assert (refused.status, unwritable.status, unended.status) == (422, 422, 422)
+    assert [one.status for one in (refused, unwritable, nowhere, unended)] == [422] * 4
+    assert nowhere.document["details"]["causes"][0]["field"] == "spec.namespaces[1]"
     assert {one.document["details"]["causes"][0]["field"] for one in (refused, unwritable)} == {"spec.reason"}
     assert unended.document["details"]["causes"][0]["field"] == "spec.until"

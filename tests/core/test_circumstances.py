@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -15,9 +15,9 @@ from controlplane.errors import Invalid
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW, RESOURCE_BINDING
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec
-from controlplane.kinds.eviction_hold import EvictionHold
+from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
-from controlplane.kinds.maintenance_window import MaintenanceWindow
+from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction, eviction_key
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.memory import MemoryStore
@@ -29,6 +29,7 @@ from tests.core.fleet_story import START, binding, cluster, duplicated, no_execu
 
 NOW = START + timedelta(hours=1)
 DEFAULT = Settings()
+API = "failover.lifeboat.io/v1alpha1"
 ANEW = replace(DEFAULT, eviction=replace(DEFAULT.eviction, reevaluate_policies=True))
 ONE = binding("web", duplicated(), on={"member1": 2})
 EDITED = ONE.with_spec(replicas=3)
@@ -105,6 +106,25 @@ def test_a_hold_or_window_on_a_cluster_there_is_none_of_says_so(kind: str, type_
     (said,) = circumstances.told(outage(), KINDS[kind], typo, known, DEFAULT, now=START)
 
     assert said == 'spec.clusters: there is no cluster "membr2" (yet); see kubectl get clusters'
+
+
+def test_a_hold_on_a_namespace_there_is_none_of_says_so() -> None:
+    typo = EvictionHold(API, "EvictionHold", ObjectMeta(name="one"), EvictionHoldSpec("wait", namespaces=("shpo",)))
+
+    (said,) = circumstances.told(outage(), KINDS[EVICTION_HOLD], typo, None, DEFAULT, now=START)
+
+    assert said == 'spec.namespaces: there is no namespace "shpo" (yet); see kubectl get namespaces'
+
+
+@pytest.mark.parametrize(("ends", "said"), [(START, 1), (START + timedelta(seconds=1), 0), (None, 0)])
+def test_a_hold_or_window_that_is_over_already_says_so(ends: datetime | None, said: int) -> None:
+    hold = EvictionHold(API, "EvictionHold", ObjectMeta(name="one"), EvictionHoldSpec("wait", expires_at=ends))
+    spec = MaintenanceWindowSpec(("member1",), until=ends, reason="kernel")
+    window = MaintenanceWindow(API, "MaintenanceWindow", ObjectMeta(name="one"), spec)
+
+    for one, field in ((hold, "spec.expiresAt"), (window, "spec.until")):
+        warnings = circumstances.told(outage(), KINDS[one.ref.kind], one, None, DEFAULT, now=START)
+        assert [warning.partition(":")[0] for warning in warnings] == [field] * said
 
 
 def test_d3_an_edit_of_what_a_taint_policy_is_about_withdraws_as_well() -> None:
