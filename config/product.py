@@ -1,7 +1,8 @@
 """The product's switches from the environment: LIFEBOAT_ and the name in capitals, a dot written as underscore."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import msgspec
 
@@ -80,6 +81,25 @@ def shown(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def allowed(kind: Any) -> str:
+    """Return the values a setting's type allows, as documents say it; "" where its text says it."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is bool:
+        return "true, false"
+    if origin is Annotated:
+        limits = parts[1]
+        return f"{_number(limits.ge)} to {_number(limits.le)}"
+    if origin is Literal:
+        return ", ".join(parts)
+    if origin in (UnionType, Union):
+        return f"{allowed(parts[0])}, unset"
+    return allowed(parts[0]) if origin is tuple else ""
+
+
+def _number(value: float) -> str:
+    return f"{value:,.2f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
 
 
 def _read(switch: Switch, text: str, warnings: list[str]) -> Any:

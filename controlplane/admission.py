@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import definitions, document_check, heartbeats, index_check, metadata_check, works
-from controlplane.causes import forbidden, invalid, unsupported
+from controlplane.causes import duplicate, forbidden, invalid, required, unsupported
 from controlplane.errors import BadRequest, Cause, Conflict, Invalid, MethodNotAllowed
 from controlplane.estimate import models
 from controlplane.kind import Kind
@@ -92,7 +92,7 @@ def admit_update(
         raise Conflict.of(kind.resource.plural, old.metadata.name, group=kind.resource.group, why=why)
     obj = _typed(kind, doc, old, settings=settings, now=now, name=old.metadata.name)
     if subresource == STATUS:
-        if causes := _conditions(obj):
+        if causes := [*_conditions(obj), *kind.validate_status(obj)]:
             raise Invalid.of(kind.resource.kind, old.metadata.name, causes, group=kind.resource.group)
         changed = _with_status_of(old, obj).with_meta(managed_fields=obj.metadata.managed_fields)
         if kind.key == CLUSTER:
@@ -106,13 +106,19 @@ def admit_update(
 
 
 def _conditions(obj: Any) -> list[Cause]:
-    """A condition holds, does not, or is not known to: anything else would be read as the last of these."""
-    conditions = enumerate(getattr(obj.status, "conditions", ()))
-    return [
-        unsupported(f"status.conditions[{index}].status", one.status, CONDITION_STATUSES)
-        for index, one in conditions
-        if one.status not in CONDITION_STATUSES
-    ]
+    """A condition is said once, and holds, does not, or is not known to: anything else would be read as that."""
+    conditions = getattr(obj.status, "conditions", ())
+    types = [one.type for one in conditions]
+    causes = list[Cause]()
+    for index, one in enumerate(conditions):
+        path = f"status.conditions[{index}]"
+        if one.status not in CONDITION_STATUSES:
+            causes.append(unsupported(f"{path}.status", one.status, CONDITION_STATUSES))
+        if not one.type:
+            causes.append(required(f"{path}.type", "name what is said to hold or not"))
+        elif one.type in types[:index]:
+            causes.append(duplicate(f"{path}.type", one.type, "a condition is said once"))
+    return causes
 
 
 def _prepared(kind: Kind, doc: Document) -> tuple[Document, list[str]]:

@@ -29,8 +29,9 @@ class Index(msgspec.Struct, frozen=True):
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of object.
 
-    `default` fills what the user left out (it gets the old object on update), `validate` returns every cause at once,
-    `warn` what is accepted but worth a Warning header. `table` is the Django model that keeps it ("app.Model").
+    `default` fills what the user left out (it gets the old object on update), `validate` returns every cause at once
+    (`validate_status` where only the status is written), `warn` what is accepted but worth a Warning header. `table` is
+    the Django model that keeps it ("app.Model").
     `normalise` works on the plain document before it is typed (deprecated spellings), `fill` returns it with what its
     schema says of fields left out. `is_ending`: its definition is being deleted, nothing new of it is made.
     """
@@ -43,6 +44,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     fill: Callable[[dict[str, Any]], dict[str, Any]] = lambda doc: doc
     default: Callable[[Any, Any, Settings], Any] = lambda new, old, settings: new
     validate: Callable[[Any, Any, Settings], list[Cause]] = lambda new, old, settings: []
+    validate_status: Callable[[Any], list[Cause]] = lambda new: []
     warn: Callable[[Any, Any, Settings], list[str]] = lambda new, old, settings: []
     indexes: tuple[Index, ...] = ()
     has_generation: bool = True

@@ -6,7 +6,6 @@ docs/settings.md at run time (`with_overrides`). `make check` compares that list
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -14,11 +13,18 @@ import msgspec
 from msgspec import Meta
 
 from controlplane.meta import Struct
+from controlplane.pattern import whole
 
 LONGEST = 1_000_000_000  # seconds, thirty years: a moment so much later than now still is one
 SLOWEST, FASTEST = 0.000_001, 1_000_000  # resources per second, where it is not 0
+DAY = 86_400  # seconds
+# How long something is waited for: a user's "never" is some thirty years.
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
-Positive = Annotated[float, Meta(gt=0, le=LONGEST)]
+# How often something is looked at: ten times a second keeps a process busy, and less than hourly sees nothing happen.
+Period = Annotated[float, Meta(ge=0.1, le=3600)]
+# How long something has to last to be believed, and how long silence is borne.
+Threshold = Annotated[float, Meta(ge=0, le=DAY)]
+Grace = Annotated[float, Meta(ge=1, le=DAY)]
 Rate = Annotated[float, Meta(ge=0, le=FASTEST)]
 WholeSeconds = Annotated[int, Meta(ge=0, le=LONGEST)]
 
@@ -55,7 +61,7 @@ class EvictionSettings(Struct, frozen=True):
     """How the eviction queue behaves (D6, D7, D10)."""
 
     bucket_scope: Literal["Fleet", "Cluster"] = "Fleet"
-    ageing_seconds: Positive = 300
+    ageing_seconds: Annotated[float, Meta(ge=1, le=LONGEST)] = 300
     reevaluate_policies: bool = False
     require_full_replacement: bool = False
     partial_refuge: bool = True
@@ -72,20 +78,20 @@ class Settings(Struct, frozen=True):
 
     feature_gates: dict[str, bool] = msgspec.field(default_factory=lambda: dict(GATES))
     controllers: tuple[str, ...] = ("*",)
-    cluster_status_update_frequency: Positive = 10
-    cluster_success_threshold: Seconds = 30
-    cluster_failure_threshold: Seconds = 30
-    cluster_monitor_period: Positive = 5
-    cluster_monitor_grace_period: Positive = 40
-    cluster_startup_grace_period: Positive = 60
-    cluster_lease_duration: Positive = 40
-    cluster_lease_renew_fraction: Annotated[float, Meta(gt=0, lt=1)] = 0.25
+    cluster_status_update_frequency: Period = 10
+    cluster_success_threshold: Threshold = 30
+    cluster_failure_threshold: Threshold = 30
+    cluster_monitor_period: Period = 5
+    cluster_monitor_grace_period: Grace = 40
+    cluster_startup_grace_period: Grace = 60
+    cluster_lease_duration: Grace = 40
+    cluster_lease_renew_fraction: Annotated[float, Meta(ge=0.01, le=0.9)] = 0.25
     auto_no_schedule_taints: bool = True
     failover_eviction_timeout: Seconds = 300
     resource_eviction_rate: Rate = 0.5
     secondary_resource_eviction_rate: Rate = 0.1
     unhealthy_cluster_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.55
-    large_cluster_num_threshold: Annotated[int, Meta(ge=0)] = 10
+    large_cluster_num_threshold: Annotated[int, Meta(ge=0, le=1_000_000)] = 10
     no_execute_taint_eviction_purge_mode: Literal["Gracefully", "Directly"] = "Gracefully"
     graceful_eviction_timeout: Seconds = 600
     on_graceful_timeout: Literal["Hold", "Purge"] = "Hold"
@@ -182,9 +188,9 @@ def broken(values: Mapping[str, Any]) -> Iterator[Broken]:
             yield Broken((name,), rate, f"must be at least {SLOWEST:f}, or 0 to stop evictions")
     for pattern in one.skipped_propagating_namespaces:
         try:
-            re.compile(pattern)
-        except re.error as error:
-            rule = f"is no regular expression ({error}); write e.g. kube-.*"
+            whole(pattern)
+        except ValueError as error:
+            rule = f"{error}; write e.g. kube-.*"
             yield Broken(("skippedPropagatingNamespaces",), pattern, rule)
     if not one.evict_plugins:
         yield Broken(("evictPlugins",), [], "must name at least one of ResourceHealth, ScheduledBack (D12)")

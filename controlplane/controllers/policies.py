@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -24,6 +23,7 @@ from controlplane.kinds.rows import Eviction
 from controlplane.kinds.template import Template
 from controlplane.meta import ObjectMeta, Ref, Struct, kind_key
 from controlplane.names import is_reserved_namespace
+from controlplane.pattern import whole
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
@@ -330,7 +330,7 @@ def _claim(template: Template) -> Ref | None:
 @lru_cache(maxsize=4096)
 def propagates(namespace: str, skipped: tuple[str, ...]) -> bool:
     """Test whether anything in a namespace is ever propagated (semantics 1.7)."""
-    return not is_reserved_namespace(namespace) and not any(re.fullmatch(one, namespace) for one in skipped)
+    return not is_reserved_namespace(namespace) and not any(whole(one)(namespace) for one in skipped)
 
 
 def _without_template(snapshot: Propagation, *, now: datetime) -> Decision:

@@ -13,7 +13,9 @@ from controlplane.kinds import (
     binding,
     cluster,
     cluster_rules,
+    cluster_status_rules,
     companions,
+    config_map,
     configuration,
     configuration_rules,
     drain,
@@ -141,6 +143,7 @@ KINDS.register(
         normalise=cluster.normalise,
         default=cluster_rules.default,
         validate=cluster_rules.validate,
+        validate_status=cluster_status_rules.faults,
         warn=cluster_rules.warn,
         indexes=(Index("taint", cluster.taint_keys, "fleet health (D8): who is faulty"),),
     )
@@ -418,7 +421,11 @@ _COMPANIONS = Index(
 )
 # Built-in kinds whose objects describe members or machinery and are never templates of ours.
 _NOT_TEMPLATES = {"Event", "events.k8s.io/Event"}
-_TEMPLATE_RULES = {SECRET: secret.validate, **dict.fromkeys(workload_rules.COUNTED, workload_rules.validate)}
+_TEMPLATE_RULES = {
+    SECRET: secret.validate,
+    "ConfigMap": config_map.validate,
+    **dict.fromkeys(workload_rules.COUNTED, workload_rules.validate),
+}
 # Kinds with a status whose generations Kubernetes does not count; those without a status it does not count either.
 _UNCOUNTED = {NAMESPACE, "Node", "Pod", "PersistentVolume", "PersistentVolumeClaim", "Service"}
 

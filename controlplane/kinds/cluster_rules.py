@@ -111,10 +111,12 @@ def _proxy_header(header: dict[str, str]) -> Iterator[Cause]:
 
 def warn(new: Cluster, old: Cluster | None, settings: Settings) -> list[str]:
     """Return what is accepted and has no effect."""
-    spec = new.spec
+    spec, told = new.spec, list[str]()
     if spec.proxy_header and not spec.proxy_url.startswith(("http://", "https://")):
-        return ["spec.proxyHeader is sent to the HTTP proxy of spec.proxyURL, and there is none"]
-    return []
+        told.append("spec.proxyHeader is sent to the HTTP proxy of spec.proxyURL, and there is none")
+    if spec.sync_mode == PUSH and not spec.api_endpoint:
+        told.append("spec.apiEndpoint is empty: nobody asks a Push cluster without one whether it is well")
+    return told
 
 
 def _secret(ref: SecretReference | None, path: str) -> Iterator[Cause]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Any
 
 from controlplane.causes import invalid
+from controlplane.encoding import is_base64
 from controlplane.errors import Cause
 from controlplane.settings import Settings
 
@@ -31,12 +31,4 @@ def validate(new: Any, old: Any, settings: Settings) -> list[Cause]:
     """Return a cause for every value of data that is no base64; the value itself is secret and not repeated."""
     data = new.content.get("data")
     rule = "must be base64; write plain text into stringData"
-    return [invalid(f"data[{key}]", "…", rule) for key, value in (data or {}).items() if not _is_base64(value)]
-
-
-def _is_base64(value: str) -> bool:
-    try:
-        base64.b64decode("".join(value.split()), validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
+    return [invalid(f"data[{key}]", "…", rule) for key, value in (data or {}).items() if not is_base64(value)]

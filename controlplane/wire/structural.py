@@ -6,8 +6,6 @@ up a request; `x-kubernetes-validations` (CEL) are kept and left to the members,
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -19,13 +17,14 @@ from uuid import UUID
 
 import jsonschema_rs
 
+from controlplane.encoding import is_base64
+from controlplane.pattern import LINEAR
 from controlplane.wire.schema import Schema
 
 Node = Mapping[str, Any]
 Path = tuple[str | int, ...]
 
 VALIDATIONS = "x-kubernetes-validations"
-_PATTERNS = jsonschema_rs.RegexOptions(size_limit=8 << 20, dfa_size_limit=2 << 20)  # bytes
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -93,7 +92,7 @@ class StructuralSchema(Schema):
             json_schema(self.node),
             validate_formats=True,
             formats=_FORMATS,
-            pattern_options=_PATTERNS,
+            pattern_options=LINEAR,
         )
 
     @cached_property
@@ -253,7 +252,7 @@ def _bounds(path: Path, node: Node) -> Iterator[Flaw]:
 def _pattern_fault(pattern: str) -> str:
     """Return why a pattern cannot be compiled, "" where it can."""
     try:
-        jsonschema_rs.Draft202012Validator({"pattern": _ranges(pattern)}, pattern_options=_PATTERNS)
+        jsonschema_rs.Draft202012Validator({"pattern": _ranges(pattern)}, pattern_options=LINEAR)
     except ValueError as error:
         return _told(error)
     return ""
@@ -278,14 +277,6 @@ def _told(error: Exception) -> str:
     return f"{text} of RE2 (no lookaround, no references back)" if text.endswith('is not a "regex"') else text
 
 
-def _is_base64(text: str) -> bool:
-    try:
-        base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return False
-    return True
-
-
 def _reads(read: Callable[[str], Any]) -> Callable[[str], bool]:
     def check(text: str) -> bool:
         try:
@@ -299,7 +290,7 @@ def _reads(read: Callable[[str], Any]) -> Callable[[str], bool]:
 
 # Formats Kubernetes checks otherwise than JSON Schema.
 _FORMATS: dict[str, Callable[[str], bool]] = {
-    "byte": _is_base64,
+    "byte": is_base64,
     "cidr": _reads(lambda text: ip_network(text, strict=False)),
     "date": _reads(date.fromisoformat),
     "duration": lambda text: _DURATION.fullmatch(text) is not None,

@@ -72,6 +72,10 @@ def test_a_retired_flag_is_accepted_and_answered_with_what_replaces_it(flag: str
     ("variable", "value"),
     [
         ("LIFEBOAT_CLUSTER_MONITOR_PERIOD", "0"),
+        ("LIFEBOAT_CLUSTER_STATUS_UPDATE_FREQUENCY", "0.0001"),
+        ("LIFEBOAT_CLUSTER_LEASE_DURATION", "0.5"),
+        ("LIFEBOAT_RESOURCE_EVICTION_RATE", "nan"),
+        ("LIFEBOAT_CLUSTER_FAILURE_THRESHOLD", "inf"),
         ("LIFEBOAT_CLUSTER_MONITOR_PERIOD", "5s"),
         ("LIFEBOAT_UNHEALTHY_CLUSTER_THRESHOLD", "55"),
         ("LIFEBOAT_ON_GRACEFUL_TIMEOUT", "Never"),
@@ -97,10 +101,16 @@ def test_a_pattern_that_is_none_is_refused_at_start() -> None:
 
 
 def test_the_documented_list_is_the_list_in_the_code() -> None:
-    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| (R?) ?\| .+ \|$", DOCUMENT.read_text(), re.MULTILINE)
+    row = r"^\| `([^`]+)` \| `([^`]+)` \| ([^|]*?) ?\| (R?) ?\| .+ \|$"
+    rows = re.findall(row, DOCUMENT.read_text(), re.MULTILINE)
 
     in_code = [
-        (switch.name, product.shown(switch.default) or "unset", "" if switch.name in FIXED else "R")
+        (
+            switch.name,
+            product.shown(switch.default) or "unset",
+            product.allowed(switch.type),
+            "" if switch.name in FIXED else "R",
+        )
         for switch in product.switches()
     ]
     assert rows == in_code

@@ -235,7 +235,14 @@ def test_a_value_of_the_wrong_type_is_blamed_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "wrong"), [({"a": "Yg=="}, []), ({"a": "Y\ng=="}, []), ({"a": "%%%", "b": "abc"}, ["data[a]", "data[b]"])]
+    ("data", "wrong"),
+    [
+        ({"a": "Yg=="}, []),
+        ({"a": "Y\ng=="}, []),
+        ({"a": "%%%", "b": "abc"}, ["data[a]", "data[b]"]),
+        ({"a": "Yg =="}, ["data[a]"]),
+        ({"a": "="}, ["data[a]"]),
+    ],
 )
 def test_data_of_a_secret_is_base64_and_never_repeated(data: Document, wrong: list[str]) -> None:
     doc = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": data}
@@ -247,6 +254,17 @@ def test_data_of_a_secret_is_base64_and_never_repeated(data: Document, wrong: li
 
     assert [cause.field for cause in causes] == wrong
     assert not any("%%%" in cause.message for cause in causes)
+
+
+def test_what_is_binary_in_a_config_map_is_base64_and_no_key_has_two_values() -> None:
+    good = {**config_map(), "binaryData": {"b": "Y\ng=="}}
+    bad = {**config_map(), "binaryData": {"a": "Yg==", "b": "no base64!", "c": "Yg="}}
+
+    causes = refused(bad)
+
+    assert created(good).object.content["binaryData"] == {"b": "Y\ng=="}
+    assert [cause.field for cause in causes] == ["binaryData[b]", "binaryData[c]", "binaryData[a]"]
+    assert '"no base64!": must be base64; write plain text into data' in causes[0].message
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,56 @@ def test_a_cluster_that_cannot_be_is_refused_by_field(doc: Document, field: str)
     assert any(cause.field.startswith(field) for cause in caught.value.details.causes)
 
 
+@pytest.mark.parametrize(
+    ("status", "wrong"),
+    [
+        ({"nodeSummary": {"totalNum": -3, "readyNum": -1}}, ["nodeSummary.totalNum", "nodeSummary.readyNum"]),
+        ({"nodeSummary": {"totalNum": 2, "readyNum": 3}}, ["nodeSummary.readyNum"]),
+        ({"resourceSummary": {"allocatable": {"cpu": "-1"}}}, ["resourceSummary.allocatable[cpu]"]),
+        ({"resourceSummary": {"allocated": {"cpu": "-1m"}}}, ["resourceSummary.allocated[cpu]"]),
+        ({"resourceSummary": {"allocating": {"pods": "-1"}}}, ["resourceSummary.allocating[pods]"]),
+        (
+            {"resourceSummary": {"allocatableModelings": [{"grade": 1, "count": -1}, {"grade": 1, "count": 2}]}},
+            ["resourceSummary.allocatableModelings[0].count", "resourceSummary.allocatableModelings[1].grade"],
+        ),
+        ({"remedyActions": ["", "TrafficControl", "TrafficControl"]}, ["remedyActions[0]", "remedyActions[2]"]),
+        ({"conditions": [{"type": "Ready", "status": "True"}] * 2}, ["conditions[1].type"]),
+        ({"conditions": [{"type": "", "status": "True"}]}, ["conditions[0].type"]),
+    ],
+)
+def test_a_status_that_cannot_be_is_refused_by_field(status: Document, wrong: list[str]) -> None:
+    made: Cluster = created(cluster(), namespace="").object
+
+    with pytest.raises(Invalid) as caught:
+        updated({**cluster(), "status": status}, made, subresource="status")
+
+    assert [cause.field for cause in caught.value.details.causes] == [f"status.{field}" for field in wrong]
+
+
+def test_a_status_as_members_have_it_is_taken() -> None:
+    made: Cluster = created(cluster(), namespace="").object
+    grades = [{"grade": 0, "count": 0}, {"grade": 1, "count": 2}]
+    status = {
+        "nodeSummary": {"totalNum": 2, "readyNum": 2},
+        "resourceSummary": {"allocatable": {"cpu": "0"}, "allocated": {"cpu": "2"}, "allocatableModelings": grades},
+        "remedyActions": ["TrafficControl"],
+    }
+
+    after: Cluster = updated({**cluster(), "status": status}, made, subresource="status").object
+
+    assert after.status.node_summary is not None
+    assert after.status.node_summary.ready_num == 2
+
+
+def test_a_push_cluster_without_an_address_is_taken_and_said_to_be_asked_by_nobody() -> None:
+    """As in the original: a Cluster may be made first and get its address and credentials later."""
+    told = {mode: created(cluster(syncMode=mode), namespace="").warnings for mode in ("Push", "Pull")}
+    dialled = created(cluster(apiEndpoint="https://member1.example"), namespace="").warnings
+
+    assert any("spec.apiEndpoint is empty" in one for one in told["Push"])
+    assert not any("apiEndpoint" in one for one in (*told["Pull"], *dialled))
+
+
 def test_taints_that_start_clocks_are_stamped_and_keep_their_time() -> None:
     """D4, D6: the time a taint was added is what its clocks count from."""
     taints = [{"key": "a", "effect": effect} for effect in ("NoExecute", "PreferNoExecute", "NoSchedule")]

@@ -1,0 +1,27 @@
+"""ConfigMap (v1): kept like every template; what is binary is base64, and no key has two values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from controlplane.causes import invalid
+from controlplane.encoding import is_base64
+from controlplane.errors import Cause
+from controlplane.settings import Settings
+
+
+def validate(new: Any, old: Any, settings: Settings) -> list[Cause]:
+    """Return a cause for every value of binaryData that is no base64, and every key that data has as well."""
+    binary, texts = new.content.get("binaryData") or {}, new.content.get("data") or {}
+    return [*_values(binary), *(_twice(key) for key in binary if key in texts)]
+
+
+def _values(binary: dict[str, str]) -> Iterator[Cause]:
+    for key, value in binary.items():
+        if not is_base64(value):
+            yield invalid(f"binaryData[{key}]", value, "must be base64; write plain text into data")
+
+
+def _twice(key: str) -> Cause:
+    return invalid(f"binaryData[{key}]", key, "duplicate of key present in data: keep one of the two")

@@ -1,0 +1,35 @@
+"""Patterns users write match whole texts, as RE2 has it, and hold nobody up."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane.controllers.policies import propagates
+from controlplane.pattern import whole
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "matches"),
+    [
+        ("kube-.*", "kube-system", True),
+        ("kube-.*", "my-kube-system", False),
+        ("a|b", "ab", False),
+        ("team-[0-9]+", "team-12", True),
+        ("team-[0-9]+", "team-12\n", False),
+        ("(?i)DEV", "dev", True),
+        ("", "", True),
+    ],
+)
+def test_a_pattern_is_about_the_whole_text(pattern: str, text: str, *, matches: bool) -> None:
+    assert whole(pattern)(text) == matches
+
+
+@pytest.mark.parametrize("pattern", ["[", "(?=a)", r"(a)\1", "a)|(b", "x{1000}{1000}{1000}"])
+def test_what_cannot_be_matched_in_linear_time_is_no_pattern(pattern: str) -> None:
+    with pytest.raises(ValueError, match="no regular expression of RE2"):
+        whole(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+b", "(.*)*x"])
+def test_fault_46_a_pattern_that_explodes_elsewhere_takes_no_time(pattern: str) -> None:
+    assert propagates("a" * 62 + "c", (pattern,))
