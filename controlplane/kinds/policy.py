@@ -212,12 +212,10 @@ class SchedulePriority(Struct, frozen=True):
 
 class PropagationSpec(Struct, frozen=True):
     resource_selectors: tuple[ResourceSelector, ...] = ()
-    association: bool = False
     propagate_deps: bool = False
     placement: Placement = Placement()
     priority: Int32 = 0
     preemption: str = "Never"
-    dependent_overrides: tuple[str, ...] = ()
     scheduler_name: str = "default-scheduler"
     failover: FailoverBehavior | None = None
     conflict_resolution: str = "Abort"

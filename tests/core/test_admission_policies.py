@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from controlplane.kind import KINDS
 from controlplane.kinds.policy import Policy
+from controlplane.meta import kind_key
 from controlplane.settings import Compat, Settings
+from controlplane.wire.prune import validate_fields
 from tests.core.admitted import (
     NOW,
     UID,
@@ -218,3 +221,13 @@ def test_how_long_to_wait_for_an_unreachable_source_is_checked(said: str, good: 
         assert created(doc).object.metadata.annotations == {annotation: said}
     else:
         assert fields(doc) == {f"metadata.annotations[{annotation}]"}
+
+
+@pytest.mark.parametrize(("field", "value"), [("association", True), ("dependentOverrides", ["images"])])
+def test_what_nothing_here_acts_on_is_an_unknown_field(field: str, value: object) -> None:
+    """Override policies are not served, and association is what propagateDeps was called before (docs/api.md)."""
+    doc = policy(**{field: value})
+
+    assert validate_fields(doc, KINDS[kind_key(doc["apiVersion"], doc["kind"])].schema()) == [
+        f'unknown field "spec.{field}"'
+    ]

@@ -23,7 +23,6 @@ from controlplane.kinds.cluster import ResourceSummary as Summary
 from controlplane.meta import ObjectMeta
 from controlplane.quantity import parse
 
-GIB = 2**30
 OWN_MODELS = (
     ResourceModel(0, (ResourceModelRange("cpu", "0", "1"), ResourceModelRange("memory", "0", "4Gi"))),
     ResourceModel(1, (ResourceModelRange("cpu", "1", "2"), ResourceModelRange("memory", "4Gi", "16Gi"))),
