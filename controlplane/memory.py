@@ -16,7 +16,7 @@ from controlplane.decision import EVERY, Decision, Delete, Drop, Event, Put, Sav
 from controlplane.events import counted, event_ref
 from controlplane.kind import text_of
 from controlplane.kinds import KINDS, OWNER, WORK
-from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
+from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
 from controlplane.settle import Lost, Remove, Same, Write, check_generation, settle
@@ -154,16 +154,25 @@ class MemoryStore:
         rows = self._rows.get(Eviction, {}).values()
         return [row for row in rows if isinstance(row, Eviction) and row.due_at is not None and row.state == QUEUED]
 
-    def queue_heads(self, *, due_by: datetime, limit: int) -> Sequence[Any]:
-        heads: dict[int, list[Eviction]] = {}
+    def queue_heads(self, *, due_by: datetime, limit: int, per_cluster: bool = False) -> Sequence[Any]:
+        queues: dict[tuple[int, str], list[Eviction]] = {}
         for row in self._queue():
-            if row.due_at is not None and row.due_at <= due_by:
-                heads.setdefault(row.priority, []).append(row)
-        return [
+            queues.setdefault((row.priority, row.cluster if per_cluster else ""), []).append(row)
+        share = max(1, limit // max(1, len({cluster for _, cluster in queues})))
+        heads = [
             row
-            for priority in sorted(heads, reverse=True)
-            for row in sorted(heads[priority], key=lambda one: (one.due_at, one.key))[:limit]
+            for queue in queues.values()
+            for row in sorted(queue, key=lambda one: (one.due_at, one.key))[:share]
+            if row.due_at is not None and row.due_at <= due_by
         ]
+        return sorted(heads, key=lambda one: (-one.priority, one.due_at, one.key))
+
+    def held_evictions(self, *, after: Place | None, limit: int) -> Sequence[Any]:
+        held = [row for row in self.rows(Eviction, "state", [HELD]).get(HELD, ()) if row.due_at is not None]
+        places = sorted((-row.priority, row.due_at, row.key) for row in held)
+        if after is not None:
+            places = places[bisect_right(places, (-after[0], *after[1:])) :]
+        return [self._rows[Eviction][key] for _, _, key in places[:limit]]
 
     def next_eviction(self) -> datetime | None:
         return min((row.due_at for row in self._queue() if row.due_at is not None), default=None)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from controlplane.decision import Decision
-from controlplane.kinds.rows import Row
+from controlplane.kinds.rows import Place, Row
 from controlplane.meta import Object, Ref
 from controlplane.selectors import LabelSelector
 
@@ -79,8 +79,15 @@ class State(Protocol):
     def values(self, type_: type[Row], index: str) -> Collection[str]:
         """Return the values that row-native values have under one of their declared indexes, each once."""
 
-    def queue_heads(self, *, due_by: datetime, limit: int) -> Sequence[Any]:
-        """Return evictions due by then and not held: per priority the first `limit` in (due_at, key) order (D7)."""
+    def queue_heads(self, *, due_by: datetime, limit: int, per_cluster: bool = False) -> Sequence[Any]:
+        """Return evictions due by then and not held: per priority the first `limit` in (due_at, key) order (D7).
+
+        `per_cluster`: of each cluster that has any an equal share of `limit`, one at least, so that none keeps another
+        out (eviction.bucket_scope Cluster).
+        """
+
+    def held_evictions(self, *, after: Place | None, limit: int) -> Sequence[Any]:
+        """Return one page of the held evictions, in the queue's order beyond a place."""
 
     def next_eviction(self) -> datetime | None:
         """Return the earliest due time in the eviction queue; None where nothing waits."""

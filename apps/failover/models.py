@@ -64,8 +64,8 @@ class Eviction(models.Model):
             models.Index(fields=["binding"], name="eviction_binding"),
             # read by controllers.eviction_queue: what recovery drops; metrics per cluster
             models.Index(fields=["cluster"], name="eviction_cluster"),
-            # read by controllers.evictions: held ones looked at again when capacity changes
-            models.Index(fields=["state"], name="eviction_state"),
+            # read by state.held_evictions, and by state.queue_heads per cluster (eviction.bucket_scope)
+            models.Index(fields=["state", "cluster", "priority", "due_at", "key"], name="eviction_state"),
         ]
 
     def __str__(self) -> str:
@@ -95,6 +95,8 @@ class FleetState(models.Model):
     holds = Word(default="")  # digest of holds and windows when what they hold was last looked at
     tier = Word(default="")  # the tier that was last told
     stops = models.JSONField(default=list)  # times in which nothing was evicted
+    scope = Word(default="", db_default="")  # eviction.bucket_scope when the queue was last looked at
+    cursor = models.JSONField(null=True)  # how far held evictions have been looked at again; null: all have been
 
     def __str__(self) -> str:
         return self.key

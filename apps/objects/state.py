@@ -14,7 +14,7 @@ from apps.objects.tables import object_table, read, row_table
 from controlplane.errors import Expired
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, OWNER, WORK
-from controlplane.kinds.rows import QUEUED, Eviction, Promise, Row
+from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
 from controlplane.meta import Ref
 from controlplane.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
 from controlplane.state import Change, Selection
@@ -165,17 +165,28 @@ class DjangoState:
         with binary_cursor() as cursor:
             return {value for (value,) in cursor.run(query)}
 
-    def queue_heads(self, *, due_by: datetime, limit: int) -> Sequence[Any]:
+    def queue_heads(self, *, due_by: datetime, limit: int, per_cluster: bool = False) -> Sequence[Any]:
         table = row_table(Eviction)
+        queues, among = (_queues(table.name), "cluster = t.cluster AND") if per_cluster else (_tiers(table.name), "")
+        share = "(SELECT greatest(1, %s / greatest(1, count(DISTINCT cluster))) FROM tiers)" if per_cluster else "%s"
         query = f"""
-            {_tiers(table.name)}
+            {queues}
             SELECT e.* FROM tiers t CROSS JOIN LATERAL (
                 SELECT {table.columns} FROM {table.name}
-                WHERE state = '{QUEUED}' AND due_at IS NOT NULL AND priority = t.priority AND due_at <= %s
-                ORDER BY due_at, key LIMIT %s
+                WHERE state = '{QUEUED}' AND due_at IS NOT NULL AND {among} priority = t.priority AND due_at <= %s
+                ORDER BY due_at, key LIMIT {share}
             ) e ORDER BY e.priority DESC, e.due_at, e.key"""
         with binary_cursor() as cursor:
             return [table.read(record) for record in cursor.run(query, (due_by, limit))]
+
+    def held_evictions(self, *, after: Place | None, limit: int) -> Sequence[Any]:
+        table = row_table(Eviction)
+        beyond = "" if after is None else "AND (-priority, due_at, key) > (-%s::bigint, %s, %s)"
+        query = f"""
+            SELECT {table.columns} FROM {table.name} WHERE state = '{HELD}' AND due_at IS NOT NULL {beyond}
+            ORDER BY priority DESC, due_at, key LIMIT %s"""
+        with binary_cursor() as cursor:
+            return [table.read(record) for record in cursor.run(query, (*(after or ()), limit))]
 
     def next_eviction(self) -> datetime | None:
         name = row_table(Eviction).name
@@ -341,6 +352,21 @@ def _tiers(table: str) -> str:
                     SELECT priority FROM {table}
                     WHERE state = '{QUEUED}' AND due_at IS NOT NULL AND priority > t.priority
                     ORDER BY priority LIMIT 1
+                ) o
+            )"""
+
+
+def _queues(table: str) -> str:
+    """Return the start of a query over the clusters and priorities that wait, each found by the index."""
+    return f"""
+            WITH RECURSIVE tiers AS (
+                (SELECT cluster, priority FROM {table} WHERE state = '{QUEUED}' AND due_at IS NOT NULL
+                 ORDER BY cluster, priority LIMIT 1)
+                UNION ALL
+                SELECT o.* FROM tiers t CROSS JOIN LATERAL (
+                    SELECT cluster, priority FROM {table}
+                    WHERE state = '{QUEUED}' AND due_at IS NOT NULL AND (cluster, priority) > (t.cluster, t.priority)
+                    ORDER BY cluster, priority LIMIT 1
                 ) o
             )"""
 

@@ -35,13 +35,7 @@ from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.home import departed
 from controlplane.kinds.rows import (
     EVICTED,
-    HELD,
-    MAINTENANCE,
-    NO_REFUGE,
-    ON_HOLD,
     QUEUED,
-    STATE_MISSING,
-    UNSTEADY,
     Eviction,
     FleetState,
     PlacementHint,
@@ -64,7 +58,6 @@ from controlplane.taints import for_flapping
 
 HEADS = 512
 MOST_AT_ONCE = 400  # one decision writes a binding and two Events for each
-RELEASED_AT_ONCE = 5000
 IDLE_LOOK = timedelta(seconds=1)
 HELD_LOOK = PROMISE_ENDS_AFTER
 SHORTEST_WAIT = timedelta(milliseconds=1)  # for a token that is all but there
@@ -78,8 +71,8 @@ def _row_changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
 
 
 class EvictionsSnapshot(msgspec.Struct, frozen=True):
-    """`heads` are the first rows per priority, due or not; `held` are those held ones, and `looked` what was true of
-    capacity and holds when they were last looked at."""
+    """`heads` are the first rows per priority, due or not. `held` are the held ones whose turn it is to be looked at
+    again, None while nothing has moved since all of them were: `looked` is what was true then, and how far it came."""
 
     subject: FailoverConfiguration
     fleet: FleetState
@@ -87,7 +80,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     heads: tuple[Eviction, ...]
     bindings: dict[Ref, Binding]
     rows: Mapping[str, Sequence[Eviction]]
-    held: tuple[Eviction, ...]
+    held: tuple[Eviction, ...] | None
     looked: FleetState
     capacity: str
     promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
@@ -119,15 +112,14 @@ class Evictions(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionsSnapshot | None]:
         clusters = tuple(state.list(CLUSTER))
-        fleet, told = remembered(state, FLEET_ROW, TIER_ROW)
-        heads = tuple(state.queue_heads(due_by=EVER, limit=HEADS))
-        names = sorted({row.binding for row in heads})
-        looked = next(iter(state.rows(FleetState, "key", [QUEUE_ROW]).get(QUEUE_ROW, ())), FleetState(QUEUE_ROW))
+        fleet, told, looked = remembered(state, FLEET_ROW, TIER_ROW, QUEUE_ROW)
         capacity = self._digest(clusters)
+        moved = looked.cursor is not None or capacity != looked.capacity.partition("/")[0]
+        held = tuple(state.held_evictions(after=looked.cursor, limit=HEADS)) if moved else None
+        heads = tuple(state.queue_heads(due_by=EVER, limit=HEADS, per_cluster=looked.scope == "Cluster"))
+        names = sorted({row.binding for row in (*heads, *(held or ()))})
         unsteady = {one.metadata.name: for_flapping(one) for one in clusters if one.flapping}
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), unsteady)
-        moved = capacity != looked.capacity.partition("/")[0] or looked.holds == STALE
-        held = tuple(state.rows(Eviction, "state", [HELD]).get(HELD, ())) if moved else ()
         bindings = state.get([Ref.parse(name) for name in names])
         asks = any(may_need_room(one.spec) for one in bindings.values())
         one = EvictionsSnapshot(
@@ -215,18 +207,16 @@ class Evictions(Controller):
             )
         tier, planned = self._plan(snapshot, settings, now=now)
         granted, short = _granted(planned.moves, answer, settings)
-        again = tuple(_looked_again(snapshot, self._digest_of(settings), now=now))
+        noted = _noted(snapshot, settings, self._digest_of(settings), now=now)
         return Decision(
             changes=(
                 *(Drop(row) for row in planned.dropped),
                 *(Save(row) for row in planned.saved),
-                *again,
+                *((Save(noted),) if noted != snapshot.looked else ()),
             ),
             events=(*_told_held(snapshot, planned), *_told_problem(snapshot, planned, answer)),
             riders=_evicted(snapshot, granted, settings, now=now),
-            wake_at=_wake_at(
-                snapshot, planned, granted, short=short, answer=answer, tier=tier, looked_again=bool(again), now=now
-            ),
+            wake_at=_wake_at(snapshot, planned, granted, noted=noted, short=short, answer=answer, tier=tier, now=now),
             reason="Evictions",
         )
 
@@ -255,7 +245,7 @@ def plan_of(
     """Return what may move and what may not. Pure: `ask` and `decide` come to the same plan. `fleet`: all clusters,
     read into arrays only once somebody is about to leave."""
     clocks_from = health.clock_start(snapshot.fleet)
-    if tier.rate <= 0 or clocks_from is None:
+    if clocks_from is None:
         return plan.Plan()
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
     trial = _Trial(snapshot, settings, fleet=fleet, now=now)
@@ -265,7 +255,8 @@ def plan_of(
         bucket = rate.bucket_of(cluster, scope)
         return min(most - trial.moving[bucket], MOST_AT_ONCE - trial.moving.total())
 
-    queue = plan.Heads(snapshot.heads, snapshot.bindings, snapshot.rows, known, clocks_from, snapshot.holds)
+    heads = snapshot.heads if tier.rate > 0 else ()
+    queue = plan.Heads(heads, snapshot.held or (), snapshot.bindings, snapshot.rows, known, clocks_from, snapshot.holds)
     return plan.planned(queue, settings, room=room, attempt=trial.attempt, taken=trial.taken, now=now)
 
 
@@ -433,29 +424,25 @@ def template_of(binding: Binding) -> Template:
     )
 
 
-def _looked_again(snapshot: EvictionsSnapshot, terms: str, *, now: datetime) -> Iterable[Save]:
-    """Put held rows back into the queue when what holds them moved; they keep what they were held for until then.
+def _noted(snapshot: EvictionsSnapshot, settings: Settings, terms: str, *, now: datetime) -> FleetState:
+    """Return what to remember of this look: what was true when held evictions began to be looked at again, how far that
+    has come, and how the queue is to be read.
 
-    At most RELEASED_AT_ONCE of them in one decision; what moved is noted once all of them are back. Held rows are read
-    only when something moved: that time has opened or ended a hold, that a cluster flaps or no longer does, or that
-    somebody turned a switch, is noted first, as STALE, and acted on next. So is that HELD_LOOK has passed: capacity
-    that was promised and not taken leaves no change behind.
+    They are read only when something moved: that time has opened or ended a hold, that a cluster flaps or no longer
+    does, or that somebody turned a switch, is noted first, as STALE, and acted on next. So is that HELD_LOOK has
+    passed: capacity that was promised and not taken leaves no change behind.
     """
-    holds = snapshot.holds.digest(now=now)
-    capacity = f"{snapshot.capacity}/{terms}/{now.timestamp() // HELD_LOOK.total_seconds():.0f}"
-    moved = snapshot.looked.capacity.partition("/")[0] != snapshot.capacity
-    stale = {
-        **dict.fromkeys((NO_REFUGE, STATE_MISSING), moved),
-        **dict.fromkeys((ON_HOLD, MAINTENANCE, UNSTEADY), snapshot.looked.holds == STALE),
-    }
-    back = [row for row in snapshot.held if stale.get(row.reason)]
-    yield from (Save(replace(row, state=QUEUED)) for row in back[:RELEASED_AT_ONCE])
-    seen = holds if snapshot.looked.holds in (holds, STALE) else STALE
-    noted = FleetState(
-        QUEUE_ROW, capacity=capacity if moved or snapshot.looked.capacity == capacity else STALE, holds=seen
-    )
-    if len(back) <= RELEASED_AT_ONCE and noted != snapshot.looked:
-        yield Save(noted)
+    looked = replace(snapshot.looked, scope=settings.eviction.bucket_scope)
+    period = now.timestamp() // HELD_LOOK.total_seconds()
+    capacity = f"{snapshot.capacity}/{terms}/{period:.0f}"
+    true_now = replace(looked, capacity=capacity, holds=snapshot.holds.digest(now=now), cursor=None)
+    if snapshot.held is None:
+        return looked if looked == true_now else replace(looked, capacity=STALE)
+    if health.clock_start(snapshot.fleet) is None:
+        return looked  # nothing was looked at
+    begun = true_now if looked.cursor is None else looked
+    last = snapshot.held[-1] if len(snapshot.held) == HEADS else None
+    return replace(begun, cursor=None if last is None else (last.priority, last.due_at, last.key))
 
 
 def _told_held(snapshot: EvictionsSnapshot, planned: plan.Plan) -> Iterable[Event]:
@@ -476,14 +463,16 @@ def _wake_at(
     planned: plan.Plan,
     granted: Sequence[plan.Move],
     *,
+    noted: FleetState,
     short: bool,
     answer: rate.Tokens | None,
     tier: health.Tier,
-    looked_again: bool,
     now: datetime,
 ) -> datetime | None:
     """Return when the next token, due row or look at the queue is: while anything waits, every second as a net."""
-    wakes: list[datetime] = []
+    looked = snapshot.looked
+    more_held = noted != looked and (noted.cursor is not None or noted.capacity == STALE or noted.scope != looked.scope)
+    wakes = [now] if planned.saved or planned.dropped or more_held else list[datetime]()
     if any(cluster.has_taint(*EVICTING_EFFECTS) for cluster in snapshot.clusters) or snapshot.heads:
         wakes.append(now + IDLE_LOOK)
     if tier.rate > 0:
@@ -492,8 +481,6 @@ def _wake_at(
         more = short or not planned.exhausted
         if more and wait >= 0:
             wakes.append(now + max(rate.pause(wait), timedelta(0) if granted else SHORTEST_WAIT))
-        if (planned.saved or planned.dropped or looked_again) and not more:
-            wakes.append(now)
     if (change := snapshot.holds.next_change(now=now)) is not None:
         wakes.append(change)
     return min(wakes, default=None)

@@ -71,9 +71,11 @@ class _Obstacle(NamedTuple):
 
 
 class Heads(msgspec.Struct, frozen=True):
-    """What the queue is looked at with. `rows` per binding (reference as text) are all of its queue rows."""
+    """What the queue is looked at with. `held` are rows to be looked at again though something holds them; `rows` per
+    binding (reference as text) are all of its queue rows."""
 
     heads: Sequence[Eviction]
+    held: Sequence[Eviction]
     bindings: Mapping[Ref, Binding]
     rows: Mapping[str, Sequence[Eviction]]
     clusters: Mapping[str, Cluster]
@@ -94,7 +96,8 @@ class _Look:
         self.held: list[Eviction] = []
 
     def at(self, row: Eviction) -> None:
-        """Decide about one row."""
+        """Decide about one row. One that was held takes its place in the queue again where nothing holds it any more,
+        keeping what it was held for until it leaves."""
         binding, cluster = self._queue.bindings.get(Ref.parse(row.binding)), self._queue.clusters.get(row.cluster)
         again = recheck(row, binding, cluster, clocks_from=self._queue.clocks_from, now=self._now)
         if again is None or binding is None or cluster is None:
@@ -106,10 +109,12 @@ class _Look:
         found = self._obstacle(row, binding, cluster)
         if isinstance(found, _Obstacle):
             self._hold(row, binding, found)
-            return
-        place, state = found
-        self._left.setdefault(row.binding, set()).add(row.cluster)
-        self.moves.append(Move(row, again, place, state, self._taken(row, binding, place)))
+        elif row.state == HELD:
+            self.saved.append(replace(row, state=QUEUED))
+        else:
+            place, state = found
+            self._left.setdefault(row.binding, set()).add(row.cluster)
+            self.moves.append(Move(row, again, place, state, self._taken(row, binding, place)))
 
     def _obstacle(self, row: Eviction, binding: Binding, cluster: Cluster) -> _Obstacle | tuple[Refuge, Preserved]:
         """Return what keeps a copy where it is, else where it goes and the state it takes along."""
@@ -136,7 +141,8 @@ class _Look:
             generation=binding.metadata.generation,
             failed_at=row.failed_at or (self._now if why.reason == NO_REFUGE else None),
         )
-        self.saved.append(waiting)
+        if waiting != row:
+            self.saved.append(waiting)
         if (row.reason, row.message) != (why.reason, why.message):
             self.held.append(waiting)
 
@@ -156,6 +162,8 @@ def planned(
     (eviction.bucket_scope Cluster).
     """
     look, exhausted = _Look(queue, settings, attempt=attempt, taken=taken, now=now), True
+    for row in queue.held:
+        look.at(row)
     for row in ordered(queue.heads, ageing_seconds=settings.eviction.ageing_seconds, now=now):
         if room(row.cluster) <= 0:
             exhausted = False

@@ -132,20 +132,26 @@ class Stop(Struct, frozen=True):
     until: datetime | None = None
 
 
+Place = tuple[int, datetime, str]
+"""A place in the eviction queue, ageing aside: priority, due time, key (D7)."""
+
+
 class FleetState(Row, frozen=True):
     """What is remembered of the fleet as a whole: blindness (D9) and when the gate was opened (D17).
 
-    Keys "default" and "tier" (`tier`, `stops`) are written by controllers.fleet, key "queue" (`capacity`, `holds`) by
-    controllers.evictions.
+    Keys "default" and "tier" (`tier`, `stops`) are written by controllers.fleet, key "queue" (`capacity`, `holds`,
+    `scope`, `cursor`) by controllers.evictions.
     """
 
     blind_since: datetime | None = None  # None: at least one cluster is not faulty
     sighted_at: datetime | None = None  # when the last blindness ended: timers restart from here
     failover_on_since: datetime | None = None
     capacity: str = ""  # digest of the clusters when held evictions were last looked at
-    holds: str = ""  # digest of holds and windows when what they hold was last looked at
+    holds: str = ""  # digest of holds and windows when held evictions were last looked at
     tier: str = ""  # name of the tier that was last told; "" it was always Normal
     stops: tuple[Stop, ...] = ()  # the latest, oldest first
+    scope: str = ""  # eviction.bucket_scope when the queue was last looked at
+    cursor: Place | None = None  # how far held evictions have been looked at again; None: all have been
 
 
 class Promise(Row, frozen=True):

@@ -324,7 +324,8 @@ class TestEvents:
 
 def eviction(name: str, priority: int, minutes: float | None, **fields: Any) -> Eviction:
     due_at = None if minutes is None else NOON + timedelta(minutes=minutes)
-    return Eviction(key=f"{name}|member1", binding=name, cluster="member1", priority=priority, due_at=due_at, **fields)
+    given = {"cluster": "member1", **fields}
+    return Eviction(key=f"{name}|{given['cluster']}", binding=name, priority=priority, due_at=due_at, **given)
 
 
 class TestRows:
@@ -434,6 +435,25 @@ class TestEvictionQueue:
 
     def test_nothing_is_due_before_its_time(self, queue: Any) -> None:
         assert [row.binding for row in queue.queue_heads(due_by=NOON, limit=9)] == ["negative"]
+
+    def test_each_cluster_has_its_share_of_the_limit(self, queue: Any) -> None:
+        write(queue, *(Save(eviction(f"other-{n}", 0, n, cluster="member2")) for n in range(3)))
+
+        found = queue.queue_heads(due_by=NOON + timedelta(minutes=5), limit=4, per_cluster=True)
+
+        assert [row.binding for row in found] == ["high", "other-0", "low-early", "other-1", "low-tie-a", "negative"]
+        alone = queue.queue_heads(due_by=NOON + timedelta(minutes=5), limit=1, per_cluster=True)
+        assert [row.binding for row in alone] == ["high", "other-0", "low-early", "negative"]
+
+    def test_held_ones_come_page_by_page_in_the_queues_order(self, queue: Any) -> None:
+        write(queue, *(Save(eviction(f"held-{n}", n % 2, 9 - n, state=HELD)) for n in range(4)))
+
+        pages, after = [], None
+        while page := queue.held_evictions(after=after, limit=2):
+            pages.append([row.binding for row in page])
+            after = (page[-1].priority, page[-1].due_at, page[-1].key)
+
+        assert pages == [["held", "held-3"], ["held-1", "held-2"], ["held-0"]]
 
     def test_the_next_eviction_is_the_earliest_that_is_not_held(self, queue: Any) -> None:
         assert queue.next_eviction() == NOON
