@@ -190,10 +190,12 @@ def written(
     try:
         return list(store.apply(batch, by=by, fence=fence))
     except Unstorable as error:
-        if len(batch) == 1:
-            return [error]
-    half = len(batch) // 2
-    return [*written(store, batch[:half], by=by, fence=fence), *written(store, batch[half:], by=by, fence=fence)]
+        done, rest = error.written, batch[len(error.written) :]
+        if len(rest) == 1:
+            return [*done, error]
+    half = len(rest) // 2
+    halves = (written(store, part, by=by, fence=fence) for part in (rest[:half], rest[half:]))
+    return [*done, *(outcome for part in halves for outcome in part)]
 
 
 def _failure(

@@ -19,7 +19,14 @@ class Fenced(Exception):
 
 
 class Unstorable(Exception):
-    """Something among the decisions of a batch cannot be kept: a number too large, a text too long to be found by."""
+    """Something among the decisions of a batch cannot be kept: a number too large, a text too long to be found by.
+
+    `written`: the outcomes of the first decisions, which are stored all the same: not all fit into one transaction.
+    """
+
+    def __init__(self, message: str, written: Sequence[Outcome] = ()) -> None:
+        super().__init__(message)
+        self.written = tuple(written)
 
 
 class Selection(NamedTuple):

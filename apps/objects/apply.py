@@ -96,15 +96,17 @@ def apply(
     fence: Fence | None = None,
     dry_run: bool = False,
     observe: Callable[[Timing], None] | None = None,
+    written: list[Outcome] | None = None,
 ) -> list[Outcome]:
-    """Write decisions, each whole or not at all; see `controlplane.state.Store.apply`."""
+    """Write decisions, each whole or not at all; see `controlplane.state.Store.apply`. `written` gets the outcomes of
+    what is stored, also where the rest raises."""
     found = [Batch(part, router=router, by=by) for part in batches(decisions, by=by)]
     with binary_cursor() as cursor:
         unknown = set[Ref]().union(*(batch.unknown() for batch in found))
         known, now = (load(cursor, unknown), _clock(cursor)) if unknown else ({}, _BEFORE)
         if dry_run:
             return [outcome for batch in found for outcome in _rehearse(cursor, batch, known)]
-    return _Writer(known, now, fence=fence, observe=observe).write(found)
+    return _Writer(known, now, fence=fence, observe=observe).write(found, [] if written is None else written)
 
 
 def _rehearse(cursor: BinaryCursor, batch: Batch, known: Stored) -> list[Outcome]:
@@ -137,19 +139,20 @@ class _Writer:
         self.raw = _raw()
         self.open = ExitStack()
 
-    def write(self, found: Sequence[Batch]) -> list[Outcome]:
-        """Write batches in order. Raises Fenced; what was written before stays written."""
+    def write(self, found: Sequence[Batch], outcomes: list[Outcome]) -> list[Outcome]:
+        """Write batches in order. Raises Fenced; what was written before stays written, and is in `outcomes`."""
         if connection.in_atomic_block:
             raise RuntimeError("apply is a transaction of its own and cannot be a part of another")
-        outcomes: list[Outcome] = []
         with _errors_of_django():
             self._begin()
             try:
                 before: _Transaction | None = None
                 for batch in found:
-                    one = _Transaction(self.raw, batch, self.known, now=self.now)
-                    if before is not None:
-                        outcomes += self._end(before)
+                    try:
+                        one = _Transaction(self.raw, batch, self.known, now=self.now)
+                    finally:
+                        if before is not None:
+                            outcomes += self._end(before)
                     self._send(one)
                     before = one
                 if before is not None:

@@ -53,13 +53,22 @@ class DjangoStore(DjangoState):
         fence: Fence | None = None,
         dry_run: bool = False,
     ) -> list[Outcome]:
+        written: list[Outcome] = []
         try:
-            return apply(decisions, router=self.router, by=by, fence=fence, dry_run=dry_run, observe=self.observe)
+            return apply(
+                decisions,
+                router=self.router,
+                by=by,
+                fence=fence,
+                dry_run=dry_run,
+                observe=self.observe,
+                written=written,
+            )
         except _UNSTORABLE as error:
-            raise Unstorable(str(error).partition("\n")[0]) from error
+            raise Unstorable(str(error).partition("\n")[0], written) from error
         except OperationalError as error:  # so Django calls everything that is not of the classes above
             if isinstance(error.__cause__, ProgramLimitExceeded):
-                raise Unstorable(str(error).partition("\n")[0]) from error
+                raise Unstorable(str(error).partition("\n")[0], written) from error
             raise
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:

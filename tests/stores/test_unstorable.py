@@ -12,18 +12,19 @@ from typing import Any, ClassVar
 
 import pytest
 
+from apps.objects.batch import MAX_OBJECTS
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
 from apps.runtime.members.pump import Asked, Pump
 from controlplane.controllers.controller import Ownership
 from controlplane.controllers.member import MemberController
-from controlplane.decision import Decision, Put, Save
-from controlplane.kinds import RESOURCE_BINDING
+from controlplane.decision import Decision, Event, Put, Save
+from controlplane.kinds import EVENT, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise, Row
 from controlplane.members import Answer, Question
 from controlplane.meta import Ref
-from controlplane.run import FAILED_AGAIN, Failure, Report, World, run_batch
+from controlplane.run import FAILED_AGAIN, Failure, Report, World, run_batch, written
 from controlplane.settings import Settings
 from controlplane.state import Actor, Unstorable
 from tests.stores.grounds import PLACER, USER, Placer, binding, cluster, create, stored, template, write
@@ -158,6 +159,21 @@ def test_what_a_member_says_of_one_object_does_not_hide_what_is_said_of_others(s
     assert [path.name for path in (tmp_path / "replay").iterdir()] == [
         "placer-work.karmada.io_ResourceBinding_shop_bad.pickle"
     ]
+
+
+def test_what_was_written_before_it_in_a_transaction_of_its_own_is_not_told_again(change: Save) -> None:
+    store = DjangoStore()
+    abouts = [template(f"a{number}") for number in range(MAX_OBJECTS + 20)]
+    batch = [(None, Decision(events=(Event(about, "Told", "once"),))) for about in abouts]
+    batch.insert(MAX_OBJECTS, (None, Decision(changes=(change,))))
+
+    outcomes = written(store, batch, by=Actor("test"))
+
+    assert [place for place, one in enumerate(outcomes) if isinstance(one, Unstorable)] == [MAX_OBJECTS]
+    assert len(outcomes) == len(batch)
+    told = list(store.list(EVENT))
+    assert len(told) == len(abouts)
+    assert {one.count for one in told} == {1}
 
 
 async def _nobody(question: Question) -> Answer:
