@@ -1,4 +1,4 @@
-"""Reading and comparing documents the way Go's omitempty makes necessary."""
+"""Comparing documents the way Go's omitempty makes necessary."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ def equivalent(expected: Any, actual: Any) -> bool:
     if isinstance(expected, list) and isinstance(actual, list | tuple):
         return len(expected) == len(actual) and all(map(equivalent, expected, actual))
     return bool(expected == actual)
-
-
-def without_nulls(document: Any) -> Any:
-    """Return a document without its null members: Go reads them as absent, our types want them absent."""
-    if isinstance(document, dict):
-        return {key: without_nulls(value) for key, value in document.items() if value is not None}
-    if isinstance(document, list):
-        return [without_nulls(value) for value in document]
-    return document
 
 
 def _is_nothing(value: Any) -> bool:

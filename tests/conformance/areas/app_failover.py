@@ -10,7 +10,8 @@ import msgspec
 from controlplane.eviction.application import MOST_LEFT, course
 from controlplane.kinds.binding import Binding
 from controlplane.settings import Settings
-from tests.conformance.compare import equivalent, without_nulls
+from tests.conformance.compare import equivalent
+from tests.conformance.documents import typed
 
 Document = dict[str, Any]
 
@@ -19,9 +20,9 @@ NOT_COUNTED = "a copy that is no target is not counted: it cannot leave"
 
 
 def run(given: Document) -> Document:
-    binding = msgspec.convert(without_nulls(given["binding"]), Binding)
-    now = msgspec.convert(given["now"], datetime)
-    since = msgspec.convert(given["unhealthySince"] or {}, dict[str, datetime])
+    binding = typed(given["binding"], Binding)
+    now = typed(given["now"], datetime)
+    since = typed(given["unhealthySince"] or {}, dict[str, datetime])
     found = course(binding, since, Settings(), now=now)
     before = {task.from_cluster for task in binding.spec.graceful_eviction_tasks}
     tasks = msgspec.to_builtins(found.binding.spec.graceful_eviction_tasks)

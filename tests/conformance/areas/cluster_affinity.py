@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from controlplane.affinity import matches
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import ClusterAffinity
-from tests.conformance.compare import without_nulls
+from tests.conformance.documents import typed
 
 Document = dict[str, Any]
 
 
 def run(given: Document) -> Document:
-    cluster = msgspec.convert(without_nulls(given["cluster"]), Cluster)
-    affinity = msgspec.convert(without_nulls(given["clusterAffinity"]), ClusterAffinity)
+    cluster = typed(given["cluster"], Cluster)
+    affinity = typed(given["clusterAffinity"], ClusterAffinity)
     return {"matches": matches(cluster, affinity)}
 
 

@@ -19,7 +19,8 @@ from controlplane.kinds.binding import (
 )
 from controlplane.meta import ObjectMeta
 from controlplane.settings import Settings
-from tests.conformance.compare import equivalent, without_nulls
+from tests.conformance.compare import equivalent
+from tests.conformance.documents import typed
 
 Document = dict[str, Any]
 
@@ -82,17 +83,14 @@ def _kept_for(given: Document, task: GracefulEvictionTask, *, late: bool) -> str
 
 
 def _read(given: Document) -> tuple[Binding, Settings, datetime]:
-    given = without_nulls(given)
     spec = ResourceBindingSpec(
         resource=ObjectReference("apps/v1", "Deployment", "web"),
-        clusters=msgspec.convert(given.get("clusters", []), tuple[TargetCluster, ...]),
-        graceful_eviction_tasks=msgspec.convert(
-            given.get("gracefulEvictionTasks", []), tuple[GracefulEvictionTask, ...]
-        ),
+        clusters=typed(given["clusters"] or [], tuple[TargetCluster, ...]),
+        graceful_eviction_tasks=typed(given["gracefulEvictionTasks"] or [], tuple[GracefulEvictionTask, ...]),
     )
     status = ResourceBindingStatus(
         scheduler_observed_generation=given["schedulerObservedGeneration"],
-        aggregated_status=msgspec.convert(given.get("aggregatedStatus", []), tuple[AggregatedStatusItem, ...]),
+        aggregated_status=typed(given["aggregatedStatus"] or [], tuple[AggregatedStatusItem, ...]),
     )
     settings = Settings(
         graceful_eviction_timeout=given["gracefulEvictionTimeoutSeconds"],
@@ -100,4 +98,4 @@ def _read(given: Document) -> tuple[Binding, Settings, datetime]:
         evict_plugins=(RESOURCE_HEALTH,),
     )
     binding = Binding("", "", ObjectMeta(generation=given["generation"]), spec, status)
-    return binding, settings, msgspec.convert(given["now"], datetime)
+    return binding, settings, typed(given["now"], datetime)

@@ -15,7 +15,8 @@ from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.taint_policies import Sight, digest, match, owner, target, wanted
 from controlplane.taints import Identity, Ownership, settled
-from tests.conformance.compare import equivalent, without_nulls
+from tests.conformance.compare import equivalent
+from tests.conformance.documents import typed
 
 Document = dict[str, Any]
 
@@ -56,9 +57,8 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
 
 
 def _read(given: Document) -> tuple[Cluster, list[ClusterTaintPolicy], datetime]:
-    given = without_nulls(given)
-    policies = msgspec.convert(given["policies"], list[ClusterTaintPolicy])
-    return msgspec.convert(given["cluster"], Cluster), policies, msgspec.convert(given["now"], datetime)
+    policies = typed(given["policies"], list[ClusterTaintPolicy])
+    return typed(given["cluster"], Cluster), policies, typed(given["now"], datetime)
 
 
 def _targets(policy: ClusterTaintPolicy, cluster: Cluster) -> bool:

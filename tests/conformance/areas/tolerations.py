@@ -5,15 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-
 from controlplane.eviction.judge import earliest, judged
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import NO_EXECUTE, Cluster, ClusterSpec, Taint
 from controlplane.kinds.policy import Placement, Toleration
 from controlplane.scheduling.plan import REFUSING
 from controlplane.tolerations import spelled, untolerated
-from tests.conformance.compare import equivalent, without_nulls
+from tests.conformance.compare import equivalent
+from tests.conformance.documents import typed
 
 Document = dict[str, Any]
 _EVER = datetime.min.replace(tzinfo=UTC)
@@ -50,6 +49,6 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
 
 
 def _read(given: Document) -> tuple[tuple[Taint, ...], tuple[Toleration, ...], datetime]:
-    taints = msgspec.convert(without_nulls(given["taints"] or []), tuple[Taint, ...])
-    tolerations = msgspec.convert(without_nulls(given["clusterTolerations"] or []), tuple[Toleration, ...])
-    return taints, tolerations, msgspec.convert(given["now"], datetime)
+    taints = typed(given["taints"] or [], tuple[Taint, ...])
+    tolerations = typed(given["clusterTolerations"] or [], tuple[Toleration, ...])
+    return taints, tolerations, typed(given["now"], datetime)
