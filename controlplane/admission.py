@@ -19,7 +19,7 @@ from controlplane.errors import BadRequest, Cause, Conflict, Invalid, MethodNotA
 from controlplane.estimate import models
 from controlplane.kind import Kind
 from controlplane.kinds import CLUSTER, DEFINITION, LEASE, WORK
-from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
+from controlplane.kinds.cluster import EVICTING_EFFECTS, PUBLISHED, Cluster, Taint
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.meta import Object, ObjectMeta, condition, to_seconds, with_condition
@@ -306,13 +306,17 @@ def _definition(one: Template, *, now: datetime) -> Template:
 
 def _timed(cluster: Cluster, old: Any, *, now: datetime) -> Cluster:
     """Return the cluster with its conditions' transition times by our clock: windows and timeouts are counted from
-    them, and whoever reports may be minutes off (fault 48)."""
+    them, and whoever reports may be minutes off (fault 48).
+
+    What this system publishes stays where a report leaves it out: the list is written as a whole, by whoever adds one.
+    """
     before: Cluster = old
     conditions = before.status.conditions
     for one in cluster.status.conditions:
         conditions = with_condition(conditions, one, now=now)
     timed = tuple(found for one in cluster.status.conditions if (found := condition(conditions, one.type)) is not None)
-    return cluster.with_status(conditions=timed)
+    kept = (one for one in before.status.conditions if one.type in PUBLISHED and condition(timed, one.type) is None)
+    return cluster.with_status(conditions=(*kept, *timed))
 
 
 def _cluster(

@@ -12,7 +12,15 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import flapping
-from controlplane.kinds.cluster import ACCESS_LOST, ACCESS_REFUSED, EVICTING_EFFECTS, PULL, READY, Cluster
+from controlplane.kinds.cluster import (
+    ACCESS_LOST,
+    ACCESS_REFUSED,
+    ESTABLISHED,
+    EVICTING_EFFECTS,
+    PULL,
+    READY,
+    Cluster,
+)
 from controlplane.kinds.rows import FleetState, Observation
 from controlplane.meta import Condition, condition
 from controlplane.settings import Settings
@@ -27,8 +35,6 @@ NEVER_UPDATED = "ClusterStatusNeverUpdated"
 HEARTBEAT = "ClusterHeartbeat"
 """Reason of a Ready that we publish because a Pull member's agent is back, until the agent itself says something."""
 RENEWED = "its agent renews its Lease"
-
-ESTABLISHED = "Established"  # condition type: the cluster has been Ready once (D8 counts no other)
 
 
 class Seen(msgspec.Struct, frozen=True):

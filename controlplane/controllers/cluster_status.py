@@ -18,7 +18,7 @@ from controlplane.controllers.controller import Controller, Ownership, all_clust
 from controlplane.controllers.fleet import FLEET
 from controlplane.decision import Decision, Event, Put, Save
 from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION, LEASE
-from controlplane.kinds.cluster import ACCESS_LOST, FLAPPING, PULL, READY, Cluster
+from controlplane.kinds.cluster import ACCESS_LOST, COMPLETE_APIS, FLAPPING, PULL, READY, Cluster
 from controlplane.kinds.cluster import ClusterStatus as Status
 from controlplane.kinds.rows import Collected, Observation
 from controlplane.kinds.template import Template
@@ -26,8 +26,6 @@ from controlplane.meta import Condition, Ref, condition, with_condition
 from controlplane.names import CLUSTER_NAMESPACE
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
-
-COMPLETE_APIS = "CompleteAPIEnablements"
 
 
 class ClusterStatusSnapshot(msgspec.Struct, frozen=True):

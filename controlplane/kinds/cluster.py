@@ -30,8 +30,13 @@ ACCESS_LOST_KEY = "failover.lifeboat.io/access-lost"
 
 READY = "Ready"
 ACCESS_LOST = "AccessLost"
+COMPLETE_APIS = "CompleteAPIEnablements"
+ESTABLISHED = "Established"
+"""Condition type: the cluster has been Ready once (D8 counts no other)."""
 FLAPPING = "Flapping"
 """Condition type: what the member answers changes too fast to be published (`controlplane.flapping`, fault 3)."""
+PUBLISHED = (READY, ACCESS_LOST, COMPLETE_APIS, ESTABLISHED, FLAPPING)
+"""Condition types that this system publishes; all others are other programs'."""
 # Its reasons: we are refused (401, 403); the member's certificate cannot be trusted, or no longer; our own fault.
 ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED = "AccessRefused", "CertificateExpired", "CertificateRefused"
 MISCONFIGURED = "Misconfigured"

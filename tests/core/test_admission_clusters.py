@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from controlplane.errors import Invalid
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import PUBLISHED, Cluster
+from controlplane.meta import Condition
 from controlplane.settings import GATES, Settings
 from controlplane.taints import OWNERS_ANNOTATION
 from tests.core.admitted import (
@@ -128,6 +129,26 @@ def test_d3_a_manifest_that_replaces_a_cluster_leaves_the_owners_of_its_taints_a
 
     assert replaced.metadata.annotations == owners
     assert updated(disowned, live).object.metadata.annotations == {OWNERS_ANNOTATION: ""}
+
+
+def test_who_reports_one_condition_of_a_cluster_takes_none_of_ours_away() -> None:
+    """Whoever patches or applies a status writes the list of conditions as a whole: windows counted from Ready and what
+    counts in the fleet's health (Established) shall not begin anew for that."""
+    ours = tuple(Condition(one, "False", "Why", "so", last_transition_time=NOW) for one in PUBLISHED)
+    theirs = Condition("DiskFull", "False", "Df", "", last_transition_time=NOW)
+    live = created(cluster(), namespace="").object.with_status(conditions=(*ours, theirs))
+
+    def report(*types: str) -> Cluster:
+        told = [{"type": one, "status": "True", "reason": "Df", "message": ""} for one in types]
+        after: Cluster = updated(cluster() | {"status": {"conditions": told}}, live, subresource="status").object
+        return after
+
+    assert report("Slow").status.conditions[:-1] == ours
+    assert [one.type for one in report("Slow").status.conditions] == [*PUBLISHED, "Slow"]
+    assert {one.type: one.status for one in report("Ready").status.conditions} == {
+        **dict.fromkeys(PUBLISHED, "False"),
+        "Ready": "True",
+    }
 
 
 def test_a_cluster_without_models_gets_the_nine_grades_unless_the_gate_is_off() -> None:
