@@ -168,7 +168,12 @@ def readiness(
     rehearsal: Rehearsal | None = None,
     now: datetime,
 ) -> Readiness:
-    """Return whether a binding would leave its clusters if they went down. `rows`: its evictions in the queue."""
+    """Return whether a binding would leave its clusters if they went down. `rows`: its evictions in the queue.
+
+    What only goes along with others (`goes_along`) is ready as far as it goes, and names them.
+    """
+    if goes_along(binding):
+        return _along(binding)
     rehearsal = rehearsal or Rehearsal(situation, settings)
     known = {cluster.metadata.name: cluster for cluster in situation.clusters}
     general = [*_switches(settings), *_own(binding, settings), *_tier(situation, settings, now=now)]
@@ -195,6 +200,18 @@ def readiness(
     obstacles += [_queued(row) for row in rows if row.reason and row.due_at is not None]
     ready = not any(one.severity == BLOCKS for one in obstacles)
     return Readiness(str(binding.ref), ready, tuple(obstacles), tuple(prospects))
+
+
+def goes_along(binding: Binding) -> bool:
+    """Test whether a binding has no place of its own, but goes where the workloads go that need it (propagateDeps)."""
+    return binding.spec.placement is None and bool(binding.spec.required_by)
+
+
+def _along(binding: Binding) -> Readiness:
+    names = [one.name for one in binding.spec.required_by]
+    message = f"it goes where {', '.join(names)} goes: nobody asks whether it would leave by itself (propagateDeps)"
+    told = Obstacle("GoesAlong", WARNS, message, f"see {', '.join(f'{name}/readiness' for name in names)}")
+    return Readiness(str(binding.ref), True, (told,))
 
 
 def arising(

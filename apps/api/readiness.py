@@ -28,7 +28,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.fleet_readiness import NAME, RESOURCE, FleetReadiness
 from controlplane.kinds.rows import Eviction
 from controlplane.meta import ObjectMeta, Ref, to_seconds
-from controlplane.readiness import Readiness, Rehearsal, Situation, readiness, summary
+from controlplane.readiness import Readiness, Rehearsal, Situation, goes_along, readiness, summary
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.settings import Settings
 
@@ -55,7 +55,7 @@ class ReadinessView(KubernetesView):
 
 
 class FleetReadinessView(KubernetesView):
-    """GET fleetreadinesses: one object, about all bindings."""
+    """GET fleetreadinesses: one object, about all bindings that have a place of their own."""
 
     http_method_names = ["get", "head", "options"]
     renderer_classes = renderers.OBJECTS
@@ -75,7 +75,7 @@ class FleetReadinessView(KubernetesView):
             api_version=RESOURCE.api_version,
             kind=fleet_readiness.RESOURCE.kind,
             metadata=ObjectMeta(name=NAME, resource_version=version, creation_timestamp=to_seconds(now)),
-            status=summary(_asked(found, reading, settings, now=now)),
+            status=summary(_asked([one for one in found if not goes_along(one)], reading, settings, now=now)),
         )
         text = msgspec.json.encode(made)
         if name:

@@ -41,5 +41,18 @@ def test_the_fleet_is_one_object_that_counts_obstacles(api: Client, namespace: s
     assert api.get(f"{FLEET}/other").status == 404
 
 
+def test_what_goes_along_with_a_workload_is_not_counted_beside_it(api: Client, namespace: str) -> None:
+    resource = {"apiVersion": "v1", "kind": "ConfigMap", "name": "settings", "namespace": namespace}
+    needed = [{"namespace": namespace, "name": "web-deployment", "clusters": [{"name": f"{namespace}-a"}]}]
+    before = api.get(f"{FLEET}/fleet").document["status"].get("bindings", 0)
+    spec = {"resource": resource, "requiredBy": needed}
+    made = api.post(BINDINGS.format(namespace), {"metadata": {"name": "settings-configmap"}, "spec": spec})
+    assert made.status == 201, made.body
+
+    assert api.get(f"{FLEET}/fleet").document["status"].get("bindings", 0) == before
+    own = api.get(f"{BINDINGS.format(namespace)}/settings-configmap/readiness").document
+    assert [one["what"] for one in own["obstacles"]] == ["GoesAlong"]
+
+
 def test_a_binding_that_is_not_there_has_no_readiness(api: Client, namespace: str) -> None:
     assert api.get(f"{BINDINGS.format(namespace)}/nothing/readiness").status == 404

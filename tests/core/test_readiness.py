@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.eviction.holds import Holds
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import Binding, BindingSnapshot
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
@@ -25,7 +25,7 @@ from controlplane.kinds.policy import (
 from controlplane.kinds.rows import FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.meta import ObjectMeta
-from controlplane.readiness import BLOCKS, Readiness, Situation, readiness, summary
+from controlplane.readiness import BLOCKS, WARNS, Readiness, Situation, readiness, summary
 from controlplane.settings import GATES, Settings
 from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated
 
@@ -141,6 +141,16 @@ def test_what_only_warns_does_not_keep_it_from_being_ready() -> None:
 
     assert found.ready
     assert [one.severity for one in found.obstacles] != [BLOCKS]
+
+
+def test_what_goes_along_with_a_workload_names_it() -> None:
+    attached = app().with_spec(placement=None, clusters=(), required_by=(BindingSnapshot("default", "web-deployment"),))
+
+    found = asked(attached)
+
+    assert found.ready
+    (told,) = found.obstacles
+    assert (told.what, told.severity, told.remedy) == ("GoesAlong", WARNS, "see web-deployment/readiness")
 
 
 def test_the_fleet_is_summed_up_by_obstacle() -> None:
