@@ -6,12 +6,10 @@ the answer of the world to `ask`; without an answer nothing moves.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +26,7 @@ from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.eviction.queue import ended
 from controlplane.eviction.refuge import DryRun, Refuge, reserve
+from controlplane.eviction.room import Room, digest
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
@@ -113,7 +112,7 @@ class Evictions(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionsSnapshot | None]:
         clusters = tuple(state.list(CLUSTER))
         fleet, told, looked = remembered(state, FLEET_ROW, TIER_ROW, QUEUE_ROW)
-        capacity = self._digest(clusters)
+        capacity = self._room.digest(clusters)
         moved = looked.cursor is not None or capacity != looked.capacity.partition("/")[0]
         held = tuple(state.held_evictions(after=looked.cursor, limit=HEADS)) if moved else None
         heads = tuple(state.queue_heads(due_by=EVER, limit=HEADS, per_cluster=looked.scope == "Cluster"))
@@ -143,25 +142,14 @@ class Evictions(Controller):
 
     def __init__(self) -> None:
         self._planned: tuple[EvictionsSnapshot, Settings, datetime, tuple[health.Tier, plan.Plan]] | None = None
+        self._room = Room()
         self._fleet: Fleet | None = None  # only spares reading unchanged clusters again
-        self._capacity: tuple[list[Any], str] | None = None  # and this digesting them
         self._terms: tuple[Settings, str] | None = None  # and this digesting unchanged settings
 
     def _read(self, snapshot: EvictionsSnapshot, settings: Settings) -> Fleet:
         """Return the clusters read into arrays."""
         fleet = self._fleet = Fleet.of(snapshot.clusters, settings=settings, previous=self._fleet)
         return fleet
-
-    def _digest(self, clusters: Sequence[Cluster]) -> str:
-        """Return a digest of what decides whether a copy finds a place; held evictions are looked at again when it
-        moves."""
-        seen = [
-            (one.metadata.name, one.metadata.labels, one.spec, one.ready, one.status.resource_summary)
-            for one in clusters
-        ]
-        if self._capacity is None or self._capacity[0] != seen:
-            self._capacity = seen, digest(map(msgspec.json.encode, seen))
-        return self._capacity[1]
 
     def _digest_of(self, settings: Settings) -> str:
         if self._terms is None or self._terms[0] is not settings:
@@ -317,11 +305,6 @@ class _Trial:
         self.applications.placed(binding, refuge.clusters)
         self.groups.placed(binding, refuge.clusters)
         return reserve(self.ledger, self.fleet, binding, refuge, self.asked, now=self.now)
-
-
-def digest(texts: Iterable[bytes]) -> str:
-    """Return a digest of texts."""
-    return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
 
 
 def _granted(

@@ -8,7 +8,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ Document = dict[str, Any]
 MEMBERS = tuple(f"member{number}" for number in range(1, 6))
 NEVER_FAILS = MEMBERS[1]
 WITHIN = 60.0  # seconds anything may take on a machine that has much else to do
+LAST_WORDS = 20  # Events shown where something took too long
 UNHEARD = 0.25  # seconds after which is looked again, whatever is heard: what members do and do not tell
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"
 CONFIGURATION = "/apis/failover.lifeboat.io/v1alpha1/failoverconfigurations"
@@ -167,10 +168,13 @@ class Live:
         """Return the copies of a binding that are leaving."""
         return list(self.binding(namespace, name)["spec"].get("gracefulEvictionTasks") or ())
 
-    def ready(self, namespace: str, name: str, plural: str = "deployments") -> dict[str, int]:
-        """Return ready replicas by member, as the members that can be reached say themselves."""
+    def ready(
+        self, namespace: str, name: str, plural: str = "deployments", *, of: Sequence[str] = MEMBERS
+    ) -> dict[str, int]:
+        """Return ready replicas by member, as the members that can be reached say themselves, asked in the order of
+        `of`: whoever adds them up while a workload moves asks the member it leaves first."""
         path = f"/apis/apps/v1/namespaces/{namespace}/{plural}/{name}"
-        held = {member: self.member(member, "GET", path) for member in MEMBERS}
+        held = {member: self.member(member, "GET", path) for member in of}
         return {member: doc.get("status", {}).get("readyReplicas", 0) for member, doc in held.items() if doc}
 
     def taints(self, cluster: str, *effects: str) -> list[Document]:
@@ -211,8 +215,18 @@ class Live:
         while not (found := holds()):
             list(self._changes.notifies(timeout=UNHEARD, stop_after=1))
             left, looked = left - min(time.monotonic() - looked, 1.0), time.monotonic()
-            assert left > 0, f"not within {WITHIN:g} s: {inspect.getsource(holds).strip()}"
+            assert left > 0, f"not within {WITHIN:g} s: {inspect.getsource(holds).strip()}\n{self._last_words()}"
         return found
+
+    def _last_words(self) -> str:
+        """Return the latest Events, for whoever has to find out what the product waited for."""
+        events = sorted(self.items("/api/v1/events"), key=lambda one: one.get("lastTimestamp") or "")[-LAST_WORDS:]
+        about = [one["involvedObject"] for one in events]
+        return "\n".join(
+            f"{one.get('lastTimestamp')} {of.get('kind')} {of.get('namespace', '')}/{of.get('name')} "
+            f"{one.get('reason')} ×{one.get('count')}: {one.get('message')}"
+            for one, of in zip(events, about, strict=True)
+        )
 
     def settled(self, namespace: str, *names: str) -> bool:
         """Test whether every copy of these bindings is reported healthy, and none is leaving."""
@@ -228,12 +242,14 @@ class Live:
 
     def passes(self, seconds: float) -> None:
         """Wait until so much time has passed for the product: its members were probed that often again."""
-        wanted = self._probes() + seconds / float(QUICK["cluster_status_update_frequency"])
-        self.until(lambda: self._probes() >= wanted)
+        wanted = seconds / float(QUICK["cluster_status_update_frequency"])
+        last = self.fleet.requests(NEVER_FAILS)[-1]["number"]
+        self.until(lambda: self._probes(after=last) >= wanted)
 
-    def _probes(self) -> int:
-        """Return how often the member that no test lets fail was probed."""
-        return sum(one["path"].startswith("/readyz") for one in self.fleet.requests(NEVER_FAILS))
+    def _probes(self, *, after: int) -> int:
+        """Return how often the member that no test lets fail was probed since a request; its log keeps the last ones
+        only."""
+        return sum(one["path"].startswith("/readyz") for one in self.fleet.requests(NEVER_FAILS, after=after))
 
     def close(self) -> None:
         """Listen no longer."""

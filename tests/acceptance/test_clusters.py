@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.live import CLUSTERS, SECRETS, Live
+from tests.acceptance.live import CLUSTERS, MEMBERS, SECRETS, Live
 from tests.acceptance.manifests import on, policy, workload
 from tests.api.server import Client
 
 pytestmark = pytest.mark.slow
 
 LEAVER = "member5"
+LEAVER_FIRST = (LEAVER, *(name for name in MEMBERS if name != LEAVER))
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{SECRETS}/leases"
 WORKS = "/apis/work.karmada.io/v1alpha1/namespaces/karmada-es-{}/works"
 WISH = "failover.lifeboat.io/unjoin"
@@ -64,7 +65,7 @@ def test_d20_a_deleted_cluster_is_emptied_through_the_queue_before_it_goes(fleet
         assert deleted.document["metadata"]["finalizers"] == ["karmada.io/cluster-controller"]
 
         def is_gone() -> bool:
-            seen.append(sum(fleet.ready(ns, "web").values()))
+            seen.append(sum(fleet.ready(ns, "web", of=LEAVER_FIRST).values()))
             return not fleet.get(f"{CLUSTERS}/{LEAVER}")
 
         fleet.until(is_gone)

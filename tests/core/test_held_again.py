@@ -87,6 +87,22 @@ def test_a_refuge_that_another_switch_finds_is_taken() -> None:
     assert story.placed("web") == {"member2": 2}
 
 
+def test_a_cluster_that_serves_the_kind_by_now_is_a_refuge_at_once() -> None:
+    web = binding("web", duplicated(least=1, most=1), on={"member1": 2})
+    story = Story(*(cluster(name) for name in ("member1", "member2")), web, settings=FAST)
+    serving = story.cluster("member2")
+    assert not story.store.put(serving.with_status(api_enablements=()), serving).lost
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+    assert held_for(story) == ["NoRefuge"]
+
+    now = story.cluster("member2")
+    assert not story.store.put(now.with_status(api_enablements=serving.status.api_enablements), now).lost
+    story.pass_seconds(3)
+
+    assert story.placed("web") == {"member2": 2}
+
+
 def test_capacity_that_was_promised_and_never_taken_is_found_in_time() -> None:
     """Two want to go where there is room for one; that one is deleted before the cluster ever reports it."""
     room = by_room("member1", "member2")

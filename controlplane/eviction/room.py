@@ -1,0 +1,43 @@
+"""Whether anything moved that decides where copies find a place: what is held for want of one is then tried again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from controlplane.kinds.cluster import Cluster
+
+
+class Room:
+    """Digests clusters. What it keeps of the last ones only spares encoding again what has not changed."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[list[Any], str] = [], digest(())
+        self._served: dict[str, tuple[Any, str]] = {}  # by cluster: its APIs, which are many and hardly ever change
+
+    def digest(self, clusters: Sequence[Cluster]) -> str:
+        """Return a digest of what decides whether a copy finds a place on these clusters; the same in all processes."""
+        served = {one.metadata.name: self._apis(one) for one in clusters}
+        self._served = served
+        seen = [
+            (name, one.metadata.labels, one.spec, one.ready, one.status.resource_summary, served[name][1])
+            for one in clusters
+            for name in (one.metadata.name,)
+        ]
+        if self._seen[0] != seen:
+            self._seen = seen, digest(map(msgspec.json.encode, seen))
+        return self._seen[1]
+
+    def _apis(self, cluster: Cluster) -> tuple[Any, str]:
+        """Return the APIs of a cluster and their digest."""
+        apis = cluster.status.api_enablements
+        known = self._served.get(cluster.metadata.name)
+        return known if known is not None and known[0] == apis else (apis, digest((msgspec.json.encode(apis),)))
+
+
+def digest(texts: Iterable[bytes]) -> str:
+    """Return a digest of texts."""
+    return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
