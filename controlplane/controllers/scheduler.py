@@ -25,6 +25,7 @@ from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.groups import WorkloadGroups
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
+from controlplane.scheduling.plan import REFUSING
 from controlplane.scheduling.question import Groups
 from controlplane.scheduling.schedule import UNSCHEDULABLE, Placed, Refused, Verdict
 from controlplane.scheduling.together import Applications
@@ -39,6 +40,8 @@ FIRST_RETRY, LAST_RETRY = timedelta(seconds=1), timedelta(seconds=10)
 
 ROOM: Final = "Room"
 """Kind of a fan-out origin: a cluster whose free room changed, which concerns waiting bindings only."""
+CLOSED: Final = "Closed"
+"""Kind of a fan-out origin: a cluster that only got taints which keep newcomers away. What is placed stays placed."""
 
 
 class Placing(msgspec.Struct, frozen=True):
@@ -65,7 +68,8 @@ def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
     present = new if new is not None else old
     assert present is not None, "a change has an old or a new side"
     if old is None or new is None or _seen(old) != _seen(new):
-        yield present.ref
+        only_closed = old is not None and new is not None and _closed(old, new)
+        yield Ref(CLOSED, "", present.metadata.name) if only_closed else present.ref
     elif old.status.resource_summary != new.status.resource_summary:
         yield Ref(ROOM, "", new.metadata.name)
 
@@ -73,6 +77,14 @@ def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
 def _seen(cluster: Cluster) -> tuple[Any, ...]:
     metadata = cluster.metadata
     return metadata.generation, metadata.labels, metadata.deletion_timestamp, cluster.status.api_enablements
+
+
+def _closed(old: Cluster, new: Cluster) -> bool:
+    """Test whether all that changed of a cluster is that it has more taints which refuse newcomers."""
+    before, after = ({(one.key, one.value, one.effect) for one in side.spec.taints} for side in (old, new))
+    if not before <= after or any(effect not in REFUSING for _, _, effect in after - before):
+        return False
+    return _seen(old)[1:] == _seen(new)[1:] and replace(old.spec, taints=()) == replace(new.spec, taints=())
 
 
 class Scheduler(Controller):
@@ -162,17 +174,29 @@ class Scheduler(Controller):
         bindings: Sequence[Binding] = state.page_by_index(
             BINDINGS, index, values, after=Ref.parse(after) if after else None, limit=limit
         )
-        concerned = [one.ref for one in bindings if concerns(cluster, origin.name, one)]
+        closed = origin.kind == CLOSED
+        concerned = [one.ref for one in bindings if concerns(cluster, origin.name, one, closed=closed)]
         return concerned, str(bindings[-1].ref) if len(bindings) >= limit else None
 
 
-def concerns(cluster: Cluster | None, name: str, binding: Binding) -> bool:
-    """Test whether a change of a cluster may change where a binding goes. None: the cluster is gone."""
+def concerns(cluster: Cluster | None, name: str, binding: Binding, *, closed: bool = False) -> bool:
+    """Test whether a change of a cluster may change where a binding goes. None: the cluster is gone.
+
+    `closed`: it only takes fewer newcomers now. That ends no place, and makes one only where groups of clusters are
+    compared, each by all that is in it; and it is told to whoever waits.
+    """
+    if closed and not (pending(binding) or _compares_groups(binding)):
+        return False
     if binding.spec.target(name) is not None:
         return cluster is None or cluster.terminating or follows(binding) or pending(binding)
     if cluster is None or not (follows(binding) or pending(binding)):
         return False
     return chooses(binding, cluster)
+
+
+def _compares_groups(binding: Binding) -> bool:
+    placement = binding.spec.placement
+    return placement is not None and any(one.spread_by_field != "cluster" for one in placement.spread_constraints)
 
 
 def chooses(binding: Binding, cluster: Cluster) -> bool:

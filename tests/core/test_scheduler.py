@@ -162,13 +162,13 @@ def test_a_suspended_binding_waits() -> None:
     assert desk.places("web") == {}
 
 
-@pytest.mark.parametrize("kind", ["taint", "label", "room"])
+@pytest.mark.parametrize("kind", ["discouraging", "closed", "opened", "label", "room"])
 def test_a_changed_cluster_asks_only_for_the_bindings_it_concerns(kind: str) -> None:
     mine = Placement(ClusterAffinity(label_selector=LabelSelector({"tier": "gold"})))
     other = Placement(ClusterAffinity(cluster_names=("b",)))
     shared = Placement(ClusterAffinity(cluster_names=("a",)), replica_scheduling=BY_ROOM)
     desk = Desk(
-        cluster("a", pods=50, labels={"tier": "gold"}),
+        cluster("a", pods=50, labels={"tier": "gold"}, taints=(Taint("old", "PreferNoExecute"),)),
         cluster("b", pods=50),
         *(binding(f"mine{number}", mine) for number in range(5)),
         *(binding(f"other{number}", other) for number in range(5)),
@@ -177,7 +177,9 @@ def test_a_changed_cluster_asks_only_for_the_bindings_it_concerns(kind: str) -> 
     )
     old = desk.cluster("a")
     new = {
-        "taint": old.with_spec(taints=(Taint("down", "NoSchedule"),)),
+        "discouraging": old.with_spec(taints=(*old.spec.taints, Taint("down", "PreferNoSchedule"))),
+        "closed": old.with_spec(taints=(*old.spec.taints, Taint("down", "NoSchedule"), Taint("down", "NoExecute"))),
+        "opened": old.with_spec(taints=()),
         "label": old.with_meta(labels={"tier": "gold", "new": "yes"}),
         "room": old.with_status(resource_summary=ResourceSummary({"pods": "60", "cpu": "90"})),
     }[kind]
@@ -185,7 +187,7 @@ def test_a_changed_cluster_asks_only_for_the_bindings_it_concerns(kind: str) -> 
     desk.store.put(new, old)
 
     follow = [f"mine{number}" for number in range(5)]
-    assert desk.decided() == sorted([*(follow if kind != "room" else ()), "waits"])
+    assert desk.decided() == sorted([*(follow if kind not in ("room", "closed") else ()), "waits"])
 
 
 def test_what_cannot_be_spread_is_tried_again_soon_and_then_more_slowly() -> None:

@@ -147,7 +147,9 @@ MARKS: dict[str, Callable[[Desk], Any]] = {
     "the binding is new": lambda at: at.store.create(desk.binding("web", FOLLOWING)),
     "its generation moved": lambda at: at.store.put(at.binding("web").with_spec(replicas=3), at.binding("web")),
     "a cluster's labels changed": lambda at: _put(at, at.cluster("a").with_meta(labels={"new": "yes"})),
-    "a cluster's generation moved": lambda at: _put(at, at.cluster("a").with_spec(taints=(Taint("t", "NoSchedule"),))),
+    "a cluster's generation moved": lambda at: _put(
+        at, at.cluster("a").with_spec(taints=(Taint("t", "PreferNoSchedule"),))
+    ),
     "a cluster begins to be deleted": lambda at: _put(at, at.cluster("a").with_meta(deletion_timestamp=START)),
 }
 

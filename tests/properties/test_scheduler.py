@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controlplane.controllers.scheduler import Placing, Scheduler
+from controlplane.controllers.scheduler import Placing, Scheduler, concerns
 from controlplane.decision import Put
 from controlplane.kinds.binding import SCHEDULED, Binding, ResourceBindingSpec, ResourceBindingStatus, TargetCluster
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity, Placement, SpreadConstraint
 from controlplane.meta import ObjectMeta, condition
+from controlplane.scheduling.schedule import Placed
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.selectors import LabelSelector
-from tests.properties.test_schedule import SETTINGS, bindings, clusters
+from tests.properties.test_schedule import SETTINGS, asked, bindings, clusters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -54,3 +55,30 @@ def test_a_constraint_that_cannot_be_met_removes_no_running_copy(
     harder = replace(wanted, placement=replace(wanted.placement, **unmet))
 
     assert decided(members, harder, wanted.placement) == wanted.clusters
+
+
+@given(clusters(), bindings(), st.data())
+def test_who_is_not_asked_about_a_cluster_that_closes_would_have_stayed(
+    members: list[Cluster], wanted: ResourceBindingSpec, data: st.DataObject
+) -> None:
+    """The scheduler looks at nobody whom a further taint on a cluster cannot concern."""
+    assert wanted.placement is not None
+    by_cluster = tuple(replace(one, min_groups=1) for one in wanted.placement.spread_constraints[:1])
+    copies = replace(wanted.placement, replica_scheduling=None, spread_constraints=by_cluster)
+    first = asked(members, replace(wanted, placement=copies, reschedule_triggered_at=None)).outcome
+    if not isinstance(first, Placed) or not first.clusters:
+        return
+    steady = replace(wanted, placement=copies, clusters=first.clusters, reschedule_triggered_at=None)
+    steady = replace(steady, graceful_eviction_tasks=())
+    one = data.draw(st.sampled_from(members))
+    taint = data.draw(st.builds(Taint, st.just("new"), st.sampled_from(["NoSchedule", "NoExecute"])))
+    shut = one.with_spec(taints=(*one.spec.taints, taint))
+    binding = Binding("", "ResourceBinding", ObjectMeta(name="web"), steady, ResourceBindingStatus())
+
+    before = asked(members, steady).outcome
+    after = asked([shut if other is one else other for other in members], steady).outcome
+
+    assert not concerns(shut, one.metadata.name, binding, closed=True)
+    if before == first:
+        assert isinstance(after, Placed)
+        assert after.clusters == steady.clusters

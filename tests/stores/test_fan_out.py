@@ -79,6 +79,10 @@ def tainted(one: Cluster) -> Cluster:
     return one.with_spec(taints=(Taint("example.io/busy", "PreferNoSchedule"),))
 
 
+def closed(one: Cluster) -> Cluster:
+    return one.with_spec(taints=(*one.spec.taints, Taint("example.io/down", "NoExecute")))
+
+
 def labelled(one: Cluster) -> Cluster:
     return one.with_meta(labels={**one.metadata.labels, "seen": "yes"})
 
@@ -91,6 +95,7 @@ CHANGES: tuple[tuple[str, Callable[[Cluster], Cluster], int], ...] = (
     ("taint", tainted, FOLLOWING + WAITING),
     ("label", labelled, FOLLOWING + WAITING),
     ("capacity", roomier, WAITING),
+    ("closed", closed, WAITING),
 )
 
 
