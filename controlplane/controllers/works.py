@@ -52,7 +52,8 @@ class Copies(Struct, frozen=True):
 
 
 def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
-    """A binding is due when what it asks for changed, not when its status did; one placed nowhere yet asks nothing.
+    """A binding is due when what it asks for changed, not when its status did; one placed nowhere yet asks nothing,
+    and so does one that leaves its last cluster gracefully until it is placed again.
 
     While a copy is still where none is wanted, its status counts too: whether the others are healthy, and the last word
     of the scheduler, decides when that copy may go.
@@ -62,7 +63,19 @@ def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
     same = old is not None and old.metadata.generation == new.metadata.generation and _marks(old) == _marks(new)
     if old is not None and same and (_seen(old) == _seen(new) or not _lingers(new)):
         return
-    yield new.ref
+    if old is None or _marks(old) != _marks(new) or not _only_leaves(old, new):
+        yield new.ref
+
+
+def _only_leaves(old: Binding, new: Binding) -> bool:
+    """Test whether a binding has become one that has no target, and whose Works all stay as they are."""
+    before, after = old.spec, new.spec
+    if after.clusters or after.required_by or not before.clusters:
+        return False
+    if any(task.purge_mode == DIRECTLY for task in after.graceful_eviction_tasks):
+        return False
+    same = replace(before, clusters=(), graceful_eviction_tasks=after.graceful_eviction_tasks) == after
+    return same and set(old.clusters_kept()) == set(new.clusters_kept())
 
 
 def _seen(binding: Binding) -> tuple[Any, ...]:

@@ -119,6 +119,41 @@ def test_graceful_tasks_keep_the_old_copy_while_the_new_one_starts() -> None:
     assert set(story.works()) == {"member1", "member2"}
 
 
+LEAVES = {
+    "gracefully": ((leaving("member1"),), {}, {}, False),
+    "with fewer replicas wanted": ((leaving("member1"),), {}, {"replicas": 2}, True),
+    "at once": ((leaving("member1", DIRECTLY),), {}, {}, True),
+    "without a task": ((), {}, {}, True),
+    "for a cluster": ((leaving("member1"),), {"member2": 3}, {}, True),
+}
+
+
+@pytest.mark.parametrize("row", LEAVES)
+def test_a_binding_that_only_leaves_its_last_cluster_is_not_looked_at_until_it_is_placed(row: str) -> None:
+    tasks, targets, spec, asked = LEAVES[row]
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3)
+    binding = story.binding(web)
+    assert binding is not None
+
+    story.store.put(
+        binding.with_spec(
+            clusters=tuple(TargetCluster(name, count) for name, count in targets.items()),
+            graceful_eviction_tasks=tasks,
+            **spec,
+        ),
+        binding,
+    )
+
+    assert bool(story.store.due.get("works")) is asked
+    works_before = story.works()
+    story.settle()
+    if not asked:
+        assert story.works() == works_before
+        assert story.again() == 0
+
+
 def test_directly_starts_the_new_copy_only_when_the_old_one_is_gone() -> None:
     """S002: the old one is gone first."""
     web = deployment()
