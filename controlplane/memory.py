@@ -299,8 +299,8 @@ class MemoryStore:
             rows[change.row.key] = change.row
         else:
             rows.pop(change.row.key, None)
-        for name, ref in self.router.row_marks(change, by=by, own=own):
-            self._mark(name, ref, None)
+        for mark in self.router.row_marks(change, by=by, own=own):
+            self._mark(mark.controller, mark.ref, self.now() + mark.after)
 
     def _write(
         self, result: Write | Remove | Same, decision: Decision, by: Actor, claim: Claim | None
@@ -318,8 +318,8 @@ class MemoryStore:
         self._note(old, stored, removed=isinstance(result, Remove), decision=decision, by=by)
         new = stored if isinstance(result, Write) else None
         merged = isinstance(result, Write) and result.merged
-        for name, ref in self.router.marks(old, new, by=by, own=None if claim is None else claim.ref, merged=merged):
-            self._mark(name, ref, None)
+        for mark in self.router.marks(old, new, by=by, own=None if claim is None else claim.ref, merged=merged):
+            self._mark(mark.controller, mark.ref, self.now() + mark.after)
         return self.version, new
 
     def _note(self, old: Object | None, stored: Object, *, removed: bool, decision: Decision, by: Actor) -> None:

@@ -11,7 +11,7 @@ from controlplane.controllers.controller import Controller, Ownership
 from controlplane.decision import Delete, Drop, Put, Save
 from controlplane.kinds.template import Template
 from controlplane.meta import Object, Ref
-from controlplane.state import Actor, Watch
+from controlplane.state import Actor, Mark, Watch
 
 
 class OwnershipError(AssertionError):
@@ -30,8 +30,8 @@ class Router:
 
     def marks(
         self, old: Object | None, new: Object | None, *, by: Actor, own: Ref | None = None, merged: bool = False
-    ) -> Iterator[tuple[str, Ref]]:
-        """Yield (controller, ref) to make due. `own` is the key being decided: a controller's own write does not ask it
+    ) -> Iterator[Mark]:
+        """Yield what to make due. `own` is the key being decided: a controller's own write does not ask it
         again, except where the write was merged with somebody else's."""
         present = new if new is not None else old
         assert present is not None, "a change has an old or a new side"
@@ -42,16 +42,16 @@ class Router:
             for ref in watch.to(old, new):
                 if name == by.name and ref == own and not merged:
                     continue
-                yield name, ref
+                yield Mark(name, ref, watch.after)
 
-    def row_marks(self, change: Save | Drop, *, by: Actor, own: Ref | None = None) -> Iterator[tuple[str, Ref]]:
-        """Yield (controller, ref) to make due because a row-native value was kept or forgotten: "row/<Type>"."""
+    def row_marks(self, change: Save | Drop, *, by: Actor, own: Ref | None = None) -> Iterator[Mark]:
+        """Yield what to make due because a row-native value was kept or forgotten: "row/<Type>"."""
         row = change.row
         old, new = (None, row) if isinstance(change, Save) else (row, None)
         for name, watch in self._by_kind.get(f"row/{type(row).__name__}", ()):
             for ref in watch.to(old, new):
                 if name != by.name or ref != own:
-                    yield name, ref
+                    yield Mark(name, ref, watch.after)
 
     def check(self, controller: str, change: Put | Delete | Save | Drop) -> None:
         """Raise OwnershipError where the controller does not declare what the change writes."""

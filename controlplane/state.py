@@ -206,9 +206,20 @@ class Watch(msgspec.Struct, frozen=True):
     """Which changes make which objects due. `to(old, new)` gives the refs; either side is None on create and delete.
 
     `fan_out`: the refs are not objects of this controller but the origin of many of them; the run loop expands them
-    chunk by chunk through `Controller.expand`.
+    chunk by chunk through `Controller.expand`. `after`: they are due this much later, unless something else makes them
+    due before: for changes after which somebody else will have made the next one by then.
     """
 
     kind: str  # a kind's key; "*" every template; "row/Observation" rows (old None: kept, new None: dropped)
     to: Callable[[Any, Any], Iterable[Ref]]
     fan_out: bool = False
+    after: timedelta = timedelta(0)
+
+
+class Mark(NamedTuple):
+    """Who has to look at what, and how much later than the change; sorted, the earliest of one controller and object
+    comes first."""
+
+    controller: str
+    ref: Ref
+    after: timedelta = timedelta(0)

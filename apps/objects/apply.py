@@ -296,7 +296,7 @@ class _Transaction:
             self._run(query, params)
         settled = prepared.settled
         if settled.lines or settled.marks:
-            names = ",".join(sorted({name for name, _ in settled.marks}))
+            names = ",".join(sorted({mark.controller for mark in settled.marks}))
             self._run(_NOTIFY, (CHANGES_CHANNEL, str(self.newest), names, due.CHANNEL, names))
 
 

@@ -21,7 +21,7 @@ from controlplane.kinds.event import Event
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
 from controlplane.settle import Lost, Remove, Same, Write, check_generation, settle
-from controlplane.state import Actor, Claim
+from controlplane.state import Actor, Claim, Mark
 
 MAX_OBJECTS = 600  # in one transaction
 SLACK = 5  # objects by which parts may differ: a decision is never cut
@@ -55,7 +55,7 @@ class Settled(NamedTuple):
     verdicts: list[Verdict]
     lines: list[Line]
     kept: list[Save | Drop]
-    marks: set[tuple[str, Ref]]  # (controller, object)
+    marks: set[Mark]
 
 
 def refs_of(decision: Decision) -> list[Ref | None]:

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from apps.objects.arrays import Array, BinaryCursor, bigints, booleans, moments, texts
 from controlplane.meta import Ref
-from controlplane.state import Claim, Claims
+from controlplane.state import Claim, Claims, Mark
 
 WRITE_LOCK = "SELECT 1 FROM objects_counter WHERE id = 1 FOR UPDATE"
 
 _MARK = """
     INSERT INTO objects_due AS d (controller, kind, namespace, name, hash, due_at, seq, cursor)
-    SELECT controller, kind, namespace, name, hash, coalesce(%s, clock_timestamp()), nextval('objects_due_mark'), ''
-    FROM unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, hash)
+    SELECT controller, kind, namespace, name, hash,
+        coalesce(%s, clock_timestamp()) + later * interval '1 millisecond', nextval('objects_due_mark'), ''
+    FROM unnest(%s, %s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, hash, later)
     ON CONFLICT (controller, kind, namespace, name)
     DO UPDATE SET seq = excluded.seq, due_at = least(d.due_at, excluded.due_at), cursor = ''"""
 _SAME = "d.controller = w.controller AND d.kind = w.kind AND d.namespace = w.namespace AND d.name = w.name"
@@ -71,6 +72,8 @@ _END = f"DELETE FROM objects_due WHERE {_WHICH} AND seq = %s"
 CHANNEL = "due"  # payload: names of the controllers with new work, separated by commas
 
 
+_MILLISECOND = timedelta(milliseconds=1)
+
 Query = tuple[str, Sequence[Any]]
 
 
@@ -102,12 +105,13 @@ def shard_hash(ref: Ref) -> int:
     return zlib.crc32(str(ref).encode())
 
 
-def pack_marks(marks: Iterable[tuple[str, Ref]]) -> Marks:
-    """Return marks ready for `marking`."""
-    found = sorted(set(marks))
-    refs = [ref for _, ref in found]
-    columns = [texts([name for name, _ in found]), *_columns(refs), bigints([shard_hash(ref) for ref in refs])]
-    return Marks(len(found), columns)
+def pack_marks(marks: Iterable[Mark]) -> Marks:
+    """Return marks ready for `marking`; of several for the same, the earliest."""
+    found = {(mark.controller, mark.ref): mark.after // _MILLISECOND for mark in sorted(set(marks), reverse=True)}
+    ordered = sorted(found)
+    refs = [ref for _, ref in ordered]
+    hashes, later = bigints([shard_hash(ref) for ref in refs]), bigints([found[one] for one in ordered])
+    return Marks(len(ordered), [texts([name for name, _ in ordered]), *_columns(refs), hashes, later])
 
 
 def _columns(refs: Sequence[Ref]) -> list[Array]:
@@ -119,7 +123,8 @@ def _columns(refs: Sequence[Ref]) -> list[Array]:
 
 
 def marking(marks: Marks, *, at: datetime | None) -> list[Query]:
-    """Return what makes rows due at a moment, None at once; an earlier due time wins. Run it under the write lock."""
+    """Return what makes rows due at a moment, None at once, and as much later as each says; an earlier due time wins.
+    Run it under the write lock."""
     return [(_MARK, (at, *marks.columns))] if marks.rows else []
 
 

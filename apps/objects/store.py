@@ -20,7 +20,7 @@ from controlplane.controllers.controller import Controller
 from controlplane.decision import Decision
 from controlplane.meta import Ref
 from controlplane.routing import Router
-from controlplane.state import Actor, Claim, Claims, Fence, Outcome, Unstorable
+from controlplane.state import Actor, Claim, Claims, Fence, Mark, Outcome, Unstorable
 
 # What PostgreSQL says of a value, and what is said where a value does not even fit on its way there.
 _UNSTORABLE = (DataError, IntegrityError, StructError, OverflowError, UnicodeError)
@@ -87,13 +87,13 @@ class DjangoStore(DjangoState):
 
     def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
         if refs:
-            marks = due.pack_marks((controller, ref) for ref in refs)
+            marks = due.pack_marks(Mark(controller, ref) for ref in refs)
             with _writing() as cursor:
                 _run_all(cursor, due.marking(marks, at=due_at))
                 due.notify(cursor, [controller])
 
     def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
-        marks = due.pack_marks((claim.controller, ref) for ref in refs)
+        marks = due.pack_marks(Mark(claim.controller, ref) for ref in refs)
         with _writing() as writer:
             _run_all(writer, due.marking(marks, at=None))
             due.end_chunk(writer, claim, to=cursor)

@@ -6,7 +6,7 @@ been evicted is told by Evictions, with the eviction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,11 +35,18 @@ class PendingSnapshot(msgspec.Struct, frozen=True):
     rows: tuple[Eviction, ...]
 
 
-def _row_changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
-    present = new or old
-    if present is None or (new is not None and new.state == EVICTED):
-        return ()  # what has been evicted Evictions told with the eviction
-    return (Ref.parse(present.binding),)
+def _told_after(wanted: timedelta) -> Callable[[Eviction | None, Eviction | None], Iterable[Ref]]:
+    """Return whom a row concerns that is worth telling of so long after it changed: held at once, the others when it
+    is known whether they stay what they are. What has been evicted Evictions told with the eviction."""
+
+    def changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
+        present = new or old
+        if present is None or (new is not None and new.state == EVICTED):
+            return ()
+        after = timedelta(0) if new is None or new.state == HELD else _patience(new)
+        return (Ref.parse(present.binding),) if after == wanted else ()
+
+    return changed
 
 
 class EvictionPending(Controller):
@@ -48,7 +55,9 @@ class EvictionPending(Controller):
     name = "eviction_pending"
     group = "failover"
     keys = BINDINGS
-    watches = (Watch("row/Eviction", _row_changed),)
+    watches = tuple(
+        Watch("row/Eviction", _told_after(after), after=after) for after in (timedelta(0), PATIENCE, LEAVES_WITHIN)
+    )
     owns = Ownership(dict.fromkeys(BINDINGS, ("status.conditions",)))
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[PendingSnapshot | None]:
@@ -75,12 +84,17 @@ class EvictionPending(Controller):
 
 def _settled_at(row: Eviction) -> datetime:
     """Return from when on a row is worth telling of."""
-    moments = [moment for moment in (row.queued_at, row.ended_at) if moment is not None]
-    if not moments:
-        return LONG_AGO
-    last = max(moments)
-    leaves = row.due_at is not None and row.due_at <= last + LEAVES_WITHIN
-    return last + (LEAVES_WITHIN if leaves else PATIENCE)
+    return _last(row) + _patience(row)
+
+
+def _last(row: Eviction) -> datetime:
+    return max((moment for moment in (row.queued_at, row.ended_at) if moment is not None), default=LONG_AGO)
+
+
+def _patience(row: Eviction) -> timedelta:
+    """Return for how long after it was queued or given up a row is not worth telling of."""
+    leaves = row.due_at is not None and row.due_at <= _last(row) + LEAVES_WITHIN
+    return LEAVES_WITHIN if leaves else PATIENCE
 
 
 def _told(binding: Binding, before: Condition | None, told: Condition) -> tuple[Event, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from controlplane.meta import Condition, Ref, condition, with_condition
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
+SCHEDULED_WITHIN = timedelta(seconds=1)  # mostly; nobody depends on it
 EVICTION_STUCK = "EvictionStuck"  # condition type; its reason is a state of `graceful.Waiting`
 
 
@@ -37,13 +38,25 @@ class GracefulEvictionSnapshot(msgspec.Struct, frozen=True):
     beside: graceful.Beside
 
 
-def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
+def _changed(old: Binding | None, new: Binding | None) -> bool:
     if new is None or (
         not new.spec.graceful_eviction_tasks and condition(new.status.conditions, EVICTION_STUCK) is None
     ):
-        return ()
-    same = old is not None and old.spec == new.spec and old.status == new.status
-    return () if same else (new.ref,)
+        return False
+    return old is None or old.spec != new.spec or old.status != new.status
+
+
+def _scheduled(new: Binding) -> bool:
+    return new.status.scheduler_observed_generation == new.metadata.generation
+
+
+def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
+    return (new.ref,) if new is not None and _changed(old, new) and _scheduled(new) else ()
+
+
+def _not_yet_scheduled(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
+    """A binding that just left a cluster: when the scheduler has had its word there is something to look at."""
+    return (new.ref,) if new is not None and _changed(old, new) and not _scheduled(new) else ()
 
 
 def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
@@ -60,6 +73,7 @@ class GracefulEviction(Controller):
     keys = BINDINGS
     watches = (
         *(Watch(kind, _binding_changed) for kind in BINDINGS),
+        *(Watch(kind, _not_yet_scheduled, after=SCHEDULED_WITHIN) for kind in BINDINGS),
         Watch(CLUSTER, _cluster_changed, fan_out=True),
     )
     owns = Ownership(dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "status.conditions")))

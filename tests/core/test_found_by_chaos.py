@@ -11,7 +11,7 @@ from controlplane.kinds.work import APPLIED, Work
 from controlplane.memory import MemoryStore
 from controlplane.meta import Condition, Ref
 from controlplane.routing import Router
-from controlplane.state import Actor
+from controlplane.state import Actor, Mark
 from tests.core.fleet_story import binding as placed
 from tests.core.fleet_story import by_weight
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story, deployment, leaving, policy
@@ -47,7 +47,7 @@ def test_a_work_is_asked_for_its_status_once_it_is_applied() -> None:
     applied = _saying(work, "True")
 
     marks = list(Router([WorkStatus()]).marks(work, applied, by=Actor("execution")))
-    assert marks == [(WorkStatus.name, work.ref)]
+    assert marks == [Mark(WorkStatus.name, work.ref)]
     assert not list(Router([WorkStatus()]).marks(applied, applied, by=Actor("execution")))
 
 
