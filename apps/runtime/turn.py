@@ -17,7 +17,6 @@ from apps.objects.store import DjangoStore
 from apps.runtime.begun import Begun
 from apps.runtime.clock import ticks
 from apps.runtime.groups import GROUPS
-from apps.runtime.groups import ticks as bells
 from apps.runtime.nudges import Nudges
 from controlplane.controllers.controller import Controller
 from controlplane.run import Report, World, begin, run_batch
@@ -32,7 +31,8 @@ TIDY_SECONDS = 600.0  # between two looks for what the change log need not keep 
 TIDIES = "garbage"  # the controller whose group looks
 
 
-_begun = Begun(bells())  # shards of groups that one of this worker's processes has had the lease of
+# Shards of groups that one of this worker's processes has had the lease of.
+_begun = Begun([f"{group.name}/{shard}" for group in GROUPS.values() for shard in range(group.shards)])
 _tidied: dict[str, float] = {}  # when this process last looked, by group
 _limits: dict[str, int] = {}  # objects at once, of controllers whose whole batch takes too long here
 
