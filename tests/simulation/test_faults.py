@@ -72,7 +72,10 @@ COVERED: dict[int, tuple[str, ...]] = {
     17: ("test_fault_17_an_eviction_the_database_forgot_happens_once",),
     18: ("test_fault_18_a_worker_that_dies_with_a_token_has_lost_the_token_and_moved_nothing",),
     19: ("test_fault_19_what_a_worker_removed_before_it_died_is_found_gone_and_recorded_once",),
-    20: ("test_fault_20_a_decision_applied_twice_happens_once",),
+    20: (
+        "test_fault_20_a_decision_applied_twice_happens_once",
+        "test_a_write_somebody_else_already_made_keeps_the_version",
+    ),
     21: (
         "test_one_holder_at_a_time",
         "test_while_one_has_the_lease_another_does_nothing",
@@ -113,7 +116,10 @@ COVERED: dict[int, tuple[str, ...]] = {
     ),
     39: ("test_fault_39_a_flood_of_high_priority_starves_nobody",),
     40: ("test_fault_40_a_lost_cluster_is_queued_chunk_by_chunk_and_not_one_by_one",),
-    41: ("test_fault_41_a_report_based_on_an_older_version_loses",),
+    41: (
+        "test_fault_41_a_report_based_on_an_older_version_loses",
+        "test_the_second_writer_of_the_same_part_loses",
+    ),
     42: ("test_fault_42_a_workload_scaled_during_its_eviction_keeps_the_new_count",),
     43: (
         "test_fault_43_a_task_of_a_cluster_that_is_gone_ends",
