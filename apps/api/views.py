@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 from django.http import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -130,7 +131,7 @@ class ObjectView(KubernetesView):
         if target.name:
             text = reading.get(target)
             if target.subresource == "scale":
-                return Response(Answer(scale.scale_of(One(target.resource, text).document, target.resource)))
+                return _shown(_scale_of(target.resource, text))
             return _shown(One(target.resource, text))
         asked = listing_of(request.query_params, target.resource, namespace=target.namespace)
         page = reading.listed(store(), target, asked)
@@ -193,7 +194,11 @@ class ObjectView(KubernetesView):
 
     def _scaled(self, writer: Writer, wanted: Any) -> Response:
         resource, text = self.target.resource, writer.scale(wanted)
-        return Response(Answer(scale.scale_of(One(resource, text).document, resource)))
+        return _shown(_scale_of(resource, text))
+
+
+def _scale_of(resource: Resource, text: bytes) -> One:
+    return One(scale.RESOURCE, orjson.dumps(scale.scale_of(One(resource, text).document, resource)))
 
 
 def warning(response: Response, warnings: Sequence[str]) -> Response:

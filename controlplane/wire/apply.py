@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -262,22 +263,19 @@ def _with_managers(document: Document, managers: dict[Who, Owned]) -> Document:
     return {**document, "metadata": metadata}
 
 
-_merged_schemas: dict[int, tuple[Schema, Schema]] = {}
+_merged_schemas: WeakKeyDictionary[Schema, Schema] = WeakKeyDictionary()  # those of definitions come and go
 
 
 def _with_metadata(schema: Schema) -> Schema:
     """Return the schema with the rules of metadata's own lists and maps, which schemas of custom kinds leave out."""
-    found = _merged_schemas.get(id(schema))
-    if found is not None:
-        return found[1]
     declared = schema.properties.get("metadata")
     if declared is not None and "finalizers" in declared.properties:
-        result = schema
-    else:
+        return schema
+    found = _merged_schemas.get(schema)
+    if found is None:
         node = {**schema.node, "properties": {**schema.node.get("properties", {}), "metadata": METADATA.node}}
-        result = Schema(node, schema.components)
-    _merged_schemas[id(schema)] = (schema, result)  # the schema itself is kept, so its id stays its own
-    return result
+        found = _merged_schemas[schema] = Schema(node, schema.components)
+    return found
 
 
 def _stamp(now: datetime) -> str:

@@ -7,13 +7,23 @@ from typing import Any
 from controlplane.causes import invalid
 from controlplane.errors import BadRequest, Invalid
 from controlplane.wire import builtin
-from controlplane.wire.columns import at
+from controlplane.wire.columns import at, number
 from controlplane.wire.patch import apply_patch, patch_type_of
 from controlplane.wire.resource import Resource
 from controlplane.wire.schema import Schema
 
 Document = dict[str, Any]
 
+RESOURCE = Resource(
+    "autoscaling",
+    "v1",
+    "Scale",
+    "scales",
+    "scale",
+    True,
+    columns=(number("Desired", "spec.replicas"), number("Available", "status.replicas")),
+)
+"""What is printed of a Scale; it is served as a subresource only."""
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -46,6 +48,18 @@ def test_the_first_apply_creates_and_owns_exactly_what_it_said() -> None:
     assert entry["fieldsV1"] == {
         "f:spec": {"f:replicas": {}, "f:template": {"f:containers": {'k:{"name":"web"}': web}}}
     }
+
+
+def test_nothing_of_a_schema_is_kept_once_it_is_gone() -> None:
+    """Each revision of a CustomResourceDefinition brings a schema of its own."""
+    schema = Schema({"type": "object", "properties": {"spec": {"type": "object"}}})
+    apply(None, {"apiVersion": "example.io/v1", "kind": "Boat", "metadata": {"name": "ferry"}}, schema=schema)
+    left = ref(schema)
+
+    del schema
+    gc.collect()
+
+    assert left() is None
 
 
 def test_applying_the_same_again_changes_nothing_not_even_the_time() -> None:

@@ -384,3 +384,6 @@ def test_subresources(k: Kubectl) -> None:
     said = k("patch", "deploy", "web", "--subresource=status", "--type=merge", "-p", '{"status":{"replicas":2}}')
     assert "patched" in said
     assert k("get", "deploy", "web", "--subresource=status", "-o", "jsonpath={.status.replicas}") == "2"
+    head, row = k("get", "deploy", "web", "--subresource=scale").splitlines()
+    assert head.split() == ["NAME", "DESIRED", "AVAILABLE", "AGE"]
+    assert row.split()[:3] == ["web", "1", "2"]
