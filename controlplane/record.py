@@ -281,7 +281,7 @@ def _held(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
 
 def _course(one: Failover) -> Iterator[Step]:
     """Yield what the changes of the binding say after the eviction."""
-    healthy = {item.cluster_name for item in one.first.new.status.aggregated_status if item.health == HEALTHY}
+    healthy = _healthy(one.first.new)
     for found in one.since:
         old, new = found.old, found.new
         if old is None or new is None:
@@ -290,14 +290,24 @@ def _course(one: Failover) -> Iterator[Step]:
             placed = ", ".join(f"{target.name}:{target.replicas}" for target in new.spec.clusters)
             yield _step(found.change, kind.SCHEDULED, "", placed or "nowhere")
         yield from _waits(found)
-        now_healthy = {item.cluster_name for item in new.status.aggregated_status if item.health == HEALTHY}
-        targets = {target.name for target in new.spec.clusters}
-        for name in sorted((now_healthy & targets) - healthy):
+        now_healthy = _healthy(new)
+        for name in sorted(now_healthy - healthy):
             yield _step(found.change, kind.HEALTHY, name, "the copy is healthy")
         healthy = now_healthy
         for task in one.tasks:
             if old.spec.task(task.from_cluster) is not None and new.spec.task(task.from_cluster) is None:
                 yield _step(found.change, kind.CLEARED, task.from_cluster, "the old copy may go")
+
+
+def _healthy(binding: Binding) -> set[str]:
+    """Return the targets that are said to be healthy with all the replicas they shall have."""
+    said = {item.cluster_name: item for item in binding.status.aggregated_status if item.health == HEALTHY}
+    ready = {name: (item.status or {}).get("readyReplicas") for name, item in said.items()}
+    return {
+        target.name
+        for target in binding.spec.clusters
+        if target.name in said and not (isinstance(count := ready[target.name], int) and count < target.replicas)
+    }
 
 
 def _waits(found: Versions) -> Iterator[Step]:

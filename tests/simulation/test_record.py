@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,20 @@ def test_the_divided_example_is_told_as_it_was(seed: int) -> None:
     (found,) = told(divided(seed))
 
     assert plain(found) == yaml.safe_load(GOLDEN.read_text())
+
+
+def test_replicas_that_are_ready_before_anybody_saw_that_they_were_not_are_told_as_healthy() -> None:
+    """member2 is healthy all the time: with two of its replicas, then with three."""
+    world = serving("member1", "member2")
+    world.members["member2"].ready_after = timedelta(0)
+    world.fault("member1", "down")
+    world.run(90)
+
+    (found,) = told(world)
+
+    whats = [step.what for step in found.status.steps]
+    assert whats.index("Scheduled") < whats.index("Healthy") < whats.index("Cleared")
+    assert found.status.durations.started is not None
 
 
 def test_deleting_all_events_changes_nothing() -> None:
