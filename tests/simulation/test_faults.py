@@ -66,7 +66,11 @@ COVERED: dict[int, tuple[str, ...]] = {
         "test_i12_time_before_a_tier_change_counts_at_the_lower_rate",
         "test_fault_13_each_change_of_the_tier_is_told_once_with_its_reason",
     ),
-    14: ("test_fault_14_without_redis_nothing_leaves", "test_redis_away_grants_nothing_and_says_so"),
+    14: (
+        "test_fault_14_without_redis_nothing_leaves",
+        "test_redis_away_grants_nothing_and_says_so",
+        "test_without_its_broker_a_worker_goes_on_and_nothing_is_lost",
+    ),
     15: ("test_fault_15_a_flushed_bucket_starts_empty", "test_a_flushed_bucket_starts_empty"),
     16: ("test_fault_16_a_clock_that_goes_back_gives_nothing", "test_fault_16_a_clock_that_jumps_makes_no_burst"),
     17: ("test_fault_17_an_eviction_the_database_forgot_happens_once",),
@@ -94,7 +98,10 @@ COVERED: dict[int, tuple[str, ...]] = {
         "test_fault_28_a_version_that_is_ill_on_two_clusters_moves_no_further",
         "test_fault_28_another_version_may_move_again_and_is_given_its_time",
     ),
-    29: ("test_d10_fault_29_what_is_promised_to_one_is_not_promised_to_the_next",),
+    29: (
+        "test_d10_fault_29_what_is_promised_to_one_is_not_promised_to_the_next",
+        "test_room_for_one_lets_one_leave_however_late_the_scheduler_is",
+    ),
     30: (
         "test_fault_30_a_member_nobody_could_read_has_no_room",
         "test_fault_30_a_member_that_can_no_longer_be_read_keeps_what_was_read",
