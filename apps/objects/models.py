@@ -109,7 +109,7 @@ class Event(StoredObject):
     class Meta(StoredObject.Meta):
         indexes = [
             *search_indexes(pending=("keys", "labels")),
-            # read by log.trim_events: what is older than an hour
+            # read by the admin: the newest first
             models.Index(fields=["last_at"], name="event_last_at"),
         ]
 
