@@ -18,6 +18,7 @@ from controlplane.kinds.binding import (
     GracefulEvictionTask,
     TargetCluster,
 )
+from controlplane.kinds.policy import DIRECTLY
 from controlplane.meta import condition, to_seconds
 from controlplane.moments import later
 from controlplane.settings import Settings
@@ -143,7 +144,11 @@ def _goes(
     *,
     now: datetime,
 ) -> str:
-    """Return why a task is cleared; "" where it is kept. `still`: what the copy is there for, and still there too."""
+    """Return why a task is cleared; "" where it is kept. `still`: what the copy is there for, and still there too.
+
+    Purge ends no task that leaves Directly, where anything is known of clusters: it keeps no copy, but others from
+    starting while that of a lost cluster may run (D14), and state for them (D15).
+    """
     if places is not None and task.from_cluster not in places and not _carries(binding, task, places):
         return "the cluster is gone"
     if task.suppress_deletion is not None:
@@ -152,7 +157,7 @@ def _goes(
         if task.grace_period_seconds is not None:
             if not _last_healthy_copy(binding, task, places):
                 return f"gracePeriodSeconds {task.grace_period_seconds} have passed"
-        elif settings.on_graceful_timeout == "Purge":
+        elif settings.on_graceful_timeout == "Purge" and (places is None or task.purge_mode != DIRECTLY):
             return f"graceful_eviction_timeout {settings.graceful_eviction_timeout:g} s has passed"
     for name in settings.evict_plugins:
         if CHECKS[name](binding, task, places) and not (still and name == RESOURCE_HEALTH):

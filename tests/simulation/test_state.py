@@ -16,6 +16,7 @@ from controlplane.kinds.rows import HELD, Eviction
 from controlplane.meta import Ref, condition
 from controlplane.settings import Settings
 from tests import flink
+from tests.simulation.member import DOWN
 from tests.simulation.stories import QUICK, apply, binding, joined, placed
 from tests.simulation.test_drain import UPGRADE, drain
 from tests.simulation.world import Simulation
@@ -200,3 +201,16 @@ def test_a_lost_cluster_is_waited_for_until_somebody_fences_it(seed: int) -> Non
 
     assert first_labels(world, new)[flink.LABEL] == f"{home}-job"
     assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_d14_a_timeout_that_purges_starts_nothing_beside_what_may_still_run(seed: int) -> None:
+    world, home = started(seed)
+    world.settings = replace(STATEFUL, on_graceful_timeout="Purge", graceful_eviction_timeout=30)
+
+    world.fault(home, DOWN)
+    world.run(200)
+
+    assert [name for name, member in world.members.items() if PLACE in member.objects] == [home]
+    (task,) = binding(world, BINDING).spec.graceful_eviction_tasks
+    assert task.preserved_label_state == {flink.LABEL: f"{home}-job"}
