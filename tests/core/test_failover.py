@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tests.core.fleet_story import Story, binding, by_weight, cluster, duplicated, no_execute
+from tests.core.eviction_fleet import fleet
+from tests.core.fleet_story import FAILOVER, Story, binding, by_weight, cluster, duplicated, no_execute
 
 
 def test_s000_duplicated_moves_the_lost_copy_and_keeps_the_healthy_one() -> None:
     placement = duplicated("member1", "member2", "member3", "member5", least=2, most=2)
-    story = Story(
-        *(cluster(f"member{n}") for n in range(1, 6)), binding("nginx", placement, on={"member1": 2, "member2": 2})
-    )
+    story = fleet(binding("nginx", placement, on={"member1": 2, "member2": 2}), settings=FAILOVER)
 
     story.taint("member2", no_execute())
     story.pass_seconds(10)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from controlplane.controllers.graceful_eviction import GracefulEviction
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.kinds import CLUSTER
+from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, Work
 from controlplane.memory import MemoryStore
 from controlplane.meta import Condition, Ref
@@ -57,8 +58,7 @@ def _saying(work: Work, status: str) -> Work:
 
 def test_i1_a_copy_gives_nothing_away_while_another_one_leaves() -> None:
     """member2 was left and is chosen again, for less than it holds, because member3 is left now."""
-    web = deployment(replicas=3)
-    story = Story(*MEMBERS, web, policy(placement=DIVIDED_PLACEMENT))
+    story, web = _divided()
     story.place(web, member1=1, member2=2)
 
     story.place(web, (leaving("member3"),), member1=2, member2=1)
@@ -70,8 +70,7 @@ def test_i1_a_copy_gives_nothing_away_while_another_one_leaves() -> None:
 
 
 def test_a_workload_scaled_down_while_a_copy_leaves_is_scaled_down() -> None:
-    web = deployment(replicas=3)
-    story = Story(*MEMBERS, web, policy(placement=DIVIDED_PLACEMENT))
+    story, web = _divided()
     story.place(web, (leaving("member3"),), member1=1, member2=2)
 
     stored = story.template(web)
@@ -79,6 +78,11 @@ def test_a_workload_scaled_down_while_a_copy_leaves_is_scaled_down() -> None:
     story.place(web, (leaving("member3"),), member2=1)
 
     assert _replicas(story)["member2"] == 1
+
+
+def _divided() -> tuple[Story, Template]:
+    web = deployment(replicas=3)
+    return Story(*MEMBERS, web, policy(placement=DIVIDED_PLACEMENT)), web
 
 
 def _replicas(story: Story) -> dict[str, int]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from controlplane import kinds
 from controlplane.kinds.cluster import Taint
 from controlplane.meta import Ref
 from tests.simulation.manifests import DIVIDED, NGINX
-from tests.simulation.stories import apply, binding, joined, running
+from tests.simulation.stories import apply, binding, joined, placed, running
 from tests.simulation.world import START, Simulation
 
 SERVING = 30  # seconds
@@ -22,6 +24,33 @@ def serving(*names: str, seed: int = 0, policy: str = DIVIDED, replicas: int = 3
     apply(world, policy, NGINX % replicas)
     world.run(SERVING)
     return world
+
+
+def left(*names: str, seed: int = 0) -> Simulation:
+    """Return a simulation whose member1 went down after it had served, and was left for good."""
+    world = serving(*names, seed=seed)
+    world.fault("member1", "down")
+    world.run(90)
+    assert "member1" not in placed(world)
+    assert binding(world).spec.graceful_eviction_tasks == ()
+    return world
+
+
+def member2_fails_as_member1_is_back(world: Simulation, *, seconds: float) -> None:
+    """Let member1 be reached again once member2 is known to be down, and some time pass."""
+    world.fault("member2", "down")
+    wait_until_not_ready(world, "member2")
+    world.fault("member1", "none")
+    wait(world, seconds)
+
+
+@contextmanager
+def without(world: Simulation, controller: str) -> Iterator[None]:
+    """Let a controller's worker sleep."""
+    everybody = world.controllers
+    world.controllers = tuple(one for one in everybody if one.name != controller)
+    yield
+    world.controllers = everybody
 
 
 def wait(world: Simulation, seconds: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
-from tests.simulation.outages import serving
+from tests.simulation.outages import left, serving
 from tests.simulation.stories import apply, binding, joined, placed, running
 
 SEEDS = range(12)
@@ -84,11 +84,7 @@ def test_workers_that_die_at_any_write_end_in_the_same_state(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_copy_left_behind_stays_while_its_replacement_is_down(seed: int) -> None:
     """Fault 33: member1 failed and was left; then it returns at the moment member2 fails."""
-    world = serving("member1", "member2", seed=seed)
-    world.fault("member1", "down")
-    world.run(90)
-    assert placed(world) == {"member2": 3}
-    assert binding(world).spec.graceful_eviction_tasks == ()
+    world = left("member1", "member2", seed=seed)
 
     world.fault("member2", "down")
     world.fault("member1", "none")
@@ -102,9 +98,7 @@ def test_a_copy_left_behind_stays_while_its_replacement_is_down(seed: int) -> No
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_copy_left_behind_goes_once_its_cluster_is_back_and_the_new_copies_are_healthy(seed: int) -> None:
-    world = serving("member1", "member2", seed=seed)
-    world.fault("member1", "down")
-    world.run(90)
+    world = left("member1", "member2", seed=seed)
 
     world.fault("member1", "none")
     world.run(200)

@@ -11,6 +11,7 @@ from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.policy import Toleration
 from tests.simulation.manifests import DUPLICATED
 from tests.simulation.outages import (
+    member2_fails_as_member1_is_back,
     removal_hangs,
     scale,
     serving,
@@ -18,6 +19,7 @@ from tests.simulation.outages import (
     wait,
     wait_until_leaving,
     wait_until_not_ready,
+    without,
 )
 from tests.simulation.stories import binding, placed, running
 
@@ -96,10 +98,7 @@ def test_fault_33_a_removal_that_was_refused_minds_who_has_failed_since(seed: in
     """member1 refuses our credentials and stays Ready; when it takes them again, member2 has failed: the copy stays."""
     world = serving("member1", "member2", "member3", seed=seed)
     removal_hangs(world, "unauthorized")
-    world.fault("member2", "down")
-    wait_until_not_ready(world, "member2")
-    world.fault("member1", "none")
-    wait(world, 12)
+    member2_fails_as_member1_is_back(world, seconds=12)
 
     assert running(world) == {"member1": 1, "member2": 0}
 
@@ -117,10 +116,7 @@ def test_fault_33_fewer_replicas_that_come_late_mind_who_has_failed_since(seed: 
     scale(world, 3)
     world.run(31)
     assert placed(world) == {"member1": 1, "member2": 2}
-    world.fault("member2", "down")
-    wait_until_not_ready(world, "member2")
-    world.fault("member1", "none")
-    wait(world, 4)
+    member2_fails_as_member1_is_back(world, seconds=4)
 
     assert running(world) == {"member1": 2, "member2": 0}
 
@@ -136,20 +132,15 @@ def test_fault_33_fewer_replicas_nobody_tried_to_bring_come_late_all_the_same(se
     """1 of 2 replicas is asked of member1, and it goes away before anybody gets there; when it is back, member2 has
     failed."""
     world = serving("member1", "member2", seed=seed, replicas=6)
-    everybody = world.controllers
     world.fault("member1", "down")
     if known:
         wait_until_not_ready(world, "member1")
-    world.controllers = tuple(one for one in everybody if one.name != "execution")  # others are asked first
-    scale(world, 3)
-    wait(world, 1)
-    assert placed(world) == {"member1": 1, "member2": 2}
-    wait_until_not_ready(world, "member1")
-    world.controllers = everybody
-    world.fault("member2", "down")
-    wait_until_not_ready(world, "member2")
-    world.fault("member1", "none")
-    wait(world, 12)
+    with without(world, "execution"):  # others are asked first
+        scale(world, 3)
+        wait(world, 1)
+        assert placed(world) == {"member1": 1, "member2": 2}
+        wait_until_not_ready(world, "member1")
+    member2_fails_as_member1_is_back(world, seconds=12)
 
     assert running(world) == {"member1": 2, "member2": 0}
 
@@ -182,17 +173,15 @@ def test_a_copy_that_is_left_again_before_it_was_removed_has_a_work_until_it_is_
 def test_i1_a_copy_that_may_go_stays_where_the_other_fails_before_anybody_removed_it(seed: int) -> None:
     """Seeds 672 and 825: its task is cleared, who removes it sleeps, and meanwhile the cluster it went to fails."""
     world = serving("member1", "member2", seed=seed)
-    everybody = world.controllers
     taint(world, "member1")
     wait_until_leaving(world)
     wait(world, 1)
-    world.controllers = tuple(one for one in everybody if one.name != "works")
-    while binding(world).spec.graceful_eviction_tasks:
-        wait(world, 0.5)
-    assert running(world) == {"member1": 1, "member2": 3}
-    world.fault("member2", "down")
-    wait_until_not_ready(world, "member2")
-    world.controllers = everybody
+    with without(world, "works"):
+        while binding(world).spec.graceful_eviction_tasks:
+            wait(world, 0.5)
+        assert running(world) == {"member1": 1, "member2": 3}
+        world.fault("member2", "down")
+        wait_until_not_ready(world, "member2")
     wait(world, 10)
 
     assert running(world)["member1"] == 1
