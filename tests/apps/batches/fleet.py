@@ -231,7 +231,10 @@ BATCHES: dict[str, Callable[[int], Case]] = {
 }
 
 FAN_OUTS: dict[str, Callable[[int], Case]] = {
+    "cluster_status": to_clusters,
     "cluster_taints": to_clusters,
+    "collection": to_clusters,
+    "probes": to_clusters,
     "eviction_queue": to_placed,
     "eviction_queue of the fleet": to_all_placed,
     "graceful_eviction": to_leaving,
