@@ -98,6 +98,17 @@ class Detection:
 
 
 @on_a_fleet
+async def test_fault_6_a_late_answer_counts_until_the_probes_time_is_over(fleet: Fleet, client: MemberClient) -> None:
+    await fleet.suffer("member1", "slow", seconds=0.4)
+
+    slow = await client.probe(Probe(target(fleet), seconds=20))
+    hanging = await client.probe(Probe(target(fleet), seconds=0.1))
+
+    assert slow.code == 200
+    assert (hanging.code, hanging.problem) == (0, "no answer within 0.1 s")
+
+
+@on_a_fleet
 async def test_fault_7_a_member_whose_certificate_has_expired_is_not_lost_and_says_what_is_wrong(
     fleet: Fleet, client: MemberClient
 ) -> None:

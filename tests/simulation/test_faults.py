@@ -45,7 +45,10 @@ COVERED: dict[int, tuple[str, ...]] = {
         "test_d22_lost_access_adds_no_schedule_and_nothing_else",
         "test_d22_a_cluster_with_lost_access_is_not_faulty",
     ),
-    6: ("test_a_silent_member_delays_nobody",),
+    6: (
+        "test_fault_6_a_late_answer_counts_until_the_probes_time_is_over",
+        "test_a_silent_member_delays_nobody",
+    ),
     7: (
         "test_fault_7_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too",
         "test_fault_7_a_member_whose_certificate_has_expired_is_not_lost_and_says_what_is_wrong",
