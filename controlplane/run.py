@@ -70,10 +70,12 @@ def run_batch(
     fence: Fence | None = None,
     limit: int = 0,
     renewed: Callable[[], Settings] | None = None,
+    more: Callable[[], bool] = lambda: True,
 ) -> Report:
     """Work off one batch of due objects. `claimed` 0: nothing is due.
 
-    `renewed` reads the settings again: where a change of them is what is due, those given may be of before it.
+    `renewed` reads the settings again: where a change of them is what is due, those given may be of before it. `more`
+    says whether there is time for another fan-out; those there is no time for stay due.
 
     `fence`: the lease of the controller's group. Whoever holds it is alone and need not lease the rows one by one, and
     what one who lost it still decides is refused.
@@ -93,7 +95,10 @@ def run_batch(
     keyed: list[Claim] = []
     for claim in claimed.claims:
         (keyed if claim.ref.kind in controller.keys else origins).append(claim)
-    for claim in origins:
+    for place, claim in enumerate(origins):
+        if place and not more():
+            store.release(origins[place:])
+            break
         limit = AT_ONCE_CHUNK if controller.at_once else FAN_OUT_CHUNK
         refs, cursor = controller.expand(store, claim.ref, after=claim.cursor, limit=limit)
         if controller.at_once:

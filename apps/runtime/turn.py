@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 1.0  # seconds: the lease is renewed and settings are read again at least this often
 STAND_BY_SECONDS = 0.2  # between two looks at a lease another process holds
+FAN_OUT_SHARE = 6  # fan-outs may take this part of the lease before the others of the group have their turn
 TIDY_SECONDS = 600.0  # between two looks for what the change log need not keep any longer
 TIDIES = "garbage"  # the controller whose group looks
 
@@ -129,6 +130,7 @@ class Turn:
                 fence=self.fence,
                 limit=limit,
                 renewed=lambda: self.configuration.settings(anew=True),
+                more=lambda: ticks() - began < self.lease_seconds / FAN_OUT_SHARE,
             )
         except (Fenced, OperationalError):
             raise

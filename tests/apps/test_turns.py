@@ -13,6 +13,7 @@ from django.db import connection
 from apps.objects.configuration import Configuration, configuration
 from apps.objects.store import DjangoStore
 from apps.runtime.begun import Begun
+from apps.runtime.clock import ticks
 from apps.runtime.joining import create_missing
 from apps.runtime.turn import Turn
 from controlplane import kinds
@@ -179,6 +180,44 @@ def test_a_controller_that_fails_as_a_whole_does_not_stop_its_group(store: Djang
     pass_lease_time()
     assert turn(store).once() > 0
     assert BINDING in store.get([BINDING])
+
+
+class Storm(Controller):
+    """Many clusters change at once, and to find out whom one concerns takes its time."""
+
+    name = "storm"
+    group = "propagation"
+    keys = ("apps/Deployment",)
+    watches = ()
+    owns = Ownership({})
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.expanded: list[str] = []
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        began = ticks()
+        while ticks() - began < self.seconds:
+            pass
+        self.expanded.append(origin.name)
+        return [], None
+
+
+def test_many_fan_outs_at_once_leave_the_others_their_turn_and_the_lease_with_its_holder(store: DjangoStore) -> None:
+    """With all of 124 of them in one batch the lease passed meanwhile, and each process of the pool did the same."""
+    one = turn(store)
+    one.lease_seconds = 3.0
+    storm = Storm(0.3)
+    one.controllers, one.shards = (storm,), {storm.name: 1}
+    names = [f"member{n}" for n in range(5)]
+    store.mark(storm.name, [Ref(kinds.CLUSTER, "", name) for name in names])
+
+    assert one.work() > 0
+    assert len(storm.expanded) == 2
+    while one.work():
+        pass
+
+    assert sorted(storm.expanded) == names
 
 
 def test_a_pool_of_processes_begins_once() -> None:
