@@ -33,7 +33,7 @@ from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
 WAIT = timedelta(seconds=30)  # how often a Directly eviction is looked at while its source is still there
-LOOK = timedelta(seconds=5)  # for the workload to be gone that a copy is there for
+LOOK = timedelta(seconds=5)  # for what a copy is there for to be gone; where a cluster waits to be left
 BACK = "Back"  # kind of a fan-out origin: a cluster that can be reached again
 _FINALIZERS = (BINDING_FINALIZER, CLUSTER_BINDING_FINALIZER)
 
@@ -241,7 +241,7 @@ def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], ti
         elif gone or not _may_be_last(work, snapshot) or leftovers.may_go(binding, name, snapshot.clusters):
             changes.append(deleting(work, now=now))
         else:
-            left.append(WAIT)
+            left.append(LOOK if cluster is not None and cluster.terminating else WAIT)
     return changes, min(left, default=None)
 
 

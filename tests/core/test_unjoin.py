@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from controlplane import kinds, run, unjoin, works
 from controlplane.admission import admit_create
 from controlplane.controllers.unjoin import Departure, Unjoin
+from controlplane.controllers.works import Copies, Works
 from controlplane.decision import Decision, Delete, Put
 from controlplane.errors import Conflict, Invalid
 from controlplane.kinds.cluster import Cluster, SecretReference
@@ -262,3 +263,14 @@ def test_what_it_finds_is_what_holds_it() -> None:
     assert found.lease is not None
     assert other is not None
     assert (other.placed, other.works) == ((), ())
+
+
+def test_a_refuge_that_is_away_for_a_moment_keeps_a_deleted_cluster_for_seconds_only() -> None:
+    web, of = binding("web", duplicated("member2"), on={"member2": 2}), WEB.spec.resource
+    template = Template(of.api_version, of.kind, ObjectMeta(name=of.name, namespace=of.namespace, uid="web"))
+    clusters = {"member1": leaving(), "member2": cluster("member2", ready="False")}
+
+    decision = Works().decide(Copies(web, template, {"member1": OF_WEB}, clusters), EMPTIED, now=START)
+
+    assert deleted(decision) == set()
+    assert decision.wake_at == START + timedelta(seconds=5)
