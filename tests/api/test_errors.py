@@ -229,6 +229,19 @@ def test_a_condition_that_neither_holds_nor_does_not_is_refused(api: Client) -> 
     assert '"Maybe": supported values: "True", "False", "Unknown"' in cause["message"]
 
 
+def test_a_status_and_binary_data_that_cannot_be_are_refused(api: Client, namespace: str) -> None:
+    api.post(CLUSTERS, cluster("nonsense"))
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    binary = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "binaryData": {"key": "plain!"}}
+
+    reported = api.patch(f"{CLUSTERS}/nonsense/status", {"status": {"nodeSummary": {"totalNum": -2}}})
+    made = api.post(maps, binary)
+
+    for answer, field in ((reported, "status.nodeSummary.totalNum"), (made, "binaryData[key]")):
+        (cause,) = answer.document["details"]["causes"]
+        assert (answer.status, cause["field"], cause["reason"]) == (422, field, "FieldValueInvalid")
+
+
 def test_a_form_of_answer_that_is_not_served_names_those_that_are(api: Client) -> None:
     answer = api.get("/api/v1/namespaces", accept="text/plain")
 

@@ -87,6 +87,28 @@ def test_what_a_cluster_went_through_long_before_is_not_told(root: Client) -> No
     assert [step.what for step in record.status.steps] == ["Tainted", "Decided"]
 
 
+def test_what_the_binding_said_it_waited_for_is_told_between_taint_and_decision(root: Client) -> None:
+    place, of = (made.ref for made in stored(cluster("member1"), binding("web", "member1")))
+    tainted(place)
+    for status, reason, message in (
+        ("True", "Held", "cluster member1: OnHold: EvictionHold release: we are releasing"),
+        ("True", "Queued", "cluster member1: due 2026-03-01T02:37:05Z"),
+    ):
+        old = found(of)
+        told = Condition("EvictionPending", status, reason, message)
+        changed(old, old.with_status(conditions=with_condition(old.status.conditions, told, now=now())))
+    evicted(of)
+
+    (record,) = failovers.of_binding(of)
+
+    assert [(step.what, step.cluster, step.message) for step in record.status.steps[1:]] == [
+        ("WaitedFor", "member1", "OnHold: EvictionHold release: we are releasing"),
+        ("WaitedFor", "member1", "Queued: due 2026-03-01T02:37:05Z"),
+        ("Decided", "member1", "gone"),
+    ]
+    assert all(step.seconds >= 0 for step in record.status.steps)
+
+
 def failed_over(names: Sequence[str], times: int) -> None:
     """Bindings leave member1 so often, and come back each time."""
     places = [made.ref for made in stored(cluster("member1"), *(binding(name, "member1") for name in names))][1:]
