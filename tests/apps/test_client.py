@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from apps.clusters.client import MemberClient
+from apps.runtime.clock import ticks
 from apps.simulator.fleet import Fleet
 from controlplane import kinds, run
 from controlplane.controllers import CONTROLLERS
@@ -106,6 +107,35 @@ async def test_fault_6_a_late_answer_counts_until_the_probes_time_is_over(fleet:
 
     assert slow.code == 200
     assert (hanging.code, hanging.problem) == (0, "no answer within 0.1 s")
+
+
+@on_a_fleet
+async def test_hundreds_that_never_answer_are_asked_at_once_and_delay_nobody(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    """A round of them takes as long as one, and who answers is heard while they are silent."""
+    silent, seconds = 200, 3.0
+    done = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await done.wait()
+        writer.close()
+
+    hole = await asyncio.start_server(say_nothing, HOST, backlog=silent)
+    port = hole.sockets[0].getsockname()[1]
+    lost = [Target(f"lost{n}", f"http://{HOST}:{port}", "token") for n in range(silent)]
+    waiting = [asyncio.create_task(client.probe(Probe(one, seconds=seconds))) for one in lost]
+
+    well = await client.probe(Probe(target(fleet), seconds=20))
+    heard_before = not any(one.done() for one in waiting)
+    asked_at = ticks()
+    answers = await asyncio.gather(*waiting)
+
+    done.set()
+    hole.close()
+    assert (well.code, heard_before) == (200, True)
+    assert {(one.code, one.problem) for one in answers} == {(0, "no answer within 3 s")}
+    assert ticks() - asked_at < 10 * seconds, "not one after the other"
 
 
 @on_a_fleet
