@@ -108,6 +108,7 @@ COVERED: dict[int, tuple[str, ...]] = {
     30: (
         "test_fault_30_a_member_nobody_could_read_has_no_room",
         "test_fault_30_a_member_that_can_no_longer_be_read_keeps_what_was_read",
+        "test_what_is_unknown_or_unreadable_is_room_for_nothing",
     ),
     31: (
         "test_a_lost_cluster_is_waited_for_until_somebody_fences_it",
