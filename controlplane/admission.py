@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import definitions, document_check, heartbeats, index_check, metadata_check, works
+from controlplane import definitions, document_check, heartbeats, index_check, interpret, metadata_check, works
 from controlplane.causes import duplicate, forbidden, invalid, required, unsupported
 from controlplane.errors import BadRequest, Cause, Conflict, Invalid, MethodNotAllowed
 from controlplane.estimate import models
 from controlplane.kind import Kind
-from controlplane.kinds import CLUSTER, DEFINITION, LEASE, WORK
+from controlplane.kinds import CLUSTER, DEFINITION, LEASE, POLICIES, WORK
 from controlplane.kinds.cluster import EVICTING_EFFECTS, PUBLISHED, Cluster, Taint
+from controlplane.kinds.policy import Policy
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.meta import Object, ObjectMeta, condition, to_seconds, with_condition
@@ -293,7 +294,20 @@ def _completed(
     if kind.key == WORK:
         work: Work = obj
         return (works.authored(work) if old is None else work), (), []
+    if kind.key in POLICIES:
+        return obj, _never_ill(obj), []
     return obj, (), []
+
+
+def _never_ill(policy: Policy) -> Sequence[str]:
+    """Return a warning where nothing a policy selects can ever be ill, so that nothing leaves for it."""
+    failover, selected = policy.spec.failover, policy.spec.resource_selectors
+    if failover is None or failover.application is None or not selected:
+        return ()
+    if any(interpret.of(one.api_version, one.kind).healthy is not None for one in selected):
+        return ()
+    names = ", ".join(sorted({one.kind for one in selected}))
+    return (f"spec.failover.application has no effect on {names}: no rule says when one is unhealthy",)
 
 
 def _definition(one: Template, *, now: datetime) -> Template:

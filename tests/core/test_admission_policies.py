@@ -231,3 +231,21 @@ def test_what_nothing_here_acts_on_is_an_unknown_field(field: str, value: object
     assert validate_fields(doc, KINDS[kind_key(doc["apiVersion"], doc["kind"])].schema()) == [
         f'unknown field "spec.{field}"'
     ]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "warned"),
+    [
+        ([("apps/v1", "Deployment")], False),
+        ([("apps/v1", "Deployment"), ("v1", "ConfigMap")], False),
+        ([("batch/v1", "CronJob")], True),
+        ([("batch/v1", "CronJob"), ("example.io/v1", "Gadget")], True),
+    ],
+)
+def test_application_failover_of_what_is_never_ill_is_warned_of(kinds: list[tuple[str, str]], warned: bool) -> None:
+    selectors = [{"apiVersion": api_version, "kind": kind} for api_version, kind in kinds]
+    behaviour = {"application": {"decisionConditions": {"tolerationSeconds": 30}, "purgeMode": "Directly"}}
+
+    told = created(policy(resourceSelectors=selectors, propagateDeps=True, failover=behaviour)).warnings
+
+    assert any("no rule says when" in one for one in told) is warned
