@@ -186,8 +186,10 @@ def automatic(cluster: Cluster, settings: Settings, *, moving_since: datetime | 
                 if seen_since is None
                 else max(turned, seen_since) + timedelta(seconds=settings.failover_eviction_timeout)
             )
-            if _evicting(cluster) or (due is not None and now >= due):
-                wants.append(Want(key, NO_EXECUTE, "", BY_READY))
+            evicting = _evicting(cluster)
+            if evicting or (due is not None and now >= due):
+                off = next((one for one, how in evicting.items() if how.waived), key)
+                wants.append(Want(off, NO_EXECUTE, "", BY_READY))
             else:
                 wake_at = due
     return Wanted(tuple(wants), wake_at)
@@ -206,7 +208,9 @@ def when_seen(cluster: Cluster, since: datetime | None) -> datetime | None:
     return max(since, told.last_transition_time)
 
 
-def _evicting(cluster: Cluster) -> bool:
-    """Test whether Ready's NoExecute taint is on already: when the status changes its key is swapped at once (D1)."""
+def _evicting(cluster: Cluster) -> dict[str, Ownership]:
+    """Return Ready's NoExecute taints by key. One that is on is swapped at once when the status changes (D1); one that
+    a person took off stays off, under whichever key."""
     known = owners(cluster)
-    return any((key, NO_EXECUTE) in known for key in (NOT_READY_KEY, UNREACHABLE_KEY))
+    found = {key: known.get((key, NO_EXECUTE), Ownership()) for key in (NOT_READY_KEY, UNREACHABLE_KEY)}
+    return {key: one for key, one in found.items() if BY_READY in one.by}

@@ -355,6 +355,37 @@ def test_d3_a_taint_a_person_takes_off_and_puts_on_again_is_the_persons() -> Non
     assert "down:NoExecute" in shown(story)
 
 
+def test_d1_a_taint_of_readys_a_person_takes_off_does_not_come_back_under_the_other_key() -> None:
+    settings = replace(FAILOVER, compat=Compat(auto_no_execute_taints=True))
+    story = fleet(settings=settings)
+    story.ready("member1", "False")
+    story.pass_seconds(settings.failover_eviction_timeout)
+    assert "not-ready:NoExecute" in shown(story)
+
+    story.untaint("member1")
+    story.ready("member1", "Unknown")
+    story.pass_seconds(3600)
+    assert shown(story) == {"unreachable:NoSchedule"}
+
+    story.ready("member1", "True")
+    story.ready("member1", "Unknown")
+    story.pass_seconds(settings.failover_eviction_timeout)
+    assert "unreachable:NoExecute" in shown(story)
+
+
+def test_d1_a_policys_taint_of_that_name_does_not_shorten_readys_own_timeout() -> None:
+    taint = TaintToAdd(KEY, "NoExecute", add_on_match_seconds=10)
+    early = policy(match_conditions=NOT_READY, taints_to_add=(taint,))
+    story = fleet(early, settings=replace(FAILOVER, compat=Compat(auto_no_execute_taints=True)))
+
+    story.ready("member1", "False")
+    story.pass_seconds(20)
+    story.ready("member1", "Unknown")
+    story.pass_seconds(100)
+
+    assert shown(story) == {"unreachable:NoSchedule", "not-ready:NoExecute"}
+
+
 def test_s001_what_a_person_took_off_put_on_and_took_off_again_stays_off() -> None:
     story = fleet(windowed())
     story.ready("member1", "False")
