@@ -19,7 +19,14 @@ from controlplane.errors import Cause
 from controlplane.eviction.preserve import Preserved, held_for, preserved
 from controlplane.eviction.purge import leaving, purge_mode, shrinking
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING, home
-from controlplane.kinds.binding import FAILED_BACK, Binding, GracefulEvictionTask, ResourceBindingSpec, TargetCluster
+from controlplane.kinds.binding import (
+    FAILED_BACK,
+    PARTLY_FAILED_BACK,
+    Binding,
+    GracefulEvictionTask,
+    ResourceBindingSpec,
+    TargetCluster,
+)
 from controlplane.kinds.cluster import ACCESS_LOST, EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.failback import FailbackSpec
 from controlplane.kinds.home import Home
@@ -264,7 +271,8 @@ class Trial:
         if mode == DIRECTLY:
             return binding
         part = target.replicas - rest
-        return shrinking(binding, name, part, mode=mode, producer=producer, message=message, now=now)
+        words = {"reason": PARTLY_FAILED_BACK, "producer": producer, "message": message}
+        return shrinking(binding, name, part, mode=mode, now=now, **words)
 
     def _promised(
         self, binding: Binding, cluster: str, wanted: Mapping[str, int], question: Question

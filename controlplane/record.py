@@ -20,7 +20,9 @@ from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds import failover_record as kind
 from controlplane.kinds.binding import (
     HEALTHY,
-    PARTLY_FAILED_BACK,
+    IN_PART,
+    PARTLY_REVERTED,
+    REVERTED,
     TAINT_UNTOLERATED,
     Binding,
     GracefulEvictionTask,
@@ -30,7 +32,6 @@ from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.failover_record import Durations, FailoverRecord, FailoverRecordStatus, Step
 from controlplane.meta import ObjectMeta, Ref, condition, to_seconds
 from controlplane.names import execution_namespace, work_name
-from controlplane.revert import REVERTED
 from controlplane.state import Change
 
 EVICTION_STUCK = "EvictionStuck"
@@ -119,7 +120,7 @@ def before(changes: Iterable[Change]) -> Binding | None:
 
     One that took another back is none: who reverts twice, as after a request without an answer, stays where it was.
     """
-    found = [one for one in failovers(read(changes)) if one.tasks[0].reason != REVERTED]
+    found = [one for one in failovers(read(changes)) if one.tasks[0].reason not in (REVERTED, PARTLY_REVERTED)]
     return found[-1].first.old if found else None
 
 
@@ -216,7 +217,7 @@ def _gone(old: Binding, task: GracefulEvictionTask) -> TargetCluster:
     """Return what a task took off a target: all of it, or the part that a failback gives back."""
     target = old.spec.target(task.from_cluster)
     assert target is not None, "a failover begins with tasks made out of targets"
-    return replace(target, replicas=task.replicas or 0) if task.reason == PARTLY_FAILED_BACK else target
+    return replace(target, replicas=task.replicas or 0) if task.reason in IN_PART else target
 
 
 def _since(step: Step, start: datetime) -> Step:

@@ -11,14 +11,13 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from controlplane.eviction.preserve import held_for, preserved
-from controlplane.eviction.purge import leaving, purge_mode
+from controlplane.eviction.purge import leaving, purge_mode, shrinking
 from controlplane.kinds import by_hand
-from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.binding import PARTLY_REVERTED, REVERTED, Binding, TargetCluster
 from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster
+from controlplane.kinds.policy import DIRECTLY
 from controlplane.settings import Settings
 from controlplane.tolerations import spelled, untolerated
-
-REVERTED = "Reverted"
 
 
 def obstacles(binding: Binding, before: Binding, clusters: Mapping[str, Cluster], settings: Settings) -> Iterator[str]:
@@ -60,18 +59,26 @@ def _stays(binding: Binding) -> bool:
 
 
 def reverted(binding: Binding, before: Binding, settings: Settings, *, by: str, now: datetime) -> Binding:
-    """Return the binding with the placement and the tasks it had before; `before` is what it was then."""
-    home = {target.name for target in before.spec.clusters}
-    new, message = binding, f"{by} reverted the failover"
+    """Return the binding with the placement and the tasks it had before; `before` is what it was then.
+
+    What took over replicas and keeps some goes on with all of them until the others run, but with purge mode Directly.
+    """
+    home = {target.name: target.replicas for target in before.spec.clusters}
+    mode = purge_mode(binding, settings)
+    new, words = binding, {"mode": mode, "producer": by, "message": f"{by} reverted the failover"}
     for target in binding.spec.clusters:
         if target.name not in home:
-            mode = purge_mode(binding, settings)
             state = preserved(binding, target.name, settings).labels
-            words = {"reason": REVERTED, "producer": by, "message": message}
-            new = leaving(new, target.name, mode=mode, preserved=state, now=now, **words)
-    known = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - home
+            new = leaving(new, target.name, reason=REVERTED, preserved=state, now=now, **words)
+        elif _divided(binding) and mode != DIRECTLY and binding.spec.task(target.name) is None:
+            more = target.replicas - home[target.name]
+            if 0 < more < target.replicas:
+                new = shrinking(new, target.name, more, reason=PARTLY_REVERTED, now=now, **words)
+    known = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - home.keys()
     kept = tuple(
-        task for task in new.spec.graceful_eviction_tasks if task.reason == REVERTED or task.from_cluster in known
+        task
+        for task in new.spec.graceful_eviction_tasks
+        if task.reason in (REVERTED, PARTLY_REVERTED) or task.from_cluster in known
     )
     each = before.spec.clusters if _divided(binding) else tuple(_with(one, binding) for one in before.spec.clusters)
     placed = binding.with_spec(clusters=each, graceful_eviction_tasks=kept)

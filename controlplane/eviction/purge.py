@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from controlplane.kinds.binding import (
-    PARTLY_FAILED_BACK,
     TAINT_MANAGER,
     TAINT_UNTOLERATED,
     Binding,
@@ -115,10 +114,10 @@ def leaving(
 
 
 def shrinking(
-    binding: Binding, cluster: str, replicas: int, *, mode: str, producer: str, message: str, now: datetime
+    binding: Binding, cluster: str, replicas: int, *, mode: str, reason: str, producer: str, message: str, now: datetime
 ) -> Binding:
     """Return the binding with so many replicas of a target moved into a task, which keeps them running; the target
-    stays with the others. Only a failback does that.
+    stays with the others. Only what goes back does that (`reason` is one of IN_PART).
 
     Raises AssertionError where the target has no more than those replicas, or its cluster a task already.
     """
@@ -131,7 +130,7 @@ def shrinking(
         from_cluster=cluster,
         purge_mode=mode,
         replicas=replicas,
-        reason=PARTLY_FAILED_BACK,
+        reason=reason,
         message=message[:MAX_MESSAGE],
         producer=producer,
         creation_timestamp=to_seconds(now),

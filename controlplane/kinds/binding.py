@@ -60,6 +60,8 @@ class TargetCluster(Struct, frozen=True):
 TAINT_UNTOLERATED, APPLICATION_FAILURE = "TaintUntolerated", "ApplicationFailure"
 TAINT_MANAGER = "TaintManager"
 FAILED_BACK, PARTLY_FAILED_BACK = "Failback", "FailbackInPart"  # a whole copy goes back, or a part of one
+REVERTED, PARTLY_REVERTED = "Reverted", "RevertedInPart"
+IN_PART = frozenset({PARTLY_FAILED_BACK, PARTLY_REVERTED})
 
 
 class GracefulEvictionTask(Struct, frozen=True):
@@ -123,9 +125,9 @@ class ResourceBindingSpec(Struct, frozen=True):
         return next((one for one in self.graceful_eviction_tasks if one.from_cluster == cluster), None)
 
     def kept_beside(self, cluster: str) -> int:
-        """Return the replicas a failback takes from the target on a cluster and its task keeps running meanwhile."""
+        """Return the replicas that go back from the target on a cluster and its task keeps running meanwhile."""
         task = self.task(cluster)
-        parted = task is not None and task.reason == PARTLY_FAILED_BACK and self.target(cluster) is not None
+        parted = task is not None and task.reason in IN_PART and self.target(cluster) is not None
         return task.replicas or 0 if task is not None and parted else 0
 
 
