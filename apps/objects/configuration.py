@@ -7,6 +7,8 @@ import os
 import time
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from apps.objects.definitions import definitions
 from apps.objects.store import store
 from config.product import from_environment
@@ -32,12 +34,16 @@ def base() -> Settings:
 
 
 class Configuration:
-    """Reads the object at most every half second; keeps the last good one where the object cannot be used."""
+    """Reads the object at most every half second; keeps the last good one where the object cannot be used.
+
+    A process that never read a good one evicts nothing: after a start in another environment, with the object at odds
+    with it, the gate may be one that somebody closed.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._version = "-"
-        self._settings = base()
+        self._settings = replace(base(), resource_eviction_rate=0.0, secondary_resource_eviction_rate=0.0)
         self._read_at = -FRESH_SECONDS
 
     def settings(self, *, anew: bool = False) -> Settings:
@@ -54,7 +60,10 @@ class Configuration:
             try:
                 self._settings = with_overrides(base(), {} if found is None else found.spec)
             except SettingError as error:
-                log.error("FailoverConfiguration/%s is not used, the settings before it stay: %s", NAME, error)
+                told = (
+                    "FailoverConfiguration/%s is not used, the settings before it stay, with %g evictions a second: %s"
+                )
+                log.error(told, NAME, self._settings.resource_eviction_rate, error)
         return self._settings
 
 

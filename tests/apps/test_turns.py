@@ -19,9 +19,10 @@ from apps.runtime.turn import Turn
 from controlplane import kinds
 from controlplane.controllers import CONTROLLERS
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import Decision, Save
+from controlplane.decision import Decision, Put, Save
+from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.rows import Observation
-from controlplane.meta import Ref
+from controlplane.meta import ObjectMeta, Ref
 from controlplane.run import World
 from controlplane.settings import Settings
 from controlplane.state import Actor, State
@@ -102,6 +103,23 @@ def test_a_threshold_that_is_lowered_counts_for_what_is_being_waited_for(store: 
     fleet(store).once()
 
     assert store.get([MEMBER])[MEMBER].ready == "False"
+
+
+def test_a_process_that_never_read_settings_it_can_use_evicts_nothing(store: DjangoStore) -> None:
+    """Another environment than yesterday's: the object, which may have closed the gate, is at odds with it."""
+    running, meta = Configuration(store), ObjectMeta(name="default", uid="uid", generation=1)
+    assert running.settings().resource_eviction_rate == Settings().resource_eviction_rate
+    closed = FailoverConfiguration(
+        "failover.lifeboat.io/v1alpha1",
+        "FailoverConfiguration",
+        meta,
+        {"featureGates": {"Failover": False}, "secondaryResourceEvictionRate": 9},
+    )
+    store.apply([(None, Decision(changes=(Put(closed, None),)))], by=Actor("test"))
+
+    rates = [one.settings(anew=True).resource_eviction_rate for one in (running, Configuration(store))]
+
+    assert rates == [Settings().resource_eviction_rate, 0]
 
 
 def test_a_turn_works_off_what_is_due(store: DjangoStore) -> None:
