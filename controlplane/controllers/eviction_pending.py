@@ -36,14 +36,15 @@ class PendingSnapshot(msgspec.Struct, frozen=True):
 
 
 def _told_after(wanted: timedelta) -> Callable[[Eviction | None, Eviction | None], Iterable[Ref]]:
-    """Return whom a row concerns that is worth telling of so long after it changed: held at once, the others when it
-    is known whether they stay what they are. What has been evicted Evictions told with the eviction."""
+    """Return whom a row concerns that is worth telling of so long after it changed: at once what is or was held, the
+    others when it is known whether they stay what they are. What has been evicted Evictions told with the eviction."""
 
     def changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
         present = new or old
         if present is None or (new is not None and new.state == EVICTED):
             return ()
-        after = timedelta(0) if new is None or new.state == HELD else _patience(new)
+        held = new is not None and new.reason != "" and new.ended_at is None
+        after = timedelta(0) if new is None or held else _patience(new)
         return (Ref.parse(present.binding),) if after == wanted else ()
 
     return changed

@@ -112,6 +112,20 @@ def test_a_binding_without_refuge_says_held_and_why() -> None:
     assert "NoRefuge" in condition(story.binding("web").status.conditions, EVICTION_PENDING).message  # type: ignore[union-attr]
 
 
+def test_what_is_held_no_longer_says_so_at_once_though_its_turn_comes_later() -> None:
+    stop = hold()
+    story = fleet(web(), web(name="other"), stop, settings=SLOW)
+    story.taint("member1", no_execute())
+    story.pass_seconds(30)
+    assert told(story) == told(story, "other") == ("True", "Held")
+
+    remove(story, stop)
+    story.pass_seconds(1)
+
+    assert {gone(story), gone(story, "other")} == {True, False}
+    assert told(story, "web" if not gone(story) else "other") == ("True", "Queued")
+
+
 def test_a_cluster_that_recovers_leaves_abandoned_evictions_and_no_records() -> None:
     story = fleet(web(LATER), web(ONE, "quick"))
     story.taint("member1", no_execute())
