@@ -60,9 +60,7 @@ class Configuration:
             try:
                 self._settings = with_overrides(base(), {} if found is None else found.spec)
             except SettingError as error:
-                told = (
-                    "FailoverConfiguration/%s is not used, the settings before it stay, with %g evictions a second: %s"
-                )
+                told = "FailoverConfiguration/%s is not used, the settings before it stay (%g evictions a second): %s"
                 log.error(told, NAME, self._settings.resource_eviction_rate, error)
         return self._settings
 
