@@ -20,7 +20,7 @@ from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
 from controlplane.settle import Lost, Remove, Same, Write, check_generation, settle
-from controlplane.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, Selection
+from controlplane.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, Promised, Selection
 
 
 class _Due(msgspec.Struct, frozen=True, gc=False):
@@ -184,13 +184,14 @@ class MemoryStore:
                 counts[row.cluster] = counts.get(row.cluster, 0) + 1
         return counts
 
-    def promised(self, *, within: timedelta) -> Sequence[tuple[str, str, int]]:
-        since = self.now() - within
+    def promised(self, *, within: timedelta, bindings: Collection[str] = ()) -> Promised:
+        at = self.now()
         counts: dict[tuple[str, str], int] = {}
         for row in self._rows.get(Promise, {}).values():
-            if isinstance(row, Promise) and row.made_at is not None and row.made_at > since:
+            if isinstance(row, Promise) and row.made_at is not None and row.made_at > at - within:
                 counts[row.cluster, row.request] = counts.get((row.cluster, row.request), 0) + row.replicas
-        return [(*key, count) for key, count in sorted(counts.items())]
+        totals = [(*key, count) for key, count in sorted(counts.items())]
+        return Promised(totals, self.rows(Promise, "binding", bindings), at)
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         found = set()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from controlplane.decision import Decision
-from controlplane.kinds.rows import Place, Row
+from controlplane.kinds.rows import Place, Promise, Row
 from controlplane.meta import Object, Ref
 from controlplane.selectors import LabelSelector
 
@@ -35,6 +35,15 @@ class Selection(NamedTuple):
     kind: str
     namespace: str
     labels: LabelSelector
+
+
+class Promised(msgspec.Struct, frozen=True):
+    """What is promised, as of one moment. `totals`: (cluster, request, replicas), added up over all bindings; `own`:
+    the promises of some of them, by binding; `at` None: nobody asked for totals."""
+
+    totals: Sequence[tuple[str, str, int]] = ()
+    own: Mapping[str, Sequence[Promise]] = {}
+    at: datetime | None = None
 
 
 class State(Protocol):
@@ -105,8 +114,9 @@ class State(Protocol):
     def evictions_by_cluster(self) -> dict[str, int]:
         """Return how many evictions wait per cluster."""
 
-    def promised(self, *, within: timedelta) -> Sequence[tuple[str, str, int]]:
-        """Return (cluster, request, replicas): what was promised within so long before now, added up per request."""
+    def promised(self, *, within: timedelta, bindings: Collection[str] = ()) -> Promised:
+        """Return what was promised within so long before now, and all promises of these bindings, in one look: what a
+        binding is given back has been counted."""
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):

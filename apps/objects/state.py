@@ -17,7 +17,7 @@ from controlplane.kinds import CLUSTER, OWNER, WORK
 from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
 from controlplane.meta import Ref
 from controlplane.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
-from controlplane.state import Change, Selection
+from controlplane.state import Change, Promised, Selection
 
 START = ("", "")
 # No plan made while a table was small may walk all objects of a kind where it should look up keys.
@@ -205,12 +205,26 @@ class DjangoState:
         with binary_cursor() as cursor:
             return dict(cursor.run(query).fetchall())
 
-    def promised(self, *, within: timedelta) -> Sequence[tuple[str, str, int]]:
+    def promised(self, *, within: timedelta, bindings: Collection[str] = ()) -> Promised:
+        table = row_table(Promise)
+        # One statement sees one moment: what is given back to a binding is in the totals.
         query = f"""
-            SELECT cluster, request, sum(replicas)::bigint FROM {row_table(Promise).name}
-            WHERE made_at > clock_timestamp() - %s GROUP BY cluster, request ORDER BY cluster, request"""
+            SELECT {table.columns}, statement_timestamp() FROM {table.name} WHERE binding = ANY(%s)
+            UNION ALL
+            SELECT NULL, NULL, cluster, sum(replicas)::bigint, request, NULL, NULL, NULL, statement_timestamp()
+            FROM {table.name} WHERE made_at > statement_timestamp() - %s GROUP BY cluster, request
+            ORDER BY key, cluster, request"""
+        totals: list[tuple[str, str, int]] = []
+        own: dict[str, list[Promise]] = {}
         with binary_cursor() as cursor:
-            return cursor.run(query, (within,)).fetchall()
+            records = cursor.run(query, (texts(bindings), within)).fetchall()
+        for *record, _ in records:
+            key, binding, cluster, replicas, request, *_ = record
+            if key is None:
+                totals.append((cluster, request, replicas))
+            else:
+                own.setdefault(binding, []).append(table.read(record))
+        return Promised(totals, own, records[0][-1] if records else None)
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         name = object_table(WORK).name

@@ -117,7 +117,7 @@ class Drains(Controller):
             tuple(state.queue_heads(due_by=EVER, limit=1)),
             fleet_state(state),
             holds,
-            state.promised(within=PROMISE_ENDS_AFTER),
+            state.promised(within=PROMISE_ENDS_AFTER).totals,
             applications(state, bindings.values()),
             workload_groups(state, bindings.values()),
         )

@@ -52,7 +52,7 @@ from controlplane.scheduling.question import Groups, question_of
 from controlplane.scheduling.schedule import Placed, answer
 from controlplane.scheduling.together import Applications
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
+from controlplane.state import Promised, State, Watch
 from controlplane.taints import for_flapping
 
 HEADS = 512
@@ -82,8 +82,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     held: tuple[Eviction, ...] | None
     looked: FleetState
     capacity: str
-    promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
-    promises: Mapping[str, Sequence[Promise]] = {}  # those of these bindings
+    promised: Promised = Promised()  # what no report counts yet
     holds: Holds = Holds()
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that these bindings are parts of
     groups: Groups = {}  # the workload affinity groups these bindings are in
@@ -132,8 +131,7 @@ class Evictions(Controller):
             held=held,
             looked=looked,
             capacity=capacity,
-            promised=state.promised(within=PROMISE_ENDS_AFTER) if asks else (),
-            promises=state.rows(Promise, "binding", names) if asks else {},
+            promised=state.promised(within=PROMISE_ENDS_AFTER, bindings=names) if asks else Promised(),
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
             applications=applications(state, bindings.values()),
             groups=workload_groups(state, bindings.values()),
@@ -271,7 +269,7 @@ class _Trial:
 
     @cached_property
     def ledger(self) -> Ledger:
-        return record.ledger(self.fleet, self.snapshot.promised)
+        return record.ledger(self.fleet, self.snapshot.promised.totals)
 
     def attempt(self, binding: Binding, leaving: Collection[str]) -> DryRun:
         if binding.spec.placement is None:
@@ -297,8 +295,9 @@ class _Trial:
 
     def _reserved(self, binding: Binding) -> list[Promise]:
         """Return what an eviction of the same binding reserved that the scheduler has not looked at yet."""
-        own = self.snapshot.promises.get(str(binding.ref), ())
-        return [one for one in live(own, collected_at={}, now=self.now) if one.reserved]
+        promised = self.snapshot.promised
+        own = promised.own.get(str(binding.ref), ())
+        return [one for one in live(own, collected_at={}, now=promised.at or self.now) if one.reserved]
 
     def taken(self, row: Eviction, binding: Binding, refuge: Refuge) -> tuple[Promise, ...]:
         self.moving[rate.bucket_of(row.cluster, self.settings.eviction.bucket_scope)] += 1

@@ -125,7 +125,7 @@ class Failbacks(Controller):
             tuple(state.queue_heads(due_by=EVER, limit=1)),
             fleet_state(state),
             replace(holds, labels=labels),
-            state.promised(within=PROMISE_ENDS_AFTER),
+            state.promised(within=PROMISE_ENDS_AFTER).totals,
             beyond,
         )
 

@@ -20,7 +20,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import FleetNames, PlacementHint, PlacementNote, Promise, Row
 from controlplane.meta import Ref, condition
 from controlplane.scheduling import account, record
-from controlplane.scheduling.batch import Batch, Item, growth, may_need_room
+from controlplane.scheduling.batch import Batch, Item, growth
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.groups import WorkloadGroups
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
@@ -31,7 +31,7 @@ from controlplane.scheduling.schedule import UNSCHEDULABLE, Placed, Refused, Ver
 from controlplane.scheduling.together import Applications
 from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
+from controlplane.state import Promised, State, Watch
 
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 LOOK_AGAIN: Final = timedelta(minutes=5)
@@ -50,8 +50,7 @@ class Placing(msgspec.Struct, frozen=True):
 
     subject: Binding
     clusters: tuple[Cluster, ...]
-    promised: Sequence[tuple[str, str, int]]  # cluster, request, replicas: by all bindings
-    promises: tuple[Promise, ...]  # its own
+    promised: Promised
     groups: Groups
     applications: Mapping[str, Sequence[Binding]]  # the bindings of those that are parts of some
     note: PlacementNote | None = None  # of the last decision
@@ -117,11 +116,10 @@ class Scheduler(Controller):
         self._fleet: Fleet | None = None  # only spares reading unchanged clusters again
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Placing | None]:
+        # Before the bindings: who is given back what an eviction reserved was read as that eviction left it.
+        promised = state.promised(within=PROMISE_ENDS_AFTER, bindings=[str(ref) for ref in refs])
         found: dict[Ref, Binding] = state.get(refs)
         clusters = tuple(state.list(CLUSTER))
-        asks = any(may_need_room(one.spec) for one in found.values())
-        promised = state.promised(within=PROMISE_ENDS_AFTER) if asks else ()
-        own = state.rows(Promise, "binding", [str(ref) for ref in found])
         groups = workload_groups(state, found.values())
         parts = applications(state, found.values())
         notes, hints = _by_key(state, PlacementNote, found), _by_key(state, PlacementHint, found)
@@ -130,7 +128,6 @@ class Scheduler(Controller):
                 found[ref],
                 clusters,
                 promised,
-                tuple(own.get(str(ref), ())),
                 groups,
                 parts,
                 notes.get(str(ref)),
@@ -227,7 +224,8 @@ class _Round:
         self.fleet = fleet
         self.settings = settings
         self.now = now
-        self.ledger = record.ledger(fleet, shared.promised)
+        self.ledger = record.ledger(fleet, shared.promised.totals)
+        self.promised = shared.promised
         self.batch = Batch(fleet, self.ledger, settings)
         self.notes = Notes(fleet)
         self.groups = WorkloadGroups(shared.groups)
@@ -242,11 +240,11 @@ class _Round:
             return NOTHING
         reason = needs_scheduling(binding, self.fleet)
         if reason is None:
-            return _written(record.caught_up(binding), binding, _unreserved(snapshot), "ResultStands")
-        promises = live(snapshot.promises, collected_at={}, now=self.now)
+            changes = _written(record.caught_up(binding), binding, _unreserved(snapshot))
+            return Decision(changes=changes, reason="ResultStands") if changes else NOTHING
+        promises = live(_own(snapshot), collected_at={}, now=self.promised.at or self.now)
         known = {one.cluster: one for one in promises if not one.reserved}
-        if snapshot.promised:
-            record.give_back(self.ledger, self.fleet, (one for one in promises if one.reserved))
+        record.give_back(self.ledger, self.fleet, (one for one in promises if one.reserved))
         item = Item(
             binding.spec,
             binding.status,
@@ -269,9 +267,10 @@ class _Round:
         rows += () if snapshot.hint is None else (Drop(snapshot.hint),)
         wake_at = self.applications.look_again_at(binding, now=self.now)
         if new is binding:
-            return Decision(changes=rows, wake_at=wake_at, reason=reason) if rows or wake_at is not None else NOTHING
+            changes = _written(binding, binding, rows)
+            return Decision(changes=changes, wake_at=wake_at, reason=reason) if rows or wake_at is not None else NOTHING
         events = (_succeeded(binding, outcome),) if _tells(binding, new) else ()
-        changes = (Put(new, binding), *rows, *self._noted(snapshot, verdict, reason))
+        changes = _written(new, binding, (*rows, *self._noted(snapshot, verdict, reason)))
         return Decision(changes=changes, events=events, wake_at=wake_at, reason=f"Scheduled: {reason}")
 
     def _noted(self, snapshot: Placing, verdict: Verdict, trigger: str) -> tuple[Save, ...]:
@@ -291,9 +290,9 @@ class _Round:
         wake_at = self.now + self._patience(new, outcome) if outcome.retry else None
         rows: tuple[Save | Drop, ...] = _unreserved(snapshot)
         if new is binding:
-            return Decision(changes=rows, wake_at=wake_at)
-        rows += self._noted(snapshot, verdict, trigger)
-        return Decision(changes=(Put(new, binding), *rows), events=events, wake_at=wake_at, reason=outcome.reason)
+            return Decision(changes=_written(binding, binding, rows), wake_at=wake_at)
+        changes = _written(new, binding, (*rows, *self._noted(snapshot, verdict, trigger)))
+        return Decision(changes=changes, events=events, wake_at=wake_at, reason=outcome.reason)
 
     def _part(self, binding: Binding, outcome: Refused) -> tuple[TargetCluster, ...] | None:
         """Return the part that fits where replicas lost to an unreachable cluster shall not wait for the rest (D10)."""
@@ -335,13 +334,20 @@ def _hint(snapshot: Placing) -> tuple[TargetCluster, ...] | None:
 
 def _unreserved(snapshot: Placing) -> tuple[Drop, ...]:
     """Return that the room an eviction reserved was used or is not needed."""
-    return tuple(Drop(one) for one in snapshot.promises if one.reserved)
+    return tuple(Drop(one) for one in _own(snapshot) if one.reserved)
 
 
-def _written(new: Binding, old: Binding, rows: tuple[Drop, ...], reason: str) -> Decision:
-    if new is old:
-        return Decision(changes=rows, reason=reason) if rows else NOTHING
-    return Decision(changes=(Put(new, old), *rows), reason=reason)
+def _own(snapshot: Placing) -> Sequence[Promise]:
+    """Return the binding's own promises."""
+    return snapshot.promised.own.get(str(snapshot.subject.ref), ())
+
+
+def _written(new: Binding, old: Binding, rows: tuple[Save | Drop, ...]) -> tuple[Put | Save | Drop, ...]:
+    """Return the writes of a decision. Its rows rest on the spec it was made from: an eviction stored meanwhile keeps
+    what it reserved, and the binding is decided anew."""
+    if not rows:
+        return () if new is old else (Put(new, old),)
+    return (Put(new, old, upon=("spec",)), *rows)
 
 
 def _tells(old: Binding, new: Binding) -> bool:

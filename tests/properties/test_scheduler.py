@@ -18,6 +18,7 @@ from controlplane.meta import ObjectMeta, condition
 from controlplane.scheduling.schedule import Placed
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.selectors import LabelSelector
+from controlplane.state import Promised
 from tests.properties.test_schedule import SETTINGS, asked, bindings, clusters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,7 +40,7 @@ def decided(members: list[Cluster], wanted: ResourceBindingSpec, before: Placeme
         name="web", namespace="default", generation=2, annotations={APPLIED_PLACEMENT: applied_text(before)}
     )
     subject = Binding("work.karmada.io/v1alpha2", "ResourceBinding", meta, wanted, ResourceBindingStatus())
-    decision = Scheduler().decide(Placing(subject, tuple(members), (), (), {}, {}), SETTINGS, now=NOW)
+    decision = Scheduler().decide(Placing(subject, tuple(members), Promised(), {}, {}), SETTINGS, now=NOW)
     found = next((one.new for one in decision.changes if isinstance(one, Put)), subject)
     said = condition(found.status.conditions, SCHEDULED)
     assert said is not None, "a changed placement is always decided about"

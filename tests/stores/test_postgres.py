@@ -358,7 +358,9 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "rows by state": lambda store: store.rows(Eviction, "state", ["Held"]),
     "rows by key": lambda store: store.rows(Promise, "key", [f"b{n}" for n in range(500)]),
     "values": lambda store: store.values(Promise, "cluster"),
-    "promised": lambda store: store.promised(within=timedelta(seconds=300)),
+    "promised": lambda store: store.promised(
+        within=timedelta(seconds=300), bindings=[f"b{n}" for n in range(0, PLANNED, 40)]
+    ),
     "queue_heads": lambda store: store.queue_heads(due_by=store.now() + timedelta(hours=1), limit=10),
     "queue_heads of each cluster": lambda store: store.queue_heads(
         due_by=store.now() + timedelta(hours=1), limit=10, per_cluster=True

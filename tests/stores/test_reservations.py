@@ -1,0 +1,152 @@
+"""An eviction that is stored while the scheduler reads keeps what it reserved, and nobody is given its room (D10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from apps.objects.store import DjangoStore
+from controlplane.controllers.controller import Controller
+from controlplane.controllers.eviction_queue import EvictionQueue
+from controlplane.controllers.evictions import Evictions
+from controlplane.controllers.fleet import FLEET
+from controlplane.controllers.scheduler import Scheduler
+from controlplane.decision import Decision, Put, Save
+from controlplane.eviction.rate import TakeTokens, Tokens
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.rows import FleetState, Promise
+from controlplane.memory import MemoryStore
+from controlplane.run import World, run_batch
+from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
+from controlplane.settings import GATES, Settings
+from tests.core.fleet_story import binding, by_room, cluster, no_execute
+from tests.stores.grounds import USER, create, stored
+
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+
+ON = Settings(feature_gates={**GATES, "Failover": True})
+READS = ("get", "list", "rows", "promised", "by_index", "page_by_index")
+ROOM = 2  # free replicas at "refuge"
+
+
+def interrupted(base: type) -> type:
+    """Return a store that lets something happen before one of its reads."""
+
+    class Interrupted(base):  # type: ignore[misc]
+        reads: list[str]
+        before: int = -1
+        reading: bool = False
+        happens: Callable[[], None]
+
+    def watched(name: str) -> Callable[..., Any]:
+        plain = getattr(base, name)
+
+        def read(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.reading:  # one look may be made of several
+                return plain(self, *args, **kwargs)
+            place, self.before = self.before, self.before - 1
+            if place == 0:
+                seen = list(self.reads)
+                self.happens()
+                self.reads = seen
+            self.reads.append("promises" if name == "promised" or args[:1] == (Promise,) else name)
+            self.reading = True
+            try:
+                return plain(self, *args, **kwargs)
+            finally:
+                self.reading = False
+
+        return read
+
+    for name in READS:
+        setattr(Interrupted, name, watched(name))
+    return Interrupted
+
+
+class Race:
+    """A copy on a lost cluster, with room for it at "refuge" only."""
+
+    def __init__(self, base: type, *, web: Binding) -> None:
+        self.queue, self.evictions, self.scheduler = EvictionQueue(), Evictions(), Scheduler()
+        self.store: Any = interrupted(base)(controllers=[self.queue, self.evictions, self.scheduler])
+        self.store.reads = []
+        self.web = web
+        gate = FleetState("default", failover_on_since=self.store.now() - timedelta(hours=1))
+        self.store.apply([(None, Decision(changes=(Save(gate),)))], by=USER)
+        lost = cluster("lost", taints=(no_execute(at=self.store.now() - timedelta(minutes=1)),))
+        create(self.store, lost, cluster("refuge", slots=ROOM), *(cluster(f"full{n}", slots=0) for n in range(3)))
+        self.work_off(self.scheduler)
+        create(self.store, web)
+        self.work_off(self.queue)
+
+    def work_off(self, controller: Controller) -> None:
+        while run_batch(controller, self.store, ON, world=World()).claimed:
+            pass
+
+    def evict(self) -> None:
+        self.store.mark("evictions", [FLEET])
+        run_batch(self.evictions, self.store, ON, world=World(answer=_all))
+
+    def schedule(self, *others: Binding, evicted_before: int = -1) -> None:
+        self.store.mark("scheduler", [one.ref for one in (self.web, *others)])
+        self.store.reads, self.store.before, self.store.happens = [], evicted_before, self.evict
+        run_batch(self.scheduler, self.store, ON, world=World())
+
+    def reserved(self) -> dict[str, int]:
+        rows = self.store.rows(Promise, "binding", [str(self.web.ref)]).get(str(self.web.ref), ())
+        return {row.cluster: row.replicas for row in rows if row.reserved}
+
+    def left(self) -> bool:
+        return bool(stored(self.store, self.web.ref).spec.graceful_eviction_tasks)
+
+    def placed(self, one: Binding) -> dict[str, int]:
+        return {target.name: target.replicas for target in stored(self.store, one.ref).spec.clusters}
+
+
+def _all(question: TakeTokens) -> Tokens:
+    return Tokens(dict(question.wanted), 0.0)
+
+
+ANYWHERE = by_room("lost", "refuge")
+ANEW = binding("web", ANYWHERE, on={"lost": ROOM}, replicas=ROOM, priority=9)
+STANDS = ANEW.with_meta(annotations={APPLIED_PLACEMENT: applied_text(ANYWHERE)})
+CAUGHT_UP = STANDS.with_status(scheduler_observed_generation=0)
+OTHER = binding("other", ANYWHERE, on={}, replicas=ROOM)
+CASES = {"its result stands": STANDS, "its result is noted as seen": CAUGHT_UP, "it is placed anew": ANEW}
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def kept_in(request: pytest.FixtureRequest) -> type:
+    return MemoryStore if request.param == "memory" else DjangoStore
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("read", range(6))
+def test_what_is_reserved_while_the_scheduler_reads_is_kept(kept_in: type, read: int, case: str) -> None:
+    """Whichever of its reads the eviction comes before."""
+    race = Race(kept_in, web=CASES[case])
+
+    race.schedule(evicted_before=read)
+
+    assert race.left() == (read < len(race.store.reads)), race.store.reads
+    assert not race.left() or race.placed(race.web) or race.reserved() == {"refuge": ROOM}, race.store.reads
+    race.evict()
+    race.schedule()
+    assert (race.placed(race.web), race.reserved()) == ({"refuge": ROOM}, {})
+
+
+@pytest.mark.parametrize("read", range(5))
+def test_what_is_given_back_to_a_binding_has_been_counted(kept_in: type, read: int) -> None:
+    """Until the scheduler has read what is promised, an eviction takes its room from everybody else."""
+    race = Race(kept_in, web=ANEW)
+    race.store.apply([(None, Decision(changes=(Put(OTHER, None),)))], by=USER)
+
+    race.schedule(OTHER, evicted_before=read)
+
+    ledger_read = max(place for place, name in enumerate(race.store.reads) if name == "promises")
+    if read <= ledger_read:
+        assert race.left()
+        assert race.placed(OTHER) == {}, race.store.reads
