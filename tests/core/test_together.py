@@ -231,6 +231,26 @@ def test_a_failed_cluster_is_left_for_the_same_refuge(placement: Placement, rate
     assert all(told.leaving(name) == [] for name in PARTS)
 
 
+@pytest.mark.parametrize(("spare", "stays"), [(4, False), (1, True)])
+def test_d10_a_part_whose_room_others_took_leaves_for_another_refuge_or_stays(spare: int, stays: bool) -> None:
+    """Room for later parts is not reserved (decisions/0009): what that costs is their company, never their refuge."""
+    parts = [part(name, 2, on="member1", placement=DIVIDED) for name in ("db", "web")]
+    told = story(*parts, member1=8, member2=4, member3=spare, member4=0, member5=0)
+    told.settings = replace(FAST, resource_eviction_rate=0.1, secondary_resource_eviction_rate=0.1)
+    told.taint("member1", no_execute(at=told.now))
+    told.pass_seconds(15)
+    assert told.placed("db") == {"member2": 2}
+    assert told.placed("web") == {"member1": 2}
+
+    told.store.create(binding("rival", by_room("member2"), on={}, replicas=2))
+    told.work()
+    told.pass_seconds(30)
+
+    assert told.placed("rival") == {"member2": 2}
+    assert told.placed("web") == ({"member1": 2} if stays else {"member3": 2})
+    assert told.queue() == ({"web|member1": "Held"} if stays else {})
+
+
 def test_the_eviction_says_the_refuge_it_will_be() -> None:
     told = story(*parts(on="member1"), member1=500, member2=24, member3=26)
 

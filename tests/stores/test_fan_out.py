@@ -1,4 +1,4 @@
-"""One cluster changes among 100,000 bindings: only those it concerns are decided, in a dozen queries from the change to
+"""One cluster changes among 100,000 bindings: only those it concerns are decided, in eleven queries from the change to
 the decisions, and a dozen statements more write down that they are due and what was decided."""
 
 from __future__ import annotations
