@@ -10,6 +10,7 @@ SUPERVISE = $(PY) -m apps.runtime.supervise
 RUN_STAMP = .venv/.installed-run
 DEV_STAMP = .venv/.installed-dev
 PURE_TESTS = tests/core tests/properties tests/conformance tests/config
+SEEDS = tests/simulation/test_chaos.py
 CHECK_ENV = LIFEBOAT_SECRET_KEY=only-for-checks
 # $(call with_own_services,<name>,<options>,<command>): run a command on servers that start empty and are gone afterwards.
 define with_own_services
@@ -71,9 +72,14 @@ check: $(DEV_STAMP) lint types contracts migrations-check
 wheels: $(DEV_STAMP)
 	@$(PY) -m tests.wheels $(PYTHONS)
 
-# All cores at once; what failed in that crowd runs once more alone, and only what fails there as well has failed.
+# All cores at once; what failed in that crowd runs once more alone, and only what fails there as well has failed. The
+# seeds of random trouble run first, with nothing beside them: what each takes is printed below them.
+define tested
+$(PY) -m pytest -q -n auto $(1) || $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(1)
+endef
 test: $(DEV_STAMP)
-	$(PY) -m pytest -q -n auto || $(PY) -m pytest -q --last-failed --last-failed-no-failures none
+	$(call tested,$(SEEDS))
+	$(call tested,--ignore=$(SEEDS))
 
 lint: $(DEV_STAMP)
 	$(PY) -m ruff check .

@@ -37,6 +37,9 @@ class Flapping(msgspec.Struct, frozen=True):
     wake_at: datetime | None = None
 
 
+_NOTHING_SAID: Final = Flapping()
+
+
 def turned(row: Observation, *moments: datetime) -> Observation:
     """Return the observation after what was observed has changed between ready and not ready at these moments."""
     return replace(row, turns=row.turns + len(moments), turned_at=tuple(sorted((*row.turned_at, *moments)))[-KEPT:])
@@ -63,7 +66,10 @@ def settle(cluster: Cluster, row: Observation | None, settings: Settings, *, unt
     flapping that only slows down is the same one. A cluster that never flapped says nothing of it.
     """
     published = condition(cluster.status.conditions, FLAPPING)
-    recent = () if row is None else tuple(one for one in row.turned_at if one > until - window(settings))
+    if published is None and (row is None or len(row.turned_at) < TURNS):
+        return _NOTHING_SAID
+    earliest = until - window(settings)
+    recent = () if row is None else tuple([one for one in row.turned_at if one > earliest])
     last = max(recent, default=None)
     ends = None if last is None else last + calm(settings)
     begun = len(recent) >= TURNS or cluster.flapping

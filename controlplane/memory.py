@@ -37,6 +37,7 @@ class _Lease(msgspec.Struct, frozen=True, gc=False):
 
 
 _NOTHING_DONE = Outcome()
+_ROWS = (Save, Drop)
 
 
 def shard_of(ref: Ref, shards: int) -> int:
@@ -54,6 +55,7 @@ class MemoryStore:
         self.objects: dict[Ref, Object] = {}
         self.log: list[Change] = []
         self.due: dict[str, dict[Ref, _Due]] = {}  # by controller
+        self.moved: set[str] = set()  # controllers whose due rows were written; whoever asks what is due clears it
         self._index: dict[tuple[str, str, str], set[Ref]] = {}
         self._entries: dict[Ref, frozenset[tuple[str, str, str]]] = {}  # under what `_index` has each object
         self._of_kind: dict[str, list[Ref]] = {}  # in (namespace, name) order
@@ -247,7 +249,7 @@ class MemoryStore:
         staged: dict[Ref, Object | None] = {}
         settled: list[tuple[Put | Delete, Write | Remove | Same]] = []
         for change in decision.changes:
-            if isinstance(change, Save | Drop):
+            if isinstance(change, _ROWS):
                 continue
             ref = (change.new if isinstance(change, Put) else change.old).ref
             result = settle(change, staged[ref] if ref in staged else self.objects.get(ref))
@@ -280,7 +282,7 @@ class MemoryStore:
         versions: Any = []
         objects: Any = []
         for change in decision.changes:
-            if isinstance(change, Save | Drop):
+            if isinstance(change, _ROWS):
                 self._keep(change, by, None if claim is None else claim.ref)
                 versions.append(0)
                 objects.append(None)
@@ -383,6 +385,7 @@ class MemoryStore:
 
     def _mark(self, controller: str, ref: Ref, due_at: datetime | None) -> None:
         moment = due_at or self.now()
+        self.moved.add(controller)
         rows = self.due.setdefault(controller, {})
         old = rows.get(ref)
         self._seq += 1
@@ -416,6 +419,7 @@ class MemoryStore:
         return Claims(now, tuple(claims))
 
     def _finish(self, claim: Claim, wake_at: datetime | None) -> None:
+        self.moved.add(claim.controller)
         rows = self.due.get(claim.controller, {})
         due = rows.get(claim.ref)
         if due is None:
@@ -429,12 +433,14 @@ class MemoryStore:
 
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
         for claim in claims:
+            self.moved.add(claim.controller)
             rows = self.due.get(claim.controller, {})
             if (due := rows.get(claim.ref)) is not None:
                 rows[claim.ref] = replace(due, lease_until=None, due_at=due_at or self.now())
 
     def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
         self.mark(claim.controller, refs)
+        self.moved.add(claim.controller)
         rows = self.due.get(claim.controller, {})
         due = rows.get(claim.ref)
         if due is None:
@@ -472,7 +478,7 @@ class MemoryStore:
     def drop_lease(self, fence: Fence, *, holder: str) -> None:
         lease = self._leases.get((fence.name, fence.shard))
         if lease is not None and lease.holder == holder and lease.epoch == fence.epoch:
-            self._leases[fence.name, fence.shard] = replace(lease, until=self.now())
+            self._leases[fence.name, fence.shard] = _Lease(holder, lease.epoch, self.now())
 
     # For tests
 

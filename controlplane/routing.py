@@ -24,6 +24,7 @@ class Router:
     def __init__(self, controllers: Iterable[Controller]) -> None:
         self.controllers = {controller.name: controller for controller in controllers}
         self._by_kind: dict[str, list[tuple[str, Watch]]] = {}
+        self._by_row: dict[type, Sequence[tuple[str, Watch]]] = {}
         for controller in self.controllers.values():
             for watch in controller.watches:
                 self._by_kind.setdefault(watch.kind, []).append((controller.name, watch))
@@ -47,8 +48,11 @@ class Router:
     def row_marks(self, change: Save | Drop, *, by: Actor, own: Ref | None = None) -> Iterator[Mark]:
         """Yield what to make due because a row-native value was kept or forgotten: "row/<Type>"."""
         row = change.row
+        type_ = type(row)
+        if (watches := self._by_row.get(type_)) is None:
+            watches = self._by_row[type_] = self._by_kind.get(f"row/{type_.__name__}", ())
         old, new = (None, row) if isinstance(change, Save) else (row, None)
-        for name, watch in self._by_kind.get(f"row/{type(row).__name__}", ()):
+        for name, watch in watches:
             for ref in watch.to(old, new):
                 if name != by.name or ref != own:
                     yield Mark(name, ref, watch.after)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -65,6 +66,7 @@ class Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 Owners = Mapping[Identity, Ownership]
+_ownerships: Final = msgspec.json.Decoder(dict[str, Ownership])
 
 
 def owners(cluster: Cluster) -> dict[Identity, Ownership]:
@@ -73,7 +75,7 @@ def owners(cluster: Cluster) -> dict[Identity, Ownership]:
     if not text:
         return {}
     try:
-        stored = msgspec.json.decode(text, type=dict[str, Ownership])
+        stored = _ownerships.decode(text)
     except msgspec.DecodeError:
         return {}
     return {_split(name): ownership for name, ownership in stored.items()}

@@ -18,7 +18,8 @@ from apps.runtime.supervise.home import Home
 
 TESTS = Path(__file__).parent
 # Pure, or starting servers of their own.
-WITHOUT_SERVICES = tuple(TESTS / name for name in ("core", "properties", "conformance", "config", "supervise"))
+PURE = ("core", "properties", "simulation", "conformance", "config", "supervise")
+WITHOUT_SERVICES = tuple(TESTS / name for name in PURE)
 VARIABLES = ("DATABASE_URL", "REDIS_URL")
 
 

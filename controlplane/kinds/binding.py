@@ -118,7 +118,10 @@ class ResourceBindingSpec(Struct, frozen=True):
 
     def target(self, cluster: str) -> TargetCluster | None:
         """Return the target on that cluster, None where the binding is not placed there."""
-        return next((one for one in self.clusters if one.name == cluster), None)
+        for one in self.clusters:  # asked thousands of times a second: no generator
+            if one.name == cluster:
+                return one
+        return None
 
     def task(self, cluster: str) -> GracefulEvictionTask | None:
         """Return the eviction task that leaves that cluster, None where there is none."""

@@ -148,7 +148,8 @@ class Cluster(Object, frozen=True):
     @property
     def flapping(self) -> bool:
         """Test whether what the member answers changes too fast to be published."""
-        return any(one.type == FLAPPING and one.status == "True" for one in self.status.conditions)
+        found = condition(self.status.conditions, FLAPPING)
+        return found is not None and found.status == "True"
 
     @property
     def answers(self) -> bool:

@@ -59,7 +59,8 @@ class AskedWatch:
             return
         self._written = written
         self._steps = [one for one in self._steps if one.at == world.now] or self._steps[-1:]
-        self._steps.append(self._step(world))
+        if (step := self._step(world)) not in self._steps:
+            self._steps.append(step)
         listed = world.store.list(kinds.RESOURCE_BINDING), world.store.list(FAILBACK)
         if self._looked.again(*listed, world.losses):
             return

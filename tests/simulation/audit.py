@@ -5,6 +5,7 @@ from __future__ import annotations
 from controlplane.decision import Decision, deleting
 from controlplane.kind import text_of
 from controlplane.kinds import BINDINGS, EVENT
+from controlplane.kinds.binding import Binding
 from controlplane.kinds.event import Event
 from controlplane.kinds.rows import Eviction
 from controlplane.meta import Ref
@@ -23,6 +24,7 @@ class Audit:
         self._read = 0
         self._losses = 0
         self._written: tuple[int, ...] = ()
+        self._tried: Binding | None = None  # what a dry run deleted last
 
     def __call__(self, world: Simulation) -> None:
         if (written := world.store.written()) == self._written:
@@ -35,7 +37,7 @@ class Audit:
         for change in fresh:
             self._play(world, change)
         self._compare(world, fresh)
-        dry_run_writes_nothing(world)
+        self._dry_run_writes_nothing(world)
 
     def _play(self, world: Simulation, change: Change) -> None:
         """I7: who and by which rule; I10: a line for each version, none left out, each beginning where one ended."""
@@ -63,25 +65,26 @@ class Audit:
             text = None if stored is None else text_of(stored)
             assert self._played.get(ref) == text, f"I9: {ref} is stored otherwise than the log tells"
 
+    def _dry_run_writes_nothing(self, world: Simulation) -> None:
+        """I11: what is only tried leaves no trace: no version, row, due mark or line in the log. Tried after every step
+        in which the binding is another."""
+        store = world.store
+        placed = (one for one in store.list(BINDINGS[0]) if one.spec.clusters or one.spec.graceful_eviction_tasks)
+        binding = next(placed, None)
+        if binding is None or binding is self._tried:
+            return
+        self._tried = binding
+        before = store.stamp()
+        tried = Decision(changes=(deleting(binding, now=world.now),))
+        outcome = store.apply([(None, tried)], by=Actor("tries"), dry_run=True)[0]
+        assert not outcome.lost, f"I11: a dry run was refused: {outcome.lost}"
+        assert store.stamp() == before, "I11: a dry run has written"
+
     def whole(self, world: Simulation) -> None:
         """I9, for all objects and the whole log at once: at the end of a run."""
         self(world)
         for ref, stored in world.store.objects.items():
             assert self._played[ref] == text_of(stored), f"I9: {ref}"
-
-
-def dry_run_writes_nothing(world: Simulation) -> None:
-    """I11: what is only tried leaves no trace: no version, row, due mark or line in the log."""
-    store = world.store
-    placed = (one for one in store.list(BINDINGS[0]) if one.spec.clusters or one.spec.graceful_eviction_tasks)
-    binding = next(placed, None)
-    if binding is None:
-        return
-    before = store.stamp()
-    tried = Decision(changes=(deleting(binding, now=world.now),))
-    outcome = store.apply([(None, tried)], by=Actor("tries"), dry_run=True)[0]
-    assert not outcome.lost, f"I11: a dry run was refused: {outcome.lost}"
-    assert store.stamp() == before, "I11: a dry run has written"
 
 
 def eviction_is_told(world: Simulation, row: Eviction) -> None:

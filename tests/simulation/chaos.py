@@ -59,7 +59,7 @@ class Chaos:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.fired: Counter[str] = Counter()
-        self.world = again(_fleet(), seed=seed)
+        self.world = again(fleet(), seed=seed)
         self.watch = EvictionWatch()
         self.watch.attach(self.world)
         self.world.checks += [TaintWatch(), AskedWatch(), self._look]
@@ -229,7 +229,7 @@ class Chaos:
 
 
 @cache
-def _fleet() -> Simulation:
+def fleet() -> Simulation:
     """Return the fleet that every seed begins with; it is made once."""
     return in_service(*(f"member{number}" for number in range(1, 6)), settings=SETTINGS)
 

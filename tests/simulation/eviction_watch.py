@@ -5,7 +5,7 @@ The rules are written down here a second time, from the decisions (D6 to D9), no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from controlplane import kinds
@@ -17,7 +17,7 @@ from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import ENDED, EVICTED, QUEUED, Eviction, FleetState, Judgement
 from controlplane.meta import Ref
-from controlplane.taints import ending
+from controlplane.taints import Identity, ending
 from tests.simulation.audit import eviction_is_told
 from tests.simulation.seen import Seen
 from tests.simulation.world import Simulation
@@ -34,7 +34,10 @@ class EvictionWatch:
     def __init__(self) -> None:
         self._seen: set[tuple[str, datetime | None]] = set()
         self._bears: dict[Arrival, timedelta] = {}
-        self._looked: tuple[dict[Ref, Cluster], dict[Ref, Binding]] = ({}, {})
+        self._clusters: Sequence[Cluster] = ()  # as they were looked at last
+        self._listed: Sequence[Binding] = ()
+        self._bindings: dict[Ref, Binding] = {}
+        self._rows: dict[str, Eviction] = {}
         self._buckets: dict[str, Bucket] = {}
         self._made = 0.0  # tokens the rates have made so far
         self._made_at: tuple[datetime, float] | None = None
@@ -59,8 +62,12 @@ class EvictionWatch:
         clusters, bindings = world.store.list(kinds.CLUSTER), world.store.list(kinds.RESOURCE_BINDING)
         if self._looked_at.again(clusters, bindings, *world.store.written_rows(Eviction)):
             return
-        self._note_arrivals(clusters, bindings)
+        if self._note_arrivals(clusters, bindings):
+            self._rows.clear()
         for row in world.store.all_rows(Eviction):
+            if self._rows.get(row.key) is row:
+                continue
+            self._rows[row.key] = row
             self._judged_once(row)
             if row.state == EVICTED and (row.key, row.ended_at) not in self._seen:
                 self._seen.add((row.key, row.ended_at))
@@ -70,29 +77,33 @@ class EvictionWatch:
         """What the database has lost did not happen; the tokens spent on it are gone all the same."""
         rows = world.store.all_rows(Eviction)
         self._seen &= {(row.key, row.ended_at) for row in rows}
-        self._looked = ({}, {})
+        self._clusters, self._listed, self._bindings = (), (), {}
+        self._rows.clear()
         self._bears = {_arrival(row, one): _waited(one) for row in rows for one in row.judged}
 
     # I3
 
-    def _note_arrivals(self, listed_clusters: Sequence[Cluster], listed_bindings: Sequence[Binding]) -> None:
-        """Keep how long a binding bore a taint when they met (D6: judged once, and anew on a later arrival)."""
-        clusters = {one.ref: one for one in listed_clusters}
-        bindings = {one.ref: one for one in listed_bindings}
-        old_clusters, old_bindings = self._looked
-        self._looked = clusters, bindings
-        moved = [ref for ref, one in clusters.items() if old_clusters.get(ref) is not one]
-        edited = [one for ref, one in bindings.items() if old_bindings.get(ref) is not one]
-        if not moved and not edited:
-            return
-        for binding in bindings.values() if moved else edited:
-            before = old_bindings.get(binding.ref)
+    def _note_arrivals(self, clusters: Sequence[Cluster], listed: Sequence[Binding]) -> bool:
+        """Keep how long a binding bore a taint when they met (D6: judged once, and anew on a later arrival). Returns
+        whether any has met one."""
+        moved, self._clusters = clusters is not self._clusters, clusters
+        before_all = self._bindings
+        if listed is not self._listed:
+            self._listed, self._bindings = listed, {one.ref: one for one in listed}
+        tainted = {one.metadata.name: taints for one in clusters if (taints := moving_taints(one))}
+        met = False
+        for ref, binding in self._bindings.items() if tainted else ():
+            before = before_all.get(ref)
+            if before is binding and not moved:
+                continue
             for target in binding.spec.clusters:
                 back = before is not None and before.spec.target(target.name) is None
-                for taint in moving_taints(clusters.get(Ref(kinds.CLUSTER, "", target.name))):
-                    key = (str(binding.ref), target.name, taint.key, taint.effect, taint.time_added)
+                for taint in tainted.get(target.name, ()):
+                    key = (str(ref), target.name, taint.key, taint.effect, taint.time_added)
                     if back or key not in self._bears:
+                        met = True
                         self._bears[key] = bears(binding, taint)
+        return met
 
     def _judged_once(self, row: Eviction) -> None:
         """I3: what a taint means for a copy is what the policy said when they met; later edits change nothing."""
@@ -121,7 +132,8 @@ class EvictionWatch:
         rate = self._rate(world)
         assert question.rate == rate, f"I4: tokens are asked for at {question.rate}/s, in force is {rate}/s, {where}"
         self._capacity = max(self._capacity, capacity(rate))
-        may = sum(1 for row in world.store.all_rows(Eviction) if may_happen(world, row))
+        meant = _meant(world)
+        may = sum(1 for row in world.store.all_rows(Eviction) if may_happen(world, row, meant))
         asked = sum(question.wanted.values())
         assert asked <= may, f"{asked} tokens are asked for and {may} evictions may happen, {where}: re-check first"
         for name in question.wanted:
@@ -258,15 +270,22 @@ def covering(world: Simulation, row: Eviction) -> str:
     return ""
 
 
-def may_happen(world: Simulation, row: Eviction) -> bool:
+def _meant(world: Simulation) -> dict[str, set[Identity]]:
+    """Return the taints that move workloads and whose reason has not passed, by cluster."""
+    clusters: Sequence[Cluster] = world.store.list(kinds.CLUSTER)
+    return {
+        cluster.metadata.name: {(one.key, one.effect) for one in taints} - ending(cluster)
+        for cluster in clusters
+        if (taints := moving_taints(cluster))
+    }
+
+
+def may_happen(world: Simulation, row: Eviction, meant: Mapping[str, Collection[Identity]]) -> bool:
     """Test whether a queued eviction may happen now, refuge aside: what a token may be asked for."""
-    if row.due_at is None or row.due_at > world.now or row.state != QUEUED or covering(world, row):
+    if row.due_at is None or row.due_at > world.now or row.state != QUEUED:
         return False
-    binding: Binding | None = world.store.get([Ref.parse(row.binding)]).get(Ref.parse(row.binding))
-    if binding is None or binding.spec.target(row.cluster) is None:
+    taints = meant.get(row.cluster, ())
+    if not any((one.key, one.effect) in taints for one in row.judged if one.due_at is not None):
         return False
-    cluster: Cluster | None = world.store.get([Ref(kinds.CLUSTER, "", row.cluster)]).get(
-        Ref(kinds.CLUSTER, "", row.cluster)
-    )
-    meant = {(one.key, one.effect) for one in moving_taints(cluster)} - (set() if cluster is None else ending(cluster))
-    return any((one.key, one.effect) in meant for one in row.judged if one.due_at is not None)
+    binding: Binding | None = world.store.object(Ref.parse(row.binding))
+    return binding is not None and binding.spec.target(row.cluster) is not None and not covering(world, row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -43,18 +43,17 @@ class Store(MemoryStore):
         self.withheld: str = ""  # name of the controller whose next write sleeps too long
         self.working = 0  # how many workers are at it, who may die or sleep at what they write
         self._first: dict[str, datetime] = {}  # when something is due first, by controller
-        self._moved: set[str] = set()  # controllers whose due rows are others than `_first` knows
 
     # Reading, for the clock
 
     def due_now(self) -> set[str]:
         """Return the controllers something is due for."""
         now = self.now()
-        for name in self._moved:
+        for name in self.moved:
             self._first.pop(name, None)
             if rows := self.due.get(name):
                 self._first[name] = min([row.due_at for row in rows.values()])
-        self._moved.clear()
+        self.moved.clear()
         return {name for name, first in self._first.items() if first <= now}
 
     def now(self) -> datetime:
@@ -99,24 +98,6 @@ class Store(MemoryStore):
         self.kept_in_all += 1
         super()._keep(change, by, own)
 
-    # Due rows
-
-    def _mark(self, controller: str, ref: Ref, due_at: datetime | None) -> None:
-        self._moved.add(controller)
-        super()._mark(controller, ref, due_at)
-
-    def _finish(self, claim: Claim, wake_at: datetime | None) -> None:
-        self._moved.add(claim.controller)
-        super()._finish(claim, wake_at)
-
-    def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
-        self._moved |= {claim.controller for claim in claims}
-        super().release(claims, due_at=due_at)
-
-    def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
-        self._moved.add(claim.controller)
-        super().advance(claim, refs, cursor=cursor)
-
     # Losing
 
     def keep(self) -> Kept:
@@ -145,7 +126,7 @@ class Store(MemoryStore):
             name: {ref: replace(row, lease_until=None) for ref, row in rows.items()} for name, rows in self.due.items()
         }
         self._leases.clear()
-        self._moved |= {*self.due, *self._first}
+        self.moved |= {*self.due, *self._first}
         self.lost += 1
 
     # For invariants

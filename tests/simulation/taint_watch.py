@@ -33,6 +33,7 @@ class TaintWatch:
         self._well: dict[str, Cluster] = {}  # whose window does not run, as it was then
         self._calm_since = START  # since when nothing stands in a window's way
         self._looked_at = Seen()
+        self._looked_closer: dict[str, Seen] = {}  # by cluster whose window may run
 
     def __call__(self, world: Simulation) -> None:
         fleet, clusters = fleet_of(world), world.store.list(kinds.CLUSTER)
@@ -47,14 +48,17 @@ class TaintWatch:
                 self._look(world, cluster, fleet)
 
     def _look(self, world: Simulation, cluster: Cluster, fleet: FleetState) -> None:
-        name, ready = cluster.metadata.name, condition(cluster.status.conditions, "Ready")
+        name = cluster.metadata.name
+        seen: Observation | None = world.store.row(Observation, name)
+        if self._looked_closer.setdefault(name, Seen()).again(world.now, cluster, fleet, seen):
+            return  # whatever else there is only gives it more time
+        ready = condition(cluster.status.conditions, "Ready")
         had = self._tainted.get(name, False)
         has = self._tainted[name] = any(one.key == KEY and one.effect == NO_EXECUTE for one in cluster.spec.taints)
         if ready is None or ready.status == "True" or ready.last_transition_time is None:
             self._out.pop(name, None)
             self._well[name] = cluster
             return
-        seen: Observation | None = world.store.row(Observation, name)
         access = condition(cluster.status.conditions, "AccessLost")
         if cluster.access_lost:  # what was seen last says nothing of now (D22)
             assert had or not has, f"D3: {name} at {world.now} was given its taint while it lets nobody in"

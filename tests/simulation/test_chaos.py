@@ -15,8 +15,9 @@ import pytest
 
 from controlplane.eviction.holds import Holds
 from tests.simulation import chaos
-from tests.simulation.histogram import ALL, LEAST, PROPERTY, Histogram
+from tests.simulation.histogram import ALL, LEAST, LONG, PROPERTY, Histogram
 from tests.simulation.trouble import FAULTS
+from tests.simulation.yardstick import yardstick
 
 AT_ONCE = 20  # seeds in one test: small enough to be spread over processes evenly
 ROOT = Path(__file__).parents[2]
@@ -26,15 +27,16 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("first", range(0, ALL, AT_ONCE))
 def test_everything_heals(first: int, record_property: Callable[[str, Any], None]) -> None:
     fired = Counter(dict.fromkeys(FAULTS, 0))
-    seconds, failed = list[float](), list[str]()
+    chaos.fleet()  # which all seeds begin with, is made once
+    seconds, failed, host = dict[int, float](), list[str](), yardstick()
     for seed in range(first, first + AT_ONCE):
         began = time.process_time()
         try:
             fired.update(set(chaos.run(seed).fired))
         except AssertionError as error:
             failed.append(str(error))
-        seconds.append(round(time.process_time() - began, 4))
-    record_property(PROPERTY, {"fired": dict(fired), "seconds": seconds})
+        seconds[seed] = round(time.process_time() - began, 4)
+    record_property(PROPERTY, {"fired": dict(fired), "seconds": seconds, "yardstick": host})
 
     assert not failed, "\n\n".join(failed)
 
@@ -78,11 +80,23 @@ def test_the_replay_command_tells_the_timeline() -> None:
 
 
 def test_a_kind_of_trouble_that_is_too_rare_is_named() -> None:
-    found = Histogram()
-    found.add([(PROPERTY, {"fired": {"partition": LEAST, "killed": LEAST - 1}, "seconds": [0.2] * ALL})])
+    found = _found(dict.fromkeys(range(ALL), 0.2), fired={"partition": LEAST, "killed": LEAST - 1})
 
     assert found.rare == [f"killed: {LEAST - 1} of {ALL}"]
     assert f"happened too rarely: killed: {LEAST - 1} of {ALL}" in found.lines()
+
+
+def test_seeds_that_take_long_are_counted_beside_how_fast_the_host_is() -> None:
+    told = _found({seed: LONG + 0.1 if seed in (7, 9) else 0.1 for seed in range(9, 0, -1)}, fired={}).lines()
+
+    assert told[-2].startswith(f"2 of 9 seeds took more than {LONG} s of processor time: longest 0.400 s (seed 9), ")
+    assert told[-1].endswith("took this host 28 ms at its best, 28 ms mostly, 28 ms at its worst")
+
+
+def _found(seconds: dict[int, float], *, fired: dict[str, int]) -> Histogram:
+    found = Histogram()
+    found.add([(PROPERTY, {"fired": fired, "seconds": seconds, "yardstick": 0.028})])
+    return found
 
 
 _TEXT: dict[str, Any] = {"capture_output": True, "text": True, "check": False}
