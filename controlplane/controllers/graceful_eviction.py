@@ -10,11 +10,12 @@ import msgspec
 
 from controlplane.bindings import binding_ref, template_ref
 from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.fleet import FLEET
 from controlplane.controllers.placed import placed_on
 from controlplane.decision import Decision, Event, Put
 from controlplane.eviction import companions, graceful
 from controlplane.health import heard_at
-from controlplane.kinds import BINDINGS, CLUSTER, COMPANIONS
+from controlplane.kinds import BINDINGS, CLUSTER, COMPANIONS, FAILOVER_CONFIGURATION
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.rows import Observation
@@ -75,12 +76,20 @@ class GracefulEviction(Controller):
         *(Watch(kind, _binding_changed) for kind in BINDINGS),
         *(Watch(kind, _not_yet_scheduled, after=SCHEDULED_WITHIN) for kind in BINDINGS),
         Watch(CLUSTER, _cluster_changed, fan_out=True),
+        Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
     )
+    starts = (FLEET,)
     owns = Ownership(dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "status.conditions")))
     batch = 1000
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the bindings that leave a cluster, and those that leave another one for it."""
+        """Return the bindings that leave a cluster, and those that leave another one for it; the settings say how long
+        all that leave anything may take."""
+        if origin.kind == FAILOVER_CONFIGURATION:
+            names = [one.metadata.name for one in state.list(CLUSTER)]
+            begin = Ref.parse(after) if after else None
+            found = state.page_by_index(BINDINGS, "leaving", names, after=begin, limit=limit)
+            return [one.ref for one in found], str(found[-1].ref) if len(found) >= limit else None
         return placed_on(state, [origin.name, f"to:{origin.name}"], index="leaving", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[GracefulEvictionSnapshot | None]:

@@ -16,7 +16,8 @@ from controlplane.kinds.binding import (
     Binding,
     GracefulEvictionTask,
 )
-from controlplane.meta import Condition, condition
+from controlplane.kinds.configuration import FailoverConfiguration
+from controlplane.meta import Condition, ObjectMeta, condition
 from controlplane.settings import Settings
 from tests.core.fleet_story import FAILOVER, START, Story, binding, by_weight, cluster, duplicated, no_execute
 
@@ -277,6 +278,22 @@ def test_d11_a_stuck_task_shows_as_condition_and_event_and_its_end_too() -> None
     over = condition(told.binding("web").status.conditions, "EvictionStuck")
     assert over is not None
     assert over.status == "False"
+
+
+def test_settings_that_give_less_time_count_for_what_is_leaving_already() -> None:
+    told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
+    told.members.healthy = False
+    told.taint("member1", no_execute())
+    told.pass_seconds(60)
+    assert told.events("EvictionStuck") == []
+
+    told.settings = replace(FAST, graceful_eviction_timeout=30)
+    told.store.create(
+        FailoverConfiguration("failover.lifeboat.io/v1alpha1", "FailoverConfiguration", ObjectMeta(name="default"))
+    )
+    told.work()
+
+    assert len(told.events("EvictionStuck")) == 1
 
 
 def test_d12_a_recovery_puts_the_copy_back_where_scheduling_failed_after_the_eviction() -> None:

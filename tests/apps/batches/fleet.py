@@ -183,6 +183,10 @@ def to_leaving(size: int) -> Case:
     return Case([*LOST, *(one for one in graceful_eviction(size).stored if isinstance(one, Binding))], refs(LOST), size)
 
 
+def to_all_leaving(size: int) -> Case:
+    return to_leaving(size)._replace(keys=[FLEET])
+
+
 def to_parts(size: int) -> Case:
     found = [one for one in application_failover(size).stored if isinstance(one, Binding)]
     return Case(found, [Ref(PARTS, "", application(found[0]))], size)
@@ -238,5 +242,6 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "eviction_queue": to_placed,
     "eviction_queue of the fleet": to_all_placed,
     "graceful_eviction": to_leaving,
+    "graceful_eviction of the fleet": to_all_leaving,
     "application_failover": to_parts,
 }
