@@ -78,6 +78,12 @@ def is_late(work: Work, cluster: Cluster | None) -> bool:
     return is_leftover(work) or _turned_since(cluster, deleted)
 
 
+def may_be_wanted_again(work: Work, cluster: Cluster | None) -> bool:
+    """Test whether a Work is being removed from a cluster that stays: that may have become a target again since, and
+    other copies may have been let go because this one is healthy (I1)."""
+    return work.metadata.deletion_timestamp is not None and cluster is not None and not cluster.terminating
+
+
 def _turned_since(cluster: Cluster, moment: datetime | None) -> bool:
     """Test whether a cluster came back, or went away, at a moment or later."""
     ready = condition(cluster.status.conditions, READY)
@@ -94,9 +100,18 @@ def _reduced(work: Work) -> datetime | None:
     return found if found.tzinfo is not None else None  # somebody else wrote it
 
 
-def late(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster], *, needed: bool = False) -> Late:
-    """Return what a late removal or shrinking of a binding's copy on a cluster has to mind now. `needed`: by a workload
-    that still has a copy there (propagateDeps)."""
+def late(
+    binding: Binding,
+    work: Work,
+    cluster: str,
+    clusters: Mapping[str, Cluster],
+    *,
+    overdue: bool = True,
+    needed: bool = False,
+) -> Late:
+    """Return what a removal or a late shrinking of a binding's copy on a cluster has to mind now. `overdue`: a removal
+    comes late, so that others may have failed since it was decided. `needed`: by a workload that still has a copy there
+    (propagateDeps)."""
     task = binding.spec.task(cluster)
     if work.metadata.deletion_timestamp is None:
         return Late(wanted=True, may_go=False, keeps=_keeps(binding, work, cluster, clusters))
@@ -104,7 +119,8 @@ def late(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Clus
         return Late(wanted=False, may_go=True)
     stays = task is not None and task.suppress_deletion is True
     wanted = any(one.name == cluster for one in works.targets(binding))  # a task alone makes no Work anew
-    return Late(wanted=wanted, may_go=not stays and not needed and may_go(binding, cluster, clusters))
+    free = not overdue or (not stays and not needed and may_go(binding, cluster, clusters))
+    return Late(wanted=wanted, may_go=free)
 
 
 def may_go(binding: Binding, cluster: str, clusters: Mapping[str, Cluster]) -> bool:

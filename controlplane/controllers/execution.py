@@ -33,8 +33,8 @@ OBJECT_LOST = "ObjectLost"  # reason of Applied=False: the member no longer hold
 
 
 class Dispatch(Struct, frozen=True):
-    """A Work with the cluster it is for and that cluster's credentials. `late`: what its removal, or its shrinking, has
-    to mind where it was decided at another time (fault 33)."""
+    """A Work with the cluster it is for and that cluster's credentials. `late`: what its removal has to mind, and its
+    shrinking where that was decided at another time (fault 33)."""
 
     subject: Work
     cluster: Cluster | None
@@ -199,10 +199,12 @@ def _let_go(work: Work, reason: str) -> Decision:
 
 
 def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Ref, leftovers.Late]:
-    """Return, for Works whose removal or shrinking comes late, what their bindings say now (fault 33)."""
+    """Return, for Works that are removed, or shrink late, what their bindings say now (fault 33)."""
     owners: dict[Ref, Ref] = {}
-    overdue = {work.ref: work for work, cluster in found if leftovers.is_late(work, cluster)}
-    for work in overdue.values():
+    known = [(work, leftovers.is_late(work, cluster), cluster) for work, cluster in found]
+    overdue = {work.ref for work, is_late, _ in known if is_late}
+    asked = {work.ref: work for work, is_late, at in known if is_late or leftovers.may_be_wanted_again(work, at)}
+    for work in asked.values():
         owners.update((work.ref, owner) for owner in works.owner(work, kinds.BINDINGS))
     bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
     names = sorted({target.name for one in bindings.values() for target in works.targets(one)})
@@ -213,7 +215,7 @@ def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Re
     def late(ref: Ref, binding: Binding) -> leftovers.Late:
         cluster = _cluster_name(ref)
         still = cluster in needed.get(binding.ref, ())
-        return leftovers.late(binding, overdue[ref], cluster, places, needed=still)
+        return leftovers.late(binding, asked[ref], cluster, places, overdue=ref in overdue, needed=still)
 
     return {ref: late(ref, bindings[owner]) for ref, owner in owners.items() if owner in bindings}
 

@@ -6,6 +6,7 @@ import pytest
 
 from controlplane import works
 from controlplane.bindings import binding_ref
+from controlplane.controllers.execution import Execution
 from controlplane.controllers.works import Works
 from controlplane.kinds.binding import GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import (
@@ -14,6 +15,7 @@ from controlplane.kinds.policy import (
     Suspension,
 )
 from controlplane.kinds.template import Template
+from controlplane.leftovers import Late
 from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.settings import Settings
 from controlplane.state import Actor
@@ -86,6 +88,27 @@ def test_a_copy_that_is_wanted_again_before_its_removal_is_stored_is_not_removed
 
     assert outcome.lost
     assert story.works()["member1"].metadata.deletion_timestamp is None
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_i1_a_copy_that_is_wanted_again_before_the_member_was_asked_stays(again: bool) -> None:
+    """Others may have been let go meanwhile, because this one is healthy."""
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web)
+    story.place(web, member1=3)
+    story.place(web, member2=3)
+    going = story.works()["member1"]
+    assert going.metadata.deletion_timestamp is not None
+    if again:
+        story.place(web, member1=3)
+    execution = Execution()
+
+    (snapshot,) = execution.load(story.store, [going.ref])
+    decision = execution.decide(snapshot, Settings(), now=story.now)
+
+    assert snapshot is not None
+    assert snapshot.late == Late(wanted=again, may_go=True)
+    assert [change.new.metadata.finalizers for change in decision.changes] == ([()] if again else [])
 
 
 def test_suspension_holds_back_the_clusters_it_names() -> None:
