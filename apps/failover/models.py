@@ -94,7 +94,9 @@ class FleetState(models.Model):
     capacity = Word(default="")  # digest of the clusters when held evictions were last looked at
     holds = Word(default="")  # digest of holds and windows when what they hold was last looked at
     tier = Word(default="")  # the tier that was last told
-    stops = models.JSONField(default=list)  # times in which nothing was evicted
+    stops = models.JSONField(
+        default=list, db_default=models.Value([], models.JSONField())
+    )  # times in which nothing was evicted
     scope = Word(default="", db_default="")  # eviction.bucket_scope when the queue was last looked at
     cursor = models.JSONField(null=True)  # how far held evictions have been looked at again; null: all have been
 
