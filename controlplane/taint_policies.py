@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import replace
 
 from controlplane import affinity, taints
 from controlplane.kinds.cluster import EVICTING_EFFECTS, FLAPPING, READY, Cluster
@@ -151,15 +152,20 @@ def _unwindowed(policy: ClusterTaintPolicy, cluster: Cluster, known: Owners, *, 
 def _window(
     policy: ClusterTaintPolicy, cluster: Cluster, old: MatchWindow | None, rule: str, *, sight: Sight, now: datetime
 ) -> MatchWindow:
-    """Return since when the match holds, or fails. False and Unknown both matching is one match: it goes on (D3).
+    """Return since when the match holds, or fails. False and Unknown both matching is one match: it goes on (D3). What
+    is as it was, but since another time, was something else in between: then it began anew.
 
     Where we look late, it began when the conditions turned, but not before the last time in which nobody observed the
     cluster: how much of that came after the turn is not known any more.
     """
     name, member = policy.metadata.name, cluster.metadata.name
     matching = match(policy.spec.match_conditions, cluster.status.conditions, empty=True)
+    said = condition(cluster.status.conditions, READY) if _by_ready(policy.spec) else None
+    ready, ready_since = ("", None) if said is None else (said.status, said.last_transition_time)
     if old is not None and old.rule == rule and old.matching == matching:
-        return old
+        missed = old.ready == ready and old.ready_since not in (None, ready_since)
+        if not missed:
+            return replace(old, ready=ready, ready_since=ready_since)
     since = now
     if old is None:
         born = (policy.metadata.creation_timestamp, cluster.metadata.creation_timestamp)
@@ -167,7 +173,8 @@ def _window(
     elif old.rule == rule:
         since = max(_turns(policy, cluster), default=now)
     since = min(now, since if sight.resumed_at is None else max(since, sight.resumed_at))
-    return MatchWindow(window_key(name, member), name, member, rule, matching, since, sight.unobserved_seconds)
+    key, unobserved = window_key(name, member), sight.unobserved_seconds
+    return MatchWindow(key, name, member, rule, matching, since, unobserved, ready, ready_since)
 
 
 def _turns(policy: ClusterTaintPolicy, cluster: Cluster) -> list[datetime]:

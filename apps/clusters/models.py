@@ -104,6 +104,8 @@ class MatchWindow(models.Model):
     matching = models.BooleanField()
     since = models.DateTimeField(null=True)
     unobserved_seconds = models.FloatField(default=0.0)
+    ready = Word(default="", db_default="")  # status of Ready when last looked at
+    ready_since = models.DateTimeField(null=True)
 
     class Meta:
         indexes = [

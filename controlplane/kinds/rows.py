@@ -54,6 +54,8 @@ class MatchWindow(Row, frozen=True):
     matching: bool = False
     since: datetime | None = None
     unobserved_seconds: float = 0.0  # the observation's total when the window began
+    ready: str = ""  # status of Ready when it was last looked at, where the conditions ask for Ready
+    ready_since: datetime | None = None
 
     INDEXES: ClassVar[dict[str, str]] = {
         "cluster": "controllers.cluster_taints: all windows of a cluster in one query",

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from controlplane import taint_policies, taints
 from controlplane.decision import Decision, Delete
-from controlplane.kinds.cluster import Taint
+from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity
-from controlplane.kinds.rows import Observation
+from controlplane.kinds.rows import MatchWindow, Observation
 from controlplane.kinds.taint_policy import (
     ClusterTaintPolicy,
     ClusterTaintPolicySpec,
@@ -194,6 +194,29 @@ def test_d3_false_to_unknown_does_not_reset_the_window() -> None:
     story.pass_seconds(100)
 
     assert "down:NoExecute" in shown(story)
+
+
+@pytest.mark.parametrize(
+    ("ready", "at", "ends"), [("False", 200, 500), ("Unknown", 200, 300), ("False", 0, 300)], ids=str
+)
+def test_d3_a_recovery_nobody_saw_begins_the_window_anew(ready: str, at: int, ends: int) -> None:
+    """Ready was True for a moment while our controller was away; False and Unknown in a row are one match."""
+    turned = cluster("member1", ready=ready, at=START + timedelta(seconds=at))
+    windows: dict[str, MatchWindow] = {}
+
+    def wanted(one: Cluster, after: float) -> bool:
+        now = START + timedelta(seconds=after)
+        sight = taint_policies.Sight(now)
+        found = taint_policies.wanted(
+            one, [windowed()], {}, windows, sight=sight, moving_since=START, counting_since=START, now=now
+        )
+        windows.update((row.key, row) for row in found.windows)
+        return bool(found.wanted.wants)
+
+    assert not wanted(cluster("member1", ready="False", at=START), 1)
+    assert not wanted(turned, 210)
+    assert not wanted(turned, ends - 1)
+    assert wanted(turned, ends)
 
 
 def test_d3_no_match_conditions_means_always_counted_from_when_both_exist() -> None:
