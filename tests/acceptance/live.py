@@ -57,7 +57,6 @@ class Live:
         self.fleet = fleet
         self.api = server.client()
         self._changes = psycopg.connect(server.environment["DATABASE_URL"], autocommit=True)
-        self._changes.execute(f"LISTEN {CHANGES_CHANNEL}")
         self._crippled: set[str] = set()  # members with nodes that are not Ready
         self._made: list[str] = []  # URLs of objects without a namespace, to be removed
 
@@ -213,11 +212,22 @@ class Live:
         second, however long that was.
         """
         left, looked = within, time.monotonic()
-        while not (found := holds()):
-            list(self._changes.notifies(timeout=UNHEARD, stop_after=1))
-            left, looked = left - min(time.monotonic() - looked, 1.0), time.monotonic()
-            assert left > 0, f"not within {within:g} s: {inspect.getsource(holds).strip()}\n{self._last_words()}"
+        with self._listening():
+            while not (found := holds()):
+                list(self._changes.notifies(timeout=UNHEARD, stop_after=1))
+                left, looked = left - min(time.monotonic() - looked, 1.0), time.monotonic()
+                assert left > 0, f"not within {within:g} s: {inspect.getsource(holds).strip()}\n{self._last_words()}"
         return found
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        """Hear of changes as long as somebody reads them: a session that cannot send on what it heard stands in the way
+        of every DROP DATABASE of the server."""
+        self._changes.execute(f"LISTEN {CHANGES_CHANNEL}")
+        try:
+            yield
+        finally:
+            self._changes.execute("UNLISTEN *")
 
     def _last_words(self) -> str:
         """Return the latest Events, for whoever has to find out what the product waited for."""
