@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,8 @@ def test_a_holder_paused_with_the_write_lock_in_its_hand_lets_go_of_it_with_its_
     sleeper = alone.processes.worker("sleeper")
     alone.ring("propagation/0")
     until(lambda: "propagation" in alone.holders(), within=WITHIN)
-    wanted = workloads(alone, *(f"web-{number}" for number in range(500)))
-    until(lambda: _paused_as_it_looks_at_its_lease(alone, sleeper), within=WITHIN, every=0.01)
+    tries, wanted = count(), set[str]()
+    until(lambda: _paused_as_it_looks_at_its_lease(alone, sleeper, f"web-{next(tries)}", wanted), within=WITHIN)
     until(lambda: _backends("state = 'idle in transaction'"), within=WITHIN)
     alone.processes.worker("second")
     alone.processes.beat()
@@ -128,10 +129,14 @@ def test_a_holder_paused_with_the_write_lock_in_its_hand_lets_go_of_it_with_its_
     assert set(made.values()) == {1}
 
 
-def _paused_as_it_looks_at_its_lease(running: Stack, process: subprocess.Popen[bytes]) -> bool:
-    """Pause a process that holds the write lock: it waits for the row of its lease, to see whether that is its own."""
+def _paused_as_it_looks_at_its_lease(
+    running: Stack, process: subprocess.Popen[bytes], name: str, wanted: set[str]
+) -> bool:
+    """Pause a process that holds the write lock: it has work, and waits for the row of its lease, to see whether that
+    is its own. `wanted` is told which bindings that work makes."""
     with _connection() as own:
         own.execute("SELECT 1 FROM objects_lease WHERE name = 'propagation' FOR UPDATE")
+        wanted |= workloads(running, name)
         running.ring("propagation/0")
         until(lambda: _backends("wait_event_type = 'Lock'"), within=WITHIN, every=0.01)
         if not _backends("wait_event_type = 'Lock' AND query LIKE '%FOR SHARE%'"):
