@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane import taint_policies, taints
+from controlplane import taints
 from controlplane.decision import Decision, Delete
-from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import ClusterAffinity
-from controlplane.kinds.rows import MatchWindow, Observation
 from controlplane.kinds.taint_policy import (
     ClusterTaintPolicy,
     ClusterTaintPolicySpec,
@@ -147,133 +146,6 @@ def test_d22_a_policy_about_lost_access_itself_still_counts() -> None:
     story.pass_seconds(60)
 
     assert "shut-out:NoExecute" in shown(story)
-
-
-def test_d3_a_taint_goes_when_the_mismatch_has_lasted_its_window() -> None:
-    story = fleet(windowed())
-    story.ready("member1", "False")
-    story.pass_seconds(300)
-    story.ready("member1", "True")
-
-    story.pass_seconds(179)
-    assert shown(story) == {"down:NoExecute"}
-    story.pass_seconds(1)
-    assert shown(story) == set()
-
-
-def test_d3_a_short_recovery_keeps_the_taint_and_its_time() -> None:
-    story = fleet(windowed())
-    story.ready("member1", "False")
-    story.pass_seconds(300)
-    before = story.cluster("member1").spec.taints[-1]
-    story.ready("member1", "True")
-    story.pass_seconds(100)
-    story.ready("member1", "False")
-    story.pass_seconds(300)
-
-    assert before in story.cluster("member1").spec.taints
-
-
-def test_d3_a_short_failure_adds_nothing_and_the_window_begins_anew() -> None:
-    story = fleet(windowed())
-    for _ in range(3):
-        story.ready("member1", "False")
-        story.pass_seconds(299)
-        story.ready("member1", "True")
-        story.pass_seconds(1)
-
-    assert shown(story) == set()
-
-
-def test_d3_false_to_unknown_does_not_reset_the_window() -> None:
-    story = fleet(windowed())
-    story.ready("member1", "False")
-    story.pass_seconds(200)
-    story.ready("member1", "Unknown")
-
-    story.pass_seconds(100)
-
-    assert "down:NoExecute" in shown(story)
-
-
-@pytest.mark.parametrize(
-    ("ready", "at", "ends"), [("False", 200, 500), ("Unknown", 200, 300), ("False", 0, 300)], ids=str
-)
-def test_d3_a_recovery_nobody_saw_begins_the_window_anew(ready: str, at: int, ends: int) -> None:
-    """Ready was True for a moment while our controller was away; False and Unknown in a row are one match."""
-    turned = cluster("member1", ready=ready, at=START + timedelta(seconds=at))
-    windows: dict[str, MatchWindow] = {}
-
-    def wanted(one: Cluster, after: float) -> bool:
-        now = START + timedelta(seconds=after)
-        sight = taint_policies.Sight(now)
-        found = taint_policies.wanted(
-            one, [windowed()], {}, windows, sight=sight, moving_since=START, counting_since=START, now=now
-        )
-        windows.update((row.key, row) for row in found.windows)
-        return bool(found.wanted.wants)
-
-    assert not wanted(cluster("member1", ready="False", at=START), 1)
-    assert not wanted(turned, 210)
-    assert not wanted(turned, ends - 1)
-    assert wanted(turned, ends)
-
-
-def test_d3_no_match_conditions_means_always_counted_from_when_both_exist() -> None:
-    story = fleet(policy(taints_to_add=(TaintToAdd("every", "NoSchedule", "", 60, 60),)))
-
-    story.pass_seconds(59)
-    assert shown(story) == set()
-    story.pass_seconds(1)
-    assert shown(story) == {"every:NoSchedule"}
-
-
-def test_a_window_as_long_as_a_number_can_be_never_ends_and_is_in_nobodys_way() -> None:
-    story = fleet(
-        windowed("never", add=2**63 - 1), policy(taints_to_add=(TaintToAdd("every", "NoSchedule", "", 60, 60),))
-    )
-    story.ready("member1", "False")
-
-    story.pass_seconds(600)
-
-    assert shown(story) == {"not-ready:NoSchedule", "every:NoSchedule"}
-
-
-def test_d3_time_in_which_nobody_observed_the_cluster_does_not_count() -> None:
-    story = fleet(windowed())
-    story.ready("member1", "False")
-    seen = Observation("member1", status="False", since=START, observed_at=START)
-    story.save(seen)
-
-    story.pass_seconds(600)
-
-    assert shown(story) == {"not-ready:NoSchedule"}
-
-
-@pytest.mark.parametrize(("looked_again", "seconds"), [(None, 300), (200, 500)])
-def test_d3_a_window_that_is_opened_late_does_not_count_what_nobody_observed(
-    looked_again: int | None, seconds: int
-) -> None:
-    """Ready turned at START; our controller was away, and so were the probes, until they looked again."""
-    resumed = None if looked_again is None else START + timedelta(seconds=looked_again)
-    sick = cluster("member1", ready="False", at=START)
-
-    def wanted(after: float) -> bool:
-        now = START + timedelta(seconds=after)
-        found = taint_policies.wanted(
-            sick,
-            [windowed()],
-            {},
-            {},
-            sight=taint_policies.Sight(now, 0.0 if resumed is None else 100.0, resumed),
-            moving_since=START,
-            counting_since=START,
-            now=now,
-        )
-        return bool(found.wanted.wants)
-
-    assert not wanted(seconds - 1)
-    assert wanted(seconds)
 
 
 def _edit_conditions(old: ClusterTaintPolicy) -> ClusterTaintPolicy:
