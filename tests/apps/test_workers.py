@@ -110,34 +110,44 @@ def test_a_holder_that_slept_past_its_lease_writes_nothing_when_it_wakes(alone: 
     assert set(made.values()) == {1}
 
 
-def test_a_holder_paused_with_the_write_lock_in_its_hand_lets_go_of_it_with_its_lease(alone: Stack) -> None:
-    sleeper = alone.processes.worker("sleeper")
-    alone.ring("propagation/0")
-    until(lambda: "propagation" in alone.holders(), within=WITHIN)
-    tries, wanted = count(), set[str]()
-    until(lambda: _paused_as_it_looks_at_its_lease(alone, sleeper, f"web-{next(tries)}", wanted), within=WITHIN)
-    until(lambda: _backends("state = 'idle in transaction'"), within=WITHIN)
-    alone.processes.worker("second")
-    alone.processes.beat()
+def test_a_holder_paused_with_the_write_lock_in_its_hand_lets_go_of_it_with_its_lease(
+    tmp_path: Path, redis_url: str, redis_client: object
+) -> None:
+    with stack(tmp_path, redis_url, lease_seconds="6") as alone:
+        alone.create(policy("member1"))
+        sleeper = alone.processes.worker("sleeper")
+        alone.ring("propagation/0")
+        until(lambda: "propagation" in alone.holders(), within=WITHIN)
+        tries, wanted = count(), set[str]()
+        until(lambda: _paused_as_it_looks_at_its_lease(alone, sleeper, f"web-{next(tries)}", wanted), within=WITHIN)
+        until(lambda: _backends("state = 'idle in transaction'"), within=WITHIN)
+        alone.processes.worker("second")
+        alone.processes.beat()
 
-    until(lambda: bindings(alone) == wanted, within=WITHIN)
+        until(lambda: bindings(alone) == wanted, within=WITHIN)
 
-    os.killpg(sleeper.pid, signal.SIGCONT)
-    wanted |= workloads(alone, "late")
-    until(lambda: bindings(alone) == wanted, within=WITHIN)
-    made = Counter(one.ref for one in alone.changes() if one.type == "ADDED" and one.ref.kind == kinds.RESOURCE_BINDING)
-    assert set(made.values()) == {1}
+        os.killpg(sleeper.pid, signal.SIGCONT)
+        wanted |= workloads(alone, "late")
+        until(lambda: bindings(alone) == wanted, within=WITHIN)
+        changes = [one for one in alone.changes() if one.type == "ADDED" and one.ref.kind == kinds.RESOURCE_BINDING]
+        assert set(Counter(one.ref for one in changes).values()) == {1}
 
 
 def _paused_as_it_looks_at_its_lease(
     running: Stack, process: subprocess.Popen[bytes], name: str, wanted: set[str]
 ) -> bool:
     """Pause a process that holds the write lock: it has work, and waits for the row of its lease, to see whether that
-    is its own. `wanted` is told which bindings that work makes."""
+    is its own. `wanted` is told which bindings that work makes.
+
+    It sleeps between two transactions while that work is written: with the write lock in its hand it would keep us
+    from writing, and we it from the row.
+    """
+    until(lambda: _paused_between_transactions(process), within=WITHIN, every=0.01)
+    wanted |= workloads(running, name)
+    running.ring("propagation/0")
     with _connection() as own:
         own.execute("SELECT 1 FROM objects_lease WHERE name = 'propagation' FOR UPDATE")
-        wanted |= workloads(running, name)
-        running.ring("propagation/0")
+        os.killpg(process.pid, signal.SIGCONT)
         until(lambda: _backends("wait_event_type = 'Lock'"), within=WITHIN, every=0.01)
         if not _backends("wait_event_type = 'Lock' AND query LIKE '%FOR SHARE%'"):
             return False  # it renews its lease: not yet
