@@ -149,7 +149,14 @@ def _beside(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.Besi
             found.setdefault(value, []).extend(ones)
     chosen = {ref: companions.chosen(one, found.get(one.value, ())) for ref, one in asked.items()}
     bindings: dict[Ref, Binding] = state.get(sorted({binding_ref(ref) for refs in chosen.values() for ref in refs}))
-    return {one.ref: companions.there(chosen.get(template_ref(one), ()), bindings) for one in waiting}
+    kinds = {ref: one.kind for ref, one in asked.items() if one.kind}
+    on_members = state.kinds_on_members() if kinds else ()
+    return {
+        one.ref: companions.of_kind(kinds[ref], on_members)
+        if (ref := template_ref(one)) in kinds
+        else companions.there(chosen.get(ref, ()), bindings)
+        for one in waiting
+    }
 
 
 def _conditions(binding: Binding, found: graceful.Assessment, *, now: datetime) -> tuple[Condition, ...]:

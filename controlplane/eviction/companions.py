@@ -3,7 +3,8 @@
 A Service that is on the new cluster is of no use to pods that still start there, and its old cluster's pods serve
 nobody without it. Only objects without pods wait, and each kind only for kinds that come before it here, so that no
 two wait for each other: what runs pods; Service, HorizontalPodAutoscaler, NetworkPolicy, PodDisruptionBudget; Ingress;
-ConfigMap, Secret, ServiceAccount, PersistentVolumeClaim.
+ConfigMap, Secret, ServiceAccount, PersistentVolumeClaim. A CustomResourceDefinition waits for all objects of its kind:
+a member from which it is taken deletes them, also those that have nowhere else to go.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.meta import Ref, kind_key
 from controlplane.selectors import LabelSelector
+from controlplane.wire.definition import KEY as DEFINITION
 
 NAMED: Final = frozenset({"ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim"})
 SELECTING: Final[dict[str, str]] = {
@@ -28,22 +30,23 @@ SELECTING: Final[dict[str, str]] = {
     "policy/PodDisruptionBudget": "selector",
 }
 SERVICE, INGRESS, SCALER = "Service", "networking.k8s.io/Ingress", "autoscaling/HorizontalPodAutoscaler"
-KINDS: Final = NAMED | SELECTING.keys() | {SERVICE, INGRESS, SCALER}
+KINDS: Final = NAMED | SELECTING.keys() | {SERVICE, INGRESS, SCALER, DEFINITION}
 
 
 class Asked(NamedTuple):
     """How the companions of an object are found: those named, and those under a value of the index `companions`, of
-    which a selector takes only some."""
+    which a selector takes only some; or everything of a kind."""
 
     named: tuple[Ref, ...] = ()
     value: str = ""
     selector: LabelSelector | None = None
+    kind: str = ""
 
 
 def waits(binding: Binding) -> bool:
     """Test whether a binding leaves a cluster gracefully and is of a kind that may have companions there."""
     tasks = binding.spec.graceful_eviction_tasks
-    if not tasks or not binding.metadata.namespace or template_ref(binding).kind not in KINDS:
+    if not tasks or template_ref(binding).kind not in KINDS:
         return False
     return any(task.purge_mode != DIRECTLY for task in tasks)
 
@@ -62,6 +65,8 @@ def asked(template: Template) -> Asked:
         return Asked(tuple(Ref(SERVICE, namespace, name) for name in sorted(set(_services(spec)))))
     if kind == SCALER:
         return _scaled(namespace, at(spec, "scaleTargetRef"))
+    if kind == DEFINITION:
+        return Asked(kind=f"{spec.get('group', '')}/{at(spec, 'names').get('kind', '')}")
     return Asked()
 
 
@@ -114,3 +119,10 @@ def there(companions: Iterable[Ref], bindings: Mapping[Ref, Binding]) -> dict[st
         for cluster in dict.fromkeys(binding.clusters_kept()):
             found.setdefault(cluster, []).append(f"{ref.kind.rpartition('/')[2]} {ref.name}")
     return {cluster: tuple(sorted(names)) for cluster, names in found.items()}
+
+
+def of_kind(kind: str, on_members: Iterable[tuple[str, str, str]]) -> dict[str, tuple[str, ...]]:
+    """Return by cluster that objects of a kind are there. `on_members`: (cluster, apiVersion, kind) of all Works."""
+    group, _, name = kind.rpartition("/")
+    there = (cluster for cluster, version, found in on_members if kind_key(version, found) == kind)
+    return dict.fromkeys(there, (f"{name} of {group}",))

@@ -96,8 +96,10 @@ class Member:
         return Answer(404, problem="not found") if held is None else Answer(200, self.document(held, now=now))
 
     def _remove(self, place: Place) -> None:
-        """Remove an object; with a Namespace goes everything in it."""
+        """Remove an object; with a Namespace goes everything in it, with a definition all objects of its kind."""
         self.objects.pop(place, None)
+        if place[1] == DEFINITION:
+            self.objects = {other: held for other, held in self.objects.items() if other[1] != FLINK}
         if place[:2] == ("v1", "Namespace"):
             self.objects = {other: held for other, held in self.objects.items() if other[2] != place[3]}
 

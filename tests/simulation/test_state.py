@@ -8,7 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
+from controlplane.controllers.graceful_eviction import EVICTION_STUCK
 from controlplane.eviction.directly import DIRECTLY_WAITING
+from controlplane.eviction.graceful import WAITING_WORKLOAD
 from controlplane.fence import FenceRequest, fenced
 from controlplane.kind import KINDS
 from controlplane.kinds.cluster import Cluster, Taint
@@ -50,6 +52,10 @@ spec:
       minGroups: 1
       spreadByField: cluster
 """
+ON_ONE = flink.EVERYWHERE.replace(
+    "placement: {}", "placement: {spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 1}]}"
+)
+IN_TURN = POLICY.replace("purgeMode: Directly", "purgeMode: Gracefully")
 
 
 @pytest.fixture(autouse=True)
@@ -214,3 +220,30 @@ def test_d14_a_timeout_that_purges_starts_nothing_beside_what_may_still_run(seed
     assert [name for name, member in world.members.items() if PLACE in member.objects] == [home]
     (task,) = binding(world, BINDING).spec.graceful_eviction_tasks
     assert task.preserved_label_state == {flink.LABEL: f"{home}-job"}
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_definition_stays_on_its_cluster_as_long_as_an_object_of_its_kind(moves: bool) -> None:
+    """A member from which a definition is taken deletes the objects of its kind, the last copies as well."""
+    world = joined("member1", "member2", settings=QUICK)
+    apply(world, flink.DEFINITION, ON_ONE)
+    world.run(30)
+    ref = Ref(kinds.CLUSTER_RESOURCE_BINDING, "", "flinkdeployments.flink.apache.org-customresourcedefinition")
+    (home,) = placed(world, ref)
+    allowed = "member1, member2" if moves else home
+    apply(world, IN_TURN.replace("member1, member2, member3", allowed), flink.APP)
+    world.run(60)
+    assert where(world) == home
+
+    taint(world, home)
+    world.run(120)
+
+    (other,) = placed(world, ref)
+    assert other != home
+    assert where(world) == (other if moves else home)
+    assert PLACE in world.members[where(world)].objects
+    waiting = [task.from_cluster for task in binding(world, ref).spec.graceful_eviction_tasks]
+    assert waiting == ([] if moves else [home])
+    told = condition(binding(world, ref).status.conditions, EVICTION_STUCK)
+    assert told is not None
+    assert (told.reason, moves) in ((WAITING_WORKLOAD, False), ("NotStuck", True))
