@@ -146,8 +146,10 @@ class Demo:
         """Bring a member back and wait until its old copy is gone there too."""
         self._fault(member, "none")
         self._await("the member to be Ready again", lambda: self._step(since, "ready", member))
-        self._await("its taints to go", lambda: self._step(since, "no taint NoExecute", member))
+        self._await("its taint NoSchedule to go", lambda: self._step(since, "no taint NoSchedule", member))
+        self._await("its taint NoExecute to go", lambda: self._step(since, "no taint NoExecute", member))
         self._await("its old copy to be gone from it", lambda: member not in self._held())
+        self._await("the Work of that to be gone", lambda: self._step(since, "work gone", member))
         print(f"{member} failed and came back; running now: {_shown(self._running())}")
 
     def _fault(self, member: str, fault: str) -> None:
