@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from controlplane import kinds
 from controlplane.controllers import CONTROLLERS
 from controlplane.meta import Ref
 from controlplane.run import CLAIM_SECONDS
-from tests.apps.stack import WITHIN, Stack, stack
+from tests.apps.stack import Stack, stack
 from tests.processes import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -134,11 +133,9 @@ def test_a_killed_members_process_holds_up_its_successor_for_seconds_only(
         running.store.claim(PROBES, shard=0, shards=1, limit=10, lease_seconds=CLAIM_SECONDS)  # its last deed, perhaps
         probed = len(probes(running))
 
-        began = time.monotonic()
         running.processes.members()
-        until(lambda: len(probes(running)) > probed, within=WITHIN)
 
-        assert time.monotonic() - began < CLAIM_SECONDS - 5
+        until(lambda: len(probes(running)) > probed, within=CLAIM_SECONDS - 5)  # how long a start takes is no matter
 
 
 def probes(running: Stack) -> list[str]:
