@@ -46,7 +46,7 @@ def test_a_drain_shows_its_progress_stops_and_resumes(fleet: Live, ns: str) -> N
     bindings = [f"{name}-deployment" for name in NAMES]
     fleet.until(lambda: at_home(fleet, ns) == set(bindings) and fleet.settled(ns, *bindings))
 
-    fleet.apply(drain(rate=1))
+    fleet.apply(drain(rate=0.5))
     fleet.until(lambda: status(fleet).get("moved", 0) >= 2)
     running = status(fleet)
     fleet.patch(f"{DRAINS}/upgrade", {"spec": {"stop": True}})
@@ -54,7 +54,7 @@ def test_a_drain_shows_its_progress_stops_and_resumes(fleet: Live, ns: str) -> N
     stopped = at_home(fleet, ns)
     fleet.passes(seconds=3)
     still = at_home(fleet, ns)
-    fleet.patch(f"{DRAINS}/upgrade", {"spec": {"stop": False}})
+    fleet.patch(f"{DRAINS}/upgrade", {"spec": {"stop": False, "rate": 10}})
     fleet.until(lambda: status(fleet)["phase"] == "Finished")
 
     assert running["phase"] == "Running"

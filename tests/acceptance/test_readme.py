@@ -23,7 +23,7 @@ def test_the_timeline_is_what_the_demo_prints() -> None:
     environment = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL")}
 
     done = subprocess.run(
-        ["make", "-s", "demo"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False
+        ["make", "-s", "demo"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
 
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
