@@ -22,6 +22,7 @@ from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, NO_REFUGE, Evictio
 from controlplane.meta import ObjectMeta, Ref
 from controlplane.state import Actor
 from tests.apps.pages import stored
+from tests.apps.stack import WITHIN
 from tests.core.fleet_story import binding, by_room, cluster, no_execute
 from tests.processes import until
 
@@ -94,7 +95,7 @@ def outage() -> tuple[datetime, Sequence[Eviction]]:
     stored(*(cluster(f"member{n}", taints=[no_execute()] if n == 1 else ()) for n in range(1, 6)))
     tasks = {
         "slow": GracefulEvictionTask("member1", creation_timestamp=now - timedelta(seconds=601)),
-        "quick": GracefulEvictionTask("member1", creation_timestamp=now - timedelta(seconds=590)),
+        "quick": GracefulEvictionTask("member1", creation_timestamp=now - timedelta(seconds=480)),
         "hasty": GracefulEvictionTask(
             "member1", creation_timestamp=now - timedelta(seconds=121), grace_period_seconds=120
         ),
@@ -125,7 +126,7 @@ def scraped(client: Client) -> tuple[dict[str, str], dict[Sample, float]]:
 def settled(client: Client, *, waiting: int) -> tuple[dict[str, str], dict[Sample, float]]:
     """The same, as soon as it is about a queue of that length."""
     length = ("evict_total", (LOST,))
-    return until(lambda: (found := scraped(client))[1].get(length, 0) == waiting and found, within=5)  # type: ignore[no-any-return]
+    return until(lambda: (found := scraped(client))[1].get(length, 0) == waiting and found, within=WITHIN)  # type: ignore[no-any-return]
 
 
 def test_each_metric_has_its_type_and_its_labels(root: Client) -> None:
@@ -182,7 +183,7 @@ def test_the_estimate_is_exact_for_what_the_bucket_holds(
     outage()
 
     told: Sample = ("lifeboat_eviction_eta_seconds", ())
-    samples = until(lambda: (found := scraped(root)[1]).get(told) == seconds and found, within=5)
+    samples = until(lambda: (found := scraped(root)[1]).get(told) == seconds and found, within=WITHIN)
 
     assert samples["lifeboat_eviction_tokens", (("name", "fleet"),)] == level
 
@@ -207,7 +208,7 @@ def test_with_a_bucket_for_each_cluster_there_is_a_queue_for_each(root: Client, 
     stored(FailoverConfiguration(API, "FailoverConfiguration", ObjectMeta(name=NAME), by_cluster))
 
     depth = ("eviction_queue_depth", (("name", "cluster/member1"),))
-    assert until(lambda: scraped(root)[1].get(depth), within=5) == 3
+    assert until(lambda: scraped(root)[1].get(depth), within=WITHIN) == 3
     samples = scraped(root)[1]
     assert samples["lifeboat_eviction_tokens", (("name", "cluster/member1"),)] == 1
     assert samples["lifeboat_eviction_eta_seconds", ()] == 2

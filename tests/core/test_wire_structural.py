@@ -100,10 +100,10 @@ def test_a_set_and_a_map_hold_everything_once(words: Document, items: list[Any],
 
 def test_a_hostile_pattern_costs_no_time() -> None:
     found = schema(one={"type": "string", "pattern": "^(a+)+$"})
-    begun = time.perf_counter()
+    begun = time.thread_time()
 
     assert len(faults(found, one="a" * 100_000 + "b")) == 1
-    assert time.perf_counter() - begun < 5  # a backtracking engine needs longer than the universe has
+    assert time.thread_time() - begun < 5  # a backtracking engine needs longer than the universe has
 
 
 def test_unknown_fields_go_unless_the_schema_keeps_them() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -195,12 +195,12 @@ def test_other_kinds_cost_nothing() -> None:
     work = Work("work.karmada.io/v1alpha1", "Work", spec=WorkSpec(Workload(({"kind": "Deployment"},))))
     other: Any = template("web")
 
-    started = perf_counter()
+    started = thread_time()
     for _ in range(1000):
         assert opened("apps/Deployment", text) is text
         assert opened(WORK, text) is text
         assert sealing.sealed(other) is other
         assert sealing.sealed(work) is work
-    spent = perf_counter() - started
+    spent = thread_time() - started
 
     assert spent < 0.1, f"{spent * 1000:.1f} µs for each object that holds no Secret"
