@@ -41,7 +41,7 @@ class OwnServices:
             if value is None:
                 os.environ.pop(name, None)
         lifetime.down(self.home)
-        self.process.wait(30)
+        self.process.wait(300)
         self.home.remove()
         self.folder.cleanup()
 

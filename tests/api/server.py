@@ -16,11 +16,11 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 import psycopg
 import yaml
 
-from tests.processes import PROJECT, Processes, until
+from tests.processes import PROJECT, START_SECONDS, Processes, until
 
 Document = dict[str, Any]
 
-SECONDS = 20.0  # a test waits this long for an answer or an event
+SECONDS = 60.0  # a test waits this long for an answer or an event
 
 
 class Answer(NamedTuple):
@@ -158,7 +158,7 @@ class Server:
         """Start the server and wait until it answers."""
         ports = ["--port", str(self.port), "--tls-port", str(self.tls_port)]
         self.process = self.processes.start("api", ["manage.py", "serve", *ports])
-        until(lambda: _answers(self.port) and _answers(self.tls_port), within=60, alive=self.process)
+        until(lambda: _answers(self.port) and _answers(self.tls_port), within=START_SECONDS, alive=self.process)
 
     def stop(self) -> None:
         """End the server the way an operator does."""

@@ -262,8 +262,8 @@ def test_a_deleted_definition_takes_its_objects_along_and_is_served_no_longer(
     assert conditions(api.get(f"{DEFINITIONS}/boats.{group}").document)["Terminating"] == "True"
 
     assert api.patch(f"{where}/held", {"metadata": {"finalizers": None}}).status == 200
-    until(lambda: gone(server, api, group), within=30)
-    until(lambda: api.get(where).status == 404, within=10)
+    until(lambda: gone(server, api, group), within=120)
+    until(lambda: api.get(where).status == 404, within=120)
 
 
 def gone(server: Server, api: Client, group: str) -> bool:
@@ -283,5 +283,5 @@ def test_a_deleted_namespace_takes_objects_of_brought_kinds_along(
         work(server, "namespace_content")
         return api.get(f"/api/v1/namespaces/{namespace}").status == 404
 
-    until(emptied, within=30)
+    until(emptied, within=120)
     assert api.get(f"/apis/{group}/v1/boats").document["items"] == []

@@ -33,7 +33,7 @@ def settled(server: Server, api: Client, namespace: str, expected: list[str]) ->
         work(server, "owners")
         return there(api, namespace) == expected
 
-    until(holds, within=30)
+    until(holds, within=120)
 
 
 @pytest.mark.parametrize(

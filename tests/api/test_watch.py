@@ -203,7 +203,7 @@ def test_bookmarks_tell_how_far_a_quiet_watch_has_come(server: Server, api: Clie
     query = {"resourceVersion": version(api, namespace), "allowWatchBookmarks": "true"}
     with api.watch(config_maps(namespace), **query) as stream:
         api.post(config_maps("default"), {"metadata": {"generateName": "elsewhere-"}})
-        stream.response.fp.raw._sock.settimeout(45)  # type: ignore[union-attr]
+        stream.response.fp.raw._sock.settimeout(120)  # type: ignore[union-attr]
         event = stream.next()
 
     assert event["type"] == "BOOKMARK"

@@ -128,7 +128,7 @@ class Stack:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(known["url"] + path, data=data, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=WITHIN) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             if error.code == 404:

@@ -54,12 +54,12 @@ async def _told_again() -> None:
         try:
             assert (await client.ensure(Ensure(where, MANIFEST, overwrite=False))).ok
             watches.want({("member1", "v1", "ConfigMap"): where})
-            first = await asyncio.wait_for(told.get(), 10)
+            first = await asyncio.wait_for(told.get(), 60)
 
             watches.tell_again()
 
             assert first == [MINE]
-            assert await asyncio.wait_for(told.get(), 10) == [MINE]
+            assert await asyncio.wait_for(told.get(), 60) == [MINE]
         finally:
             await watches.close()
             await client.close()
@@ -94,7 +94,7 @@ async def _known_later(brought: Sequence[Kind]) -> None:
             KINDS.bring(brought)
             watches.want({key: where})
 
-            assert await asyncio.wait_for(told.get(), 10) == [MINE]
+            assert await asyncio.wait_for(told.get(), 60) == [MINE]
         finally:
             await watches.close()
             await client.close()

@@ -59,7 +59,7 @@ def server(transactional_db: None, tmp_path: Path) -> Iterator[Server]:
         yield Server(f"http://{LOOPBACK}:{port}", _kubeconfig(tmp_path, tls_port))
     finally:
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_MS / 1000)
 
 
 def _free_port() -> int:

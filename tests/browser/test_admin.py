@@ -120,18 +120,18 @@ class _Watch:
 
     def next(self) -> str:
         """Return the next line kubectl prints. Raises queue.Empty where none comes."""
-        return self.lines.get(timeout=20)
+        return self.lines.get(timeout=60)
 
     def __exit__(self, *caught: Any) -> None:
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 def _said_by_kubectl(kubectl: Path, server: Server) -> str:
     """Return what kubectl is told of the same mistake, from the field's path on."""
     patch = '[{"op": "replace", "path": "/spec/taints/0/effect", "value": "NoExec"}]'
     command = [str(kubectl), "--kubeconfig", str(server.kubeconfig), "patch", "cluster", "member1", "--type=json"]
-    done = subprocess.run([*command, "-p", patch], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*command, "-p", patch], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 1, done.stdout
     told = done.stderr.strip()
     assert "spec.taints[0].effect: " in told, told

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 def told_kubectl(kubectl: Path, server: Server, *what: str, annotation: str) -> dict[str, object]:
     """Return what kubectl reads in an annotation, empty where there is none."""
     command = [str(kubectl), "--kubeconfig", str(server.kubeconfig), "get", *what, "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     return dict(json.loads(json.loads(done.stdout)["metadata"].get("annotations", {}).get(annotation, "{}")))
 
 

@@ -27,7 +27,7 @@ def test_a_fleet_of_no_clusters_or_of_fewer_bindings_than_none_is_refused(option
         env=told,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

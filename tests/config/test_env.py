@@ -150,7 +150,7 @@ def test_nothing_serves_with_a_key_that_cannot_be_one(program: list[str]) -> Non
         env={**os.environ, **malformed},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

@@ -24,7 +24,7 @@ def group(k: Kubectl) -> str:
     """The group of a kind that is defined, and that kubectl has waited for."""
     group = f"ships-{k.namespace}.example.io"
     k("apply", "-f", k.file(definition(group, STRICT)))
-    said = k("wait", "--for=condition=Established", f"crd/boats.{group}", "--timeout=10s")
+    said = k("wait", "--for=condition=Established", f"crd/boats.{group}", "--timeout=300s")
     assert "condition met" in said
     return group
 
@@ -71,7 +71,7 @@ def test_a_field_that_may_be_selected_by_is(k: Kubectl) -> None:
 
 def test_a_deleted_definition_takes_everything_along(k: Kubectl, server: Server, group: str) -> None:
     k("apply", "-f", k.file(boat(group, "ferry", seats=1)))
-    deleting = k.start("delete", f"crd/boats.{group}", "--timeout=60s")
+    deleting = k.start("delete", f"crd/boats.{group}", "--timeout=300s")
 
     while deleting.poll() is None:
         work(server, "definitions")

@@ -57,7 +57,7 @@ def test_a_deletion_cascades_as_kubectl_says(k: Kubectl, server: Server, cascade
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "top", "uid": uid, "blockOwnerDeletion": True}
     k("create", "-f", k.file({**top, "metadata": {"name": "low", "ownerReferences": [owner]}}))
 
-    deleting = k.start("delete", "cm", "top", f"--cascade={cascade}", "--timeout=60s")
+    deleting = k.start("delete", "cm", "top", f"--cascade={cascade}", "--timeout=300s")
     while deleting.poll() is None:
         work(server, "owners")
     assert (deleting.returncode, deleting.communicate()[0]) == (0, 'configmap "top" deleted\n')

@@ -47,7 +47,7 @@ class Kubectl:
             [*self._begin, *arguments],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
             env={**os.environ, "HOME": str(self.folder), **(env or {})},
         )
@@ -296,10 +296,10 @@ def test_delete_waits_until_finalizers_are_done(k: Kubectl, api: Client) -> None
 
     with k.start("delete", "cm", "one") as deleting:
         path = config_maps(k.namespace, "one")
-        until(lambda: api.get(path).document["metadata"].get("deletionTimestamp"), within=20, alive=deleting)
+        until(lambda: api.get(path).document["metadata"].get("deletionTimestamp"), within=60, alive=deleting)
         assert deleting.poll() is None
         api.patch(path, {"metadata": {"finalizers": None}})
-        assert deleting.wait(20) == 0
+        assert deleting.wait(60) == 0
 
 
 def test_delete_by_selector_and_all(k: Kubectl) -> None:
@@ -317,13 +317,13 @@ def test_wait(k: Kubectl, api: Client) -> None:
     api.post(deployments(k.namespace), deployment("web"))
     available = {"type": "Available", "status": "True"}
 
-    with k.start("wait", "deploy/web", "--for=condition=Available", "--timeout=20s") as waiting:
+    with k.start("wait", "deploy/web", "--for=condition=Available", "--timeout=60s") as waiting:
         api.patch(f"{path}/status", {"status": {"conditions": [available], "replicas": 1}})
-        assert waiting.wait(25) == 0
-    assert "condition met" in k("wait", "deploy/web", "--for=jsonpath={.status.replicas}=1", "--timeout=5s")
-    with k.start("wait", "deploy/web", "--for=delete", "--timeout=20s") as waiting:
+        assert waiting.wait(60) == 0
+    assert "condition met" in k("wait", "deploy/web", "--for=jsonpath={.status.replicas}=1", "--timeout=60s")
+    with k.start("wait", "deploy/web", "--for=delete", "--timeout=60s") as waiting:
         api.delete(path)
-        assert waiting.wait(25) == 0
+        assert waiting.wait(60) == 0
 
 
 def test_describe_shows_events(k: Kubectl, api: Client) -> None:

@@ -16,7 +16,7 @@ from apps.simulator.fleet import Fleet
 from apps.simulator.member import Member
 
 Document = dict[str, Any]
-PATIENCE = 10.0  # seconds until a test gives up; none waits that long when all is well
+PATIENCE = 60.0  # seconds until a test gives up; none waits that long when all is well
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"

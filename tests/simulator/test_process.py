@@ -33,7 +33,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=PROJECT,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
         check=False,
     )
 
@@ -84,13 +84,13 @@ def test_a_restart_keeps_ports_and_tokens_and_sigterm_ends_it_cleanly(tmp_path: 
     with start_fleet_process(tmp_path, members=["a"]) as first:
         before = first.member("a")
         first.process.send_signal(signal.SIGTERM)
-        assert first.process.wait(10) == 0
+        assert first.process.wait(60) == 0
     with start_fleet_process(tmp_path, members=["a", "b"]) as second:
         assert second.member("a") == before
-        with urllib.request.urlopen(before["url"] + "/readyz", timeout=5) as response:
+        with urllib.request.urlopen(before["url"] + "/readyz", timeout=60) as response:
             assert response.status == 200
     with pytest.raises(urllib.error.URLError):
-        urllib.request.urlopen(before["url"] + "/readyz", timeout=5)
+        urllib.request.urlopen(before["url"] + "/readyz", timeout=60)
 
 
 class Kubectl:
@@ -102,7 +102,7 @@ class Kubectl:
     def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run it and return what happened."""
         return subprocess.run(
-            [*self.command, *arguments], input=stdin, capture_output=True, text=True, timeout=60, check=False
+            [*self.command, *arguments], input=stdin, capture_output=True, text=True, timeout=300, check=False
         )
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
@@ -141,8 +141,8 @@ def test_kubectl_applies_rolls_out_shows_and_deletes(member1: Kubectl) -> None:
     text = manifest("web", namespace="shop")
     assert member1("apply", "-f", "-", stdin=text) == "deployment.apps/web created\n"
     assert member1("apply", "-f", "-", stdin=text) == "deployment.apps/web unchanged\n"
-    assert "successfully rolled out" in member1("rollout", "status", "deploy/web", "-n", "shop", "--timeout=20s")
-    member1("wait", "--for=condition=Available", "deploy/web", "-n", "shop", "--timeout=20s")
+    assert "successfully rolled out" in member1("rollout", "status", "deploy/web", "-n", "shop", "--timeout=60s")
+    member1("wait", "--for=condition=Available", "deploy/web", "-n", "shop", "--timeout=60s")
 
     shown = member1("get", "deploy", "-n", "shop").splitlines()
     assert shown[0].split() == ["NAME", "READY", "UP-TO-DATE", "AVAILABLE", "AGE"]
@@ -152,7 +152,7 @@ def test_kubectl_applies_rolls_out_shows_and_deletes(member1: Kubectl) -> None:
 
     assert "configured" in member1("apply", "-f", "-", stdin=manifest("web", namespace="shop", replicas=1))
     assert 'deployment.apps "web" deleted' in member1("delete", "deploy", "web", "-n", "shop", "--cascade=foreground")
-    assert 'namespace "shop" deleted' in member1("delete", "ns", "shop", "--timeout=20s")
+    assert 'namespace "shop" deleted' in member1("delete", "ns", "shop", "--timeout=60s")
     assert "No resources found" in member1.run("get", "pods", "-n", "shop").stderr
 
 
@@ -204,7 +204,7 @@ def test_kubectl_watches(member1: Kubectl) -> None:
         assert watching.stdout.readline().split()[:2] == ["DELETED", "first"]
     finally:
         watching.terminate()
-        watching.wait(10)
+        watching.wait(60)
         if watching.stdout:
             watching.stdout.close()
 

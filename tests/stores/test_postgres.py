@@ -285,7 +285,7 @@ class TestNotices:
             listener.execute("LISTEN due")
 
             create(store, binding("web"))
-            heard = {notice.channel: notice.payload for notice in listener.notifies(timeout=5, stop_after=2)}
+            heard = {notice.channel: notice.payload for notice in listener.notifies(timeout=60, stop_after=2)}
 
         assert heard == {"lifeboat": "1", "due": "placer"}
 

@@ -47,7 +47,7 @@ def test_an_event_loop_that_is_busy_costs_its_streams_time_and_nothing_else(
             await asyncio.to_thread(_commit, "two")
             seen: set[str] = set()
             while len(seen) < 2:
-                await asyncio.wait_for(watcher.ready.wait(), 20)
+                await asyncio.wait_for(watcher.ready.wait(), 60)
                 watcher.ready.clear()
                 seen |= {one.change.name for one in watcher.pending if isinstance(one, tailer.Event)}
             return sorted(seen)

@@ -34,7 +34,7 @@ class CommandLine:
             env=bare_environment(**more),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
         assert (done.returncode == 0) is ok, done.stdout + done.stderr
@@ -63,7 +63,7 @@ def supervise(tmp_path: Path) -> Iterator[CommandLine]:
         command.home.remove()
 
 
-def eventually(condition: Callable[[], object], *, within: float = 15.0) -> None:
+def eventually(condition: Callable[[], object], *, within: float = 60.0) -> None:
     """Wait until a condition holds; fail where it does not within so many seconds."""
     deadline = time.monotonic() + within
     while not condition():

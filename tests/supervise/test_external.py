@@ -76,7 +76,7 @@ def somebodys() -> Iterator[Somebodys]:
         )
     made_here = Somebodys(database_port, redis_port, processes)
     try:
-        eventually(lambda: answers(made_here), within=60)
+        eventually(lambda: answers(made_here))
         for name in ("fleet", "others"):
             made_here.ask(f"CREATE DATABASE {name}", database="postgres")
         made_here.ask("CREATE TABLE kept AS SELECT 42 AS answer", database="others")
@@ -110,7 +110,7 @@ def test_servers_of_somebody_are_used_and_left_running_and_clean(supervise: Comm
     assert "Redis: as REDIS_URL says" in said
     assert {record.name for record in records.read_records(supervise.home.run)} == set(STARTED)
     assert status_of(f"{facts['api']}/admin/login/") == 200
-    eventually(lambda: set(clusters(supervise).values()) == {"True"}, within=60)  # beat, worker and members at work
+    eventually(lambda: set(clusters(supervise).values()) == {"True"})  # beat, worker and members at work
     for word in (PASSWORD, QUOTED):
         assert word not in said + everything_said(supervise) + listing
 

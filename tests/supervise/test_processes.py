@@ -145,7 +145,7 @@ def test_what_a_crashed_run_left_is_ended_with_its_children(home: Home) -> None:
     ended = Supervisor(home).end_stale()
 
     assert ended == ["worker"]
-    assert left.wait(5) == -signal.SIGTERM
+    assert left.wait(60) == -signal.SIGTERM
     eventually(lambda: group_members(left.pid) == [])
     assert records.read_records(home.run) == []
 

@@ -162,7 +162,7 @@ def test_servers_end_with_the_process_that_asked_for_them(supervise: CommandLine
         env=bare_environment(),
         stdout=subprocess.DEVNULL,
     )
-    eventually(lambda: supervise.home.published() is not None, within=60)
+    eventually(lambda: supervise.home.published() is not None, within=300)
     started = running(supervise)
 
     asking.kill()
