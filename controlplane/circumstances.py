@@ -50,7 +50,7 @@ def told(
     if kind.key in (EVICTION_HOLD, MAINTENANCE_WINDOW):
         return (*_strangers(state, new), *_passed(new, now=now))
     if old is not None and kind.key == CLUSTER_TAINT_POLICY:
-        return _withdrawn(state, old, "this edit", kept=_listed(new) if _rule(new) == _rule(old) else frozenset())
+        return _withdrawn(state, old, "this edit", kept=_listed(new) & _listed(old))
     if old is not None and kind.key in (*POLICIES, *BINDINGS) and _spec(new) != _spec(old):
         return _queued(state, kind, new, settings)
     return ()
@@ -90,21 +90,23 @@ def _passed(holding: Any, *, now: datetime) -> tuple[str, ...]:
     return (f"spec.{field}: it was over at {ends:%Y-%m-%dT%H:%M:%SZ}, it is {now:%Y-%m-%dT%H:%M:%SZ}: nothing is held",)
 
 
-def _listed(policy: Any) -> frozenset[taints.Identity]:
-    """Return the taints a ClusterTaintPolicy adds, in either dialect."""
-    return frozenset((one.key, one.effect) for one in (*policy.spec.taints_to_add, *policy.spec.taints))
+def _listed(policy: Any) -> frozenset[tuple[taints.Identity, str]]:
+    """Return the taints a ClusterTaintPolicy adds, in either dialect, each with its rule."""
+    listed = (*policy.spec.taints_to_add, *policy.spec.taints)
+    return frozenset(((one.key, one.effect), taint_policies.rule_of(policy.spec, one)) for one in listed)
 
 
 def _withdrawn(
-    state: State, policy: Any, doing: str, *, kept: Collection[taints.Identity] = frozenset()
+    state: State, policy: Any, doing: str, *, kept: Collection[tuple[taints.Identity, str]] = ()
 ) -> tuple[str, ...]:
     """Tell which taints go with a ClusterTaintPolicy, and what of the queue goes with them (D3, D12). `kept`: those it
-    still adds after an edit of nothing but its list."""
+    still adds after an edit, by the same rule."""
+    stay = {identity for identity, _ in kept}
     waiting, found, dropped = state.evictions_by_cluster(), list[str](), 0
     for cluster in state.list(CLUSTER):
         known = taints.owned(cluster)
         own = [one for one in cluster.spec.taints if _owned_by(known, one) == {taint_policies.owner(policy)}]
-        gone = [one for one in own if (one.key, one.effect) not in kept]
+        gone = [one for one in own if (one.key, one.effect) not in stay]
         found += [f"{spelled(one)} from cluster {cluster.metadata.name}" for one in gone]
         left = [one for one in cluster.spec.taints if one not in gone]
         if gone and not any(one.effect in EVICTING_EFFECTS for one in left):
@@ -122,10 +124,6 @@ def _owned_by(known: taints.Owners, taint: Taint) -> set[str]:
 
 def _spec(obj: Any) -> Any:
     return obj.spec
-
-
-def _rule(policy: Any) -> str:
-    return taint_policies.digest(policy.spec)
 
 
 def _check_failback(state: State, kind: Kind, new: Any, old: Any, *, now: datetime) -> None:

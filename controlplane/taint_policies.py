@@ -2,7 +2,8 @@
 
 Windowed (S001): the taint comes when matchConditions held for addOnMatchSeconds, and goes when they failed for
 removeOnMismatchSeconds. Without windows: addOnConditions add, removeOnConditions remove. When a policy's target or
-conditions are edited, its digest changes: its taints are withdrawn at once and its windows begin anew.
+conditions are edited, its digest changes: its taints are withdrawn at once and its windows begin anew. A taint whose
+value is edited is withdrawn as well and, as far as its window has run, there again at once with the new one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from controlplane import affinity, taints
 from controlplane.kinds.cluster import EVICTING_EFFECTS, FLAPPING, READY, Cluster
 from controlplane.kinds.policy import ClusterAffinity
 from controlplane.kinds.rows import MatchWindow, window_key
-from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
+from controlplane.kinds.taint_policy import (
+    ClusterTaintPolicy,
+    ClusterTaintPolicySpec,
+    MatchCondition,
+    PolicyTaint,
+    TaintToAdd,
+)
 from controlplane.meta import Condition, condition
 from controlplane.moments import later
 from controlplane.taints import Identity, Owners, Ownership, Want, Wanted
@@ -77,13 +84,12 @@ def wanted(
         if not policy.windowed:
             wants += _unwindowed(policy, cluster, known, moving=moving is not None)
             continue
-        rule = digest(policy.spec)
         old = windows.get(window_key(policy.metadata.name, cluster.metadata.name))
-        window = _window(policy, cluster, old, rule, sight=sight, now=now)
+        window = _window(policy, cluster, old, digest(policy.spec), sight=sight, now=now)
         kept.append(window)
         for taint in policy.spec.taints_to_add:
             since = moving if taint.effect in EVICTING_EFFECTS else counting_since
-            want, wake_at = _windowed(policy, taint, window, known, rule, sight=sight, counting_since=since, now=now)
+            want, wake_at = _windowed(policy, taint, window, known, sight=sight, counting_since=since, now=now)
             wants += [] if want is None else [want]
             wakes += [] if wake_at is None else [wake_at]
     return Policies(Wanted(tuple(wants), min(wakes, default=None)), tuple(kept))
@@ -117,6 +123,11 @@ def digest(spec: ClusterTaintPolicySpec) -> str:
     return _digest(msgspec.json.encode(parts, order="sorted"))
 
 
+def rule_of(spec: ClusterTaintPolicySpec, taint: TaintToAdd | PolicyTaint) -> str:
+    """Return what may not change without withdrawing one taint of a policy: the digest, and the taint's own value."""
+    return f"{digest(spec)}={taint.value}" if taint.value else digest(spec)
+
+
 def holds(asked: MatchCondition, conditions: tuple[Condition, ...]) -> bool:
     """Test one condition of a policy. A condition nobody reported never matches, not even NotIn (semantics 2.4)."""
     found = condition(conditions, asked.condition_type)
@@ -139,12 +150,11 @@ def _unwindowed(policy: ClusterTaintPolicy, cluster: Cluster, known: Owners, *, 
     spec, conditions, name = policy.spec, cluster.status.conditions, owner(policy)
     if match(spec.remove_on_conditions, conditions, empty=False):
         return []
-    rule = digest(spec)
     adding = match(spec.add_on_conditions, conditions, empty=False)
     return [
-        Want(taint.key, taint.effect, taint.value, name, rule, flapping=_by_flapping(spec))
+        Want(taint.key, taint.effect, taint.value, name, rule_of(spec, taint), flapping=_by_flapping(spec))
         for taint in spec.taints
-        if owns(known, (taint.key, taint.effect), name, rule)
+        if owns(known, (taint.key, taint.effect), name, rule_of(spec, taint))
         or (adding and (moving or taint.effect not in EVICTING_EFFECTS))
     ]
 
@@ -188,14 +198,13 @@ def _windowed(
     taint: TaintToAdd,
     window: MatchWindow,
     known: Owners,
-    rule: str,
     *,
     sight: Sight,
     counting_since: datetime | None,
     now: datetime,
 ) -> tuple[Want | None, datetime | None]:
     """Return what one taint of a policy wants, and when its window ends."""
-    name, began = owner(policy), window.since or now
+    name, began, rule = owner(policy), window.since or now, rule_of(policy.spec, taint)
     owned = owns(known, (taint.key, taint.effect), name, rule)
     want = Want(
         taint.key,

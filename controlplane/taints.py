@@ -7,7 +7,7 @@ without an entry, or with one that is waived, belongs to a person or another pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -108,22 +108,23 @@ def for_flapping(cluster: Cluster) -> frozenset[Identity]:
 
 
 def settled(
-    taints: Iterable[Taint], known: Owners, wants: Iterable[Want], *, now: datetime
+    taints: Sequence[Taint], known: Owners, wants: Iterable[Want], *, now: datetime
 ) -> tuple[tuple[Taint, ...], dict[Identity, Ownership]]:
     """Return the taints and owners after all wants are heard.
 
     A taint stays as it is, value and time, while one owner wants it; one that nobody owns is a person's and stays. An
     owned taint that is gone was taken off by a person: it stays off until nobody wants it any more (S001 "manual
-    intervention"), and put on again meanwhile it is a person's. New taints carry `now`; taints that move workloads get
-    a missing timeAdded.
+    intervention"), and put on again meanwhile it is a person's. One that is only wanted otherwise than it was put on
+    makes room for a new one. New taints carry `now`; taints that move workloads get a missing timeAdded.
     """
     moment = to_seconds(now)
     wanted: dict[Identity, list[Want]] = {}
     for want in wants:
         wanted.setdefault(want.identity, []).append(want)
+    taints, known = _withdrawn(taints, known, wanted)
+    present = {(taint.key, taint.effect) for taint in taints}
     kept: list[Taint] = []
     after: dict[Identity, Ownership] = {}
-    present = {(taint.key, taint.effect) for taint in taints}
     for taint in taints:
         identity = (taint.key, taint.effect)
         if identity in known and not known[identity].waived:
@@ -142,6 +143,24 @@ def settled(
             kept.append(Taint(first.key, first.effect, first.value, moment))
             after[identity] = _owned_by(asking)
     return tuple(kept), after
+
+
+def _withdrawn(
+    taints: Sequence[Taint], known: Owners, wanted: Mapping[Identity, list[Want]]
+) -> tuple[list[Taint], Owners]:
+    """Return taints and owners without those whose owners still want them, but none as it was put on (D3)."""
+    edited = {
+        identity
+        for identity in ((taint.key, taint.effect) for taint in taints)
+        if (how := known.get(identity)) is not None and not how.waived and _edited(how, wanted.get(identity, ()))
+    }
+    left = [taint for taint in taints if (taint.key, taint.effect) not in edited]
+    return left, {identity: how for identity, how in known.items() if identity not in edited}
+
+
+def _edited(how: Ownership, asking: Iterable[Want]) -> bool:
+    rules = [(how.by[one.owner], one.rule) for one in asking if one.owner in how.by]
+    return bool(rules) and all(before != rule for before, rule in rules)
 
 
 def _owned_by(asking: list[Want]) -> Ownership:

@@ -134,6 +134,14 @@ def test_d3_an_edit_of_what_a_taint_policy_is_about_withdraws_as_well() -> None:
     assert len(circumstances.told(outage("policy/detect"), known, edited, POLICY, DEFAULT, now=START)) == 1
 
 
+def test_d3_an_edit_of_a_taints_value_withdraws_it_and_one_of_its_windows_does_not() -> None:
+    known, (taint, other) = KINDS[CLUSTER_TAINT_POLICY], TAINTS
+    before = POLICY.with_spec(taints_to_add=TAINTS)
+    for edited, said in ((replace(taint, value="worse"), 1), (replace(taint, add_on_match_seconds=7), 0)):
+        after = POLICY.with_spec(taints_to_add=(edited, other))
+        assert len(circumstances.told(outage("policy/detect"), known, after, before, DEFAULT, now=START)) == said
+
+
 def row(state: str, *, cluster: str = "member1", stays: bool = False) -> Eviction:
     key = eviction_key(ONE.ref, cluster)
     return Eviction(key, str(ONE.ref), cluster, due_at=None if stays else START, state=state)

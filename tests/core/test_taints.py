@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -173,6 +174,28 @@ def test_d3_editing_a_policy_withdraws_its_taints_at_once(
     story.work()
 
     assert "down:NoExecute" not in shown(story)
+
+
+TOO = TaintToAdd("down", "NoExecute", "worse", 300, 180)
+PLAIN = PolicyTaint("down", "NoExecute", "worse")
+
+
+@pytest.mark.parametrize("others", [False, True])
+@pytest.mark.parametrize("dialect", [{"taints_to_add": (TOO,)}, {"taints": (PLAIN,)}])
+def test_d3_a_taint_whose_value_is_edited_makes_room_for_the_new_one(dialect: dict[str, Any], others: bool) -> None:
+    """It is another taint, judged by itself; where another policy wants it as it was, it stays."""
+    one = windowed() if "taints_to_add" in dialect else unwindowed(add_on_conditions=NOT_READY)
+    story = fleet(one, *([windowed("other")] if others else []))
+    story.ready("member1", "False")
+    story.pass_seconds(400)
+    (before,) = (taint for taint in story.cluster("member1").spec.taints if taint.effect == "NoExecute")
+    old = story.store.get([one.ref])[one.ref]
+
+    story.store.put(old.with_spec(**dialect), old)
+    story.work()
+
+    (after,) = (taint for taint in story.cluster("member1").spec.taints if taint.effect == "NoExecute")
+    assert (before.value, after) == ("", before if others else Taint("down", "NoExecute", "worse", story.now))
 
 
 def delete(story: Story, one: ClusterTaintPolicy) -> None:

@@ -12,8 +12,8 @@ import msgspec
 
 from controlplane import affinity
 from controlplane.kinds.cluster import Cluster, Taint
-from controlplane.kinds.taint_policy import ClusterTaintPolicy
-from controlplane.taint_policies import Sight, digest, match, owner, target, wanted
+from controlplane.kinds.taint_policy import ClusterTaintPolicy, PolicyTaint
+from controlplane.taint_policies import Sight, match, owner, rule_of, target, wanted
 from controlplane.taints import Identity, Ownership, settled
 from tests.conformance.compare import equivalent
 from tests.conformance.documents import typed
@@ -27,7 +27,13 @@ def run(given: Document) -> Document:
     cluster, policies, now = _read(given)
     owned: dict[Identity, Ownership] = {}
     for taint in cluster.spec.taints:
-        by = {owner(one): digest(one.spec) for one in policies if _lists(one, taint) and _targets(one, cluster)}
+        by = {
+            owner(one): rule_of(one.spec, own)
+            for one in policies
+            if _targets(one, cluster)
+            for own in one.spec.taints
+            if _same(own, taint)
+        }
         if by:
             owned[taint.key, taint.effect] = Ownership(by)
     policies_want = wanted(
@@ -69,8 +75,8 @@ def _identities(policy: ClusterTaintPolicy) -> list[Identity]:
     return [(taint.key, taint.effect) for taint in policy.spec.taints]
 
 
-def _lists(policy: ClusterTaintPolicy, taint: Taint) -> bool:
-    return (taint.key, taint.effect) in _identities(policy)
+def _same(own: PolicyTaint, taint: Taint) -> bool:
+    return (own.key, own.effect) == (taint.key, taint.effect)
 
 
 def _without(document: Document, identities: set[Identity]) -> list[Document]:
