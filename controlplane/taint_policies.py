@@ -166,9 +166,13 @@ def _window(
     is as it was, but since another time, was something else in between: then it began anew.
 
     Where we look late, it began when the conditions turned, but not before the last time in which nobody observed the
-    cluster: how much of that came after the turn is not known any more.
+    cluster: how much of that came after the turn is not known any more. What began before policy and cluster both were
+    there is left from others of their names.
     """
     name, member = policy.metadata.name, cluster.metadata.name
+    born = [one for one in (policy.metadata.creation_timestamp, cluster.metadata.creation_timestamp) if one is not None]
+    if old is not None and old.since is not None and any(old.since < one <= now for one in born):
+        old = None
     matching = match(policy.spec.match_conditions, cluster.status.conditions, empty=True)
     said = condition(cluster.status.conditions, READY) if _by_ready(policy.spec) else None
     ready, ready_since = ("", None) if said is None else (said.status, said.last_transition_time)
@@ -178,8 +182,7 @@ def _window(
             return replace(old, ready=ready, ready_since=ready_since)
     since = now
     if old is None:
-        born = (policy.metadata.creation_timestamp, cluster.metadata.creation_timestamp)
-        since = max((moment for moment in (*born, *_turns(policy, cluster)) if moment is not None), default=now)
+        since = max((*born, *_turns(policy, cluster)), default=now)
     elif old.rule == rule:
         since = max(_turns(policy, cluster), default=now)
     since = min(now, since if sight.resumed_at is None else max(since, sight.resumed_at))

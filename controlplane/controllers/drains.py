@@ -187,8 +187,9 @@ def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: da
         wait = max(rate.pause(taken.next_in), SHORTEST_WAIT)
     else:  # the next page at once; a round that is over has looked at so many in vain, and gives others time
         wait = timedelta(0) if found.after else LOOK * (1 + blocked // PAGE)
-    riders = tuple(_left(one, cluster, drain, settings, now=now) for one in found.going)
-    return replace(said, riders=riders, wake_at=now + wait)
+    guards = (Guard(drain.ref, drain.metadata.generation), *snapshot.holds.guards())
+    riders = tuple(_left(one, cluster, drain, settings, guards=guards, now=now) for one in found.going)
+    return replace(said, riders=riders, guards=guards if riders else (), wake_at=now + wait)
 
 
 def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: int, now: datetime) -> Looked:
@@ -227,7 +228,10 @@ def _obstacle(
     return holds.why(row, binding, cluster, now=now)[1]
 
 
-def _left(going: Going, cluster: Cluster, drain: Drain, settings: Settings, *, now: datetime) -> Decision:
+def _left(
+    going: Going, cluster: Cluster, drain: Drain, settings: Settings, *, guards: Iterable[Guard], now: datetime
+) -> Decision:
+    """Return the write of one that leaves: while its cluster is what it was, and nobody stops or holds it."""
     binding, name = going.binding, cluster.metadata.name
     message = f"Drain {drain.metadata.name}: {drain.spec.reason or 'the cluster is to be emptied'}"
     new = leaving(
@@ -242,10 +246,10 @@ def _left(going: Going, cluster: Cluster, drain: Drain, settings: Settings, *, n
     )
     abouts = (binding, template_of(binding))
     events = tuple(Event(one, "EvictWorkloadFromClusterSucceed", f"leaves cluster {name}: {message}") for one in abouts)
-    guard = Guard(cluster.ref, cluster.metadata.generation)
+    stands = (Guard(cluster.ref, cluster.metadata.generation), *guards)
     new = departed(new, binding, now=now)
     rows = map(Save, going.reserved)
-    return Decision(changes=(Put(new, binding), *rows), events=events, guards=(guard,), reason=REASON)
+    return Decision(changes=(Put(new, binding), *rows), events=events, guards=stands, reason=REASON)
 
 
 def _said(drain: Drain, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -283,9 +283,11 @@ def _moving(
         **progress,
     )
     wait = max(rate.pause(taken.next_in), SHORTEST_WAIT)
+    guards = (Guard(one.ref, one.metadata.generation), *snapshot.holds.guards()) if found.ways else ()
     return replace(
         said,
-        riders=tuple(_back(binding, way, snapshot, now=now) for binding, way in found.ways),
+        guards=guards,
+        riders=tuple(_back(binding, way, snapshot, guards=guards, now=now) for binding, way in found.ways),
         wake_at=_next(found, 0 if returning else blocked, full=len(sent) >= free, token=wait, now=now),
     )
 
@@ -362,15 +364,18 @@ def _message(one: Failback, cluster: str) -> str:
     return f"Failback {one.metadata.name}: {one.spec.reason or f'cluster {cluster} is well again'}"
 
 
-def _back(binding: Binding, way: failback.Way, snapshot: FailingBack, *, now: datetime) -> Decision:
-    """Return the write of one way back, which holds while its cluster is what it was."""
+def _back(
+    binding: Binding, way: failback.Way, snapshot: FailingBack, *, guards: Iterable[Guard], now: datetime
+) -> Decision:
+    """Return the write of one way back: while its cluster is what it was, and nobody stops the failback or holds
+    more."""
     cluster, one = snapshot.clusters[way.cluster], snapshot.subject
     whence = f" from {', '.join(way.leaves)}" if way.leaves else ""
     message = f"goes back to cluster {way.cluster}{whence}: {_message(one, way.cluster)}"
     return Decision(
         changes=(Put(way.binding, binding), *(Save(row) for row in way.promises)),
         events=tuple(Event(about, "WorkloadFailback", message) for about in (binding, template_of(binding))),
-        guards=(Guard(cluster.ref, cluster.metadata.generation),),
+        guards=(Guard(cluster.ref, cluster.metadata.generation), *guards),
         reason="Failback",
     )
 

@@ -5,21 +5,27 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
 from controlplane import run
 from controlplane.controllers.drains import PAGE, Drains
+from controlplane.decision import Decision, deleting
 from controlplane.kinds import CLUSTER, KINDS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
+from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.rows import Promise
 from controlplane.memory import MemoryStore
 from controlplane.meta import ObjectMeta, Ref
 from controlplane.names import UNSCHEDULABLE_TAINT
 from controlplane.settings import Settings
+from controlplane.state import Actor
 from tests.core.fleet_story import START, binding, by_room, cluster, duplicated
 
 CORDON = Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=START)
+API_VERSION = "failover.lifeboat.io/v1alpha1"
 ASKED = Ref(DRAIN, "", "upgrade")
 
 
@@ -30,7 +36,7 @@ class Site:
         self.now = START
         self.controllers = [Drains()]
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
-        asked = Drain("failover.lifeboat.io/v1alpha1", "Drain", ObjectMeta(name="upgrade"), DrainSpec("full", rate))
+        asked = Drain(API_VERSION, "Drain", ObjectMeta(name="upgrade"), DrainSpec("full", rate))
         self.store.create(cluster("full", taints=[CORDON] if cordoned else ()), *found, asked)
         self.work()
 
@@ -145,3 +151,24 @@ def test_its_table_counts_from_nought() -> None:
         columns = KINDS[kind].resource.columns
         cells = [one.cell({"spec": {}, "status": {"phase": said}}, START) for one in columns if one.type == "integer"]
         assert cells == [0, 0, 0]
+
+
+@pytest.mark.parametrize("word", ["stop", "hold", "delete"])
+def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str) -> None:
+    site = Site(cluster("spare"), *movable(3), rate=1000)
+    (snapshot,) = Drains().load(site.store, [ASKED])
+    assert snapshot is not None
+    decision = Drains().decide(snapshot, Settings(), now=site.now + timedelta(seconds=2))
+    assert len(decision.riders) == 3
+
+    asked: Any = site.store.get([ASKED])[ASKED]
+    if word == "stop":
+        site.store.put(asked.with_spec(stop=True), asked)
+    elif word == "delete":
+        site.store.apply([(None, Decision(changes=(deleting(asked, now=site.now),)))], by=Actor("ana"))
+    else:
+        site.store.create(EvictionHold(API_VERSION, "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec("wait")))
+    outcomes = site.store.apply([(None, one) for one in (decision, *decision.riders)], by=Actor("drains"))
+
+    assert all(one.lost for one in outcomes), "nothing left, and nothing is counted as having left"
+    assert site.left() == []

@@ -5,18 +5,23 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from controlplane import run
 from controlplane.controllers.failbacks import PAGE, Failbacks
 from controlplane.eviction.purge import leaving
 from controlplane.kinds import home
 from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
 from controlplane.kinds.policy import Suspension
 from controlplane.memory import MemoryStore
 from controlplane.meta import ObjectMeta, Ref
 from controlplane.settings import Settings
+from controlplane.state import Actor
 from tests.core.fleet_story import START, binding, cluster, duplicated
 
+API_VERSION = "failover.lifeboat.io/v1alpha1"
 ASKED = Ref(FAILBACK, "", "back")
 
 
@@ -36,7 +41,7 @@ def told(*bindings: Binding, seconds: float, at_once: int = 100) -> FailbackStat
     controllers = [Failbacks()]
     store = MemoryStore(controllers=controllers, clock=lambda: now)
     spec = FailbackSpec("home", rate=100, at_once=at_once)
-    asked = Failback("failover.lifeboat.io/v1alpha1", "Failback", ObjectMeta(name="back"), spec)
+    asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), spec)
     store.create(cluster("home"), cluster("spare"), *bindings, asked)
     end = now + timedelta(seconds=seconds)
     failures: list[run.Failure] = []
@@ -66,3 +71,25 @@ def test_what_remains_is_counted_over_all_pages() -> None:
     status = told(*several, seconds=30, at_once=70)
 
     assert (len(status.returning), status.remaining) == (70, 2 * PAGE - 70)
+
+
+@pytest.mark.parametrize("word", ["stop", "hold"])
+def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str) -> None:
+    now = START + timedelta(hours=1)
+    store = MemoryStore(controllers=[Failbacks()], clock=lambda: now)
+    asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), FailbackSpec("home", rate=100))
+    store.create(cluster("home"), cluster("spare"), away("z0"), asked)
+    run.work_off([Failbacks()], store, Settings(), world=run.World())
+    (snapshot,) = Failbacks().load(store, [ASKED])
+    assert snapshot is not None
+    decision = Failbacks().decide(snapshot, Settings(), now=now + timedelta(seconds=2))
+    assert len(decision.riders) == 1
+
+    if word == "stop":
+        live: Any = store.get([ASKED])[ASKED]
+        store.put(live.with_spec(stop=True), live)
+    else:
+        store.create(EvictionHold(API_VERSION, "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec("wait")))
+    outcomes = store.apply([(None, one) for one in (decision, *decision.riders)], by=Actor("failbacks"))
+
+    assert all(one.lost for one in outcomes), "nothing went back, and nothing is told to be on its way"

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from controlplane import taint_policies
+from controlplane.decision import Decision, Delete
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import MatchWindow, Observation
 from controlplane.kinds.taint_policy import TaintToAdd
+from controlplane.state import Actor
 from tests.core.fleet_story import START, cluster
 from tests.core.test_taints import fleet, policy, shown, windowed
 
@@ -86,6 +90,24 @@ def test_d3_a_recovery_nobody_saw_begins_the_window_anew(ready: str, at: int, en
 
 def test_d3_no_match_conditions_means_always_counted_from_when_both_exist() -> None:
     story = fleet(policy(taints_to_add=(TaintToAdd("every", "NoSchedule", "", 60, 60),)))
+
+    story.pass_seconds(59)
+    assert shown(story) == set()
+    story.pass_seconds(1)
+    assert shown(story) == {"every:NoSchedule"}
+
+
+@pytest.mark.parametrize("again", ["policy", "cluster"])
+def test_d3_a_policy_or_cluster_made_anew_under_its_name_begins_anew(again: str) -> None:
+    """What is kept of the one before may still be there: its garbage is collected a moment later."""
+    always = policy(taints_to_add=(TaintToAdd("every", "NoSchedule", "", 60, 60),))
+    story = fleet(always)
+    story.pass_seconds(40)
+
+    first: Any = always if again == "policy" else story.cluster("member1")
+    second = replace(first, metadata=replace(first.metadata, uid="second", creation_timestamp=story.now))
+    story.store.apply([(None, Decision(changes=(Delete(story.store.get([first.ref])[first.ref]),)))], by=Actor("ana"))
+    story.store.create(second)
 
     story.pass_seconds(59)
     assert shown(story) == set()
