@@ -24,6 +24,7 @@ from apps.runtime.supervise.ports import free_port
 from apps.runtime.supervise.redis import find_binary
 from controlplane import kinds
 from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
+from tests.apps.test_lost_connections import break_all
 from tests.processes import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -163,6 +164,7 @@ def _paused_as_it_looks_at_its_lease(
     wanted |= workloads(running, name)
     running.ring("propagation/0")
     with _connection() as own:
+        own.execute("SET idle_in_transaction_session_timeout = 0")  # who holds the row is as long idle as it takes
         own.execute("SELECT 1 FROM objects_lease WHERE name = 'propagation' FOR UPDATE")
         os.killpg(process.pid, signal.SIGCONT)
         until(lambda: _backends("wait_event_type = 'Lock'"), within=WITHIN, every=0.01)
@@ -223,7 +225,7 @@ def _answers(client: redis.Redis) -> bool:
 
 
 def test_without_its_broker_a_worker_goes_on_and_nothing_is_lost(tmp_path: Path, broker: dict[str, Any]) -> None:
-    with stack(tmp_path, broker["url"], lease_seconds="15") as running:
+    with stack(tmp_path, broker["url"], lease_seconds="8") as running:
         running.create(policy("member1"))
         running.processes.worker()
         running.ring("propagation/0")
@@ -239,6 +241,10 @@ def test_without_its_broker_a_worker_goes_on_and_nothing_is_lost(tmp_path: Path,
         wanted |= workloads(running, "later")
         until(lambda: bindings(running) == wanted, within=WITHIN)
         assert running.holders()["propagation"] == holder
+        break_all()
+        wanted |= workloads(running, "broken")
+        until(lambda: bindings(running) == wanted, within=WITHIN)
+        holder = until(lambda: running.holders().get("propagation"), within=WITHIN)
 
         broker["process"] = broker["start"]()
         until(lambda: running.holders().get("propagation") != holder, within=WITHIN)
