@@ -17,7 +17,8 @@ from controlplane.eviction.holds import Holds
 from controlplane.eviction.judge import waits
 from controlplane.eviction.preserve import preserved
 from controlplane.eviction.purge import purge_mode
-from controlplane.eviction.refuge import DryRun, Refuge, refuge, reserve, scheduling_suspended
+from controlplane.eviction.refuge import Refuge, refuge, scheduling_suspended
+from controlplane.eviction.rehearsal import Rehearsal
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import (
     EVICTING_EFFECTS,
@@ -31,17 +32,14 @@ from controlplane.kinds.cluster import (
 from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
 from controlplane.kinds.patience import patience
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState, Promise
+from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.meta import Condition, Struct, with_condition
 from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
-from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.groups import WorkloadGroups
-from controlplane.scheduling.question import Groups, question_of
-from controlplane.scheduling.schedule import Placed, schedule
-from controlplane.scheduling.together import Applications
+from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
+from controlplane.state import Promised
 
 EXAMPLES = 5  # bindings named per obstacle in a summary
 BLOCKS, WARNS = "Blocks", "Warns"
@@ -106,42 +104,15 @@ class Situation(msgspec.Struct, frozen=True):
     groups: Groups = {}  # the workload affinity groups they are in
 
 
-class Rehearsal:
-    """Dry runs of the scheduler against one situation; what is read of the fleet is read once."""
-
-    def __init__(self, situation: Situation, settings: Settings) -> None:
-        self._settings = settings
-        self._fleet = Fleet.of(situation.clusters, settings=settings)
-        self._ledger = record.ledger(self._fleet, situation.promised)
-        self._without: dict[str, Fleet] = {}
-        self._applications = Applications(situation.applications, settings)
-        self._groups = WorkloadGroups(situation.groups)
-
-    def without(self, binding: Binding, cluster: str) -> DryRun:
-        """Return what the scheduler would do with a binding if a cluster were lost."""
-        if binding.spec.placement is None:
-            return DryRun(refused="the binding has no placement: nothing says where else it may run")
-        if cluster not in self._without:
-            self._without[cluster] = self._fleet.without({cluster})
-        outcome = schedule(
-            binding.spec,
-            binding.status,
-            self._without[cluster],
-            settings=self._settings,
-            promised=self._ledger,
-            neighbours=self._groups.seen_by(binding),
-            together=self._applications.seen_by(binding),
-        ).outcome
-        if isinstance(outcome, Placed):
-            return DryRun(outcome.clusters)
-        return DryRun(refused=outcome.message, part=outcome.part or ())
-
-    def taken(self, binding: Binding, place: Refuge, *, now: datetime) -> tuple[Promise, ...]:
-        """Take the room a binding will use: it goes there. Return it as promises to others."""
-        self._applications.placed(binding, place.clusters)
-        self._groups.placed(binding, place.clusters)
-        asked = question_of(binding.spec, binding.status, settings=self._settings).asked
-        return reserve(self._ledger, self._fleet, binding, place, asked, now=now)
+def rehearsal_of(situation: Situation, settings: Settings) -> Rehearsal:
+    """Return dry runs of the scheduler as of a situation; what is read of the fleet is read once."""
+    return Rehearsal(
+        lambda: Fleet.of(situation.clusters, settings=settings),
+        settings,
+        promised=Promised(situation.promised),
+        applications=situation.applications,
+        groups=situation.groups,
+    )
 
 
 def summary(found: Iterable[Readiness]) -> FleetReadinessStatus:
@@ -174,7 +145,7 @@ def readiness(
     """
     if goes_along(binding):
         return _along(binding)
-    rehearsal = rehearsal or Rehearsal(situation, settings)
+    rehearsal = rehearsal or rehearsal_of(situation, settings)
     known = {cluster.metadata.name: cluster for cluster in situation.clusters}
     general = [*_switches(settings), *_own(binding, settings), *_tier(situation, settings, now=now)]
     obstacles, prospects = list(general), []
@@ -186,7 +157,7 @@ def readiness(
             continue
         taints = arising(cluster, situation.policies, settings, now=now)
         found = [*_detection(cluster, settings), *_taints(binding, cluster, taints)]
-        answer = rehearsal.without(binding, target.name)
+        answer = rehearsal.without(binding, {target.name})
         place = refuge(binding, {target.name}, answer, settings, source_ready=False)
         if not place.found and not scheduling_suspended(binding):
             found.append(_no_refuge(target.name, place.why))

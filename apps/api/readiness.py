@@ -28,7 +28,7 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.fleet_readiness import NAME, RESOURCE, FleetReadiness
 from controlplane.kinds.rows import Eviction
 from controlplane.meta import ObjectMeta, Ref, to_seconds
-from controlplane.readiness import Readiness, Rehearsal, Situation, goes_along, readiness, summary
+from controlplane.readiness import Readiness, Situation, goes_along, readiness, rehearsal_of, summary
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.settings import Settings
 
@@ -88,7 +88,7 @@ def _asked(found: Iterable[Binding], reading: DjangoStore, settings: Settings, *
     """Yield the answers about bindings, in a constant number of queries."""
     found = list(found)
     situation = _situation(found, reading)
-    rehearsal = Rehearsal(situation, settings)
+    rehearsal = rehearsal_of(situation, settings)
     rows = reading.rows(Eviction, "binding", [str(one.ref) for one in found])
     for one in found:
         queued = rows.get(str(one.ref), ())

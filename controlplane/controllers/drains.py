@@ -30,7 +30,7 @@ from controlplane.kinds.home import departed
 from controlplane.kinds.rows import Eviction, FleetState, Promise
 from controlplane.meta import Ref, to_seconds
 from controlplane.names import UNSCHEDULABLE_TAINT
-from controlplane.readiness import Rehearsal, Situation
+from controlplane.readiness import Situation, rehearsal_of
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
@@ -198,7 +198,7 @@ def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: i
     name = cluster.metadata.name
     clusters, parts = tuple(snapshot.clusters.values()), snapshot.applications
     situation = Situation(clusters, promised=snapshot.promised, applications=parts, groups=snapshot.groups)
-    rehearsal = Rehearsal(situation, settings)
+    rehearsal = rehearsal_of(situation, settings)
     going, staying, last = list[Going](), list[Remaining](), snapshot.subject.status.after
     for ref in snapshot.page:
         binding = snapshot.bindings.get(ref)
@@ -207,7 +207,7 @@ def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: i
                 return Looked(tuple(going), tuple(staying), last, more=True)
             state = preserved(binding, name, settings)
             why = _obstacle(binding, cluster, state, snapshot.holds, settings, now=now)
-            answer = DryRun(refused=why) if why else rehearsal.without(binding, name)
+            answer = DryRun(refused=why) if why else rehearsal.without(binding, {name})
             place = refuge(binding, {name}, answer, settings, source_ready=True)
             if place.found:
                 going.append(Going(binding, rehearsal.taken(binding, place, now=now), state.labels))

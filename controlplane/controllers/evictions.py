@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 
 import msgspec
 from msgspec.structs import replace
@@ -20,12 +19,12 @@ from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import FLEET, FLEET_ROW, TIER_ROW, configuration, remembered, to_fleet
 from controlplane.controllers.labels import workload_labels
 from controlplane.decision import Decision, Drop, Event, Guard, Put, Save
-from controlplane.estimate.request import NOTHING_ASKED
 from controlplane.eviction import plan, rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.eviction.queue import ended
-from controlplane.eviction.refuge import DryRun, Refuge, reserve
+from controlplane.eviction.refuge import DryRun, Refuge
+from controlplane.eviction.rehearsal import Rehearsal
 from controlplane.eviction.room import Room, digest
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
@@ -43,14 +42,10 @@ from controlplane.kinds.rows import (
 )
 from controlplane.kinds.template import Template
 from controlplane.meta import ObjectMeta, Ref, condition, with_condition
-from controlplane.scheduling import record
 from controlplane.scheduling.batch import may_need_room
 from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.groups import WorkloadGroups
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, Asked, Ledger, live
-from controlplane.scheduling.question import Groups, question_of
-from controlplane.scheduling.schedule import Placed, answer
-from controlplane.scheduling.together import Applications
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 from controlplane.state import Promised, State, Watch
 from controlplane.taints import for_flapping
@@ -234,76 +229,25 @@ def plan_of(
     if clocks_from is None:
         return plan.Plan()
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
-    trial = _Trial(snapshot, settings, fleet=fleet, now=now)
     scope, most = settings.eviction.bucket_scope, min(MOST_AT_ONCE, rate.capacity(tier.rate))
+    moving = Counter[str]()  # by bucket
+    rehearsal = Rehearsal(
+        fleet, settings, promised=snapshot.promised, applications=snapshot.applications, groups=snapshot.groups
+    )
 
     def room(cluster: str) -> int:
-        bucket = rate.bucket_of(cluster, scope)
-        return min(most - trial.moving[bucket], MOST_AT_ONCE - trial.moving.total())
+        return min(most - moving[rate.bucket_of(cluster, scope)], MOST_AT_ONCE - moving.total())
+
+    def attempt(binding: Binding, leaving: Collection[str]) -> DryRun:
+        return rehearsal.without(binding, leaving, now=now)
+
+    def taken(row: Eviction, binding: Binding, refuge: Refuge) -> tuple[Promise, ...]:
+        moving[rate.bucket_of(row.cluster, scope)] += 1
+        return rehearsal.taken(binding, refuge, now=now)
 
     heads = snapshot.heads if tier.rate > 0 else ()
     queue = plan.Heads(heads, snapshot.held or (), snapshot.bindings, snapshot.rows, known, clocks_from, snapshot.holds)
-    return plan.planned(queue, settings, room=room, attempt=trial.attempt, taken=trial.taken, now=now)
-
-
-class _Trial:
-    """Dry runs of the scheduler during one look at the queue; keeps what its own moves will use."""
-
-    def __init__(
-        self, snapshot: EvictionsSnapshot, settings: Settings, *, fleet: Callable[[], Fleet], now: datetime
-    ) -> None:
-        self.read = fleet
-        self.snapshot = snapshot
-        self.settings = settings
-        self.moving: Counter[str] = Counter()
-        self.without: dict[frozenset[str], Fleet] = {}
-        self.applications = Applications(snapshot.applications, settings)
-        self.groups = WorkloadGroups(snapshot.groups)
-        self.asked: Asked = NOTHING_ASKED  # by one replica of the binding that was tried last
-        self.now = now
-
-    @cached_property
-    def fleet(self) -> Fleet:
-        """All clusters."""
-        return self.read()
-
-    @cached_property
-    def ledger(self) -> Ledger:
-        return record.ledger(self.fleet, self.snapshot.promised.totals)
-
-    def attempt(self, binding: Binding, leaving: Collection[str]) -> DryRun:
-        if binding.spec.placement is None:
-            return DryRun(refused="the binding has no placement: nothing says where else it may run")
-        key = frozenset(leaving)
-        if key not in self.without:  # most bindings leave the same clusters: what is read of the others is shared
-            self.without[key] = self.fleet.without(key)
-        own = self._reserved(binding)
-        record.give_back(self.ledger, self.fleet, own)
-        question = question_of(
-            binding.spec,
-            binding.status,
-            settings=self.settings,
-            neighbours=self.groups.seen_by(binding),
-            together=self.applications.seen_by(binding, now=self.now),
-        )
-        self.asked = question.asked
-        outcome = answer(question, self.without[key], self.ledger, settings=self.settings).outcome
-        record.give_back(self.ledger, self.fleet, own, times=-1)
-        if isinstance(outcome, Placed):
-            return DryRun(outcome.clusters)
-        return DryRun(refused=outcome.message, part=outcome.part or ())
-
-    def _reserved(self, binding: Binding) -> list[Promise]:
-        """Return what an eviction of the same binding reserved that the scheduler has not looked at yet."""
-        promised = self.snapshot.promised
-        own = promised.own.get(str(binding.ref), ())
-        return [one for one in live(own, collected_at={}, now=promised.at or self.now) if one.reserved]
-
-    def taken(self, row: Eviction, binding: Binding, refuge: Refuge) -> tuple[Promise, ...]:
-        self.moving[rate.bucket_of(row.cluster, self.settings.eviction.bucket_scope)] += 1
-        self.applications.placed(binding, refuge.clusters)
-        self.groups.placed(binding, refuge.clusters)
-        return reserve(self.ledger, self.fleet, binding, refuge, self.asked, now=self.now)
+    return plan.planned(queue, settings, room=room, attempt=attempt, taken=taken, now=now)
 
 
 def _granted(

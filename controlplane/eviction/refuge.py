@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 import numpy as np
 
+from controlplane.estimate.request import NOTHING_ASKED
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
 from controlplane.scheduling.fleet import Fleet
@@ -17,19 +18,23 @@ from controlplane.settings import Settings
 
 
 class DryRun(msgspec.Struct, frozen=True):
-    """What the scheduler answered: where everything would be, or why not. `part`: what fits where not all does."""
+    """What the scheduler answered: where everything would be, or why not. `part`: what fits where not all does;
+    `asked`: what one replica, or one set of components, asks for."""
 
     clusters: tuple[TargetCluster, ...] = ()
     refused: str = ""
     part: tuple[TargetCluster, ...] = ()
+    asked: Asked = NOTHING_ASKED
 
 
 class Refuge(msgspec.Struct, frozen=True):
-    """Whether a copy may leave; `why` says so in words, for the held item or the Event."""
+    """Whether a copy may leave; `why` says so in words, for the held item or the Event. `clusters`: where the binding
+    would be then; `asked`: as of the dry run."""
 
     found: bool
     why: str
     clusters: tuple[TargetCluster, ...] = ()
+    asked: Asked = NOTHING_ASKED
 
 
 def refuge(
@@ -48,19 +53,20 @@ def refuge(
         held = sum(one.replicas for one in binding.spec.clusters if one.name not in leaving)
         gained = sum(one.replicas for one in answer.part) - held
         if divided and settings.eviction.partial_refuge and not source_ready and gained > 0:
-            return Refuge(True, f"{gained} replicas fit, the rest stays pending: {answer.refused}", answer.part)
+            why = f"{gained} replicas fit, the rest stays pending: {answer.refused}"
+            return Refuge(True, why, answer.part, answer.asked)
         return Refuge(False, answer.refused)
     named = ", ".join(_spelled(one) for one in answer.clusters)
     if divided:
-        return Refuge(True, f"all replicas fit: {named}", answer.clusters)
+        return Refuge(True, f"all replicas fit: {named}", answer.clusters, answer.asked)
     before = {one.name for one in binding.spec.clusters}
     lost = [name for name in sorted(leaving) if name in before]
     new = [one.name for one in answer.clusters if one.name not in before]
     if len(new) >= len(lost):
-        return Refuge(True, f"a replacement for each lost copy: {named}", answer.clusters)
+        return Refuge(True, f"a replacement for each lost copy: {named}", answer.clusters, answer.asked)
     least = minimum(binding)
     if not settings.eviction.require_full_replacement and 0 < least <= len(answer.clusters):
-        return Refuge(True, f"spread minimum {least} still holds: {named}", answer.clusters)
+        return Refuge(True, f"spread minimum {least} still holds: {named}", answer.clusters, answer.asked)
     short = f"{len(lost)} copies are lost ({', '.join(lost)}) and only {len(new)} other clusters fit"
     return Refuge(False, short if new else f"no other cluster fits for the copy on {', '.join(lost)}")
 
@@ -70,9 +76,7 @@ def scheduling_suspended(binding: Binding) -> bool:
     return binding.spec.suspension is not None and binding.spec.suspension.scheduling is True
 
 
-def reserve(
-    ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, asked: Asked, *, now: datetime
-) -> tuple[Promise, ...]:
+def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, now: datetime) -> tuple[Promise, ...]:
     """Take the room a refuge needs beyond what its binding has, so that nobody who is asked about next counts on it.
     Return it as promises, for those who ask before the scheduler has used it."""
     before = {one.name: one.replicas for one in binding.spec.clusters}
@@ -80,8 +84,8 @@ def reserve(
     more = {name: count for name, count in grown.items() if count > 0 and name in fleet.index}
     if not more:
         return ()
-    ledger.promise(fleet.places(more), np.array(list(more.values()), dtype=np.int64), asked)
-    return reservations(binding, more, asked=asked, now=now)
+    ledger.promise(fleet.places(more), np.array(list(more.values()), dtype=np.int64), place.asked)
+    return reservations(binding, more, asked=place.asked, now=now)
 
 
 def minimum(binding: Binding) -> int:

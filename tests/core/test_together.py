@@ -22,7 +22,7 @@ from controlplane.names import (
     PROPAGATION_POLICY_NAME_ANNOTATION,
     TOGETHER_ANNOTATION,
 )
-from controlplane.readiness import Rehearsal, Situation
+from controlplane.readiness import Situation, rehearsal_of
 from controlplane.scheduling import account
 from tests.core.admitted import created, fields, policy
 from tests.core.eviction_fleet import FAST
@@ -266,15 +266,15 @@ def test_dry_runs_name_the_refuge_it_will_be() -> None:
     """Readiness and Drain ask as the scheduler does; one that goes is seen by the next."""
     clusters = [serving(name, slots) for name, slots in {"member1": 500, "member2": 24, "member3": 25}.items()]
     found = parts(on="member1")
-    rehearsal = Rehearsal(Situation(clusters, applications={"default/online": found}), FAST)
+    rehearsal = rehearsal_of(Situation(clusters, applications={"default/online": found}), FAST)
 
     for one in found:
-        answer = rehearsal.without(one, "member1")
+        answer = rehearsal.without(one, {"member1"})
         assert [place.name for place in answer.clusters] == ["member3"]
         rehearsal.taken(one, refuge(one, {"member1"}, answer, FAST, source_ready=True), now=START)
 
-    alone = Rehearsal(Situation(clusters), FAST)
-    assert [place.name for place in alone.without(found[0], "member1").clusters] == ["member2"]
+    alone = rehearsal_of(Situation(clusters), FAST)
+    assert [place.name for place in alone.without(found[0], {"member1"}).clusters] == ["member2"]
 
 
 UNHEEDED = replace(by_weight(member1=1), spread_constraints=ONE.spread_constraints)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from controlplane.eviction.refuge import refuge
 from controlplane.kinds.binding import Binding, TargetCluster, WorkloadAffinityGroups
-from controlplane.readiness import Rehearsal, Situation
+from controlplane.readiness import Situation, rehearsal_of
 from controlplane.scheduling.groups import WorkloadGroups
 from controlplane.settings import GATES, Settings
 from tests.core.fleet_story import START, Story, binding, cluster, duplicated, no_execute
@@ -54,15 +54,17 @@ def test_no_copy_leaves_for_a_cluster_its_groups_keep_it_from(
 def test_dry_runs_see_groups_and_one_that_goes_is_seen_by_the_next() -> None:
     clusters = [cluster(name) for name in ("member1", "member2", "member3")]
     pair = [of_group(name, APART, "member1") for name in ("web", "api")]
-    rehearsal = Rehearsal(Situation(clusters), GROUPED)
+    rehearsal = rehearsal_of(Situation(clusters), GROUPED)
     busy = {("default", "antiAffinity", "app=db"): {"other-deployment": ["member2", "member3"]}}
 
     for one, expected in zip(pair, ["member2", "member3"], strict=True):
-        answer = rehearsal.without(one, "member1")
+        answer = rehearsal.without(one, {"member1"})
         assert [place.name for place in answer.clusters] == [expected]
         rehearsal.taken(one, refuge(one, {"member1"}, answer, GROUPED, source_ready=True), now=START)
 
-    assert "anti-affinity" in Rehearsal(Situation(clusters, groups=busy), GROUPED).without(pair[0], "member1").refused
+    assert (
+        "anti-affinity" in rehearsal_of(Situation(clusters, groups=busy), GROUPED).without(pair[0], {"member1"}).refused
+    )
 
 
 def test_a_group_is_known_by_the_names_of_its_clusters() -> None:

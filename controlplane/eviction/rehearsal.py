@@ -1,0 +1,92 @@
+"""Dry runs of the scheduler: where would a binding go without some of its clusters? (D10)
+
+Whoever lets copies leave asks before anything is written: Evictions and Drains, and readiness for what might happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from functools import cached_property
+
+from controlplane.eviction.refuge import DryRun, Refuge, reserve
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.rows import Promise
+from controlplane.scheduling import record
+from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.groups import WorkloadGroups
+from controlplane.scheduling.ledger import Ledger, live
+from controlplane.scheduling.question import Groups, question_of
+from controlplane.scheduling.schedule import Placed, answer
+from controlplane.scheduling.together import Applications
+from controlplane.settings import Settings
+from controlplane.state import Promised
+
+NO_PLACEMENT = "the binding has no placement: nothing says where else it may run"
+NOTHING_PROMISED = Promised()
+
+
+class Rehearsal:
+    """Asks the scheduler about one binding after the other, as of one moment; the room one takes, the next one misses.
+
+    `fleet` reads all clusters into arrays, and is called only once somebody is asked about. `applications`: the parts
+    of those that the bindings asked about are parts of; `groups`: the workload affinity groups they are in.
+    """
+
+    def __init__(
+        self,
+        fleet: Callable[[], Fleet],
+        settings: Settings,
+        *,
+        promised: Promised = NOTHING_PROMISED,
+        applications: Mapping[str, Iterable[Binding]],
+        groups: Groups,
+    ) -> None:
+        self._read = fleet
+        self._settings = settings
+        self._promised = promised
+        self._applications = Applications(applications, settings)
+        self._groups = WorkloadGroups(groups)
+        self._without: dict[frozenset[str], Fleet] = {}
+
+    @cached_property
+    def _fleet(self) -> Fleet:
+        return self._read()
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return record.ledger(self._fleet, self._promised.totals)
+
+    def without(self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None) -> DryRun:
+        """Return what the scheduler would do with a binding if it left these clusters; room that was reserved for it
+        before is its own. `now`: see `Applications.seen_by`."""
+        if binding.spec.placement is None:
+            return DryRun(refused=NO_PLACEMENT)
+        key = frozenset(leaving)
+        if key not in self._without:  # most bindings leave the same clusters: what is read of the others is shared
+            self._without[key] = self._fleet.without(key)
+        question = question_of(
+            binding.spec,
+            binding.status,
+            settings=self._settings,
+            neighbours=self._groups.seen_by(binding),
+            together=self._applications.seen_by(binding, now=now),
+        )
+        reserved = self._reserved(binding)
+        record.give_back(self._ledger, self._fleet, reserved)
+        outcome = answer(question, self._without[key], self._ledger, settings=self._settings).outcome
+        record.give_back(self._ledger, self._fleet, reserved, times=-1)
+        if isinstance(outcome, Placed):
+            return DryRun(outcome.clusters, asked=question.asked)
+        return DryRun(refused=outcome.message, part=outcome.part or (), asked=question.asked)
+
+    def _reserved(self, binding: Binding) -> list[Promise]:
+        """Return what an eviction of the same binding reserved that the scheduler has not looked at yet."""
+        own, at = self._promised.own.get(str(binding.ref), ()), self._promised.at
+        return [] if at is None else [one for one in live(own, collected_at={}, now=at) if one.reserved]
+
+    def taken(self, binding: Binding, place: Refuge, *, now: datetime) -> tuple[Promise, ...]:
+        """Take the room a binding will use: it goes there. Return it as promises to others."""
+        self._applications.placed(binding, place.clusters)
+        self._groups.placed(binding, place.clusters)
+        return reserve(self._ledger, self._fleet, binding, place, now=now)
