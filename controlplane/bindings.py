@@ -48,6 +48,16 @@ def template_ref(binding: Binding) -> Ref:
     return Ref(kind_key(one.api_version, one.kind), one.namespace, one.name)
 
 
+def template_of(binding: Binding) -> Template:
+    """Return what Events about a binding's template are told of: its name and uid, no content."""
+    one = binding.spec.resource
+    return Template(
+        api_version=one.api_version,
+        kind=one.kind,
+        metadata=ObjectMeta(name=one.name, namespace=one.namespace, uid=one.uid),
+    )
+
+
 def create(
     template: Template, policy: Policy, *, priority: int | None = None, gates: dict[str, bool], now: datetime
 ) -> Binding:

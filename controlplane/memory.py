@@ -156,16 +156,13 @@ class MemoryStore:
         rows = self._rows.get(Eviction, {}).values()
         return [row for row in rows if isinstance(row, Eviction) and row.due_at is not None and row.state == QUEUED]
 
-    def queue_heads(self, *, due_by: datetime, limit: int, per_cluster: bool = False) -> Sequence[Any]:
+    def queue_heads(self, *, limit: int, per_cluster: bool = False) -> Sequence[Any]:
         queues: dict[tuple[int, str], list[Eviction]] = {}
         for row in self._queue():
             queues.setdefault((row.priority, row.cluster if per_cluster else ""), []).append(row)
         share = max(1, limit // max(1, len({cluster for _, cluster in queues})))
         heads = [
-            row
-            for queue in queues.values()
-            for row in sorted(queue, key=lambda one: (one.due_at, one.key))[:share]
-            if row.due_at is not None and row.due_at <= due_by
+            row for queue in queues.values() for row in sorted(queue, key=lambda one: (one.due_at, one.key))[:share]
         ]
         return sorted(heads, key=lambda one: (-one.priority, one.due_at, one.key))
 

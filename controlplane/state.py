@@ -95,8 +95,8 @@ class State(Protocol):
     def values(self, type_: type[Row], index: str) -> Collection[str]:
         """Return the values that row-native values have under one of their declared indexes, each once."""
 
-    def queue_heads(self, *, due_by: datetime, limit: int, per_cluster: bool = False) -> Sequence[Any]:
-        """Return evictions due by then and not held: per priority the first `limit` in (due_at, key) order (D7).
+    def queue_heads(self, *, limit: int, per_cluster: bool = False) -> Sequence[Any]:
+        """Return evictions that are not held, due or not: per priority the first `limit` in (due_at, key) order (D7).
 
         `per_cluster`: of each cluster that has any an equal share of `limit`, one at least, so that none keeps another
         out (eviction.bucket_scope Cluster).
@@ -106,7 +106,7 @@ class State(Protocol):
         """Return one page of the held evictions, in the queue's order beyond a place."""
 
     def next_eviction(self) -> datetime | None:
-        """Return the earliest due time in the eviction queue; None where nothing waits."""
+        """Return the earliest due time of an eviction that is not held; None where there is none."""
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         """Return every (cluster, apiVersion, kind) some Work's manifest is of: what the members process watches."""

@@ -165,7 +165,7 @@ class DjangoState:
         with binary_cursor() as cursor:
             return {value for (value,) in cursor.run(query)}
 
-    def queue_heads(self, *, due_by: datetime, limit: int, per_cluster: bool = False) -> Sequence[Any]:
+    def queue_heads(self, *, limit: int, per_cluster: bool = False) -> Sequence[Any]:
         table = row_table(Eviction)
         queues, among = (_queues(table.name), "cluster = t.cluster AND") if per_cluster else (_tiers(table.name), "")
         share = "(SELECT greatest(1, %s / greatest(1, count(DISTINCT cluster))) FROM tiers)" if per_cluster else "%s"
@@ -173,11 +173,11 @@ class DjangoState:
             {queues}
             SELECT e.* FROM tiers t CROSS JOIN LATERAL (
                 SELECT {table.columns} FROM {table.name}
-                WHERE state = '{QUEUED}' AND due_at IS NOT NULL AND {among} priority = t.priority AND due_at <= %s
+                WHERE state = '{QUEUED}' AND due_at IS NOT NULL AND {among} priority = t.priority
                 ORDER BY due_at, key LIMIT {share}
             ) e ORDER BY e.priority DESC, e.due_at, e.key"""
         with binary_cursor() as cursor:
-            return [table.read(record) for record in cursor.run(query, (due_by, limit))]
+            return [table.read(record) for record in cursor.run(query, (limit,))]
 
     def held_evictions(self, *, after: Place | None, limit: int) -> Sequence[Any]:
         table = row_table(Eviction)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from controlplane import health
+from controlplane.bindings import template_of
 from controlplane.controllers import rounds
 from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.evictions import template_of
-from controlplane.controllers.fleet import fleet_state
+from controlplane.controllers.fleet import fleet_state, goes_first
 from controlplane.controllers.labels import workload_labels
 from controlplane.decision import NOTHING, Decision, Event, Guard, Put, Save
 from controlplane.eviction import rate
@@ -40,8 +40,6 @@ REASON = "Drain"
 PAGE = 200  # one look writes a binding and two Events for each, at most; a transaction takes about 600 objects
 SHOWN = 10
 LOOK = timedelta(seconds=5)
-SHORTEST_WAIT = timedelta(milliseconds=1)  # for a token that is all but there
-EVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Draining(msgspec.Struct, frozen=True):
@@ -53,7 +51,7 @@ class Draining(msgspec.Struct, frozen=True):
     placed: int  # bindings on the cluster or leaving it
     leaving: int  # of those
     clusters: Mapping[str, Cluster]
-    heads: tuple[Eviction, ...]  # the next failure evictions
+    next_eviction: datetime | None  # when the next of a failed cluster is due
     fleet: FleetState
     holds: Holds  # windows keep clusters out of the fleet's health, and no drain waiting
     promised: Sequence[tuple[str, str, int]]
@@ -114,7 +112,7 @@ class Drains(Controller):
             rounds.count(state, "placed", name),
             rounds.count(state, "leaving", name),
             {one.metadata.name: one for one in state.list(CLUSTER)},
-            tuple(state.queue_heads(due_by=EVER, limit=1)),
+            state.next_eviction(),
             fleet_state(state),
             holds,
             state.promised(within=PROMISE_ENDS_AFTER).totals,
@@ -152,12 +150,9 @@ def _cordoned(cluster: Cluster, *, now: datetime) -> Decision:
 
 def _paused(snapshot: Draining, settings: Settings, *, now: datetime) -> str:
     """Return what a drain gives way to; "" where nothing."""
-    if any(row.due_at is not None and row.due_at <= now for row in snapshot.heads):
-        return "evictions from failed clusters are due: they go first"
-    maintained = snapshot.holds.maintained(now=now)
-    seen = health.fleet_health(snapshot.clusters.values(), maintained=maintained)
+    seen = health.fleet_health(snapshot.clusters.values(), maintained=snapshot.holds.maintained(now=now))
     tier = health.in_force(seen, snapshot.fleet, settings)
-    return "" if tier.name == health.NORMAL else f"the fleet is not well: {tier.why}"
+    return goes_first(snapshot.next_eviction, tier, now=now)
 
 
 def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: datetime) -> Decision:
@@ -184,7 +179,7 @@ def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: da
         counted_at=now,
     )
     if found.more:
-        wait = max(rate.pause(taken.next_in), SHORTEST_WAIT)
+        wait = max(rate.pause(taken.next_in), rate.SHORTEST_PAUSE)
     else:  # the next page at once; a round that is over has looked at so many in vain, and gives others time
         wait = timedelta(0) if found.after else LOOK * (1 + blocked // PAGE)
     guards = (Guard(drain.ref, drain.metadata.generation), *snapshot.holds.guards())

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from controlplane.bindings import template_of
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.evictions import template_of
 from controlplane.decision import NOTHING, Decision, Drop, Event, Put
 from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.kinds import BINDINGS, CLUSTER

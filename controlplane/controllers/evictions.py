@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec.structs import replace
 
 from controlplane import health
+from controlplane.bindings import template_of
 from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import FLEET, FLEET_ROW, TIER_ROW, configuration, remembered, to_fleet
@@ -40,8 +41,7 @@ from controlplane.kinds.rows import (
     Promise,
     Stop,
 )
-from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta, Ref, condition, with_condition
+from controlplane.meta import Ref, condition, with_condition
 from controlplane.scheduling.batch import may_need_room
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
@@ -54,10 +54,8 @@ HEADS = 512
 MOST_AT_ONCE = 400  # one decision writes a binding and two Events for each
 IDLE_LOOK = timedelta(seconds=1)
 HELD_LOOK = PROMISE_ENDS_AFTER
-SHORTEST_WAIT = timedelta(milliseconds=1)  # for a token that is all but there
 QUEUE_ROW = "queue"
 STALE = "stale"  # instead of a digest: what is held for it has to be looked at again
-EVER = datetime.max.replace(tzinfo=UTC)
 
 
 def _row_changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
@@ -109,7 +107,7 @@ class Evictions(Controller):
         capacity = self._room.digest(clusters)
         moved = looked.cursor is not None or capacity != looked.capacity.partition("/")[0]
         held = tuple(state.held_evictions(after=looked.cursor, limit=HEADS)) if moved else None
-        heads = tuple(state.queue_heads(due_by=EVER, limit=HEADS, per_cluster=looked.scope == "Cluster"))
+        heads = tuple(state.queue_heads(limit=HEADS, per_cluster=looked.scope == "Cluster"))
         names = sorted({row.binding for row in (*heads, *(held or ()))})
         unsteady = {one.metadata.name: for_flapping(one) for one in clusters if one.flapping}
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), unsteady)
@@ -340,16 +338,6 @@ def _once(old: Binding, new: Binding) -> Binding:
     return old.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=new.spec.graceful_eviction_tasks)
 
 
-def template_of(binding: Binding) -> Template:
-    """Return what Events about a binding's template are told of: its name and uid, no content."""
-    one = binding.spec.resource
-    return Template(
-        api_version=one.api_version,
-        kind=one.kind,
-        metadata=ObjectMeta(name=one.name, namespace=one.namespace, uid=one.uid),
-    )
-
-
 def _noted(snapshot: EvictionsSnapshot, settings: Settings, terms: str, *, now: datetime) -> FleetState:
     """Return what to remember of this look: what was true when held evictions began to be looked at again, how far that
     has come, and how the queue is to be read.
@@ -406,7 +394,7 @@ def _wake_at(
         wait = -1.0 if answer is None or answer.problem else answer.next_in
         more = short or not planned.exhausted
         if more and wait >= 0:
-            wakes.append(now + max(rate.pause(wait), timedelta(0) if granted else SHORTEST_WAIT))
+            wakes.append(now + max(rate.pause(wait), timedelta(0) if granted else rate.SHORTEST_PAUSE))
     if (change := snapshot.holds.next_change(now=now)) is not None:
         wakes.append(change)
     return min(wakes, default=None)

@@ -10,11 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import failback, health
+from controlplane.bindings import template_of
 from controlplane.controllers import rounds
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.drains import EVER, SHORTEST_WAIT
-from controlplane.controllers.evictions import template_of
-from controlplane.controllers.fleet import fleet_state
+from controlplane.controllers.fleet import fleet_state, goes_first
 from controlplane.controllers.graceful_eviction import EVICTION_STUCK
 from controlplane.controllers.labels import workload_labels
 from controlplane.decision import NOTHING, Decision, Event, Guard, Put, Save
@@ -64,7 +63,7 @@ class FailingBack(msgspec.Struct, frozen=True):
     bindings: Mapping[Ref, Binding]  # of the page, and on their way
     labels: Mapping[Ref, dict[str, str]]  # of their workloads, where somebody chooses by them
     clusters: dict[str, Cluster]
-    heads: tuple[Eviction, ...]  # the next failure evictions
+    next_eviction: datetime | None  # when the next of a failed cluster is due
     fleet: FleetState
     holds: Holds
     promised: Sequence[tuple[str, str, int]]
@@ -122,7 +121,7 @@ class Failbacks(Controller):
             bindings,
             labels,
             clusters,
-            tuple(state.queue_heads(due_by=EVER, limit=1)),
+            state.next_eviction(),
             fleet_state(state),
             replace(holds, labels=labels),
             state.promised(within=PROMISE_ENDS_AFTER).totals,
@@ -165,12 +164,9 @@ def _page(state: State, one: Failback) -> tuple[tuple[Ref, ...], int]:
 
 def _paused(snapshot: FailingBack, settings: Settings, *, now: datetime) -> str:
     """Return what a failback gives way to; "" where nothing."""
-    if any(row.due_at is not None and row.due_at <= now for row in snapshot.heads):
-        return "evictions from failed clusters are due: they go first"
-    maintained = snapshot.holds.maintained(now=now)
-    seen = health.fleet_health(snapshot.clusters.values(), maintained=maintained)
+    seen = health.fleet_health(snapshot.clusters.values(), maintained=snapshot.holds.maintained(now=now))
     tier = health.in_force(seen, snapshot.fleet, settings)
-    return "" if tier.name == health.NORMAL else f"the fleet is not well: {tier.why}"
+    return goes_first(snapshot.next_eviction, tier, now=now)
 
 
 # What is on its way
@@ -282,7 +278,7 @@ def _moving(
         counted_at=now,
         **progress,
     )
-    wait = max(rate.pause(taken.next_in), SHORTEST_WAIT)
+    wait = max(rate.pause(taken.next_in), rate.SHORTEST_PAUSE)
     guards = (Guard(one.ref, one.metadata.generation), *snapshot.holds.guards()) if found.ways else ()
     return replace(
         said,

@@ -61,6 +61,13 @@ def fleet_changed(old: FleetState | None, new: FleetState | None) -> Iterable[Re
     return (FLEET,) if new is not None and new.key == FLEET_ROW else ()
 
 
+def goes_first(next_eviction: datetime | None, tier: health.Tier, *, now: datetime) -> str:
+    """Return what drains and failbacks give way to; "" where nothing (D20)."""
+    if next_eviction is not None and next_eviction <= now:
+        return "evictions from failed clusters are due: they go first"
+    return "" if tier.name == health.NORMAL else f"the fleet is not well: {tier.why}"
+
+
 class FleetSnapshot(msgspec.Struct, frozen=True):
     state: FleetState
     clusters: tuple[Cluster, ...]

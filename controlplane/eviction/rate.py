@@ -12,6 +12,7 @@ from datetime import timedelta
 import msgspec
 
 BURST_SECONDS = 0.25
+SHORTEST_PAUSE = timedelta(milliseconds=1)  # for a token that is all but there
 LONGEST_PAUSE = timedelta(hours=1)  # whoever waits for a slow bucket looks again meanwhile
 WHOLE = 1 - 1e-9  # so much of a token is a token: sums of floats fall short by less than this
 

@@ -361,10 +361,8 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "promised": lambda store: store.promised(
         within=timedelta(seconds=300), bindings=[f"b{n}" for n in range(0, PLANNED, 40)]
     ),
-    "queue_heads": lambda store: store.queue_heads(due_by=store.now() + timedelta(hours=1), limit=10),
-    "queue_heads of each cluster": lambda store: store.queue_heads(
-        due_by=store.now() + timedelta(hours=1), limit=10, per_cluster=True
-    ),
+    "queue_heads": lambda store: store.queue_heads(limit=10),
+    "queue_heads of each cluster": lambda store: store.queue_heads(limit=10, per_cluster=True),
     "held_evictions": lambda store: store.held_evictions(after=(3, store.now(), "b7"), limit=10),
     "next_eviction": lambda store: store.next_eviction(),
     "kinds_on_members": lambda store: store.kinds_on_members(),
