@@ -293,7 +293,8 @@ def _completed(
         return _definition(obj, now=now), (), []
     if kind.key == WORK:
         work: Work = obj
-        return (works.authored(work) if old is None else work), (), []
+        sound = old is None and not kind.validate(obj, old, settings)
+        return (works.authored(work) if sound else work), (), []
     if kind.key in POLICIES:
         return obj, _never_ill(obj), []
     return obj, (), []

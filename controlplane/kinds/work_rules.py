@@ -9,10 +9,10 @@ import msgspec
 
 from controlplane.causes import duplicate, invalid, required, unsupported
 from controlplane.errors import Cause
-from controlplane.kinds import by_hand
+from controlplane.kinds import by_hand, manifest_rules
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER
-from controlplane.kinds.work import Work
+from controlplane.kinds.work import Work, Workload
 from controlplane.meta import Object
 from controlplane.names import (
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
@@ -35,8 +35,9 @@ def default_binding(new: Binding, old: Binding | None, settings: Settings) -> Bi
 
 
 def default_work(new: Work, old: Work | None, settings: Settings) -> Work:
-    """Return the Work with its permanent id."""
-    return _identified(new, old, WORK_ID_LABEL)
+    """Return the Work with its permanent id, and manifests that leave out what they do not set."""
+    manifests = tuple(manifest_rules.without_nulls(one) for one in new.spec.workload.manifests)
+    return _identified(new.with_spec(workload=Workload(manifests)), old, WORK_ID_LABEL)
 
 
 def _identified(new: T, old: T | None, label: str) -> T:
@@ -110,15 +111,12 @@ def _tasks(tasks: Sequence[GracefulEvictionTask]) -> Iterator[Cause]:
 
 
 def validate_work(new: Work, old: Work | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a Work."""
-    causes = []
-    for index, manifest in enumerate(new.spec.workload.manifests):
-        path = f"spec.workload.manifests[{index}]"
-        for field, value in (
-            ("apiVersion", manifest.get("apiVersion")),
-            ("kind", manifest.get("kind")),
-            ("metadata.name", (manifest.get("metadata") or {}).get("name")),
-        ):
-            if not value:
-                causes.append(required(f"{path}.{field}"))
-    return causes
+    """Return everything that is wrong with a Work. Manifests that stay as they are hinder nobody."""
+    manifests = new.spec.workload.manifests
+    if old is not None and old.spec.workload.manifests == manifests:
+        return []
+    return [
+        cause
+        for index, manifest in enumerate(manifests)
+        for cause in manifest_rules.faults(manifest, f"spec.workload.manifests[{index}]")
+    ]

@@ -63,15 +63,56 @@ def test_a_binding_that_cannot_be_is_refused_by_field(spec: Document, field: str
 
 def test_a_work_written_by_hand_is_pruned_and_marked_like_ours() -> None:
     manifest = config_map(uid="u", resourceVersion="3") | {"status": {"x": 1}}
-    doc = {
+
+    made = created(of_manifest(manifest)).object.manifest
+
+    assert "status" not in made
+    assert "uid" not in made["metadata"]
+    assert made["metadata"]["labels"] == {"work.karmada.io/permanent-id": UID}
+
+
+BENT: dict[str, tuple[Document, list[str]]] = {
+    "annotations are a text": ({"metadata": {"name": "a", "annotations": "x"}}, ["metadata.annotations"]),
+    "a label is a number": ({"metadata": {"name": "a", "labels": {"b": 5}}}, ["metadata.labels.b"]),
+    "metadata is a list": ({"metadata": [1]}, ["metadata", "metadata.name"]),
+    "kind is a list": ({"kind": ["ConfigMap"]}, ["kind"]),
+    "apiVersion is a number": ({"apiVersion": 1}, ["apiVersion"]),
+    "nothing says what it is": ({"apiVersion": "", "kind": None}, ["apiVersion", "kind"]),
+    "the spec of a kind we know": ({"kind": "Service", "spec": "x"}, ["spec"]),
+    "another's metadata": (
+        {"apiVersion": "example.io/v1", "kind": "Thing", "metadata": {"name": 1, "annotations": {"a": 2}}},
+        ["metadata.annotations.a", "metadata.name"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BENT)
+def test_a_work_whose_manifest_is_no_object_is_refused_by_field_when_it_is_made_and_when_it_is_changed(
+    case: str,
+) -> None:
+    """Whoever brings manifests to members reads them as objects, all of them: one that is none is in the way."""
+    more, expected = BENT[case]
+    good = of_manifest(config_map())
+
+    for old in (None, created(good).object):
+        found = fields(of_manifest({**config_map(), **more}), old=old)
+
+        assert found == {f"spec.workload.manifests[0].{field}" for field in expected}
+
+
+def test_what_is_null_in_a_manifest_is_not_set() -> None:
+    old = created(of_manifest(config_map())).object
+
+    made = updated(of_manifest({**config_map(annotations=None), "data": None}), old).object.manifest
+
+    assert "annotations" not in made["metadata"]
+    assert "data" not in made
+
+
+def of_manifest(manifest: Document) -> Document:
+    return {
         "apiVersion": "work.karmada.io/v1alpha1",
         "kind": "Work",
         "metadata": {"name": "mine"},
         "spec": {"workload": {"manifests": [manifest]}},
     }
-
-    made = created(doc).object.manifest
-
-    assert "status" not in made
-    assert "uid" not in made["metadata"]
-    assert made["metadata"]["labels"] == {"work.karmada.io/permanent-id": UID}

@@ -36,12 +36,13 @@ CROWDED = timedelta(seconds=1)  # how long an object of a member that has enough
 
 
 class Asked(msgspec.Struct, eq=False):
-    """A claim on its way: what was loaded, and the answer when it is there."""
+    """A claim on its way: what was loaded, and the answer when it is there. `error`: why there is no question."""
 
     claim: Claim
     snapshot: Any
     question: Question | None = None
     answer: Answer | None = None
+    error: Exception | None = None
 
 
 class Pump:
@@ -77,7 +78,7 @@ class Pump:
             wait = IDLE_SECONDS
             if len(self._tasks) < IN_FLIGHT:
                 try:
-                    asked, wait = await self._in_thread(self._claim)
+                    asked, wait = await self._in_thread(self.claim)
                     await self._send(asked)
                 except OperationalError as error:
                     log.warning("%s: the database is away: %s", self.controller.name, error)
@@ -94,7 +95,7 @@ class Pump:
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self.executor, _connected, function, *arguments)
 
-    def _claim(self) -> tuple[list[Asked], float]:
+    def claim(self) -> tuple[list[Asked], float]:
         """Claim and load one batch; also say after how many seconds to look again. Runs in a thread."""
         controller, settings = self.controller, self.configuration.settings()
         if not settings.runs(controller.name):
@@ -116,7 +117,10 @@ class Pump:
         asked = [Asked(claim, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True)]
         for one in asked:
             if one.snapshot is not None:
-                one.question = controller.question(one.snapshot, settings, now=claimed.now)
+                try:
+                    one.question = controller.question(one.snapshot, settings, now=claimed.now)
+                except Exception as error:  # noqa: BLE001  # one object's fault stays with that object
+                    one.error = error
         return asked, 0.0
 
     async def _send(self, asked: Sequence[Asked]) -> None:
@@ -168,7 +172,7 @@ class Pump:
     def flush(self, batch: Sequence[Asked]) -> None:
         """Decide and apply a batch of answers. Runs in a thread."""
         settings, now = self.configuration.settings(), self.store.now()
-        present = [one for one in batch if one.snapshot is not None]
+        present = [one for one in batch if one.snapshot is not None and one.error is None]
         decided = iter(
             self.controller.decide_all(
                 [one.snapshot for one in present], settings, now=now, answer=[one.answer for one in present]
@@ -183,7 +187,9 @@ class Pump:
             return Decision(wake_at=now + FAILED_AGAIN)
 
         by = Actor(self.controller.name, controller=True)
-        writes = [(one.claim, NOTHING if one.snapshot is None else sound(one, next(decided))) for one in batch]
+        writes = [
+            (one.claim, NOTHING if one.snapshot is None else sound(one, one.error or next(decided))) for one in batch
+        ]
         outcomes = written(self.store, writes, by=by)
         refused = [
             (one.claim, sound(one, outcome))
