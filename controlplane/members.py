@@ -6,8 +6,6 @@ process over HTTP, the simulator in memory) answers it; `decide` then sees the a
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 import msgspec
 
 from controlplane import interpret
+from controlplane.encoding import decoded
 
 FIELD_MANAGER = "lifeboat"
 
@@ -122,9 +121,7 @@ def endpoint_of(cluster: Any, secret: Any) -> Target:
 
 
 def _plain(encoded: str) -> str:
-    if not encoded:
-        return ""
     try:
-        return base64.b64decode(encoded, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+        return decoded(encoded).decode()
+    except ValueError:
         return ""
