@@ -8,13 +8,21 @@ from typing import Any
 from controlplane.causes import invalid
 from controlplane.encoding import is_base64
 from controlplane.errors import Cause
+from controlplane.kinds.data_keys import frozen, misspelt
 from controlplane.settings import Settings
 
 
 def validate(new: Any, old: Any, settings: Settings) -> list[Cause]:
-    """Return a cause for every value of binaryData that is no base64, and every key that data has as well."""
+    """Return a cause for every key that is misspelt or stands in data and binaryData, every value of binaryData that is
+    no base64, and every change of what is immutable."""
     binary, texts = new.content.get("binaryData") or {}, new.content.get("data") or {}
-    return [*_values(binary), *(_twice(key) for key in binary if key in texts)]
+    return [
+        *misspelt("data", texts),
+        *misspelt("binaryData", binary),
+        *_values(binary),
+        *(_twice(key) for key in binary if key in texts),
+        *frozen(new, old, ("data", "binaryData")),
+    ]
 
 
 def _values(binary: dict[str, str]) -> Iterator[Cause]:

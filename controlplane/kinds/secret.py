@@ -8,6 +8,7 @@ from typing import Any
 from controlplane.causes import invalid
 from controlplane.encoding import is_base64
 from controlplane.errors import Cause
+from controlplane.kinds.data_keys import frozen, misspelt
 from controlplane.settings import Settings
 
 OPAQUE = "Opaque"
@@ -28,7 +29,9 @@ def normalise(doc: dict[str, Any]) -> list[str]:
 
 
 def validate(new: Any, old: Any, settings: Settings) -> list[Cause]:
-    """Return a cause for every value of data that is no base64; the value itself is secret and not repeated."""
-    data = new.content.get("data")
+    """Return a cause for every key of data that is misspelt, every value that is no base64, which is secret and not
+    repeated, and every change of what is immutable."""
+    data = new.content.get("data") or {}
     rule = "must be base64; write plain text into stringData"
-    return [invalid(f"data[{key}]", "…", rule) for key, value in (data or {}).items() if not is_base64(value)]
+    unreadable = [invalid(f"data[{key}]", "…", rule) for key, value in data.items() if not is_base64(value)]
+    return [*misspelt("data", data), *unreadable, *frozen(new, old, ("data",))]

@@ -1,0 +1,48 @@
+"""What ConfigMaps and Secrets keep under keys: how a key is spelled, and data that is declared immutable."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, Final
+
+from controlplane.causes import forbidden, invalid
+from controlplane.errors import Cause
+
+LONGEST: Final = 253  # characters
+_SPELLING: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_MISSPELT: Final = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
+    f"(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '{_SPELLING.pattern}')"
+)
+_FROZEN: Final = "field is immutable when `immutable` is set: delete the object and create it anew to change it"
+
+
+def misspelt(field: str, keys: Collection[str]) -> Iterator[Cause]:
+    """Yield a cause for every rule that a key breaks: each becomes the name of a file in a pod."""
+    for key in keys:
+        for rule in _broken(key):
+            yield invalid(f"{field}[{key}]", key, rule)
+
+
+def _broken(key: str) -> Iterator[str]:
+    if len(key) > LONGEST:
+        yield f"must be no more than {LONGEST} characters"
+    if not _SPELLING.fullmatch(key):
+        yield _MISSPELT
+    if key in (".", ".."):
+        yield f"must not be '{key}'"
+    elif key.startswith(".."):
+        yield "must not start with '..'"
+
+
+def frozen(new: Any, old: Any, fields: Collection[str]) -> Iterator[Cause]:
+    """Yield a cause for everything that changed of an object (None: it is new) which was declared immutable, the
+    declaration included."""
+    if old is None or old.content.get("immutable") is not True:
+        return
+    if new.content.get("immutable") is not True:
+        yield forbidden("immutable", _FROZEN)
+    for field in fields:
+        if (new.content.get(field) or {}) != (old.content.get(field) or {}):
+            yield forbidden(field, _FROZEN)
