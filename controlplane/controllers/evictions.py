@@ -328,7 +328,7 @@ def _told_pending(new: Binding, rows: Sequence[Eviction], *, now: datetime) -> B
 
 def _hinted(new: Binding, refuge: Refuge) -> Iterable[Save]:
     """Let the scheduler know what the last dry run found, where finding it again could come out differently."""
-    if new.spec.placement is not None and new.spec.placement.divided and new.workload:
+    if refuge.clusters and new.spec.placement is not None and new.spec.placement.divided and new.workload:
         found = {one.name: one.replicas for one in refuge.clusters}
         yield Save(PlacementHint(str(new.ref), new.metadata.generation, found))
 

@@ -33,7 +33,6 @@ from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
 from controlplane.settings import Settings
 from controlplane.state import Promised, State, Watch
 
-DEFAULT_SCHEDULER: Final = "default-scheduler"
 LOOK_AGAIN: Final = timedelta(minutes=5)
 """A binding without room waits for a cluster to change, but no longer than this (semantics 3.1)."""
 FIRST_RETRY, LAST_RETRY = timedelta(seconds=1), timedelta(seconds=10)
@@ -236,7 +235,7 @@ class _Round:
         suspended = binding.spec.suspension is not None and binding.spec.suspension.scheduling
         if binding.spec.placement is None or suspended or binding.metadata.deletion_timestamp is not None:
             return NOTHING
-        if binding.spec.scheduler_name not in ("", DEFAULT_SCHEDULER):
+        if binding.spec.other_scheduler:
             return NOTHING
         reason = needs_scheduling(binding, self.fleet)
         if reason is None:

@@ -19,12 +19,14 @@ from controlplane.settings import Settings
 
 class DryRun(msgspec.Struct, frozen=True):
     """What the scheduler answered: where everything would be, or why not. `part`: what fits where not all does;
-    `asked`: what one replica, or one set of components, asks for."""
+    `asked`: what one replica, or one set of components, asks for; `other`: the scheduler whose word it would take,
+    which is not ours and cannot be asked."""
 
     clusters: tuple[TargetCluster, ...] = ()
     refused: str = ""
     part: tuple[TargetCluster, ...] = ()
     asked: Asked = NOTHING_ASKED
+    other: str = ""
 
 
 class Refuge(msgspec.Struct, frozen=True):
@@ -44,10 +46,13 @@ def refuge(
 
     Duplicated: a replacement for each lost copy (S000), or a spread minimum the user set that still holds (S001; not
     with eviction.require_full_replacement). Divided: all lost replicas fit; a part is enough where the source is not
-    Ready and eviction.partial_refuge is on. Nowhere, whatever would fit, where nobody may place it anew.
+    Ready and eviction.partial_refuge is on. Nowhere, whatever would fit, where nobody may place it anew. Another
+    scheduler's business is left to it (semantics 2.5, 3.1): what leaves stays until that has found it a place.
     """
     if scheduling_suspended(binding):
         return Refuge(False, "its scheduling is suspended: nobody may place it anew")
+    if answer.other:
+        return Refuge(True, f"scheduler {answer.other} is to place it anew")
     divided = binding.spec.placement is not None and binding.spec.placement.divided and binding.workload
     if answer.refused:
         held = sum(one.replicas for one in binding.spec.clusters if one.name not in leaving)

@@ -62,6 +62,8 @@ class Rehearsal:
         before is its own. `now`: see `Applications.seen_by`."""
         if binding.spec.placement is None:
             return DryRun(refused=NO_PLACEMENT)
+        if binding.spec.other_scheduler:
+            return DryRun(other=binding.spec.other_scheduler)
         key = frozenset(leaving)
         if key not in self._without:  # most bindings leave the same clusters: what is read of the others is shared
             self._without[key] = self._fleet.without(key)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import field
 
-from controlplane.kinds.policy import FailoverBehavior, Placement, Suspension
+from controlplane.kinds.policy import DEFAULT_SCHEDULER, FailoverBehavior, Placement, Suspension
 from controlplane.meta import Condition, Int32, Object, QuantityText, Struct
 
 
@@ -115,6 +115,11 @@ class ResourceBindingSpec(Struct, frozen=True):
     preserve_resources_on_deletion: bool | None = None
     schedule_priority: BindingPriority | None = None
     workload_affinity_groups: WorkloadAffinityGroups | None = None
+
+    @property
+    def other_scheduler(self) -> str:
+        """The scheduler this is left to where it is not ours (semantics 3.1); "" where it is."""
+        return "" if self.scheduler_name == DEFAULT_SCHEDULER else self.scheduler_name
 
     def target(self, cluster: str) -> TargetCluster | None:
         """Return the target on that cluster, None where the binding is not placed there."""

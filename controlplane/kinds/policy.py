@@ -210,13 +210,16 @@ class SchedulePriority(Struct, frozen=True):
     priority_class_name: str = ""
 
 
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
 class PropagationSpec(Struct, frozen=True):
     resource_selectors: tuple[ResourceSelector, ...] = ()
     propagate_deps: bool = False
     placement: Placement = Placement()
     priority: Int32 = 0
     preemption: str = "Never"
-    scheduler_name: str = "default-scheduler"
+    scheduler_name: str = DEFAULT_SCHEDULER
     failover: FailoverBehavior | None = None
     conflict_resolution: str = "Abort"
     activation_preference: str = ""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from controlplane.kinds.policy import ClusterFailoverBehavior, Suspension
+from controlplane.kinds.binding import TargetCluster
+from controlplane.kinds.policy import ClusterFailoverBehavior, Placement, Suspension
+from controlplane.kinds.rows import PlacementHint, Promise
 from controlplane.settings import EvictionSettings
 from tests.core.eviction_fleet import ANYWHERE, FAST, fleet
 from tests.core.fleet_story import (
@@ -69,6 +71,28 @@ def test_d10_what_nobody_may_place_anew_stays_until_somebody_may(mode: str) -> N
     story.store.put(old.with_spec(suspension=None), old)
     story.pass_seconds(5)
     assert set(story.placed("web")) - {"member1"}
+
+
+@pytest.mark.parametrize("placement", [duplicated("member1", least=1, most=1), by_room("member1")])
+def test_d10_what_another_scheduler_places_leaves_without_asking_ours(placement: Placement) -> None:
+    """Ours knows of no place for it; the old copy stays until theirs has found one (semantics 2.5, 3.1)."""
+    story = fleet(binding("web", placement, on={"member1": 2}))
+    old = story.binding("web")
+    story.store.put(old.with_spec(scheduler_name="theirs"), old)
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(700)
+    assert (story.placed("web"), story.leaving("web"), story.queue()) == ({}, ["member1"], {})
+    assert not story.store.rows(Promise, "binding", [str(old.ref)])
+    assert not story.store.rows(PlacementHint, "key", [str(old.ref)])
+
+    left = story.binding("web")
+    story.store.put(left.with_spec(clusters=(TargetCluster("member2", 2),)), left)
+    placed = story.binding("web")
+    seen = placed.with_status(scheduler_observed_generation=placed.metadata.generation)
+    story.store.put(seen, placed)
+    story.pass_seconds(5)
+    assert (story.placed("web"), story.leaving("web")) == ({"member2": 2}, [])
 
 
 def test_d10_two_failed_and_one_candidate_move_nothing() -> None:
