@@ -17,7 +17,7 @@ from controlplane import health
 from controlplane.bindings import template_of
 from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import FLEET, FLEET_ROW, TIER_ROW, configuration, remembered, to_fleet
+from controlplane.controllers.fleet import FLEET, FLEET_ROW, STOPS_KEPT, TIER_ROW, configuration, remembered, to_fleet
 from controlplane.controllers.labels import workload_labels
 from controlplane.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.eviction import plan, rate
@@ -116,7 +116,7 @@ class Evictions(Controller):
         one = EvictionsSnapshot(
             subject=configuration(state),
             fleet=fleet,
-            stops=told.stops,
+            stops=(*told.stops, *looked.stops),
             clusters=clusters,
             heads=heads,
             bindings=bindings,
@@ -186,7 +186,8 @@ class Evictions(Controller):
             )
         tier, planned = self._plan(snapshot, settings, now=now)
         granted, short = _granted(planned.moves, answer, settings)
-        noted = _noted(snapshot, settings, self._digest_of(settings), now=now)
+        stops = _without_tokens(snapshot.looked.stops, planned, answer, now=now)
+        noted = _noted(snapshot, settings, self._digest_of(settings), stops=stops, now=now)
         return Decision(
             changes=(
                 *(Drop(row) for row in planned.dropped),
@@ -338,15 +339,29 @@ def _once(old: Binding, new: Binding) -> Binding:
     return old.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=new.spec.graceful_eviction_tasks)
 
 
-def _noted(snapshot: EvictionsSnapshot, settings: Settings, terms: str, *, now: datetime) -> FleetState:
+def _without_tokens(
+    stops: tuple[Stop, ...], planned: plan.Plan, answer: rate.Tokens | None, *, now: datetime
+) -> tuple[Stop, ...]:
+    """Return the times in which evictions waited because nobody could be asked for tokens, up to now."""
+    problem = "" if answer is None else answer.problem
+    if stops and stops[-1].until is None:
+        return stops if problem else (*stops[:-1], replace(stops[-1], until=now))
+    if not (problem and planned.moves):
+        return stops
+    return (*stops, Stop(now, f"no tokens: {problem.partition(':')[0]}"))[-STOPS_KEPT:]
+
+
+def _noted(
+    snapshot: EvictionsSnapshot, settings: Settings, terms: str, *, stops: tuple[Stop, ...], now: datetime
+) -> FleetState:
     """Return what to remember of this look: what was true when held evictions began to be looked at again, how far that
-    has come, and how the queue is to be read.
+    has come, how the queue is to be read, and when there were no tokens.
 
     They are read only when something moved: that time has opened or ended a hold, that a cluster flaps or no longer
     does, or that somebody turned a switch, is noted first, as STALE, and acted on next. So is that HELD_LOOK has
     passed: capacity that was promised and not taken leaves no change behind.
     """
-    looked = replace(snapshot.looked, scope=settings.eviction.bucket_scope)
+    looked = replace(snapshot.looked, scope=settings.eviction.bucket_scope, stops=stops)
     period = now.timestamp() // HELD_LOOK.total_seconds()
     capacity = f"{snapshot.capacity}/{terms}/{period:.0f}"
     true_now = replace(looked, capacity=capacity, holds=snapshot.holds.digest(now=now), cursor=None)

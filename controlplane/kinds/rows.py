@@ -127,7 +127,7 @@ class AilingCopies(Row, frozen=True):
 
 
 class Stop(Struct, frozen=True):
-    """A time in which the tier, or a rate of 0, let nothing be evicted. `until` None: it goes on."""
+    """A time in which the tier, a rate of 0 or the lack of tokens let nothing be evicted. `until` None: it goes on."""
 
     since: datetime
     why: str
@@ -142,7 +142,7 @@ class FleetState(Row, frozen=True):
     """What is remembered of the fleet as a whole: blindness (D9) and when the gate was opened (D17).
 
     Keys "default" and "tier" (`tier`, `stops`) are written by controllers.fleet, key "queue" (`capacity`, `holds`,
-    `scope`, `cursor`) by controllers.evictions.
+    `scope`, `cursor`, `stops`) by controllers.evictions.
     """
 
     blind_since: datetime | None = None  # None: at least one cluster is not faulty

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from controlplane.eviction.purge import parts
 from controlplane.kinds.policy import (
     Toleration,
 )
@@ -93,6 +94,32 @@ def test_fault_14_without_redis_nothing_leaves() -> None:
     story.redis_away = False
     story.pass_seconds(5)
     assert "member1" not in story.placed("web")
+
+
+def test_fault_14_what_waited_for_redis_says_so_and_nobody_else() -> None:
+    story = fleet(binding("web", ANYWHERE, on={"member1": 2}), binding("api", ANYWHERE, on={"member5": 2}))
+    story.members.healthy = False  # tasks stay, with what they say
+    story.redis_away = True
+    story.taint("member1", no_execute())
+    story.pass_seconds(60)
+    story.redis_away = False
+    story.pass_seconds(5)
+
+    story.taint("member5", no_execute(at=story.now))
+    story.pass_seconds(5)
+
+    since, until = "2026-01-01T00:00:00Z", "2026-01-01T00:01:01Z"  # Redis is asked once a second
+    assert waited(story, "web") == [
+        f"evictions to go on, 61 s: stopped from {since} until {until}, no tokens: Redis is away",
+        f"its turn, which came 61 s after it was due at {since}",
+    ]
+    assert waited(story, "api") == []
+
+
+def waited(story: Story, name: str) -> list[str]:
+    """Return what a binding waited for before it left, as its task says."""
+    (task,) = story.binding(name).spec.graceful_eviction_tasks
+    return list(parts(task.message)[1:])
 
 
 def test_fault_15_a_flushed_bucket_starts_empty() -> None:
