@@ -45,7 +45,7 @@ class Save(msgspec.Struct, frozen=True, gc=False):
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
-    """Forget a row-native value."""
+    """Forget a row-native value; a later one under its key stays, where its type tells them apart (`Row.MADE`)."""
 
     row: Any
 

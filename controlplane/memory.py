@@ -297,7 +297,7 @@ class MemoryStore:
         rows = self._rows.setdefault(type(change.row), {})
         if isinstance(change, Save):
             rows[change.row.key] = change.row
-        else:
+        elif change.row.made == getattr(rows.get(change.row.key), "made", None):
             rows.pop(change.row.key, None)
         for mark in self.router.row_marks(change, by=by, own=own):
             self._mark(mark.controller, mark.ref, self.now() + mark.after)
@@ -461,6 +461,9 @@ class MemoryStore:
         )
 
     # Leases
+
+    def held_until(self, name: str) -> datetime | None:
+        return max((lease.until for (one, _), lease in self._leases.items() if one == name), default=None)
 
     def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
         now = self.now()

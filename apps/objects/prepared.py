@@ -148,9 +148,9 @@ def _row_statements(kept: Sequence[Save | Drop]) -> list[Statement]:
     statements: list[Statement] = []
     for table, changes in tables.items():
         saved = [change.row for change in changes.values() if isinstance(change, Save)]
-        dropped = [key for key, change in changes.items() if not isinstance(change, Save)]
+        dropped = [change.row for change in changes.values() if not isinstance(change, Save)]
         if saved:
             statements.append(Statement(table.save, table.pack(saved)))
         if dropped:
-            statements.append(Statement(table.drop, [texts(dropped)]))
+            statements.append(Statement(table.drop, table.pack(dropped, fields=table.named)))
     return statements

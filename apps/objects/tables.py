@@ -213,7 +213,11 @@ class RowTable:
             INSERT INTO {self.name} ({self.columns})
             SELECT {values} FROM unnest({_placeholders(len(self.fields))}) AS w({self.columns})
             ON CONFLICT (key) DO UPDATE SET {changes}"""
-        self.drop = f"DELETE FROM {self.name} WHERE key = ANY(%s)"
+        self.named = ["key", type_.MADE] if type_.MADE else ["key"]  # what a value is known by when it is dropped
+        same = " AND ".join(f"t.{name} IS NOT DISTINCT FROM w.{name}" for name in self.named[1:])
+        self.drop = f"""
+            DELETE FROM {self.name} AS t USING unnest({_placeholders(len(self.named))}) AS w({", ".join(self.named)})
+            WHERE t.key = w.key{same and f" AND {same}"}"""
 
     def select(self, index: str) -> str:
         """Return the query for rows by an index. Raises AssertionError where the type declares no such index."""
@@ -224,10 +228,12 @@ class RowTable:
         assert index == "key" or index in self.type.INDEXES, f"{self.type.__name__} declares no index {index}"
         return index
 
-    def pack(self, values: Sequence[rows.Row]) -> list[Array]:
-        """Return values as packed columns."""
+    def pack(self, values: Sequence[rows.Row], *, fields: Sequence[str] = ()) -> list[Array]:
+        """Return values, or some fields of them, as packed columns."""
         packed = []
         for name, pack in zip(self.fields, self.packers, strict=True):
+            if fields and name not in fields:
+                continue
             column = [getattr(value, name) for value in values]
             packed.append(texts(map(_document, column)) if name in self.documents else pack(column))
         return packed

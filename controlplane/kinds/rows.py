@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from controlplane.kinds.cluster import APIEnablement, NodeSummary, ResourceSummary
 from controlplane.meta import Ref, Struct
 
 
 class Row(Struct, frozen=True):
-    """A value stored under `key`. `INDEXES` names the fields it is looked up by; each says who reads it."""
+    """A value stored under `key`. `INDEXES` names the fields it is looked up by; each says who reads it. `MADE` names
+    the field that tells a value from a later one under its key ("": none): a Drop of the one leaves the other."""
 
     key: str
     INDEXES: ClassVar[dict[str, str]] = {}
+    MADE: ClassVar[str] = ""
+
+    @property
+    def made(self) -> Any:
+        """What tells this value from a later one under its key; None where nothing does."""
+        return getattr(self, self.MADE) if self.MADE else None
 
 
 class Observation(Row, frozen=True):
@@ -175,6 +182,7 @@ class Promise(Row, frozen=True):
         "cluster": "controllers.scheduler and promises: what is promised on clusters",
         "binding": "controllers.scheduler: a binding's own promises are replaced",
     }
+    MADE: ClassVar[str] = "made_at"  # an eviction may reserve anew while controllers.promises ends what nobody took
 
 
 class PlacementHint(Row, frozen=True):

@@ -13,13 +13,19 @@ from controlplane.controllers.controller import Controller
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.fleet import FLEET
+from controlplane.controllers.promises import Promises
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.decision import Decision, Put, Save
+from controlplane.estimate.request import NOTHING_ASKED
 from controlplane.eviction.rate import TakeTokens, Tokens
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import FleetState, Promise
 from controlplane.memory import MemoryStore
+from controlplane.meta import Ref
 from controlplane.run import World, run_batch
+from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.record import reservations
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import GATES, Settings
 from tests.core.fleet_story import binding, by_room, cluster, no_execute
@@ -71,7 +77,8 @@ class Race:
 
     def __init__(self, base: type, *, web: Binding) -> None:
         self.queue, self.evictions, self.scheduler = EvictionQueue(), Evictions(), Scheduler()
-        self.store: Any = interrupted(base)(controllers=[self.queue, self.evictions, self.scheduler])
+        self.promises = Promises()
+        self.store: Any = interrupted(base)(controllers=[self.queue, self.evictions, self.scheduler, self.promises])
         self.store.reads = []
         self.web = web
         gate = FleetState("default", failover_on_since=self.store.now() - timedelta(hours=1))
@@ -94,6 +101,11 @@ class Race:
         self.store.mark("scheduler", [one.ref for one in (self.web, *others)])
         self.store.reads, self.store.before, self.store.happens = [], evicted_before, self.evict
         run_batch(self.scheduler, self.store, ON, world=World())
+
+    def end_promises(self, on: str, *, evicted_before: int) -> None:
+        self.store.mark("promises", [Ref(CLUSTER, "", on)])
+        self.store.reads, self.store.before, self.store.happens = [], evicted_before, self.evict
+        run_batch(self.promises, self.store, ON, world=World())
 
     def reserved(self) -> dict[str, int]:
         rows = self.store.rows(Promise, "binding", [str(self.web.ref)]).get(str(self.web.ref), ())
@@ -136,6 +148,20 @@ def test_what_is_reserved_while_the_scheduler_reads_is_kept(kept_in: type, read:
     race.evict()
     race.schedule()
     assert (race.placed(race.web), race.reserved()) == ({"refuge": ROOM}, {})
+
+
+@pytest.mark.parametrize("read", range(5))
+def test_what_is_reserved_anew_while_an_old_reservation_ends_is_kept(kept_in: type, read: int) -> None:
+    """An earlier one of the same binding and refuge, which nobody took for 300 s, has the same key."""
+    race = Race(kept_in, web=ANEW)
+    forgotten = race.store.now() - PROMISE_ENDS_AFTER
+    old = reservations(ANEW, {"refuge": ROOM}, asked=NOTHING_ASKED, now=forgotten)
+    race.store.apply([(None, Decision(changes=tuple(map(Save, old))))], by=USER)
+
+    race.end_promises("refuge", evicted_before=read)
+
+    assert race.left() == (read < len(race.store.reads)), race.store.reads
+    assert not race.left() or race.reserved() == {"refuge": ROOM}, race.store.reads
 
 
 @pytest.mark.parametrize("read", range(5))
