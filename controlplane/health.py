@@ -107,11 +107,16 @@ def observed_until(row: Observation | None, settings: Settings, *, now: datetime
     return now if row is None or row.observed_at is None else min(now, row.observed_at + holds_for(settings))
 
 
-def without_gap(row: Observation, settings: Settings, *, now: datetime) -> Observation:
-    """Return the observation with the time in which nobody looked taken out of its clocks."""
+def without_gap(
+    row: Observation, settings: Settings, *, now: datetime, heard_until: datetime | None = None
+) -> Observation:
+    """Return the observation with the time in which nobody looked taken out of its clocks. `heard_until`: up to when
+    there was somebody whom a member could report to; None: there is."""
     if row.observed_at is None:
         return row
     gap = now - row.observed_at - holds_for(settings)
+    if heard_until is not None:
+        gap = max(gap, now - max(heard_until, row.observed_at))
     if gap <= timedelta(0):
         return row
     since = None if row.since is None else row.since + gap

@@ -3,12 +3,13 @@
 The agent renews the Lease `karmada-cluster/<cluster>` and writes Ready into its Cluster's status; either is a sign of
 life. When it arrived is said by the database as the write is admitted, never by the agent's clock (fault 48): the
 Lease carries that moment as an annotation, a condition as its transition time. Silence counts only while somebody here
-listened: a control plane that was away blames no member for it.
+listened: a control plane that was away, or whose API was, blames no member for it (D22: our own fault).
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -20,6 +21,9 @@ from controlplane.kinds.template import Template
 from controlplane.meta import Condition
 from controlplane.names import CLUSTER_NAMESPACE, RECEIVED_ANNOTATION
 from controlplane.settings import Settings
+
+LISTENING: Final = "api"
+"""Name of the leases by which API processes show that agents can report to them."""
 
 
 def stamped(lease: Template, old: Template | None, *, now: datetime) -> Template:
@@ -48,9 +52,16 @@ def received(lease: Template | None) -> datetime | None:
 
 
 def heard(
-    cluster: Cluster, lease: Template | None, row: Observation | None, settings: Settings, *, now: datetime
+    cluster: Cluster,
+    lease: Template | None,
+    row: Observation | None,
+    settings: Settings,
+    *,
+    now: datetime,
+    heard_until: datetime | None = None,
 ) -> Observation:
-    """Return the observation of a Pull member after a look at what has arrived from its agent."""
+    """Return the observation of a Pull member after a look at what has arrived from its agent. `heard_until`: up to
+    when there was an API to report to; None: nobody says."""
     known = row or Observation(key=cluster.metadata.name)
     word = said(cluster)
     signs = (known.renewed_at, received(lease), None if word is None else word.last_transition_time)
@@ -58,7 +69,7 @@ def heard(
     new_word = word is not None and word.status != known.status
     if latest is not None and (latest != known.renewed_at or new_word):
         known = health.heartbeat(known, _meaning(word, known), settings, now=latest)
-    return _listened(known, settings, now=now)
+    return _listened(known, settings, now=now, heard_until=heard_until)
 
 
 def _meaning(word: Condition | None, row: Observation) -> Seen:
@@ -68,8 +79,8 @@ def _meaning(word: Condition | None, row: Observation) -> Seen:
     return Seen(row.status, row.reason, row.message) if row.status else Seen(TRUE, HEARTBEAT, RENEWED)
 
 
-def _listened(row: Observation, settings: Settings, *, now: datetime) -> Observation:
-    known = health.without_gap(row, settings, now=now)
+def _listened(row: Observation, settings: Settings, *, now: datetime, heard_until: datetime | None) -> Observation:
+    known = health.without_gap(row, settings, now=now, heard_until=heard_until)
     deaf = timedelta(seconds=known.unobserved_seconds - row.unobserved_seconds)
     renewed = None if row.renewed_at is None else row.renewed_at + deaf
     return replace(known, observed_at=now, renewed_at=renewed, access_lost="", access_reason="")

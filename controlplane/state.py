@@ -52,6 +52,9 @@ class State(Protocol):
     def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
         """Return the objects that exist among `refs`."""
 
+    def held_until(self, name: str) -> datetime | None:
+        """Return up to when a lease of that name is held, or was held last; None: nobody ever took one."""
+
     def list(
         self, kind: str, *, namespace: str = "", after: tuple[str, str] = ("", ""), limit: int = 0
     ) -> Sequence[Any]:

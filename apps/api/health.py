@@ -19,7 +19,7 @@ LEASE_FRESH = timedelta(seconds=60)  # workers renew theirs every few seconds
 _PLAN_SECONDS = 60.0
 _LEASES = """
     SELECT count(*) FILTER (WHERE until > clock_timestamp() - %s * interval '1 second'), count(*) FROM objects_lease
-    WHERE (name = 'members') = %s"""
+    WHERE (name = 'members') = %s AND name <> 'api'"""
 
 
 def database() -> str:

@@ -19,6 +19,7 @@ import orjson
 from django.db import close_old_connections
 
 from apps.api.clock import ticks
+from apps.api.listening import Listening
 from apps.api.streams import Stream, WatchResponse
 from apps.api.tailer import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
 from apps.objects.listing import changes_between
@@ -80,10 +81,13 @@ class Shell:
         await receive()
         self.tailer = Tailer()
         self.tailer.start()
+        listening = Listening()
+        listening.start()
         _before_shutdown(self.end_streams)
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self.tailer.stop()
+        await asyncio.to_thread(listening.stop)
         self.pool.shutdown(wait=True)
         await send({"type": "lifespan.shutdown.complete"})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from apps.objects.arrays import BinaryCursor
 from controlplane.state import Fence
 
@@ -17,6 +19,14 @@ _TAKE = """
 _DROP = """
     UPDATE objects_lease SET until = clock_timestamp()
     WHERE name = %s AND shard = %s AND epoch = %s AND holder = %s"""
+
+_HELD = "SELECT max(until) FROM objects_lease WHERE name = %s"
+
+
+def held_until(cursor: BinaryCursor, name: str) -> datetime | None:
+    """Return up to when a lease of that name is held, or was held last; None: nobody ever took one."""
+    row = cursor.run(_HELD, (name,)).fetchone()
+    return None if row is None else row[0]
 
 
 def take(cursor: BinaryCursor, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from apps.objects import log, sealing
+from apps.objects import leases, log, sealing
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
 from apps.objects.lookup import load
@@ -38,6 +38,10 @@ class DjangoState:
     def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
         with binary_cursor() as cursor:
             return {ref: obj for ref, obj in load(cursor, refs).items() if obj is not None}
+
+    def held_until(self, name: str) -> datetime | None:
+        with binary_cursor() as cursor:
+            return leases.held_until(cursor, name)
 
     def list(self, kind: str, *, namespace: str = "", after: tuple[str, str] = START, limit: int = 0) -> Sequence[Any]:
         found = self._stored(kind, namespace=namespace, after=after, limit=limit)

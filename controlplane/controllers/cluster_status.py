@@ -33,6 +33,7 @@ class ClusterStatusSnapshot(msgspec.Struct, frozen=True):
     observation: Observation | None
     collected: Collected | None
     lease: Template | None = None  # a Pull member's heartbeats
+    heard_until: datetime | None = None  # up to when its agent could report; None: nobody says
 
 
 def _changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
@@ -77,12 +78,14 @@ class ClusterStatus(Controller):
         collected = state.rows(Collected, "key", names)
         pulled = [ref.name for ref, one in clusters.items() if one.spec.sync_mode == PULL]
         leases = state.get([Ref(LEASE, CLUSTER_NAMESPACE, name) for name in pulled])
+        heard_until = state.held_until(heartbeats.LISTENING) if pulled else None
         return [
             ClusterStatusSnapshot(
                 clusters[ref],
                 next(iter(observations.get(ref.name, ())), None),
                 next(iter(collected.get(ref.name, ())), None),
                 leases.get(Ref(LEASE, CLUSTER_NAMESPACE, ref.name)),
+                heard_until,
             )
             if ref in clusters
             else None
@@ -95,7 +98,8 @@ class ClusterStatus(Controller):
         cluster, seen = snapshot.subject, snapshot.observation
         pulled = cluster.spec.sync_mode == PULL
         if pulled:
-            seen = heartbeats.heard(cluster, snapshot.lease, seen, settings, now=now)
+            ears = snapshot.heard_until
+            seen = heartbeats.heard(cluster, snapshot.lease, seen, settings, now=now, heard_until=ears)
         settled = health.settle(cluster, seen, settings, now=now)
         until = health.observed_until(seen, settings, now=now)
         flaps = flapping.settle(cluster, seen, settings, until=until)

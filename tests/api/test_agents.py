@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from tests.api.builders import CLUSTERS, cluster, config_map, config_maps
-from tests.api.server import Client, Server
+from tests.api.server import SECONDS, Client, Server
+from tests.processes import until
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases"
 RECEIVED = "failover.lifeboat.io/received-at"
@@ -40,6 +41,14 @@ def work(name: str) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"workload": {"manifests": [manifest]}},
     }
+
+
+def test_an_api_process_shows_that_agents_can_report_to_it(server: Server) -> None:
+    """Without that their silence counts for nothing, and a lost Pull member would never be noticed."""
+    held = "SELECT max(until) - clock_timestamp() FROM objects_lease WHERE name = 'api'"
+    server.sql("UPDATE objects_lease SET until = clock_timestamp() WHERE name = 'api'")
+
+    until(lambda: server.sql(held)[0][0] > timedelta(0), within=SECONDS)
 
 
 @pytest.fixture(scope="module")

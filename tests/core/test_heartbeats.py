@@ -14,7 +14,7 @@ from controlplane.controllers.collection import Collection
 from controlplane.controllers.collection import Reading as Read
 from controlplane.controllers.execution import Dispatch, Execution
 from controlplane.controllers.probes import Probes, Sight
-from controlplane.heartbeats import received
+from controlplane.heartbeats import LISTENING, received
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import CLUSTER, LEASE
 from controlplane.kinds.cluster import Cluster
@@ -72,6 +72,14 @@ class Agent:
         for _ in range(0, seconds, 10):
             self.story.pass_seconds(10)
             if renewing:
+                self.renew()
+
+    def listen(self, seconds: int, *, renewing: bool) -> None:
+        """Let time pass with an API process that agents can report to."""
+        for second in range(0, seconds, 2):
+            self.story.store.take_lease(LISTENING, 0, holder="api", seconds=5)
+            self.story.pass_seconds(2)
+            if renewing and second % 10 == 8:
                 self.renew()
 
     @property
@@ -144,6 +152,22 @@ def test_an_agent_that_never_reports_is_unknown_after_the_startup_grace_period()
 
     agent.story.pass_seconds(1)
     assert (agent.ready.status, agent.ready.reason) == ("Unknown", "ClusterStatusNeverUpdated")
+
+
+@pytest.mark.parametrize("away", [30, 60, 3600])
+def test_d22_silence_while_no_api_was_there_to_hear_blames_nobody(away: int) -> None:
+    agent = Agent()
+    agent.say("True")
+    agent.listen(58, renewing=True)
+
+    agent.story.pass_seconds(away)
+    agent.listen(8, renewing=False)  # agents are not back at once either
+    assert (agent.ready.status, agent.story.cluster("member1").spec.taints) == ("True", ())
+
+    agent.listen(60, renewing=True)
+    assert agent.ready.status == "True"
+    agent.listen(50, renewing=False)
+    assert (agent.ready.status, agent.ready.reason) == ("Unknown", "ClusterStatusUnknown")
 
 
 def test_the_agents_own_word_stands_while_its_heartbeats_arrive() -> None:

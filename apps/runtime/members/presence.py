@@ -16,6 +16,7 @@ from django.db.models.functions import Now
 
 from apps.objects.models import Lease
 from apps.objects.store import DjangoStore
+from apps.runtime.places import take_place
 from apps.runtime.turn import holder
 from controlplane.run import CLAIM_SECONDS
 from controlplane.state import Fence
@@ -23,7 +24,6 @@ from controlplane.state import Fence
 log = logging.getLogger(__name__)
 
 NAME = "members"
-PLACES = 64  # more processes than that live without a lease, as all of them once did
 LONGEST_SECONDS = 5.0
 
 
@@ -63,11 +63,7 @@ class Presence:
             close_old_connections()
 
     def _hold(self) -> None:
-        places = range(PLACES) if self.fence is None else (self.fence.shard, *range(PLACES))
-        for place in places:
-            self.fence = self.store.take_lease(NAME, place, holder=self.holder, seconds=self.seconds)
-            if self.fence is not None:
-                return
+        self.fence = take_place(self.store, NAME, self.fence, holder=self.holder, seconds=self.seconds)
 
     def _inherit(self, began: datetime) -> None:
         runs_out = began + timedelta(seconds=CLAIM_SECONDS)

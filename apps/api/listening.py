@@ -1,0 +1,52 @@
+"""Listening: an API process shows that agents can report to it, so that their silence counts (semantics 2.2, D22)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Final
+
+from django.db import OperationalError, close_old_connections
+
+from apps.objects.store import DjangoStore
+from apps.runtime.places import take_place
+from apps.runtime.turn import holder
+from controlplane.heartbeats import LISTENING
+from controlplane.state import Fence
+
+log = logging.getLogger(__name__)
+
+SECONDS: Final = 5.0  # how long a process that is gone still seems to be there
+
+
+class Listening:
+    """One process's: a thread that keeps a lease. It is never given back: it tells when somebody was here last."""
+
+    def __init__(self) -> None:
+        self._store = DjangoStore()
+        self._holder = holder()
+        self._fence: Fence | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="listening", daemon=True)
+
+    def start(self) -> None:
+        """Begin to show that this process is there."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop showing it."""
+        self._stopping.set()
+        self._thread.join(SECONDS)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._hold()
+            except OperationalError as error:  # who cannot write hears nobody either
+                log.warning("agents cannot report at present: %s", type(error).__name__)
+            finally:
+                close_old_connections()
+            self._stopping.wait(SECONDS / 3)
+
+    def _hold(self) -> None:
+        self._fence = take_place(self._store, LISTENING, self._fence, holder=self._holder, seconds=SECONDS)
