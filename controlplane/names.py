@@ -106,14 +106,15 @@ def fnv1a32(text: str) -> int:
 
 def binding_name(kind: str, name: str) -> str:
     """Return the name of the (Cluster)ResourceBinding of an object; colons are not allowed in names and become dots."""
-    return _lowered(f"{name}-{kind}").replace(":", ".")
+    return _lowered(f"{name.replace(':', '.')}-{kind}")
 
 
 @lru_cache(maxsize=65_536)
 def work_name(kind: str, name: str, namespace: str = "") -> str:
     """Return the name of the Work that carries an object; ``namespace`` is empty for cluster-scoped kinds."""
+    name = name.replace(":", ".")
     identity = f"{namespace}-{name}-{kind}" if namespace else f"{name}-{kind}"
-    return f"{_lowered(name).replace(':', '.')}-{safe_hash(_lowered(identity).replace(':', '.'))}"
+    return f"{_lowered(name)}-{safe_hash(_lowered(identity))}"
 
 
 def _lowered(text: str) -> str:

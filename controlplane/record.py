@@ -288,7 +288,7 @@ def _course(one: Failover) -> Iterator[Step]:
         if old is None or new is None:
             continue
         if new.spec.clusters != old.spec.clusters and not _started(found):
-            placed = ", ".join(f"{target.name}:{target.replicas}" for target in new.spec.clusters)
+            placed = ", ".join(f"{one.name}:{one.replicas}" if one.replicas else one.name for one in new.spec.clusters)
             yield _step(found.change, kind.SCHEDULED, "", placed or "nowhere")
         yield from _waits(found)
         now_healthy = _healthy(new)

@@ -20,6 +20,8 @@ RUNNING, PAUSED, STOPPED, FINISHED = "Running", "Paused", "Stopped", "Finished"
 
 
 class DrainSpec(Struct, frozen=True):
+    """Which cluster is emptied, and how fast."""
+
     cluster: Annotated[str, Meta(description="The cluster to empty. It is cordoned first; uncordon it yourself.")] = ""
     rate: Annotated[float, Meta(description="Bindings per second, at most.")] = 0.5
     stop: Annotated[bool, Meta(description="Nothing more leaves; what is leaving goes on. false resumes.")] = False

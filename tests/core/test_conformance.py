@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -265,12 +266,13 @@ def _graceful(health: str, ready: int, *, grace: int | None = None) -> dict[str,
     return _case(given, {"evictedClusters": ["member1"], "keptTasks": None, "nextRetrySeconds": 0})
 
 
-def _ill(on: int, expected: int) -> dict[str, object]:
+def _ill(on: int, expected: int, *, leaving: tuple[str, ...] = ()) -> dict[str, object]:
     names = [f"member{number}" for number in range(1, on + 1)]
     application = {"decisionConditions": {"tolerationSeconds": 0}, "purgeMode": "Directly"}
-    spec = {
+    spec: dict[str, Any] = {
         "resource": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "namespace": "default"},
-        "clusters": [{"name": name} for name in names],
+        "clusters": [{"name": name} for name in (*leaving, *names)],
+        "gracefulEvictionTasks": [{"fromCluster": name, "purgeMode": "Never"} for name in leaving],
         "failover": {"application": application},
         "propagateDeps": True,
     }
@@ -281,8 +283,11 @@ def _ill(on: int, expected: int) -> dict[str, object]:
         "producer": "resource-binding-application-failover-controller",
     }
     left = {
-        "clusters": [{"name": name} for name in names[expected:]],
-        "gracefulEvictionTasks": [{"fromCluster": name, **made} for name in names[:expected]],
+        "clusters": [{"name": name} for name in (*leaving, *names[expected:])],
+        "gracefulEvictionTasks": [
+            *spec["gracefulEvictionTasks"],
+            *({"fromCluster": name, **made} for name in names[:expected]),
+        ],
         "requeueAfterSeconds": 0,
         "unhealthySinceAfter": dict.fromkeys(names[expected:], BEFORE),
     }
@@ -307,6 +312,7 @@ NARROW = {
     "a healthy copy elsewhere": ("graceful_eviction", _graceful("Healthy", 3, grace=30), (1, 0, 0)),
     "ill on two": ("app_failover", _ill(2, 2), (1, 0, 0)),
     "ill on three": ("app_failover", _ill(3, 3), (0, 1, 0)),
+    "ill on three, one wanted where it leaves": ("app_failover", _ill(3, 3, leaving=("member9",)), (0, 1, 0)),
     "ill on three, two left behind": ("app_failover", _ill(3, 1), (0, 0, 1)),
 }
 

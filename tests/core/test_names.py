@@ -16,6 +16,10 @@ def test_names_are_lowered_character_by_character(name: str, lowered: str) -> No
     assert names.work_name("ClusterRole", name).startswith(f"{lowered}-")
 
 
+def test_colons_become_dots_in_names_and_nowhere_else() -> None:
+    assert names.work_name("Role", "a:b", "x:y") == f"a.b-{names.safe_hash('x:y-a.b-role')}"
+
+
 def test_works_of_the_same_name_in_other_namespaces_do_not_collide() -> None:
     places = ["", "default", "prod"]
 

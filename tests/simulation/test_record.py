@@ -16,10 +16,30 @@ from controlplane.meta import Ref
 from tests.simulation.manifests import DUPLICATED, cluster
 from tests.simulation.member import Member
 from tests.simulation.outages import left, serving
-from tests.simulation.stories import NGINX_BINDING, apply, placed, running
+from tests.simulation.stories import NGINX_BINDING, apply, joined, placed, running
 from tests.simulation.world import Simulation
 
 GOLDEN = Path(__file__).parent / "golden" / "divided.yaml"
+CONFIG = """
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: settings
+"""
+CONFIGS = """
+apiVersion: policy.karmada.io/v1alpha1
+kind: PropagationPolicy
+metadata:
+  name: configs
+spec:
+  resourceSelectors:
+  - apiVersion: v1
+    kind: ConfigMap
+  placement:
+    spreadConstraints:
+    - maxGroups: 1
+      minGroups: 1
+"""
 NUMBERS = ("version", "cause", "resourceVersion", "uid", "name")  # of a run: what happened is the same without them
 
 
@@ -228,3 +248,18 @@ def test_one_failover_after_another_is_two_records() -> None:
     assert [one.status.left[0].name for one in (first, second)] == ["member1", "member2"]
     assert first.status.state == "Finished"
     assert running(world)["member1"] == 3
+
+
+def test_what_has_no_replicas_is_told_by_its_cluster_alone() -> None:
+    config = Ref(kinds.RESOURCE_BINDING, "default", "settings-configmap")
+    world = joined("member1", "member2")
+    apply(world, CONFIGS, CONFIG)
+    world.run(30)
+    (home,) = placed(world, config)
+    world.fault(home, "down")
+    world.run(90)
+
+    (found,) = told(world, config)
+
+    (other,) = {"member1", "member2"} - {home}
+    assert [step.message for step in found.status.steps if step.what == "Scheduled"] == [other]

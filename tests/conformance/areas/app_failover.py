@@ -53,7 +53,7 @@ def _version_stays(given: Document, expect: Document, result: Document) -> str |
     ill = {task["fromCluster"] for task in tasks[stay:]}
     kept = [one for one in result["clusters"] if one["name"] not in ill]
     same = equivalent(tasks[:stay], result["gracefulEvictionTasks"]) and equivalent(expect["clusters"] or [], kept)
-    left = {task["fromCluster"] for task in tasks[:stay]}
+    left = {task["fromCluster"] for task in tasks[before:stay]}
     return STAYS if ill and same and not any(one["name"] in left for one in result["clusters"]) else None
 
 
