@@ -248,7 +248,7 @@ def _left(
 
 
 def _said(drain: Drain, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:
-    """Return the drain with its progress; what is over is not looked at again."""
+    """Return the drain with its progress; what is over, or stopped with nothing on its way, is not looked at again."""
     finished = to_seconds(now) if phase == FINISHED else None
     new = drain.with_status(phase=phase, message=message, finish_time=finished, **fields)
     events: Iterable[Event] = ()
@@ -257,6 +257,6 @@ def _said(drain: Drain, phase: str, message: str, *, now: datetime, **fields: An
     return Decision(
         changes=(Put(new, drain),) if new is not drain else (),
         events=tuple(events),
-        wake_at=None if phase in (FINISHED, STOPPED) else now + LOOK,
+        wake_at=None if phase == FINISHED or (phase == STOPPED and not new.status.leaving) else now + LOOK,
         reason=REASON,
     )

@@ -132,13 +132,13 @@ class Failbacks(Controller):
         one, status, spec = snapshot.subject, snapshot.subject.status, snapshot.subject.spec
         if one.metadata.deletion_timestamp is not None or status.phase == FINISHED:
             return NOTHING
-        if spec.stop:
-            return _said(one, STOPPED, "spec.stop is set", now=now, failed=None, after="")
-        if status.phase == FAILED or (status.phase == PLANNED and spec.dry_run):
+        if not spec.stop and (status.phase == FAILED or (status.phase == PLANNED and spec.dry_run)):
             return NOTHING
         back, returning, failed = _arrived(snapshot, settings, now=now)
         returned = status.returned + back
         counts = {"returned": returned, "returning": returning}
+        if spec.stop:
+            return _said(one, STOPPED, "spec.stop is set", now=now, failed=None, after="", **counts)
         why = failback.unfit(snapshot.clusters.get(spec.cluster), spec.cluster, now=now) if spec.cluster else ""
         if failed is None and why and (returned or returning):
             failed = Staying("", why, spec.cluster)
@@ -180,7 +180,7 @@ def _arrived(
     Resumed, they have as much time again.
     """
     back, still, failed = 0, list[Returning](), None
-    resumed = snapshot.subject.status.phase == STOPPED
+    resumed = snapshot.subject.status.phase == STOPPED and not snapshot.subject.spec.stop
     for seen in snapshot.subject.status.returning:
         one = replace(seen, since=to_seconds(now)) if resumed else seen
         binding = snapshot.bindings.get(Ref.parse(one.binding))
@@ -394,7 +394,8 @@ def _planned(snapshot: FailingBack, settings: Settings, *, now: datetime) -> Dec
 
 
 def _said(one: Failback, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:
-    """Return the failback with its progress; what is over is not looked at again."""
+    """Return the failback with its progress; what is over, or stopped with nothing on its way, is not looked at
+    again."""
     complete = Condition(COMPLETE, "True" if phase == FINISHED else "False", phase, message)
     new = one.with_status(
         phase=phase,
@@ -403,11 +404,11 @@ def _said(one: Failback, phase: str, message: str, *, now: datetime, **fields: A
         finish_time=to_seconds(now) if phase == FINISHED else None,
         **fields,
     )
-    changed = phase != one.status.phase
+    changed, over = phase != one.status.phase, phase in (FINISHED, FAILED, PLANNED)
     event = Event(one, f"Failback{phase}", message or "what has left is brought back", warning=phase == FAILED)
     return Decision(
         changes=(Put(new, one),) if new is not one else (),
         events=(event,) if changed else (),
-        wake_at=None if phase in (FINISHED, STOPPED, FAILED, PLANNED) else now + LOOK,
+        wake_at=None if over or (phase == STOPPED and not new.status.returning) else now + LOOK,
         reason="Failback",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import product
 
 import pytest
@@ -12,7 +12,7 @@ from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.drain import DRAIN, Drain
 from controlplane.meta import Ref
 from tests.simulation.manifests import DIVIDED, DUPLICATED, HELD, NGINX
-from tests.simulation.outages import serving
+from tests.simulation.outages import serving, wait, wait_until_leaving
 from tests.simulation.stories import QUICK, apply, binding, copies_on, joined, placed, running
 from tests.simulation.world import Simulation
 
@@ -80,6 +80,25 @@ def test_it_keeps_to_its_rate_and_can_be_stopped_and_resumed(seed: int) -> None:
     edit(world, stop=False)
     world.run(320)
     assert copies_on(world, "member1") == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_stopped_it_still_counts_what_is_leaving(seed: int) -> None:
+    world = joined("member1", "member2", "member3", seed=seed)
+    apply(world, DIVIDED, NGINX % 2)
+    world.run(40)
+    for member in world.members.values():
+        member.ready_after = timedelta(seconds=20)
+
+    apply(world, UPGRADE % ("member1", "1", "false"))
+    wait_until_leaving(world)
+    edit(world, stop=True)
+    wait(world, 3)
+    amid = drain(world).status
+    wait(world, 60)
+
+    after = drain(world).status
+    assert [(one.phase, one.moved, one.leaving) for one in (amid, after)] == [("Stopped", 1, 1), ("Stopped", 1, 0)]
 
 
 NEAR = """

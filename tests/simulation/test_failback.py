@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from controlplane import kinds, record
@@ -167,6 +169,24 @@ def test_it_keeps_to_its_rate_and_can_be_stopped_and_resumed(seed: int) -> None:
     edit(world, stop=False)
     world.run(SEASONED + 300)
     assert (copies_on(world, "member1"), failback(world).status.returned) == (6, 6)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_stopped_it_still_counts_what_is_on_its_way(seed: int) -> None:
+    world = failed_over(*apps(2), seed=seed)
+    world.run(SEASONED)
+    world.members["member1"].ready_after = timedelta(seconds=20)
+
+    apply(world, HOME % "cluster: member1\n  atOnce: 1")
+    world.run(SEASONED + 10)
+    edit(world, stop=True)
+    world.run(SEASONED + 15)
+    amid = failback(world).status
+    world.run(SEASONED + 80)
+
+    after = failback(world).status
+    counts = [(one.phase, one.returned, len(one.returning)) for one in (amid, after)]
+    assert counts == [("Stopped", 0, 1), ("Stopped", 1, 0)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
