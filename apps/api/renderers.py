@@ -120,6 +120,13 @@ class PageRenderer(BrowsableAPIRenderer):
     def get_default_renderer(self, view: Any) -> BaseRenderer:
         return YAMLRenderer()
 
+    def get_context(self, data: Any, accepted_media_type: Any, renderer_context: Any) -> dict[str, Any]:
+        """Offer the forms a browser may ask for: those with parameters have to be named in full."""
+        context: dict[str, Any] = super().get_context(data, accepted_media_type, renderer_context)
+        forms = renderer_context["view"].renderer_classes
+        context["available_formats"] = [one.format for one in forms if ";" not in one.media_type]
+        return context
+
     def get_content(self, renderer: Any, data: Any, accepted_media_type: Any, renderer_context: Any) -> str:
         answer = data if isinstance(data, Answer) else Answer(data)
         return escape(yaml_text(hidden(answer.document)))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import http.client
 import re
+from html import unescape
 from http.cookies import SimpleCookie
 from urllib.parse import urlencode
+
+import pytest
 
 from tests.api.builders import config_maps
 from tests.api.server import Answer, Client, Server
@@ -83,3 +86,13 @@ def test_what_stands_in_an_object_is_text_on_a_page(server: Server, api: Client,
 
     assert evil.encode() not in page.body
     assert b"&lt;script&gt;" in page.body
+
+
+@pytest.mark.parametrize("path", ["/", "/apis/", "/api/v1/namespaces", "/api/v1/namespaces/default"])
+def test_every_form_a_page_offers_is_answered(api: Client, path: str) -> None:
+    page = api.get(path, accept=HTML)
+
+    offered = [unescape(link) for link in re.findall(r"href=[\"']([^\"']*format=[^\"']*)", page.body.decode())]
+
+    assert {link.rpartition("=")[2] for link in offered} == {"json", "yaml", "api"}
+    assert {link: api.get(link, accept=HTML).status for link in offered} == dict.fromkeys(offered, 200)

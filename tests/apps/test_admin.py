@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from urllib.parse import urljoin
+
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.utils import quote
@@ -43,6 +46,23 @@ def test_every_kind_is_listed_and_shown(root: Client) -> None:
 
     assert [key for key, one in made.items() if page_of(one) not in listed[key]] == []
     assert [key for key in made if "name: one" not in shown[key]] == []
+
+
+def test_every_link_on_an_objects_page_leads_somewhere(root: Client) -> None:
+    everywhere = _links(root, reverse("admin:index"))
+    one_of_each_table = {kind.table: kind.key for kind in KINDS}.values()
+    pages = [page_of(stored(of_kind(key, "one"))[0]) for key in one_of_each_table]
+
+    links = {link for page in pages for link in _links(root, page)} - everywhere
+
+    assert {page.replace("/change/", "/delete/") for page in pages} <= links
+    assert {link: status for link in links if (status := root.get(link).status_code) >= 400} == {}
+
+
+def _links(client: Client, page: str) -> set[str]:
+    """Return where the links of a page of the admin lead within it."""
+    found = {urljoin(page, link) for link in re.findall(r'<a [^>]*?href="([^"#]+)"', client.get(page).content.decode())}
+    return {link for link in found if link.startswith("/admin/")}
 
 
 def test_every_table_has_a_page_for_the_staff(clerk: Client) -> None:
