@@ -78,6 +78,7 @@ UNJOIN_ANNOTATION: Final = "failover.lifeboat.io/unjoin"
 RECEIVED_ANNOTATION: Final = "failover.lifeboat.io/received-at"
 """On a heartbeat Lease: when its latest renewal was received, by the database's clock (controlplane/heartbeats.py)."""
 
+BINDING_ANNOTATION: Final = "work.lifeboat.io/binding"
 LEFTOVER_ANNOTATION: Final = "work.lifeboat.io/leftover"
 """On a Work: its copy was let go while its cluster could not be reached (controlplane/leftovers.py)."""
 

@@ -17,6 +17,7 @@ from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.meta import ObjectMeta, Ref, Struct, to_seconds
 from controlplane.names import (
+    BINDING_ANNOTATION,
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     CONFLICT_RESOLUTION_ANNOTATION,
     MANAGED_ANNOTATIONS_ANNOTATION,
@@ -35,7 +36,6 @@ from controlplane.names import (
 )
 
 API_VERSION, KIND = "work.karmada.io/v1alpha1", "Work"
-BINDING_ANNOTATION = "work.lifeboat.io/binding"
 APPLIED_OVERRIDES = {
     "policies": "policy.karmada.io/applied-overrides",
     "clusterPolicies": "policy.karmada.io/applied-cluster-overrides",
@@ -216,9 +216,9 @@ def _marked(manifest: Document, mark: dict[str, str]) -> Document:
 
 def owner(work: Work, kinds: Sequence[str]) -> Iterator[Ref]:
     """Yield the object a Work is made for, where it is of one of these kinds; nothing for Works of users."""
-    text = work.metadata.annotations.get(BINDING_ANNOTATION, "")
-    if text.partition(":")[0] in kinds:
-        yield Ref.parse(text)
+    made_for = work.made_for
+    if made_for is not None and made_for.kind in kinds:
+        yield made_for
 
 
 def updated(stored: Work, wanted: Work) -> Work:

@@ -10,9 +10,7 @@ from apps.objects.models import Child, StoredObject, Word, search_indexes
 from controlplane.kinds.binding import SCHEDULED
 from controlplane.kinds.binding import Binding as BindingObject
 from controlplane.kinds.work import APPLIED
-from controlplane.kinds.work import Work as WorkObject
 from controlplane.meta import Condition
-from controlplane.names import cluster_of_execution_namespace
 
 
 def _state(conditions: tuple[Condition, ...], type_: str) -> str:
@@ -95,18 +93,11 @@ class TargetCluster(models.Model):
         return f"{self.binding} {self.cluster}"
 
 
-def _work_cluster(work: WorkObject) -> str:
-    try:
-        return cluster_of_execution_namespace(work.metadata.namespace)
-    except ValueError:
-        return ""
-
-
 class Work(StoredObject):
     """One manifest for one member."""
 
     projections: ClassVar = {
-        "cluster": _work_cluster,
+        "cluster": lambda work: work.cluster,
         "applied": lambda work: _state(work.status.conditions, APPLIED),
         "manifest_api_version": lambda work: work.manifest.get("apiVersion", ""),
         "manifest_kind": lambda work: work.manifest.get("kind", ""),

@@ -10,7 +10,7 @@ import orjson
 
 from controlplane import kinds
 from controlplane.kinds.rows import Eviction
-from controlplane.names import cluster_of_execution_namespace
+from controlplane.names import BINDING_ANNOTATION, cluster_of_execution_namespace
 from controlplane.state import Change
 
 Document = dict[str, Any]
@@ -58,7 +58,7 @@ def _document(raw: bytes | None) -> Document:
 
 
 def _owner(work: Document) -> str:
-    found: str = work.get("metadata", {}).get("annotations", {}).get("work.lifeboat.io/binding", "")
+    found: str = work.get("metadata", {}).get("annotations", {}).get(BINDING_ANNOTATION, "")
     return found
 
 

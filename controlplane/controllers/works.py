@@ -188,8 +188,8 @@ class Works(Controller):
         """
         if origin.kind == BACK:
             refs = state.refs_by_index(kinds.WORK, "leftover", origin.name, after=cursor_after(after), limit=limit)
-            owners = [work.metadata.annotations.get(works.BINDING_ANNOTATION) for work in state.get(refs).values()]
-            return [Ref.parse(owner) for owner in owners if owner], page(refs, limit=limit)[1]
+            left = state.get(refs).values()
+            return [one for work in left for one in works.owner(work, kinds.BINDINGS)], page(refs, limit=limit)[1]
         step, _, place = after.partition("|")
         for position in range(int(step or 0), len(kinds.BINDINGS)):
             kind = kinds.BINDINGS[position]

@@ -43,7 +43,6 @@ from controlplane.names import (
     LEFTOVER_ANNOTATION,
     PROPAGATION_POLICY_NAME_ANNOTATION,
     PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
-    cluster_of_execution_namespace,
 )
 from controlplane.wire import builtin, definition, definition_rules
 from controlplane.wire.resource import Column, Resource
@@ -311,10 +310,7 @@ _binding_kind("ClusterResourceBinding", "clusterresourcebindings", "crb", namesp
 
 
 def _work_cluster(obj: work.Work) -> list[str]:
-    try:
-        return [cluster_of_execution_namespace(obj.metadata.namespace)]
-    except ValueError:
-        return []
+    return [obj.cluster] if obj.cluster else []
 
 
 def _leftover(obj: work.Work) -> list[str]:
@@ -322,8 +318,7 @@ def _leftover(obj: work.Work) -> list[str]:
 
 
 def _work_binding(obj: work.Work) -> list[str]:
-    owner = obj.metadata.annotations.get("work.lifeboat.io/binding", "")
-    return [owner] if owner else []
+    return [] if obj.made_for is None else [str(obj.made_for)]
 
 
 KINDS.register(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.meta import Condition, Object, Struct
+from controlplane.meta import Condition, Object, Ref, Struct
+from controlplane.names import BINDING_ANNOTATION, cluster_of_execution_namespace, is_execution_namespace
 
 
 class Workload(Struct, frozen=True):
@@ -54,3 +55,16 @@ class Work(Object, frozen=True):
     def manifest(self) -> dict[str, Any]:
         """The one manifest a Work carries; {} where a user wrote a Work without any."""
         return self.spec.workload.manifests[0] if self.spec.workload.manifests else {}
+
+    @property
+    def cluster(self) -> str:
+        """The cluster it is for; "" where it is in no namespace of a cluster."""
+        namespace = self.metadata.namespace
+        return cluster_of_execution_namespace(namespace) if is_execution_namespace(namespace) else ""
+
+    @property
+    def made_for(self) -> Ref | None:
+        """The binding or Namespace it is a copy of; None: it is a user's own, whatever its annotations say. A copy is
+        in a namespace of a cluster, which not everybody may write to."""
+        said = self.metadata.annotations.get(BINDING_ANNOTATION, "")
+        return Ref.parse(said) if self.cluster and ":" in said else None

@@ -131,11 +131,6 @@ REFUSED: dict[str, tuple[Place, Document, str]] = {
         "spec.resourceSelectors[0].kind",
     ),
     "a long subject": (events, event(involvedObject={"kind": "Pod", "name": "a", "uid": LONG}), "involvedObject.uid"),
-    "a long owner": (
-        works,
-        work(annotations={"work.lifeboat.io/binding": LONG}),
-        "metadata.annotations[work.lifeboat.io/binding]",
-    ),
     # Numbers
     "replicas": (bindings, binding(replicas=MUCH), "spec.replicas"),
     "replicas nobody can add up": (bindings, binding(replicas=1 << 31), "spec.replicas"),

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from controlplane.errors import Invalid
 from controlplane.kinds.binding import Binding
+from controlplane.names import BINDING_ANNOTATION
 from tests.core.admitted import (
     UID,
     Document,
@@ -109,10 +111,20 @@ def test_what_is_null_in_a_manifest_is_not_set() -> None:
     assert "data" not in made
 
 
-def of_manifest(manifest: Document) -> Document:
+def test_what_a_copy_says_it_is_made_for_has_to_fit_into_an_index() -> None:
+    """Where it is a copy: elsewhere nobody looks for it by that."""
+    known = {BINDING_ANNOTATION: f"work.karmada.io/ResourceBinding:default/{'x' * 3000}"}
+    work = of_manifest(config_map(), annotations=known)
+
+    with pytest.raises(Invalid, match=BINDING_ANNOTATION):
+        created(work, namespace="karmada-es-member1")
+    assert created(work, namespace="default").object.made_for is None
+
+
+def of_manifest(manifest: Document, **metadata: Any) -> Document:
     return {
         "apiVersion": "work.karmada.io/v1alpha1",
         "kind": "Work",
-        "metadata": {"name": "mine"},
+        "metadata": {"name": "mine", **metadata},
         "spec": {"workload": {"manifests": [manifest]}},
     }

@@ -15,8 +15,15 @@ from controlplane.kinds.policy import (
     Suspension,
 )
 from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
 from controlplane.leftovers import Late
-from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
+from controlplane.meta import Condition, ObjectMeta, Ref
+from controlplane.names import (
+    BINDING_ANNOTATION,
+    DIRECTLY_UNREACHABLE_ANNOTATION,
+    LEFTOVER_ANNOTATION,
+    WORK_FINALIZER,
+)
 from controlplane.settings import Settings
 from controlplane.state import Actor
 from tests.core.propagation_story import (
@@ -26,6 +33,7 @@ from tests.core.propagation_story import (
     cluster,
     deployment,
     leaving,
+    namespace,
     policy,
 )
 
@@ -308,3 +316,29 @@ def test_works_of_users_are_left_alone() -> None:
 
     assert story.store.objects[foreign.ref].metadata.deletion_timestamp is None
     assert works.BINDING_ANNOTATION not in story.store.objects[foreign.ref].metadata.annotations
+
+
+STRANGE = {
+    "one elsewhere says it is a copy": ("default", "work.karmada.io/ResourceBinding:default/web-deployment"),
+    "one elsewhere says a Namespace is copied": ("default", "Namespace:default"),
+    "what one says it is made for is nothing": ("karmada-es-member1", "work.karmada.io/ResourceBinding"),
+}
+
+
+@pytest.mark.parametrize("case", STRANGE)
+def test_what_a_users_own_work_says_of_itself_keeps_nobody_from_being_propagated(case: str) -> None:
+    """Its annotations are copied with it, and anybody may write one into a namespace of theirs."""
+    place, said = STRANGE[case]
+    web, known = deployment(), {BINDING_ANNOTATION: said, LEFTOVER_ANNOTATION: "true"}
+    about = ObjectMeta(name="mine", namespace=place, annotations=known, finalizers=(WORK_FINALIZER,))
+    story = Story(*MEMBERS, policy("all"), web, namespace("default"), Work("work.karmada.io/v1alpha1", "Work", about))
+
+    story.place(web, member1=3)
+    mine = story.store.objects[Ref("work.karmada.io/Work", place, "mine")]
+    story.edit(mine.with_meta(deletion_timestamp=story.now))
+    for ready in ("Unknown", "True"):
+        story.edit(story.store.objects[MEMBERS[0].ref].with_status(conditions=(Condition("Ready", ready),)))
+    (going,) = Execution().load(story.store, [mine.ref])
+
+    assert going is not None
+    assert "web" in {work.manifest["metadata"]["name"] for work in story.works().values() if work.manifest}
