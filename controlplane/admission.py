@@ -107,7 +107,8 @@ def admit_update(
 
 
 def _conditions(obj: Any) -> list[Cause]:
-    """A condition is said once, and holds, does not, or is not known to: anything else would be read as that."""
+    """Return what is wrong with conditions: each has a type of its own, and a status of True, False or Unknown, as any
+    other would be read as Unknown."""
     conditions = getattr(obj.status, "conditions", ())
     types = [one.type for one in conditions]
     causes = list[Cause]()

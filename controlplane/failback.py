@@ -151,7 +151,7 @@ class Trial:
         spec = binding.spec
         if spec.placement is None:
             return Blocked("it has no placement: nothing says where it may run")
-        if spec.suspension is not None and spec.suspension.scheduling:
+        if spec.scheduling_suspended:
             return Blocked("its scheduling is suspended")
         busy = [task.from_cluster for task in spec.graceful_eviction_tasks if task.from_cluster != cluster]
         if busy:

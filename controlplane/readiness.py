@@ -17,7 +17,7 @@ from controlplane.eviction.holds import Holds
 from controlplane.eviction.judge import waits
 from controlplane.eviction.preserve import preserved
 from controlplane.eviction.purge import purge_mode
-from controlplane.eviction.refuge import Refuge, refuge, scheduling_suspended
+from controlplane.eviction.refuge import Refuge, refuge
 from controlplane.eviction.rehearsal import Rehearsal
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import (
@@ -159,7 +159,7 @@ def readiness(
         found = [*_detection(cluster, settings), *_taints(binding, cluster, taints)]
         answer = rehearsal.without(binding, {target.name})
         place = refuge(binding, {target.name}, answer, settings, source_ready=False)
-        if not place.found and not scheduling_suspended(binding):
+        if not place.found and not binding.spec.scheduling_suspended:
             found.append(_no_refuge(target.name, place.why))
         found += _withheld(binding, target.name, place)
         found += [*_state(binding, target.name, settings), *_held(binding, cluster, situation, now=now)]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from controlplane.eviction.directly import DIRECTLY_WAITING
+from controlplane.eviction.graceful import EVICTION_STUCK
 from controlplane.eviction.pending import EVICTION_PENDING, waits_for
 from controlplane.eviction.purge import parts
 from controlplane.kind import KINDS, decode
@@ -28,13 +29,12 @@ from controlplane.kinds.binding import (
     GracefulEvictionTask,
     TargetCluster,
 )
-from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
+from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.failover_record import Durations, FailoverRecord, FailoverRecordStatus, Step
 from controlplane.meta import ObjectMeta, Ref, condition, to_seconds
 from controlplane.names import execution_namespace, work_name
 from controlplane.state import Change
 
-EVICTION_STUCK = "EvictionStuck"
 ORDER = {kind.WAITED_FOR: 0, kind.DECIDED: 1}  # of what one change says; the rest comes after it
 EVENTS_NAMESPACE = "default"  # where records of cluster-scoped bindings are, as Kubernetes keeps their Events
 
@@ -101,7 +101,7 @@ def signs(found: Iterable[Failover]) -> set[tuple[Ref, int]]:
 def told_at(cluster: bytes) -> set[datetime]:
     """Return when a cluster, as its document says, was no longer Ready and got its taints that move workloads."""
     known = decode(KINDS[CLUSTER], cluster)
-    ready = condition(known.status.conditions, "Ready")
+    ready = condition(known.status.conditions, READY)
     turned = None if ready is None or ready.status == "True" else ready.last_transition_time
     added = [taint.time_added for taint in known.spec.taints if taint.effect in EVICTING_EFFECTS]
     return {moment for moment in (turned, *added) if moment is not None}

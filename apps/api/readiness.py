@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from rest_framework.request import Request
@@ -18,16 +17,17 @@ from apps.api.target import target_of
 from apps.api.views import KubernetesView, refuse_watch
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore, store
-from controlplane import bindings, kinds
+from controlplane import kinds
 from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.fleet import fleet_state
+from controlplane.controllers.labels import workload_labels
 from controlplane.errors import NotFound
 from controlplane.eviction.holds import Holds
 from controlplane.kinds import fleet_readiness
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.fleet_readiness import NAME, RESOURCE, FleetReadiness
 from controlplane.kinds.rows import Eviction
-from controlplane.meta import ObjectMeta, Ref, to_seconds
+from controlplane.meta import ObjectMeta, to_seconds
 from controlplane.readiness import Readiness, Situation, goes_along, readiness, rehearsal_of, summary
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.settings import Settings
@@ -99,14 +99,8 @@ def _situation(found: Iterable[Binding], reading: DjangoStore) -> Situation:
     clusters = reading.list(kinds.CLUSTER)
     holds = Holds(tuple(reading.list(kinds.EVICTION_HOLD)), tuple(reading.list(kinds.MAINTENANCE_WINDOW)))
     if holds.needs_labels():
-        holds = msgspec.structs.replace(holds, labels=_labels(found, reading))
+        holds = msgspec.structs.replace(holds, labels=workload_labels(reading, found))
     policies = reading.list(kinds.CLUSTER_TAINT_POLICY)
     promised, parts = reading.promised(within=PROMISE_ENDS_AFTER).totals, applications(reading, found)
     groups = workload_groups(reading, found)
     return Situation(clusters, policies, fleet_state(reading), holds, promised, parts, groups)
-
-
-def _labels(found: Iterable[Binding], reading: DjangoStore) -> dict[Ref, dict[str, str]]:
-    templates = {one.ref: bindings.template_ref(one) for one in found}
-    known: dict[Ref, Any] = reading.get(sorted(set(templates.values())))
-    return {ref: known[name].metadata.labels for ref, name in templates.items() if name in known}

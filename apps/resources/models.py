@@ -45,9 +45,7 @@ class Binding(StoredObject):
         "resource_kind": lambda binding: f"{binding.spec.resource.api_version}/{binding.spec.resource.kind}",
         "replicas": lambda binding: binding.spec.replicas,
         "scheduled": lambda binding: _state(binding.status.conditions, SCHEDULED),
-        "priority": lambda binding: (
-            binding.spec.schedule_priority.priority if binding.spec.schedule_priority is not None else 0
-        ),
+        "priority": lambda binding: binding.spec.priority,
     }
     children: ClassVar = (
         Child("resources.TargetCluster", "binding", ("cluster", "replicas"), _targets),

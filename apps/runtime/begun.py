@@ -1,4 +1,4 @@
-"""Which groups a process and those forked from it have begun with: Celery's pool has one start, not one per process."""
+"""Which groups this worker has begun with: Celery replaces the processes of its pool, and that is no new start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 class Begun:
-    """A mark for each name, shared with every process forked later: memory of this process, a byte for each."""
+    """A set of names that this process shares with all it forks later; a byte of common memory for each."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._place = {name: place for place, name in enumerate(names)}

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT = 1.0  # seconds: the lease is renewed and settings are read again at least this often
 STAND_BY_SECONDS = 0.2  # between two looks at a lease another process holds
-FAN_OUT_SHARE = 6  # fan-outs may take this part of the lease before the others of the group have their turn
+FAN_OUT_SHARE = 6  # fan-outs may take a sixth of the lease before the others of the group have their turn
 TIDY_SECONDS = 600.0  # between two looks for what the change log need not keep any longer
 TIDIES = "garbage"  # the controller whose group looks
 
@@ -157,9 +157,9 @@ class Turn:
 
     def _begin(self) -> None:
         """Look once at what concerns everything: this worker may have been started with other settings."""
-        if (bell := f"{self.group.name}/{self.shard}") not in _begun:
+        if (name := f"{self.group.name}/{self.shard}") not in _begun:
             begin(self.controllers, self.store)
-            _begun.add(bell)
+            _begun.add(name)
 
     def _tidy(self) -> None:
         """Drop what the change log need not keep any longer, where that is due."""

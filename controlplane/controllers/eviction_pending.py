@@ -36,8 +36,9 @@ class PendingSnapshot(msgspec.Struct, frozen=True):
 
 
 def _told_after(wanted: timedelta) -> Callable[[Eviction | None, Eviction | None], Iterable[Ref]]:
-    """Return whom a row concerns that is worth telling of so long after it changed: at once what is or was held, the
-    others when it is known whether they stay what they are. What has been evicted Evictions told with the eviction."""
+    """Return the watch on rows that are worth telling of `wanted` after they changed. What is held is told at once, and
+    so is that a row is gone; what is queued or given up is told once it has stayed so for a while (`_patience`).
+    An eviction itself is told by Evictions, in the same write."""
 
     def changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
         present = new or old

@@ -53,7 +53,7 @@ from controlplane.taints import for_flapping
 HEADS = 512
 MOST_AT_ONCE = 400  # one decision writes a binding and two Events for each
 IDLE_LOOK = timedelta(seconds=1)
-HELD_LOOK = PROMISE_ENDS_AFTER
+HELD_LOOK = PROMISE_ENDS_AFTER  # after which held evictions are looked at again though nothing has changed
 QUEUE_ROW = "queue"
 STALE = "stale"  # instead of a digest: what is held for it has to be looked at again
 
@@ -63,8 +63,9 @@ def _row_changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
 
 
 class EvictionsSnapshot(msgspec.Struct, frozen=True):
-    """`heads` are the first rows per priority, due or not. `held` are the held ones whose turn it is to be looked at
-    again, None while nothing has moved since all of them were: `looked` is what was true then, and how far it came."""
+    """All that one look at the queue needs. `heads`: the first rows per priority, due or not. `looked`: what was true
+    when held rows were last looked at, and how far that has come; `held`: the next page of them, None where nothing
+    has changed since all of them were looked at."""
 
     subject: FailoverConfiguration
     fleet: FleetState
@@ -148,8 +149,8 @@ class Evictions(Controller):
         return self._terms[1]
 
     def _plan(self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> tuple[health.Tier, plan.Plan]:
-        """Return the tier in force and the plan; `decide` has what `ask` made of the very same snapshot, to spare the
-        dry runs."""
+        """Return the tier in force and the plan. `ask` makes it and `decide` takes it over for the same snapshot: dry
+        runs cost too much to be made twice."""
         known = self._planned
         if known is not None and known[0] is snapshot and known[1] is settings and known[2] == now:
             return known[3]
@@ -286,9 +287,8 @@ def _moved(
     *,
     now: datetime,
 ) -> Decision:
-    """Return the writes of a binding's granted moves: while the taints they happen for do, and nobody holds more.
-
-    Orders about single evictions are annotations of the binding: one given meanwhile wins, wherever it came from.
+    """Return the writes of a binding's granted moves. They are stored only where the clusters' taints and all holds are
+    still those that were read, and where nobody gave an order meanwhile: orders are annotations of the binding.
     """
     after, events = old, list[Event]()
     for move in moves:
@@ -357,9 +357,10 @@ def _noted(
     """Return what to remember of this look: what was true when held evictions began to be looked at again, how far that
     has come, how the queue is to be read, and when there were no tokens.
 
-    They are read only when something moved: that time has opened or ended a hold, that a cluster flaps or no longer
-    does, or that somebody turned a switch, is noted first, as STALE, and acted on next. So is that HELD_LOOK has
-    passed: capacity that was promised and not taken leaves no change behind.
+    `load` reads held evictions only where clusters have changed. Whatever else may end a hold is noted here as STALE,
+    so that the next `load` reads them: a hold or window that has begun or ended, a cluster that flaps or no longer
+    does, another setting, and that HELD_LOOK has passed, since room that was promised and never taken becomes free
+    without any change. `terms`: a digest of the settings.
     """
     looked = replace(snapshot.looked, scope=settings.eviction.bucket_scope, stops=stops)
     period = now.timestamp() // HELD_LOOK.total_seconds()

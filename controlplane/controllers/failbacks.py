@@ -14,7 +14,6 @@ from controlplane.bindings import template_of
 from controlplane.controllers import rounds
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import fleet_state, goes_first
-from controlplane.controllers.graceful_eviction import EVICTION_STUCK
 from controlplane.controllers.labels import workload_labels
 from controlplane.decision import NOTHING, Decision, Event, Guard, Put, Save
 from controlplane.eviction import graceful, rate
@@ -237,7 +236,7 @@ def _ailing(binding: Binding, one: Returning, clusters: Mapping[str, Cluster]) -
 def _tasks(binding: Binding) -> tuple[GracefulEvictionTask, ...]:
     """Return the stamped tasks a failback made. What only waits for its companions to follow is back: it neither
     keeps them from their turn nor fails with them."""
-    said = condition(binding.status.conditions, EVICTION_STUCK)
+    said = condition(binding.status.conditions, graceful.EVICTION_STUCK)
     if said is not None and said.reason == graceful.WAITING_WORKLOAD:
         return ()
     tasks = binding.spec.graceful_eviction_tasks

@@ -24,8 +24,7 @@ from controlplane.meta import Condition, Ref, condition, with_condition
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
-SCHEDULED_WITHIN = timedelta(seconds=1)  # mostly; nobody depends on it
-EVICTION_STUCK = "EvictionStuck"  # condition type; its reason is a state of `graceful.Waiting`
+SCHEDULED_WITHIN = timedelta(seconds=1)  # the scheduler has mostly decided by then, which makes the binding due anyway
 
 
 class GracefulEvictionSnapshot(msgspec.Struct, frozen=True):
@@ -41,7 +40,7 @@ class GracefulEvictionSnapshot(msgspec.Struct, frozen=True):
 
 def _changed(old: Binding | None, new: Binding | None) -> bool:
     if new is None or (
-        not new.spec.graceful_eviction_tasks and condition(new.status.conditions, EVICTION_STUCK) is None
+        not new.spec.graceful_eviction_tasks and condition(new.status.conditions, graceful.EVICTION_STUCK) is None
     ):
         return False
     return old is None or old.spec != new.spec or old.status != new.status
@@ -56,7 +55,7 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 
 
 def _not_yet_scheduled(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    """A binding that just left a cluster: when the scheduler has had its word there is something to look at."""
+    """A binding that has just left a cluster: there is little to look at before the scheduler has decided where to."""
     return (new.ref,) if new is not None and _changed(old, new) and not _scheduled(new) else ()
 
 
@@ -164,16 +163,16 @@ def _conditions(binding: Binding, found: graceful.Assessment, *, now: datetime) 
     which wait in time for what they are there for."""
     waiting = found.overdue or found.waiting
     if not waiting:
-        if condition(binding.status.conditions, EVICTION_STUCK) is None:
+        if condition(binding.status.conditions, graceful.EVICTION_STUCK) is None:
             return binding.status.conditions
-        told = Condition(EVICTION_STUCK, "False", "NotStuck", "no eviction task is past its time")
+        told = Condition(graceful.EVICTION_STUCK, "False", "NotStuck", "no eviction task is past its time")
         return with_condition(binding.status.conditions, told, now=now)
     states = {one.state for one in waiting}
     reason = next(
         state for state in (graceful.STUCK, graceful.WAITING_SOURCE, graceful.WAITING_WORKLOAD) if state in states
     )
     parts = [f"the copy on {one.task.from_cluster} stays until: {one.waits_for or 'it is Ready'}" for one in waiting]
-    told = Condition(EVICTION_STUCK, "True" if found.overdue else "False", reason, " | ".join(parts))
+    told = Condition(graceful.EVICTION_STUCK, "True" if found.overdue else "False", reason, " | ".join(parts))
     return with_condition(binding.status.conditions, told, now=now)
 
 
@@ -184,7 +183,7 @@ def _told_cleared(binding: Binding, cleared: Iterable[graceful.Cleared]) -> Iter
 
 
 def _told_stuck(old: Binding, new: Binding) -> Iterable[Event]:
-    told, before = (condition(one.status.conditions, EVICTION_STUCK) for one in (new, old))
+    told, before = (condition(one.status.conditions, graceful.EVICTION_STUCK) for one in (new, old))
     known = before is not None and told is not None and (before.status, before.reason) == (told.status, told.reason)
     if told is not None and told.status == "True" and not known:
         yield Event(old, f"Eviction{told.reason}", told.message, warning=True)

@@ -153,7 +153,7 @@ class Scheduler(Controller):
         fleet = self._fleet = Fleet.of(first.clusters, settings=settings, previous=self._fleet)
         round_ = _Round(fleet, first, settings, now)
         decisions: list[Decision | Exception] = [NOTHING] * len(snapshots)
-        for place in sorted(range(len(snapshots)), key=lambda place: -_priority(snapshots[place].subject)):
+        for place in sorted(range(len(snapshots)), key=lambda place: -snapshots[place].subject.spec.priority):
             try:
                 decisions[place] = round_.decide(snapshots[place])
             except Exception as error:  # noqa: BLE001  # one binding's fault stays with that binding
@@ -212,10 +212,6 @@ def _by_key(state: State, type_: type[Row], refs: Iterable[Ref]) -> dict[str, An
     return {row.key: row for rows in state.rows(type_, "key", [str(ref) for ref in refs]).values() for row in rows}
 
 
-def _priority(binding: Binding) -> int:
-    return binding.spec.schedule_priority.priority if binding.spec.schedule_priority is not None else 0
-
-
 class _Round:
     """Decides the bindings of one batch one after the other; what one takes, the next one misses."""
 
@@ -232,10 +228,10 @@ class _Round:
 
     def decide(self, snapshot: Placing) -> Decision:
         binding = snapshot.subject
-        suspended = binding.spec.suspension is not None and binding.spec.suspension.scheduling
-        if binding.spec.placement is None or suspended or binding.metadata.deletion_timestamp is not None:
+        spec = binding.spec
+        if spec.placement is None or spec.scheduling_suspended or binding.metadata.deletion_timestamp is not None:
             return NOTHING
-        if binding.spec.other_scheduler:
+        if spec.other_scheduler:
             return NOTHING
         reason = needs_scheduling(binding, self.fleet)
         if reason is None:

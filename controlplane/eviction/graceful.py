@@ -23,6 +23,7 @@ from controlplane.meta import condition, to_seconds
 from controlplane.moments import later
 from controlplane.settings import Settings
 
+EVICTION_STUCK = "EvictionStuck"  # condition type; its reason is one of STATES, or NotStuck
 RESOURCE_HEALTH, SCHEDULED_BACK = "ResourceHealth", "ScheduledBack"
 STATES = STUCK, WAITING_SOURCE, WAITING_WORKLOAD = "Stuck", "WaitingSource", "WaitingForWorkload"  # the gravest first
 

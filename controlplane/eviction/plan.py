@@ -40,7 +40,7 @@ from controlplane.settings import Settings
 Try = Callable[[Binding, Collection[str]], DryRun]
 """A dry run of the scheduler: the binding, without these clusters."""
 Take = Callable[[Eviction, Binding, Refuge], tuple[Promise, ...]]
-"""Notes the room a move will use, so that the next dry run sees it, and returns it."""
+"""Takes the room a move will use, so that the next dry run does not count on it, and returns it as promises."""
 
 
 class Move(msgspec.Struct, frozen=True):

@@ -83,7 +83,7 @@ def _row(
         binding=str(ref),
         cluster=cluster.metadata.name,
         resource_kind=f"{template.api_version}/{template.kind}",
-        priority=EXPEDITED if orders.EXPEDITE in ordered else priority(binding),
+        priority=EXPEDITED if orders.EXPEDITE in ordered else binding.spec.priority,
         due_at=None if first is None else first.due_at,
         queued_at=now if old is None or old.queued_at is None else old.queued_at,
         generation=binding.metadata.generation,
@@ -127,11 +127,6 @@ def without_skipped(judgements: Sequence[Judgement], skip: orders.Order | None) 
 def ended(row: Eviction, reason: str, message: str, *, now: datetime, state: str = ABANDONED) -> Eviction:
     """Return the row of an eviction that is over: it happened, or nobody wants it any more."""
     return replace(row, state=state, reason=reason, message=message, due_at=None, ended_at=now)
-
-
-def priority(binding: Binding) -> int:
-    """Return the schedulePriority of a binding; 0 where it has none."""
-    return 0 if binding.spec.schedule_priority is None else binding.spec.schedule_priority.priority
 
 
 def recovering(cluster: Cluster, row: Eviction) -> bool:

@@ -49,7 +49,7 @@ def refuge(
     Ready and eviction.partial_refuge is on. Nowhere, whatever would fit, where nobody may place it anew. Another
     scheduler's business is left to it (semantics 2.5, 3.1): what leaves stays until that has found it a place.
     """
-    if scheduling_suspended(binding):
+    if binding.spec.scheduling_suspended:
         return Refuge(False, "its scheduling is suspended: nobody may place it anew")
     if answer.other:
         return Refuge(True, f"scheduler {answer.other} is to place it anew")
@@ -74,11 +74,6 @@ def refuge(
         return Refuge(True, f"spread minimum {least} still holds: {named}", answer.clusters, answer.asked)
     short = f"{len(lost)} copies are lost ({', '.join(lost)}) and only {len(new)} other clusters fit"
     return Refuge(False, short if new else f"no other cluster fits for the copy on {', '.join(lost)}")
-
-
-def scheduling_suspended(binding: Binding) -> bool:
-    """Test whether somebody wants the scheduler to leave a binding alone."""
-    return binding.spec.suspension is not None and binding.spec.suspension.scheduling is True
 
 
 def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, now: datetime) -> tuple[Promise, ...]:

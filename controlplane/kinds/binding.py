@@ -121,6 +121,16 @@ class ResourceBindingSpec(Struct, frozen=True):
         """The scheduler this is left to where it is not ours (semantics 3.1); "" where it is."""
         return "" if self.scheduler_name == DEFAULT_SCHEDULER else self.scheduler_name
 
+    @property
+    def priority(self) -> int:
+        """Its schedulePriority; 0 where it has none."""
+        return 0 if self.schedule_priority is None else self.schedule_priority.priority
+
+    @property
+    def scheduling_suspended(self) -> bool:
+        """Whether somebody wants the scheduler to leave it alone."""
+        return self.suspension is not None and self.suspension.scheduling is True
+
     def target(self, cluster: str) -> TargetCluster | None:
         """Return the target on that cluster, None where the binding is not placed there."""
         for one in self.clusters:  # asked thousands of times a second: no generator
