@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
 from apps.runtime.members.pump import Pump
 from controlplane.controllers.execution import Execution
+from controlplane.controllers.probes import Probes
+from controlplane.kinds.rows import Observation
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.members import Answer, Question
 from controlplane.meta import Condition, ObjectMeta
 from controlplane.names import WORK_FINALIZER, execution_namespace
-from controlplane.run import FAILED_AGAIN
+from controlplane.run import CLAIM_SECONDS, FAILED_AGAIN
 from tests.stores.grounds import cluster, create
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,6 +42,28 @@ def pump(settings: Any, tmp_path: Path) -> Iterator[Pump]:
 
 async def _nobody(question: Question) -> Answer:
     raise AssertionError("nobody is asked")
+
+
+def test_what_a_process_that_slept_had_heard_counts_for_nothing() -> None:
+    """It was stopped with an answer at hand; meanwhile another one has asked the member again."""
+    store = DjangoStore(controllers=[controller := Probes()])
+    create(store, cluster("member1").with_spec(api_endpoint="http://member1"))
+    with ThreadPoolExecutor(1) as executor:
+        sleeper, other = (Pump(controller, store, configuration(), _nobody, executor) for _ in range(2))
+
+        asked, _ = sleeper.claim()
+        for one in asked:
+            one.answer, one.at = Answer(0, problem="no answer"), one.at - timedelta(seconds=CLAIM_SECONDS)
+        store.take_over({Probes.name: 1}, shard=0)  # its claim has run out
+        again, _ = other.claim()
+        for one in again:
+            one.answer = Answer(200)
+        other.flush(again)
+        sleeper.flush(asked)
+
+    assert (len(asked), len(again)) == (1, 1)
+    (seen,) = store.rows(Observation, "key", ["member1"])["member1"]
+    assert seen.status == "True"
 
 
 def test_a_work_nobody_can_make_a_question_of_keeps_no_other_from_being_brought(pump: Pump, tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_what_a_member_says_of_one_object_does_not_hide_what_is_said_of_others(s
     said = {claim.ref: Answer(1 << 63 if claim.ref.name == "bad" else 200) for claim in claims}
     with ThreadPoolExecutor(1) as executor:
         pump = Pump(controller, store, configuration(), _nobody, executor)
-        pump.flush([Asked(claim, found[claim.ref], None, said[claim.ref]) for claim in claims])
+        pump.flush([Asked(claim, store.now(), found[claim.ref], None, said[claim.ref]) for claim in claims])
 
     assert {row.key for rows in store.rows(Promise, "binding", ["told"]).values() for row in rows} == set(GOOD)
     assert placed(store) == list(GOOD)

@@ -7,7 +7,7 @@ import logging
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 IN_FLIGHT_PER_MEMBER = 64
 IN_FLIGHT = 8192  # of all members: many silent ones together do not use it up before they are called not ready
 LONGEST_ANSWER_SECONDS = CLAIM_SECONDS - 5  # a claim is given up before somebody else may take it
+CLAIM_LASTS = timedelta(seconds=CLAIM_SECONDS)
 FLUSH_SECONDS = 0.02
 FLUSH_SIZE = 300
 IDLE_SECONDS = 0.5
@@ -36,9 +37,11 @@ CROWDED = timedelta(seconds=1)  # how long an object of a member that has enough
 
 
 class Asked(msgspec.Struct, eq=False):
-    """A claim on its way: what was loaded, and the answer when it is there. `error`: why there is no question."""
+    """A claim on its way, made `at` that moment of the database: what was loaded, and the answer when it is there.
+    `error`: why there is no question."""
 
     claim: Claim
+    at: datetime
     snapshot: Any
     question: Question | None = None
     answer: Answer | None = None
@@ -114,7 +117,7 @@ class Pump:
                 self.store.advance(claim, refs, cursor=cursor)
         claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
         snapshots = controller.load(self.store, [claim.ref for claim in claims]) if claims else []
-        asked = [Asked(claim, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True)]
+        asked = [Asked(claim, claimed.now, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True)]
         for one in asked:
             if one.snapshot is not None:
                 try:
@@ -170,8 +173,15 @@ class Pump:
                     await asyncio.sleep(AWAY_SECONDS)
 
     def flush(self, batch: Sequence[Asked]) -> None:
-        """Decide and apply a batch of answers. Runs in a thread."""
+        """Decide and apply a batch of answers. Runs in a thread.
+
+        What took longer than a claim lasts, because we or the database were away, is old news: somebody else may have
+        asked since, and whoever claims the object next asks again.
+        """
         settings, now = self.configuration.settings(), self.store.now()
+        answers, batch = len(batch), [one for one in batch if now - one.at < CLAIM_LASTS]
+        if len(batch) < answers:
+            log.warning("%s: %d answers were too old to count; asked again", self.controller.name, answers - len(batch))
         present = [one for one in batch if one.snapshot is not None and one.error is None]
         decided = iter(
             self.controller.decide_all(
