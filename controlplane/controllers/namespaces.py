@@ -61,7 +61,10 @@ def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
 
 
 class Namespaces(Controller):
-    """Key: a Namespace. Makes a Work of it for every cluster; removes them once the Namespace itself is gone."""
+    """Key: a Namespace. Makes a Work of it for every cluster; removes them once the Namespace itself is gone.
+
+    What a Namespace holds goes first, here as in Kubernetes, and each copy for itself.
+    """
 
     name: ClassVar[str] = "namespaces"
     group: ClassVar[str] = "propagation"
@@ -89,12 +92,12 @@ class Namespaces(Controller):
 
     def decide(self, snapshot: Spread, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         namespace = snapshot.namespace
-        if namespace is None or namespace.metadata.deletion_timestamp is not None:
+        if namespace is None:
             gone = tuple(
                 deleting(work, now=now) for work in snapshot.stored.values() if work.metadata.deletion_timestamp is None
             )
             return Decision(changes=gone, reason="NamespaceGone") if gone else NOTHING
-        if not spreads(namespace, settings):
+        if namespace.metadata.deletion_timestamp is not None or not spreads(namespace, settings):
             return NOTHING  # copies that are there stay: removing them would remove what they hold
         changes: list[Put | Delete] = []
         for cluster in snapshot.clusters:

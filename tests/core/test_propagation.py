@@ -6,7 +6,7 @@ import pytest
 
 from controlplane.kinds.template import Template
 from controlplane.meta import condition
-from controlplane.names import SKIP_AUTO_PROPAGATION_LABEL
+from controlplane.names import NAMESPACE_CONTENT_FINALIZER, SKIP_AUTO_PROPAGATION_LABEL
 from tests.core.propagation_story import (
     DIVIDED_PLACEMENT,
     MEMBERS,
@@ -124,6 +124,20 @@ def test_some_namespaces_stay_here(kept: Template) -> None:
     story = Story(cluster("member1"), kept)
 
     assert story.works() == {}
+
+
+def test_a_namespace_leaves_the_members_only_after_what_it_holds_here() -> None:
+    team = namespace("team").with_meta(finalizers=(NAMESPACE_CONTENT_FINALIZER,))
+    story = Story(cluster("member1"), team)
+
+    story.delete(team)
+    story.add(cluster("member2"))
+    assert story.template(team).metadata.deletion_timestamp is not None
+    assert story.works().keys() == {"member1"}
+    assert story.works()["member1"].metadata.deletion_timestamp is None
+
+    story.edit(story.template(team).with_meta(finalizers=()))
+    assert story.works()["member1"].metadata.deletion_timestamp is not None
 
 
 def test_a_namespace_that_is_labelled_later_takes_nothing_away_and_a_deleted_one_does() -> None:
