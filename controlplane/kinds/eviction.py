@@ -12,7 +12,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from controlplane.kinds.rows import ENDED, QUEUED, Eviction
-from controlplane.meta import Object, ObjectMeta, Ref, Struct
+from controlplane.meta import Object, ObjectMeta, Ref, Struct, to_seconds
 
 GROUP_VERSION = "failover.lifeboat.io/v1alpha1"
 
@@ -86,7 +86,10 @@ def shown(
         api_version=GROUP_VERSION,
         kind="Eviction" if binding.namespace else "ClusterEviction",
         metadata=ObjectMeta(
-            name=eviction_name(row), namespace=binding.namespace, creation_timestamp=row.queued_at, uid=row.key
+            name=eviction_name(row),
+            namespace=binding.namespace,
+            creation_timestamp=None if row.queued_at is None else to_seconds(row.queued_at),
+            uid=row.key,
         ),
         spec=EvictionSpec(binding.name, row.cluster, row.resource_kind, row.priority, moving),
         status=EvictionStatus(

@@ -186,3 +186,12 @@ def test_what_waits_for_its_token_again_is_not_said_to_be_on_hold(state: str, re
 
     assert seen.reason == told
     assert bool(seen.message) == bool(told) or not reason
+
+
+def test_an_eviction_was_created_in_a_whole_second_and_queued_within_it() -> None:
+    queued_at = START + timedelta(seconds=1, microseconds=250_000)
+
+    seen = shown(row(1, queued_at=queued_at), position=1, estimated_at=None, estimate="", queue_ends_at=None)
+
+    assert seen.metadata.creation_timestamp == START + timedelta(seconds=1)
+    assert seen.status.queued_at == queued_at
