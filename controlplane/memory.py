@@ -199,6 +199,15 @@ class MemoryStore:
                 found.add((cluster, work.manifest.get("apiVersion", ""), work.manifest.get("kind", "")))
         return found
 
+    def works_of(self, key: tuple[str, str, str]) -> Sequence[Ref]:
+        cluster, version, kind = key
+        return [
+            work.ref
+            for work in self.list(WORK)
+            if cluster in KINDS[WORK].values(work, "cluster")
+            and (work.manifest.get("apiVersion", ""), work.manifest.get("kind", "")) == (version, kind)
+        ]
+
     def changes(self, since: int, *, limit: int = 1000) -> Sequence[Change]:
         """Return log lines after a version, in order."""
         return [change for change in self.log if change.version > since][:limit]

@@ -114,6 +114,9 @@ class State(Protocol):
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         """Return every (cluster, apiVersion, kind) some Work's manifest is of: what the members process watches."""
 
+    def works_of(self, key: tuple[str, str, str]) -> Sequence[Ref]:
+        """Return the Works for a cluster whose manifest is of an apiVersion and kind, in order of their references."""
+
     def evictions_by_cluster(self) -> dict[str, int]:
         """Return how many evictions wait per cluster."""
 

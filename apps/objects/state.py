@@ -248,6 +248,13 @@ class DjangoState:
         with binary_cursor() as cursor:
             return {(cluster, version, kind) for cluster, version, kind in cursor.run(query)}
 
+    def works_of(self, key: tuple[str, str, str]) -> Sequence[Ref]:
+        query = f"""
+            SELECT namespace, name FROM {object_table(WORK).name}
+            WHERE cluster = %s AND manifest_api_version = %s AND manifest_kind = %s ORDER BY namespace, name"""
+        with binary_cursor() as cursor:
+            return [Ref(WORK, namespace, name) for namespace, name in cursor.run(query, key)]
+
     # What the API reads
 
     def documents(

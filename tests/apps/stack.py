@@ -54,12 +54,13 @@ class Stack:
         self.redis_url = redis_url
         self.fleet = fleet
         self.store = DjangoStore(controllers=CONTROLLERS)
+        self.watching: subprocess.Popen[bytes] | None = None  # the members process
 
     def up(self) -> subprocess.Popen[bytes]:
         """Start worker, beat and members; return the worker."""
         worker = self.processes.worker()
         self.processes.beat()
-        self.processes.members()
+        self.watching = self.processes.members()
         return worker
 
     def ring(self, *names: str) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 
 from apps.clusters.client import MemberClient
-from apps.runtime.members.watches import Watches
+from apps.runtime.members.watches import Key, Watches
 from apps.simulator.fleet import Fleet
 from controlplane.definitions import kinds_of
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import WORK
-from controlplane.members import Ensure, Target
+from controlplane.members import Ensure, Observe, Target
 from controlplane.meta import Ref
 from controlplane.names import (
     MANAGED_LABEL,
@@ -63,6 +63,33 @@ async def _told_again() -> None:
         finally:
             await watches.close()
             await client.close()
+
+
+def test_what_was_read_whole_is_told_and_what_is_not_there_is_gone() -> None:
+    """Somebody may have removed it while nobody watched: no change of the member will ever say so."""
+    asyncio.run(_read_whole())
+
+
+async def _read_whole() -> None:
+    read: asyncio.Queue[Key] = asyncio.Queue()
+    key, brought = ("member1", "v1", "ConfigMap"), ("member1", flink.GROUP_VERSION, "FlinkDeployment")
+    KINDS.bring(kinds_of([admitted(flink.DEFINITION, Settings(), now=START)]))
+    async with Fleet(members=("member1",), ready_after=0.0) as fleet:
+        client = MemberClient()
+        where = Target("member1", fleet["member1"].url, fleet["member1"].config.token)
+        watches = Watches(client, lambda works: None, read.put_nowait)
+        try:
+            watches.want({key: where, brought: where})
+
+            told = {await asyncio.wait_for(read.get(), 60) for _ in range(2)}
+
+            assert told == {key, brought}  # of a kind the member does not serve it holds nothing
+            job = yaml.safe_load(flink.APP) | {"metadata": {**MANIFEST["metadata"], "name": "flink-app"}}
+            assert {watches.observe(Observe("member1", one)).code for one in (MANIFEST, job)} == {404}
+        finally:
+            await watches.close()
+            await client.close()
+            KINDS.bring(())
 
 
 def test_a_kind_that_becomes_known_later_is_watched_from_then_on() -> None:

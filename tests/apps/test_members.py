@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -45,7 +46,7 @@ def test_a_workload_runs_on_every_member_and_its_health_comes_back(two: Stack) -
     assert held["metadata"]["labels"]["karmada.io/managed"] == "true"
 
 
-def test_an_object_deleted_on_the_member_comes_back(two: Stack) -> None:
+def test_an_object_deleted_on_the_member_comes_back_also_where_nobody_watched(two: Stack) -> None:
     two.create(deployment("web"))
     until(lambda: two.healthy("web") == {"member1", "member2"}, within=WITHIN)
     before = two.member("member1", "GET", WEB)["metadata"]["uid"]
@@ -57,6 +58,13 @@ def test_an_object_deleted_on_the_member_comes_back(two: Stack) -> None:
         lambda: (held := two.member("member1", "GET", WEB)) and held["metadata"]["uid"] != before, within=WITHIN
     )
     until(lambda: two.healthy("web") == {"member1", "member2"}, within=WITHIN)
+
+    assert two.watching is not None
+    two.processes.end(two.watching, by=signal.SIGKILL)
+    two.member("member1", "DELETE", WEB)
+    two.processes.members()
+
+    until(lambda: two.member("member1", "GET", WEB), within=WITHIN)
 
 
 def test_an_object_somebody_else_made_is_reported_and_left_alone(two: Stack) -> None:

@@ -366,6 +366,7 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "held_evictions": lambda store: store.held_evictions(after=(3, store.now(), "b7"), limit=10),
     "next_eviction": lambda store: store.next_eviction(),
     "kinds_on_members": lambda store: store.kinds_on_members(),
+    "works_of": lambda store: store.works_of(("member1", "apps/v1", "Deployment")),
     "selected": lambda store: store.selected(
         [Selection(RESOURCE_BINDING, f"ns{n % 50}", LabelSelector(match_labels={"app": f"a{n}"})) for n in range(50)]
     ),

@@ -212,6 +212,8 @@ def test_the_kinds_of_manifests_per_cluster(store: Any) -> None:
     create(store, work("a", "member1", "Deployment"), work("b", "member1", "Deployment"), work("c", "member2", "Job"))
 
     assert set(store.kinds_on_members()) == {("member1", "apps/v1", "Deployment"), ("member2", "apps/v1", "Job")}
+    assert [ref.name for ref in store.works_of(("member1", "apps/v1", "Deployment"))] == ["a", "b"]
+    assert list(store.works_of(("member2", "apps/v1", "Deployment"))) == []
     assert len(store.list(WORK)) == 3
 
 

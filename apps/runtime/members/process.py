@@ -17,7 +17,7 @@ from apps.objects.store import DjangoStore
 from apps.runtime.groups import GROUPS, MEMBERS
 from apps.runtime.members.presence import Presence
 from apps.runtime.members.pump import AWAY_SECONDS, Pump
-from apps.runtime.members.watches import Watches
+from apps.runtime.members.watches import Key, Watches
 from apps.runtime.nudges import Nudges
 from controlplane import kinds
 from controlplane.controllers.execution import credentials_of
@@ -54,8 +54,9 @@ class Members:
         self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
         self.listener = ThreadPoolExecutor(1, thread_name_prefix="nudges")
         self._changed: set[Ref] = set()
+        self._read: set[Key] = set()
         self._marked = asyncio.Event()
-        self.watches = Watches(self.client, self._note)
+        self.watches = Watches(self.client, self._note, self._note_read)
         self.pumps = {
             one.name: Pump(one, store, configuration, self.answer, self.executor)
             for one in GROUPS[MEMBERS].controllers
@@ -136,6 +137,10 @@ class Members:
         self._changed.update(works)
         self._marked.set()
 
+    def _note_read(self, key: Key) -> None:
+        self._read.add(key)
+        self._marked.set()
+
     async def _marking(self) -> None:
         """Make Works due for their status, many at once."""
         while True:
@@ -143,17 +148,19 @@ class Members:
             await asyncio.sleep(MARK_SECONDS)  # lets a burst gather into one write
             self._marked.clear()
             works, self._changed = self._changed, set()
+            read, self._read = self._read, set()
             try:
-                await self._in_thread(self._mark, works)
+                await self._in_thread(self._mark, works, read)
             except OperationalError as error:
                 log.warning("members: the database is away: %s", error)
                 await asyncio.sleep(AWAY_SECONDS)
+                self._read |= read
                 self._note(list(works))
             self.pumps[WorkStatus.name].wake.set()
 
-    def _mark(self, works: set[Ref]) -> None:
+    def _mark(self, works: set[Ref], read: set[Key]) -> None:
         try:
-            self.store.mark(WorkStatus.name, works)
+            self.store.mark(WorkStatus.name, works.union(*map(self.store.works_of, read)))
         finally:
             close_old_connections()
 

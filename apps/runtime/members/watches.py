@@ -20,9 +20,14 @@ log = logging.getLogger(__name__)
 
 SELECTOR = f"{MANAGED_LABEL}={MANAGED_LABEL_VALUE}"
 RETRY_SECONDS = 2.0
+UNSERVED = "unserved"  # stands for the version of a kind the member does not serve: it holds nothing of it
 
 Place = tuple[str, str]  # (namespace, name)
 Key = tuple[str, str, str]  # (cluster, apiVersion, kind)
+
+
+class NotServed(Exception):
+    """The member does not serve a kind (any more)."""
 
 
 class Stream(msgspec.Struct, eq=False):
@@ -36,11 +41,18 @@ class Stream(msgspec.Struct, eq=False):
 
 
 class Watches:
-    """All streams of all members. `changed` is called with the Works whose objects changed."""
+    """All streams of all members. `changed` is called with the Works whose objects changed; `read` with what was read
+    whole: what is missing there may have gone while nobody watched, and no change will ever say so."""
 
-    def __init__(self, client: MemberClient, changed: Callable[[list[Ref]], None]) -> None:
+    def __init__(
+        self,
+        client: MemberClient,
+        changed: Callable[[list[Ref]], None],
+        read: Callable[[Key], None] = lambda key: None,
+    ) -> None:
         self._client = client
         self._changed = changed
+        self._read = read
         self._streams: dict[Key, Stream] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
@@ -97,6 +109,11 @@ class Watches:
                 await self._follow_once(stream, path)
             except Expired:
                 continue
+            except NotServed:
+                if stream.since != UNSERVED:
+                    self._replace(stream, [], UNSERVED)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 log.info("watch of %s on %s broke: %s", stream.kind, stream.target.cluster, error)
             stream.since = ""
@@ -105,7 +122,7 @@ class Watches:
     async def _follow_once(self, stream: Stream, path: str) -> None:
         listed = await self._client.list(stream.target, path, selector=SELECTOR)
         if isinstance(listed, Answer):
-            raise OSError(listed.problem)
+            raise NotServed if listed.code == 404 else OSError(listed.problem)
         self._replace(stream, *listed)
         while True:
             changes = self._client.watch(stream.target, path, since=stream.since, selector=SELECTOR)
@@ -124,6 +141,7 @@ class Watches:
         stream.since = version
         gone = [item for place, item in before.items() if place not in stream.held]
         self._changed([ref for item in (*items, *gone) if (ref := work_of(item)) is not None])
+        self._read((stream.target.cluster, stream.api_version, stream.kind))
 
     def _enter(self, stream: Stream, type_: str, item: dict[str, Any]) -> None:
         if type_ == "DELETED":
