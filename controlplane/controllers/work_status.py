@@ -15,7 +15,6 @@ from controlplane.kinds.binding import HEALTHY, UNHEALTHY, UNKNOWN
 from controlplane.kinds.work import APPLIED, ManifestStatus, ResourceIdentifier, Work
 from controlplane.members import Answer, Observe
 from controlplane.meta import Condition, Ref, Struct, condition, with_condition
-from controlplane.names import cluster_of_execution_namespace
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
@@ -52,9 +51,9 @@ class WorkStatus(MemberController):
 
     def question(self, snapshot: Held, settings: Settings, *, now: datetime) -> Observe | None:
         work = snapshot.subject
-        if not work.manifest or work.metadata.deletion_timestamp is not None:
+        if not work.manifest or not work.cluster or work.metadata.deletion_timestamp is not None:
             return None
-        return Observe(cluster_of_execution_namespace(work.metadata.namespace), work.manifest)
+        return Observe(work.cluster, work.manifest)
 
     def decide(self, snapshot: Held, settings: Settings, *, now: datetime, answer: Answer | None = None) -> Decision:
         """Return the Work with the object's status and health; an object that vanished is applied again."""

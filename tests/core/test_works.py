@@ -7,6 +7,7 @@ import pytest
 from controlplane import works
 from controlplane.bindings import binding_ref
 from controlplane.controllers.execution import Execution
+from controlplane.controllers.work_status import Held, WorkStatus
 from controlplane.controllers.works import Works
 from controlplane.kinds.binding import GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import (
@@ -15,7 +16,7 @@ from controlplane.kinds.policy import (
     Suspension,
 )
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import Work
+from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.leftovers import Late
 from controlplane.meta import Condition, ObjectMeta, Ref
 from controlplane.names import (
@@ -29,6 +30,7 @@ from controlplane.state import Actor
 from tests.core.propagation_story import (
     DIVIDED_PLACEMENT,
     MEMBERS,
+    START,
     Story,
     cluster,
     deployment,
@@ -316,6 +318,13 @@ def test_works_of_users_are_left_alone() -> None:
 
     assert story.store.objects[foreign.ref].metadata.deletion_timestamp is None
     assert works.BINDING_ANNOTATION not in story.store.objects[foreign.ref].metadata.annotations
+
+
+def test_a_work_that_is_for_no_cluster_is_asked_about_nowhere() -> None:
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}
+    work = Work("", "", ObjectMeta(name="mine", namespace="default"), spec=WorkSpec(Workload((manifest,))))
+
+    assert WorkStatus().question(Held(work), Settings(), now=START) is None
 
 
 STRANGE = {
