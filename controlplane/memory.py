@@ -427,8 +427,7 @@ class MemoryStore:
     def _finish(self, claim: Claim, wake_at: datetime | None) -> None:
         self.moved.add(claim.controller)
         rows = self.due.get(claim.controller, {})
-        due = rows.get(claim.ref)
-        if due is None:
+        if (due := rows.get(claim.ref)) is None:
             return
         if due.seq != claim.seq:
             rows[claim.ref] = replace(due, lease_until=None)
@@ -448,8 +447,7 @@ class MemoryStore:
         self.mark(claim.controller, refs)
         self.moved.add(claim.controller)
         rows = self.due.get(claim.controller, {})
-        due = rows.get(claim.ref)
-        if due is None:
+        if (due := rows.get(claim.ref)) is None:
             return
         if due.seq != claim.seq:  # the chunks worked off so far have not seen what it was marked for meanwhile
             rows[claim.ref] = replace(due, lease_until=None, cursor="")
