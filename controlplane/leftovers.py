@@ -1,4 +1,5 @@
-"""Leftovers: copies nobody wants any more on clusters that cannot be reached (fault 33).
+"""Leftovers: copies nobody wants any more on clusters that cannot be reached (fault 33), or beside others whose
+clusters went away before anybody removed them (I1).
 
 Their Work is not deleted but marked. A deletion that waits for a cluster to come back would be carried out whatever has
 happened since; a mark is looked at again when it does, and the copy goes only once the wanted ones are healthy. Where
@@ -25,7 +26,7 @@ from controlplane.names import LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
 
 
 def is_leftover(work: Work) -> bool:
-    """Test whether a Work is of a copy that was let go while its cluster was away."""
+    """Test whether a Work is of a copy that was let go while its cluster, or that of another copy, was away."""
     return LEFTOVER_ANNOTATION in work.metadata.annotations
 
 

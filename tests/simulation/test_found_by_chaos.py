@@ -189,3 +189,25 @@ def test_i1_a_copy_that_may_go_stays_where_the_other_fails_before_anybody_remove
     world.fault("member2", "none")
     wait(world, 120)
     assert running(world) == placed(world) == {"member2": 3}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_i1_a_copy_that_stayed_beside_a_failed_one_waits_until_that_is_healthy_not_only_back(seed: int) -> None:
+    """The cluster it went to fails before anybody removed it, and comes back with pods that are not ready yet."""
+    world = serving("member1", "member2", seed=seed)
+    taint(world, "member1")
+    wait_until_leaving(world)
+    with without(world, "works"):
+        while binding(world).spec.graceful_eviction_tasks:
+            wait(world, 0.5)
+        world.fault("member2", "down")
+        wait_until_not_ready(world, "member2")
+    wait(world, 4)
+    world.fault("member2", "notready")
+    wait(world, 40)
+
+    assert running(world) == {"member1": 1, "member2": 2}
+
+    world.fault("member2", "none")
+    wait(world, 60)
+    assert running(world) == placed(world) == {"member2": 3}
