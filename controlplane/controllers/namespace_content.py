@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from controlplane import kinds
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import Decision, Put, deleting
+from controlplane.decision import Decision, Delete, Put, deleting
 from controlplane.definitions import kinds_of
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds.template import Template
@@ -20,7 +22,9 @@ from controlplane.state import State, Watch
 PAGE = 200  # objects of one kind deleted in one go
 CHANGES = 500  # in one decision: a transaction takes about 600
 LOOK_AGAIN = timedelta(seconds=1)  # while finalizers of others hold what is in it
-
+PATIENCE = timedelta(seconds=10)  # after which it says what it waits for
+REMAINING = "NamespaceContentRemaining"  # condition type, Kubernetes' own
+SHOWN = 5
 
 # Kinds with a type of their own; "*" stands for all the others, those users bring among them.
 _TYPED = tuple(kind.key for kind in KINDS if kind.resource.namespaced and kind.type is not Template)
@@ -56,7 +60,7 @@ class NamespaceContent(Controller):
     keys: ClassVar[tuple[str, ...]] = (kinds.NAMESPACE,)
     watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.NAMESPACE, _deleted),)
     owns: ClassVar[Ownership] = Ownership(
-        {**dict.fromkeys(_TYPED, ("delete",)), "*": ("delete",), kinds.NAMESPACE: ("metadata.finalizers",)}
+        {**dict.fromkeys(_TYPED, ("delete",)), "*": ("delete",), kinds.NAMESPACE: ("metadata.finalizers", "status")}
     )
     batch: ClassVar[int] = 1  # it asks for every kind there is
 
@@ -82,5 +86,29 @@ class NamespaceContent(Controller):
             kept = tuple(one for one in namespace.metadata.finalizers if one != NAMESPACE_CONTENT_FINALIZER)
             return Decision(changes=(Put(namespace.with_meta(finalizers=kept), namespace),), reason="NamespaceEmpty")
         going = [one for one in snapshot.objects if one.metadata.deletion_timestamp is None][:CHANGES]
-        changes = tuple(deleting(one, now=now) for one in going)
+        changes: tuple[Put | Delete, ...] = tuple(deleting(one, now=now) for one in going)
+        began = namespace.metadata.deletion_timestamp
+        if not going and began is not None and now - began >= PATIENCE:
+            told = _told(namespace, snapshot.objects, now=now)
+            changes = (Put(told, namespace),) if told is not namespace else ()
         return Decision(changes=changes, wake_at=now + LOOK_AGAIN, reason="NamespaceDeleted")
+
+
+def _told(namespace: Template, held: Sequence[Object], *, now: datetime) -> Template:
+    """Return the Namespace with a condition that names what it waits for."""
+    names = [f"{one.kind} {one.metadata.name}" for one in held[:SHOWN]]
+    more = [f"{len(held) - SHOWN} more"] if len(held) > SHOWN else []
+    message = f"Some resources are remaining, their finalizers hold them: {', '.join([*names, *more])}"
+    conditions = namespace.status.get("conditions", ())
+    known = next((one for one in conditions if one.get("type") == REMAINING), None)
+    if known is not None and known.get("message") == message:
+        return namespace
+    said = {
+        "type": REMAINING,
+        "status": "True",
+        "reason": "SomeResourcesRemain",
+        "message": message,
+        "lastTransitionTime": f"{now:%Y-%m-%dT%H:%M:%SZ}" if known is None else known.get("lastTransitionTime"),
+    }
+    kept = [one for one in conditions if one is not known]
+    return replace(namespace, status={**namespace.status, "conditions": [*kept, said]})

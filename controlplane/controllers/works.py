@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from controlplane import bindings, interpret, kinds, leftovers, matching, unjoin, works
+from controlplane import bindings, fence, interpret, kinds, leftovers, matching, unjoin, works
 from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
 from controlplane.controllers.placed import needed_on
 from controlplane.controllers.policies import TemplateKinds
 from controlplane.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
 from controlplane.eviction import directly
-from controlplane.fence import fence_of
+from controlplane.eviction.purge import purge_mode
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
@@ -114,7 +114,7 @@ def _work(old: Work | None, new: Work | None) -> Iterator[Ref]:
 
 def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
     """Bindings placed on a cluster are due when it comes, goes or is fenced; those with a leftover when it is back."""
-    if old is None or new is None or old.terminating != new.terminating or fence_of(old) != fence_of(new):
+    if old is None or new is None or old.terminating != new.terminating or fence.fence_of(old) != fence.fence_of(new):
         yield (new or old).ref  # type: ignore[union-attr]  # one side is there
     if new is not None and new.ready == "True" and (old is None or old.ready != "True"):
         yield Ref(BACK, "", new.metadata.name)
@@ -163,7 +163,7 @@ class Works(Controller):
     def decide(self, snapshot: Copies, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         binding = snapshot.subject
         if binding.metadata.deletion_timestamp is not None:
-            return _leave(snapshot, now=now)
+            return _leave(snapshot, settings, now=now)
         if snapshot.template is None:
             return NOTHING  # controllers.policies decides what becomes of the binding
         changes, left = _orphans(snapshot, now=now)
@@ -234,15 +234,23 @@ def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], ti
             continue  # its copy is released, not removed: controllers.unjoin
         gone = _is_gone(cluster) or (task is not None and task.purge_mode == DIRECTLY)
         if not gone and cluster is not None and cluster.ready != "True":
-            marked = leftovers.marked(work)
-            changes += [Put(marked, work)] if marked is not work else []
+            changes += _marked(work)
         elif not gone and name in snapshot.needed:
             left.append(LOOK)
         elif gone or not _may_be_last(work, snapshot) or leftovers.may_go(binding, name, snapshot.clusters):
             changes.append(deleting(work, now=now))
-        else:
-            left.append(LOOK if cluster is not None and cluster.terminating else WAIT)
+        elif cluster is not None and cluster.terminating:
+            left.append(LOOK)
+        else:  # that the others' clusters are back does not say that their copies are
+            changes += _marked(work)
+            left.append(WAIT)
     return changes, min(left, default=None)
+
+
+def _marked(work: Work) -> list[Put]:
+    """Return what makes a Work a leftover; nothing where it is one."""
+    marked = leftovers.marked(work)
+    return [Put(marked, work)] if marked is not work else []
 
 
 def _may_be_last(work: Work, snapshot: Copies) -> bool:
@@ -328,15 +336,50 @@ def _told(snapshot: Copies, found: Sequence[directly.Source], *, now: datetime) 
     return [Put(binding.with_status(conditions=conditions), binding)] if said != before else [], [event]
 
 
-def _leave(snapshot: Copies, *, now: datetime) -> Decision:
-    """The binding is being deleted: its Works go first, then its finalizer."""
+def _leave(snapshot: Copies, settings: Settings, *, now: datetime) -> Decision:
+    """The binding is being deleted: its Works go first, then its finalizer.
+
+    Where somebody has made the template anew it does not wait for clusters nobody can reach: the new binding is placed
+    where it fits, and what is there goes when they are back, unless it is wanted there again.
+    """
     binding = snapshot.subject
     present = snapshot.stored.values()
-    changes: tuple[Put | Delete, ...] = tuple(
-        deleting(work, now=now) for work in present if work.metadata.deletion_timestamp is None
-    )
-    if not present:
-        rest = tuple(one for one in binding.metadata.finalizers if one not in _FINALIZERS)
-        freed = binding.with_meta(finalizers=rest)
-        changes = (Put(freed, binding),) if freed is not binding else ()
-    return Decision(changes=changes, reason="CleanupWork") if changes else NOTHING
+    waited = now - (binding.metadata.deletion_timestamp or now)
+    wake_at = now + min(max(waited, LOOK), WAIT)
+    changes = tuple(deleting(work, now=now) for work in present if work.metadata.deletion_timestamp is None)
+    if changes:
+        return Decision(changes=changes, wake_at=wake_at, reason="CleanupWork")
+    succeeded = _succeeded(snapshot)
+    held = [name for name in snapshot.stored if not (succeeded and _is_left_behind(snapshot, name, settings, now=now))]
+    if held:
+        return Decision(events=(_cleanup_waits(snapshot, held),) if waited >= WAIT else (), wake_at=wake_at)
+    rest = tuple(one for one in binding.metadata.finalizers if one not in _FINALIZERS)
+    freed = binding.with_meta(finalizers=rest)
+    return Decision(changes=(Put(freed, binding),), reason="CleanupWork") if freed is not binding else NOTHING
+
+
+def _succeeded(snapshot: Copies) -> bool:
+    """Test whether another template of the same name waits for the binding to go."""
+    template = snapshot.template
+    if template is None or template.metadata.deletion_timestamp is not None:
+        return False
+    return template.metadata.uid != snapshot.subject.spec.resource.uid
+
+
+def _is_left_behind(snapshot: Copies, name: str, settings: Settings, *, now: datetime) -> bool:
+    """Test whether a copy on a cluster nobody can reach keeps no new one from starting: with purge mode Directly it
+    does, until somebody says that the cluster is down (D14)."""
+    cluster = snapshot.clusters.get(name)
+    if cluster is not None and cluster.answers:
+        return False
+    if purge_mode(snapshot.subject, settings) != DIRECTLY or settings.directly_unreachable == "Proceed":
+        return True
+    return fence.in_force(cluster, now=now) is not None
+
+
+def _cleanup_waits(snapshot: Copies, held: Sequence[str]) -> Event:
+    """Return what a binding says that is not gone yet, again and again."""
+    away = [name for name in held if (one := snapshot.clusters.get(name)) is not None and not one.answers]
+    why = f"; {', '.join(away)} cannot be reached" if away else ""
+    message = f"the copies on {', '.join(held)} are still to be removed{why}: see their Works"
+    return Event(snapshot.subject, "CleanupWaiting", message, warning=True)

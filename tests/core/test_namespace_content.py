@@ -93,3 +93,26 @@ def test_a_namespace_nobody_deletes_keeps_what_it_holds() -> None:
     story.pass_time(10)
 
     assert story.get("ConfigMap", "kept", "one") is not None
+
+
+def test_a_namespace_that_waits_long_says_for_what() -> None:
+    story = Story()
+    story.put(a_namespace("doomed"))
+    for number in range(7):
+        story.put(a_config_map(f"held-{number}", namespace="doomed", finalizers=("example.org/hold",)))
+    story.delete_namespace("doomed")
+
+    def said() -> list[str]:
+        found = story.get(NAMESPACE, "", "doomed")
+        assert found is not None
+        return [f"{one['type']}={one['status']}: {one['message']}" for one in found.status.get("conditions", ())]
+
+    story.pass_time(2)
+    assert said() == [], "most are gone before anybody asks"
+    story.pass_time(10)
+    rule = "Some resources are remaining, their finalizers hold them"
+    named = ", ".join(f"ConfigMap held-{number}" for number in range(5))
+    assert said() == [f"NamespaceContentRemaining=True: {rule}: {named}, 2 more"]
+    version = story.store.version
+    story.pass_time(10)
+    assert story.store.version == version, "nothing is said twice"

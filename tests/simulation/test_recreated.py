@@ -1,0 +1,112 @@
+"""A workload deleted and made anew under its name in the middle of an outage: what lies on a lost cluster of the one
+before keeps the new one from nothing, but with purge mode Directly (D14), and is not left there either."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane import fence, kinds
+from controlplane.decision import Decision, deleting
+from controlplane.meta import Ref
+from controlplane.state import Actor
+from tests.simulation.manifests import ANYWHERE, DIVIDED, NGINX, admitted
+from tests.simulation.member import DOWN, UP
+from tests.simulation.outages import DEPLOYMENT, serving, wait, wait_until_not_ready
+from tests.simulation.stories import NGINX_BINDING, placed, running
+from tests.simulation.world import Simulation
+
+SEEDS = range(2)
+DIRECTLY = ANYWHERE.replace("Gracefully", "Directly")
+
+
+def lost(seed: int, policy: str) -> Simulation:
+    """nginx on three members, and one of them is known to be out."""
+    world = serving("member1", "member2", "member3", seed=seed, policy=policy)
+    world.fault("member2", DOWN)
+    wait_until_not_ready(world, "member2")
+    return world
+
+
+def delete(world: Simulation) -> None:
+    live = world.store.objects[DEPLOYMENT]
+    world.excused["nginx"] = world.now + timedelta(seconds=1)
+    world.store.apply([(None, Decision(changes=(deleting(live, now=world.now),)))], by=Actor("ana"))
+    wait(world, 1)
+
+
+def made_anew(world: Simulation) -> None:
+    """As `kubectl replace --force` does."""
+    delete(world)
+    second = admitted(NGINX % 4, world.settings, now=world.now)
+    world.create(replace(second, metadata=replace(second.metadata, uid="second")))
+
+
+def told(world: Simulation, reason: str) -> list[str]:
+    return [one.message for one in world.store.list(kinds.EVENT) if one.reason == reason]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_runs_elsewhere_and_the_lost_cluster_is_cleaned_when_it_is_back(seed: int) -> None:
+    world = lost(seed, ANYWHERE)
+
+    made_anew(world)
+    wait(world, 20)
+    assert sum(placed(world).values()) == sum(running(world).values()) == 4
+    assert "member2" not in placed(world)
+
+    world.fault("member2", UP)
+    wait(world, 120)
+    assert running(world) == placed(world)
+    assert sum(running(world).values()) == 4
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_it_is_wanted_on_the_lost_cluster_again_that_takes_its_copy_over(seed: int) -> None:
+    world = lost(seed, DIVIDED.replace("weight: 1", "weight: 2"))
+
+    made_anew(world)
+    wait(world, 20)
+    world.fault("member2", UP)
+    wait(world, 120)
+
+    assert running(world) == placed(world)
+    assert sum(running(world).values()) == 4
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_d14_with_directly_it_waits_until_somebody_says_that_the_cluster_is_down(seed: int) -> None:
+    world = lost(seed, DIRECTLY)
+
+    made_anew(world)
+    wait(world, 60)
+    assert running(world) == {"member2": 0}, "nobody knows what runs there"
+    assert "member2 cannot be reached" in told(world, "CleanupWaiting")[0]
+
+    cluster = world.store.objects[Ref(kinds.CLUSTER, "", "member2")]
+    word = fence.fenced(cluster, fence.FenceRequest("I pulled the plug", 600), by="ana", now=world.now)
+    assert not world.store.put(word, cluster).lost
+    wait(world, 40)
+
+    assert sum(placed(world).values()) == sum(running(world).values()) == 4
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_nobody_makes_it_anew_the_binding_stays_and_says_what_it_waits_for(seed: int) -> None:
+    world = lost(seed, ANYWHERE)
+
+    delete(world)
+    world.excused["nginx"] = world.now + timedelta(minutes=5)
+    wait(world, 70)
+    assert world.store.objects[NGINX_BINDING].metadata.deletion_timestamp is not None
+    assert told(world, "CleanupWaiting") == [
+        "the copies on member2 are still to be removed; member2 cannot be reached: see their Works"
+    ]
+
+    world.fault("member2", UP)
+    wait(world, 30)
+    assert running(world) == {}
+    assert NGINX_BINDING not in world.store.objects
