@@ -8,6 +8,7 @@ from datetime import datetime
 import msgspec
 import numpy as np
 
+from controlplane import interpret
 from controlplane.estimate.request import NOTHING_ASKED
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
@@ -53,7 +54,7 @@ def refuge(
         return Refuge(False, "its scheduling is suspended: nobody may place it anew")
     if answer.other:
         return Refuge(True, f"scheduler {answer.other} is to place it anew")
-    divided = binding.spec.placement is not None and binding.spec.placement.divided and binding.workload
+    divided = _divided(binding)
     if answer.refused:
         held = sum(one.replicas for one in binding.spec.clusters if one.name not in leaving)
         gained = sum(one.replicas for one in answer.part) - held
@@ -74,6 +75,14 @@ def refuge(
         return Refuge(True, f"spread minimum {least} still holds: {named}", answer.clusters, answer.asked)
     short = f"{len(lost)} copies are lost ({', '.join(lost)}) and only {len(new)} other clusters fit"
     return Refuge(False, short if new else f"no other cluster fits for the copy on {', '.join(lost)}")
+
+
+def _divided(binding: Binding) -> bool:
+    """Test whether replicas have to fit, not copies: also where a workload is scaled to 0 and asks for nothing."""
+    placement, template = binding.spec.placement, binding.spec.resource
+    if placement is None or not placement.divided:
+        return False
+    return binding.workload or interpret.of(template.api_version, template.kind).replicas is not None
 
 
 def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, now: datetime) -> tuple[Promise, ...]:

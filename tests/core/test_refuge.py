@@ -9,7 +9,7 @@ from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.policy import ClusterFailoverBehavior, Placement, Suspension
 from controlplane.kinds.rows import PlacementHint, Promise
 from controlplane.settings import EvictionSettings
-from tests.core.eviction_fleet import ANYWHERE, FAST, fleet
+from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, FAST, fleet
 from tests.core.fleet_story import (
     Story,
     binding,
@@ -185,3 +185,16 @@ def test_d10_a_spread_minimum_that_still_holds_is_refuge_enough_unless_each_copy
     story.pass_seconds(10)
 
     assert ("member1" not in story.placed("web")) == moves
+
+
+@pytest.mark.parametrize(("kind", "left"), [("Deployment", {"member2": 0, "member3": 0}), ("ConfigMap", {})])
+def test_d10_of_a_divided_workload_scaled_to_nothing_no_replica_needs_a_place(kind: str, left: dict[str, int]) -> None:
+    """It is on every cluster it may be on, as what has no replicas is; that has copies to replace, it has not."""
+    old = binding("web", by_weight(member1=1, member2=1, member3=1), on=dict.fromkeys(CLUSTERS[:3], 0), replicas=0)
+    template = replace(old.spec.resource, kind=kind, api_version="apps/v1" if kind == "Deployment" else "v1")
+    story = fleet(replace(old, spec=replace(old.spec, resource=template, replica_requirements=None)))
+
+    story.taint("member1", no_execute())
+    story.pass_seconds(5)
+
+    assert story.placed("web") == (left or dict.fromkeys(CLUSTERS[:3], 0))
