@@ -88,15 +88,23 @@ class Chaos:
     def run(self) -> Simulation:
         """Let the faults happen, then let everything heal. Raises AssertionError where something does not hold."""
         for moment, fault in self.plan:
-            self.world.at(moment, lambda fault=fault: trouble.FAULTS[fault](self))
+            self.world.at(moment, lambda fault=fault: self.happens(fault))
         self.world.at(HEALS, self._heal)
         moment, version = HEALS, -1
-        while moment < QUIET_AT and (self.world.store.version != version or unhealed(self.world)):
+        while moment < QUIET_AT and (self.world.store.version != version or self.left_over()):
             moment, version = moment + AT_REST, self.world.store.version
             self.world.run(moment)
-        assert not (problem := unhealed(self.world)), f"not healed: {problem}"
+        assert not (problem := self.left_over()), f"not healed: {problem}"
         Audit().whole(self.world)
         return self.world
+
+    def happens(self, fault: str) -> None:
+        """Let a kind of trouble begin."""
+        trouble.FAULTS[fault](self)
+
+    def left_over(self) -> str:
+        """Return what has not healed; "" where everything has."""
+        return unhealed(self.world)
 
     # What faults are made of
 

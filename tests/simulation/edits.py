@@ -36,14 +36,16 @@ def delete(world: Simulation, obj: Object) -> None:
 def taint(world: Simulation, member: str, effect: str) -> None:
     """Put a person's taint on a cluster, instead of the one there is."""
     untaint(world, member)
-    old = _cluster(world, member)
+    if (old := _cluster(world, member)) is None:
+        return
     new = Taint(PERSONS_TAINT, effect, time_added=world.now.replace(microsecond=0))
     put(world, old.with_spec(taints=(*old.spec.taints, new)), old)
 
 
 def untaint(world: Simulation, member: str, key: str = PERSONS_TAINT) -> None:
     """Take a person's taint off a cluster, where there is one."""
-    old = _cluster(world, member)
+    if (old := _cluster(world, member)) is None:
+        return
     rest = tuple(one for one in old.spec.taints if one.key != key)
     if rest != old.spec.taints:
         put(world, old.with_spec(taints=rest), old)
@@ -61,6 +63,6 @@ def unused(world: Simulation) -> None:
             delete(world, one)
 
 
-def _cluster(world: Simulation, member: str) -> Cluster:
-    found: Cluster = world.store.get([Ref(kinds.CLUSTER, "", member)])[Ref(kinds.CLUSTER, "", member)]
-    return found
+def _cluster(world: Simulation, member: str) -> Cluster | None:
+    found = world.store.object(Ref(kinds.CLUSTER, "", member))
+    return found if isinstance(found, Cluster) else None
