@@ -17,7 +17,6 @@ from apps.runtime.turn import Turn
 from apps.runtime.world import world
 
 MAIN = "MainProcess"
-PAUSE_SECONDS = 1.0  # before another turn while nobody can ring, so that a database that is away is not stormed
 _stopping = threading.Event()
 
 
@@ -33,12 +32,8 @@ def _end_on_sigterm() -> None:
 
 @shared_task(name="lifeboat.tick")
 def tick(name: str) -> None:
-    """Run one turn of "group/shard"; go on beyond the interval while nobody could ring again, with another turn where
-    this one lost its lease or the database."""
+    """Run one turn of "group/shard"; go on beyond the interval while nobody could ring again."""
     _end_on_sigterm()
     group, _, shard = name.partition("/")
-    while True:
-        turn = Turn(group, int(shard), store=store(), world=world(), configuration=configuration())
-        turn.run(INTERVAL_SECONDS, go_on=lambda: not reachable(), stopped=_stopping.is_set)
-        if reachable() or _stopping.wait(PAUSE_SECONDS):
-            return
+    turn = Turn(group, int(shard), store=store(), world=world(), configuration=configuration())
+    turn.run(INTERVAL_SECONDS, go_on=lambda: not reachable(), stopped=_stopping.is_set)
