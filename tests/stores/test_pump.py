@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import close_old_connections
 
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
 from apps.runtime.members.pump import Pump
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.probes import Probes
+from controlplane.decision import Decision
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.members import Answer, Question
-from controlplane.meta import Condition, ObjectMeta
+from controlplane.meta import Condition, ObjectMeta, Ref
 from controlplane.names import WORK_FINALIZER, execution_namespace
 from controlplane.run import CLAIM_SECONDS, FAILED_AGAIN
+from controlplane.state import State
+from tests.apps.stack import WITHIN
 from tests.stores.grounds import cluster, create
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -85,3 +90,53 @@ def test_a_work_nobody_can_make_a_question_of_keeps_no_other_from_being_brought(
     due = pump.store.next_due(["execution"])
     assert due is not None
     assert due - pump.store.now() <= FAILED_AGAIN
+
+
+class Unable(Probes):
+    """Fails as a whole: as it loads, or as it decides."""
+
+    def __init__(self, *, loads: bool) -> None:
+        self.loads = loads
+
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
+        if not self.loads:
+            raise TypeError("nothing can be loaded")
+        return super().load(state, refs)
+
+    def decide_all(self, *snapshots: Any, **given: Any) -> list[Decision | Exception]:
+        raise TypeError("nothing can be decided")
+
+
+@pytest.mark.parametrize("loads", [False, True], ids=["load", "decide"])
+def test_a_controller_that_fails_as_a_whole_looks_again_and_ends_nothing_else(loads: bool) -> None:
+    """What it cannot do stays due; all that is in the same process would end with it otherwise."""
+    store = DjangoStore(controllers=[unable := Unable(loads=loads)])
+    create(store, cluster("member1").with_spec(api_endpoint="http://member1"))
+    answered = asyncio.Event()
+
+    async def well(question: Question) -> Answer:
+        answered.set()
+        return Answer(200)
+
+    async def looks_again() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            pump = Pump(unable, store, configuration(), well, executor)
+            running = asyncio.create_task(pump.run())
+            while not await asyncio.to_thread(_is_put_off, store, began):
+                assert not running.done(), running.exception()
+                await asyncio.sleep(0.01)
+            assert answered.is_set() == loads
+            running.cancel()
+            await asyncio.wait([running])
+
+    began = store.now()
+    asyncio.run(asyncio.wait_for(looks_again(), WITHIN))
+
+
+def _is_put_off(store: DjangoStore, began: datetime) -> bool:
+    """Test whether what is due is due for want of success, not because somebody has claimed it."""
+    try:
+        due = store.next_due([Probes.name])
+        return due is not None and began + FAILED_AGAIN <= due <= store.now() + FAILED_AGAIN
+    finally:
+        close_old_connections()

@@ -21,7 +21,7 @@ from controlplane.decision import NOTHING, Decision
 from controlplane.members import Answer, Observe, Question
 from controlplane.run import CLAIM_SECONDS, FAILED_AGAIN, FAN_OUT_CHUNK, Failure, written
 from controlplane.settings import Settings
-from controlplane.state import Actor, Claim, Unstorable
+from controlplane.state import Actor, Claim, Claims, Unstorable
 
 log = logging.getLogger(__name__)
 
@@ -110,6 +110,17 @@ class Pump:
             due = self.store.next_due({controller.name})
             left = IDLE_SECONDS if due is None else (due - claimed.now).total_seconds()
             return [], min(max(left, 0.001), IDLE_SECONDS)
+        try:
+            return self._asked(claimed, settings), 0.0
+        except OperationalError:
+            raise
+        except Exception:  # whoever cannot even load keeps no other controller from its members
+            log.exception("%s fails as a whole; these objects wait: %d", controller.name, len(claimed.claims))
+            self._put_off(claimed.claims)
+            return [], 0.0
+
+    def _asked(self, claimed: Claims, settings: Settings) -> list[Asked]:
+        controller = self.controller
         for claim in claimed.claims:
             if claim.ref.kind not in controller.keys:
                 settings = self.configuration.settings(anew=True)  # a change of them may be what is due
@@ -124,7 +135,10 @@ class Pump:
                     one.question = controller.question(one.snapshot, settings, now=claimed.now)
                 except Exception as error:  # noqa: BLE001  # one object's fault stays with that object
                     one.error = error
-        return asked, 0.0
+        return asked
+
+    def _put_off(self, claims: Sequence[Claim]) -> None:
+        self.store.release(claims, due_at=self.store.now() + FAILED_AGAIN)
 
     async def _send(self, asked: Sequence[Asked]) -> None:
         crowded: list[Claim] = []
@@ -166,11 +180,20 @@ class Pump:
                 batch.append(self._answered.get_nowait())
             while True:
                 try:
-                    await self._in_thread(self.flush, batch)
+                    await self._in_thread(self._flushed, batch)
                     break
                 except OperationalError as error:
                     log.warning("%s: the database is away: %s", self.controller.name, error)
                     await asyncio.sleep(AWAY_SECONDS)
+
+    def _flushed(self, batch: Sequence[Asked]) -> None:
+        try:
+            self.flush(batch)
+        except OperationalError:
+            raise
+        except Exception:
+            log.exception("%s fails as a whole; these answers do not count: %d", self.controller.name, len(batch))
+            self._put_off([one.claim for one in batch])
 
     def flush(self, batch: Sequence[Asked]) -> None:
         """Decide and apply a batch of answers. Runs in a thread.
