@@ -243,7 +243,9 @@ def scaled(chaos: Chaos) -> None:
     def scale() -> None:
         for binding in chaos.leaving():
             ref = Ref("apps/Deployment", "default", binding.spec.resource.name)
-            old: Any = chaos.world.store.objects[ref]
+            old: Any = chaos.world.store.object(ref)
+            if old is None:
+                continue  # somebody has deleted it meanwhile
             spec = {**old.spec, "replicas": chaos.chance.choice((1, 2, 4, 5, 8))}
             edits.put(chaos.world, old.with_content({**old.content, "spec": spec}), old)
             chaos.excuse(ref.name)
