@@ -24,6 +24,7 @@ from apps.runtime.supervise.ports import free_port
 from apps.runtime.supervise.redis import find_binary
 from controlplane import kinds
 from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
+from tests.apps.test_lost_connections import break_all
 from tests.processes import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -232,6 +233,10 @@ def test_without_its_broker_a_worker_goes_on_and_nothing_is_lost(tmp_path: Path,
         wanted |= workloads(running, "later")
         until(lambda: bindings(running) == wanted, within=WITHIN)
         assert running.holders()["propagation"] == holder
+        break_all()
+        wanted |= workloads(running, "broken")
+        until(lambda: bindings(running) == wanted, within=WITHIN)
+        holder = until(lambda: running.holders().get("propagation"), within=WITHIN)
 
         broker["process"] = broker["start"]()
         until(lambda: running.holders().get("propagation") != holder, within=WITHIN)
