@@ -20,13 +20,17 @@ BREAKS = 20
 
 
 def break_all() -> int:
-    """End the database's sessions of all other processes; return how many there were."""
+    """End the database's sessions of all other processes; return how many there were. What this one keeps for later
+    ends as well, and is forgotten."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-        return int(cursor.fetchone()[0])
+        ended = int(cursor.fetchone()[0])
+    connection.close()
+    connection.close_pool()
+    return ended
 
 
 @pytest.mark.slow

@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.controllers.graceful_eviction import EVICTION_STUCK
 from controlplane.eviction.directly import DIRECTLY_WAITING
-from controlplane.eviction.graceful import WAITING_WORKLOAD
+from controlplane.eviction.graceful import EVICTION_STUCK, WAITING_WORKLOAD
 from controlplane.fence import FenceRequest, fenced
 from controlplane.kind import KINDS
 from controlplane.kinds.cluster import Cluster, Taint
