@@ -76,7 +76,7 @@ wheels: $(DEV_STAMP)
 # seeds of random trouble run first, with nothing beside them: what each takes is printed below them. Eight processes at
 # most: each has two of the sixteen databases of Redis, one of its own and one for the product it runs.
 define tested
-$(PY) -m pytest -q -n auto --maxprocesses=8 $(1) || $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(1)
+$(PY) -m pytest -q -n auto --maxprocesses=8 --durations=12 --durations-min=10 $(1) || $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(1)
 endef
 test: $(DEV_STAMP)
 	$(call tested,$(SEEDS))

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import Final
 
-from django.db import OperationalError, close_old_connections
+from django.db import Error, close_old_connections
 
 from apps.objects.store import DjangoStore
 from apps.runtime.places import take_place
@@ -42,7 +42,7 @@ class Listening:
         while not self._stopping.is_set():
             try:
                 self._hold()
-            except OperationalError as error:  # who cannot write hears nobody either
+            except Error as error:  # who cannot write hears nobody either
                 log.warning("agents cannot report at present: %s", type(error).__name__)
             finally:
                 close_old_connections()
