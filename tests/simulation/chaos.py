@@ -266,21 +266,26 @@ def unhealed(world: Simulation) -> str:
     return ""
 
 
-def replay(seed: int) -> str:
+def replay(seed: int, module: str = "chaos") -> str:
     """Return how a seed is run again."""
-    return f"python -m tests.simulation.chaos {seed}"
+    return f"python -m tests.simulation.{module} {seed}"
 
 
 def run(seed: int) -> Chaos:
     """Run one seed. Raises AssertionError with what does not hold, how to run it again, and what happened."""
     chaos = Chaos(seed)
+    ran(chaos, replay(seed))
+    return chaos
+
+
+def ran(chaos: Chaos, command: str) -> None:
+    """Run what a seed has made; `command`: how that is done again. Raises AssertionError as `run` does."""
     try:
         chaos.run()
     except AssertionError as error:
-        faults = ", ".join(f"{fault} at {moment:.1f} s" for moment, fault in chaos.plan)
-        story = f"seed {seed}: {error}\nreplay: {replay(seed)}\nordered: {faults}\n{told(chaos.world)}"
+        ordered = ", ".join(f"{what} at {moment:.1f} s" for moment, what in chaos.plan)
+        story = f"seed {chaos.seed}: {error}\nreplay: {command}\nordered: {ordered}\n{told(chaos.world)}"
         raise AssertionError(story) from error
-    return chaos
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.meta import ObjectMeta, Ref, condition
 from tests.simulation import edits, people, trouble
-from tests.simulation.chaos import APPS, BEGINS, Chaos
+from tests.simulation.chaos import APPS, BEGINS, Chaos, ran, replay
 from tests.simulation.manifests import NGINX, NOT_READY_MEANS_LEAVE, admitted, cluster
 from tests.simulation.member import UP
 from tests.simulation.taint_watch import TaintWatch
@@ -207,12 +207,7 @@ class Crowd(Chaos):
 def run(seed: int) -> Crowd:
     """Run one seed. Raises AssertionError with what does not hold, how to run it again, and what happened."""
     crowd = Crowd(seed)
-    try:
-        crowd.run()
-    except AssertionError as error:
-        plan = ", ".join(f"{what} at {moment:.1f} s" for moment, what in crowd.plan)
-        head = f"seed {seed}: {error}\nreplay: python -m tests.simulation.crowd {seed}\nordered: {plan}"
-        raise AssertionError(f"{head}\n{told(crowd.world)}") from error
+    ran(crowd, replay(seed, "crowd"))
     return crowd
 
 
