@@ -1,9 +1,15 @@
 """All URLs."""
 
 from django.contrib import admin
+from django.contrib.auth.views import LoginView
 from django.urls import include, path
 
+from apps.api.login_throttle import throttled
+
 urlpatterns = [
+    # These two stand before the same paths of the libraries, whose logins have no limit.
+    path("admin/login/", throttled(admin.site.login)),
+    path("login/login/", throttled(LoginView.as_view(template_name="rest_framework/login.html"))),
     path("admin/", admin.site.urls),
     path("", include("apps.api.urls")),
 ]

@@ -9,6 +9,7 @@ from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
 from apps.api import agents, tokens
+from apps.api.callers import BAD_TOKEN
 
 ADMINISTRATORS = "system:masters"
 AUTHENTICATED = "system:authenticated"
@@ -23,10 +24,7 @@ class BearerAuthentication(BaseAuthentication):
             return None
         found = tokens.find(secret.strip())
         if found is None:
-            raise AuthenticationFailed(
-                "the bearer token is unknown, expired, revoked or of a cluster that is gone; "
-                "make one: manage.py token create"
-            )
+            raise AuthenticationFailed(BAD_TOKEN)
         return found, None
 
     def authenticate_header(self, request: Request) -> str:

@@ -7,39 +7,37 @@ in a thread and then lives here, where a thousand of them cost a thousand queues
 from __future__ import annotations
 
 import asyncio
-import io
 import logging
 import signal
-import sys
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import orjson
 from django.db import close_old_connections
 
+from apps.api import callers
+from apps.api.budget import Budget
 from apps.api.clock import ticks
+from apps.api.incoming import Disconnected, Receive, Scope, body_of, environ_of
 from apps.api.listening import Listening
+from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_whole
 from apps.api.streams import Stream, WatchResponse
 from apps.api.tailer import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
 from apps.objects.listing import changes_between
-from controlplane.errors import BadRequest, StatusError, TooLarge, TooManyRequests
-from controlplane.wire.body import MAX_BYTES
+from controlplane.errors import BadRequest, StatusError, TooManyRequests
 from controlplane.wire.status import status_of
 from controlplane.wire.watch import ADDED, error_frame
 
 log = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Wsgi = Callable[..., Iterable[bytes]]
-Headers = list[tuple[bytes, bytes]]
 
-BODY_SECONDS = 60.0  # a client has this long to send its body
-MAX_DRAINED = 32 * 1024 * 1024  # bytes of a body that is too large; then the connection is closed
 MAX_WAITING = 1000  # requests in line for a thread; more are told to come back
 INITIAL_CHUNK = 200  # objects sent at once when a watch begins with the present state
+ABORT = "lifeboat.abort"  # extension of the scope: its "now" closes the connection without waiting for the client
+
+T = TypeVar("T")
 
 
 class Reply(NamedTuple):
@@ -49,17 +47,19 @@ class Reply(NamedTuple):
     headers: Headers
     body: bytes
     stream: Stream | None = None
-
-
-class Disconnected(Exception):
-    """The client is gone."""
+    user: str = ""  # who is charged for it while it is sent; "" for callers without a login
 
 
 class Shell:
-    """The application a server runs. `threads` are as many as there are database connections to use."""
+    """The application a server runs.
 
-    def __init__(self, wsgi: Wsgi, *, threads: int) -> None:
+    `threads`: as many as there are database connections to use. `buffer`: bytes of requests and of answers that may
+    be in progress together; a user may have half of them, all callers without a login an eighth.
+    """
+
+    def __init__(self, wsgi: Wsgi, *, threads: int, buffer: int) -> None:
         self.wsgi = wsgi
+        self.budget = Budget(limit=buffer, share=buffer // 2, anonymous=buffer // 8)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="django")
         self.waiting = 0
         self.tailer: Tailer | None = None
@@ -93,29 +93,56 @@ class Shell:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-                raise BadRequest("the URL holds a NUL character, which no name and no value can")
-            body = await _body(scope, receive)
-            reply = await self._ask_django(environ_of(scope, body))
+            reply = await self._reply(scope, receive)
             if reply.stream is not None:
                 await self._stream(reply.stream, receive, send)
-                return
+            else:
+                await self._send(reply, send)
         except Disconnected:
             return
+        except Stalled:
+            log.info("disconnected a client that did not read its answer: %s %s", scope["method"], scope["path"])
+            if abort := scope.get("extensions", {}).get(ABORT):
+                abort["now"]()
+
+    async def _reply(self, scope: Scope, receive: Receive) -> Reply:
+        """Return what to answer. Raises Disconnected."""
+        try:
+            if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+                raise BadRequest("the URL holds a NUL character, which no name and no value can")
+            body = await body_of(receive, budget=self.budget, identify=lambda: self._identify(scope))
+            try:
+                return await self._in_thread(self._call, environ_of(scope, body.data))
+            finally:
+                body.hold.release()
         except StatusError as error:
+            return _failed(error)
+
+    async def _send(self, reply: Reply, send: Send) -> None:
+        """Send a whole answer. A large one is charged to its reader until the reader has it. Raises Stalled."""
+        hold = self.budget.hold(reply.user)
+        try:
+            if len(reply.body) > SLICE:
+                hold.grow(len(reply.body))
+        except TooManyRequests as error:
             reply = _failed(error)
         headers = [*reply.headers]
         if not any(name == b"content-length" for name, _ in headers):
             headers.append((b"content-length", str(len(reply.body)).encode()))
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": reply.body})
+        try:
+            await send_whole(send, reply.status, headers, reply.body)
+        finally:
+            hold.release()
 
-    async def _ask_django(self, environ: dict[str, Any]) -> Reply:
+    async def _identify(self, scope: Scope) -> str:
+        return await self._in_thread(callers.name_of, environ_of(scope, b""))
+
+    async def _in_thread(self, function: Callable[[dict[str, Any]], T], environ: dict[str, Any]) -> T:
         if self.waiting >= MAX_WAITING:
             raise TooManyRequests("the server has too much to do; try again", retry_after_seconds=1)
         self.waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.pool, self._call, environ)
+            return await asyncio.get_running_loop().run_in_executor(self.pool, function, environ)
         finally:
             self.waiting -= 1
 
@@ -130,7 +157,7 @@ class Shell:
         try:
             if isinstance(response, WatchResponse):
                 return Reply(200, [], b"", response.stream)
-            return Reply(started[0], started[1], b"".join(response))
+            return Reply(started[0], started[1], b"".join(response), user=environ.get(callers.CALLER, ""))
         finally:
             close = getattr(response, "close", None)
             if close is not None:
@@ -151,6 +178,7 @@ class Shell:
             if not watcher.ended:
                 raise
         finally:
+            stream.initial = None  # also of a stream that ended early: its bytes count until they are released
             self.tailer.remove(watcher)
             listener.cancel()
 
@@ -160,10 +188,9 @@ class Shell:
             await write(error_frame(stream.error))
             return
         await write(b"")  # the headers go out now, not with the first event
-        for start in range(0, len(stream.initial), INITIAL_CHUNK):
-            part = stream.initial[start : start + INITIAL_CHUNK]
-            await write(b"".join([shown(stream, ADDED, text, definitions=watcher.defines()) for text in part]))
-        stream.initial = []
+        if stream.initial is not None:
+            await self._send_initial(watcher, stream.initial.texts, write)
+            stream.initial = None  # other streams may still need it; this one does not
         if stream.ends_initial:
             await write(watcher.bookmark(stream.since, initial_events_end=True))
         while True:
@@ -174,6 +201,22 @@ class Shell:
                 await write(error_frame(watcher.error))
             if watcher.ended:
                 return
+
+    async def _send_initial(
+        self, watcher: Watcher, texts: Sequence[bytes], write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
+        """Send the present state, in parts of at most INITIAL_CHUNK objects and about SLICE bytes."""
+        lines: list[bytes] = []
+        size = 0
+        for text in texts:
+            lines.append(shown(watcher.stream, ADDED, text, definitions=watcher.defines()))
+            size += len(lines[-1])
+            if size >= SLICE or len(lines) >= INITIAL_CHUNK:
+                part, size = b"".join(lines), 0
+                lines.clear()  # before the client is waited for: a part is in memory once
+                await write(part)
+        if lines:
+            await write(b"".join(lines))
 
     async def _drain(self, watcher: Watcher, write: Callable[[bytes], Awaitable[None]]) -> None:
         """Send what is in the queue, and a bookmark where one is due."""
@@ -237,7 +280,7 @@ async def _until_disconnect(receive: Receive, watcher: Watcher) -> None:
 def _sender(watcher: Watcher, send: Send) -> Callable[[bytes], Awaitable[None]]:
     async def write(data: bytes) -> None:
         watcher.sending = True
-        await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send_parts(send, data, more=True)
         watcher.sending = False
 
     return write
@@ -248,69 +291,6 @@ _STREAM_HEADERS: Headers = [
     (b"cache-control", b"no-cache, private"),
     (b"x-content-type-options", b"nosniff"),
 ]
-
-
-async def _body(scope: Scope, receive: Receive) -> bytes:
-    """Return the body. Raises TooLarge, BadRequest where it does not come, Disconnected.
-
-    What is too large is read and thrown away for a while: a client that is still sending does not hear an answer.
-    """
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Disconnected
-                part = message.get("body", b"")
-                size += len(part)
-                if size <= MAX_BYTES:
-                    parts.append(part)
-                else:
-                    parts.clear()
-                if size > MAX_DRAINED or not message.get("more_body"):
-                    break
-    except TimeoutError:
-        raise BadRequest(f"the body did not arrive within {BODY_SECONDS:g} s") from None
-    if size > MAX_BYTES:
-        raise TooLarge(f"the body has more than {MAX_BYTES} bytes, which is the limit")
-    return b"".join(parts)
-
-
-def environ_of(scope: Scope, body: bytes) -> dict[str, Any]:
-    """Return the WSGI environment of a request. Headers with underscores are dropped: they could pose as others."""
-    server = scope.get("server") or ("localhost", 80)
-    environ: dict[str, Any] = {
-        "REQUEST_METHOD": scope["method"],
-        "SCRIPT_NAME": scope.get("root_path", ""),
-        "PATH_INFO": scope["path"].encode().decode("latin-1"),
-        "QUERY_STRING": scope["query_string"].decode("latin-1"),
-        "SERVER_NAME": server[0],
-        "SERVER_PORT": str(server[1] or 0),
-        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
-        "CONTENT_LENGTH": str(len(body)),
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": scope.get("scheme", "http"),
-        "wsgi.input": io.BytesIO(body),
-        "wsgi.errors": sys.stderr,
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": True,
-        "wsgi.run_once": False,
-    }
-    if scope.get("client"):
-        environ["REMOTE_ADDR"] = scope["client"][0]
-        environ["REMOTE_PORT"] = str(scope["client"][1])
-    for raw, value in scope["headers"]:
-        name = raw.decode("latin-1")
-        if "_" in name or name == "content-length":
-            continue
-        key = "CONTENT_TYPE" if name == "content-type" else "HTTP_" + name.upper().replace("-", "_")
-        text = value.decode("latin-1")
-        if key in environ:
-            text = f"{environ[key]}{'; ' if name == 'cookie' else ','}{text}"
-        environ[key] = text
-    return environ
 
 
 def _failed(error: StatusError) -> Reply:

@@ -10,10 +10,12 @@ from typing import Any
 
 import msgspec
 import orjson
+from django.conf import settings
 from django.http import HttpResponse
 from rest_framework.request import Request
 
 from apps.api import reading
+from apps.api.initial_states import InitialState, InitialStates
 from apps.api.query import Listing, listing_of, number
 from apps.api.renderers import FormRenderer
 from apps.api.target import Target
@@ -24,6 +26,8 @@ from controlplane.wire.request import Choice
 from controlplane.wire.resource import Resource
 from controlplane.wire.status import status_of
 from controlplane.wire.table import IncludeObject, include_object_of
+
+initial_states = InitialStates(limit=settings.API_BUFFER)
 
 LONGEST_SECONDS = 3600  # a watch without timeoutSeconds ends after 30 to 60 minutes, so that clients spread
 SHORTEST_SECONDS = 1800
@@ -37,7 +41,7 @@ class Stream(msgspec.Struct, kw_only=True):
     resource: Resource
     choice: Choice
     since: int
-    initial: list[bytes] = []
+    initial: InitialState | None = None  # what is sent first; None: nothing
     ends_initial: bool = False  # a bookmark says where the initial objects end
     bookmarks: bool = False
     seconds: float = LONGEST_SECONDS
@@ -50,7 +54,7 @@ class WatchResponse(HttpResponse):
     """A response whose body is a stream."""
 
     def __init__(self, stream: Stream) -> None:
-        error = ServiceUnavailable("watches need the ASGI server: uvicorn config.asgi:application")
+        error = ServiceUnavailable("watches need the ASGI server: manage.py serve")
         super().__init__(orjson.dumps(status_of(error)), status=503, content_type="application/json")
         self.stream = stream
         self._has_been_logged = True  # for Django: the status is not what the client gets
@@ -96,15 +100,26 @@ def _started(
     if asked.version > current:
         stream.error = Expired(f"resourceVersion {asked.version} is newer than anything written here ({current})")
     elif initial:
-        page = reading.listed(store, target, Listing(choice=asked.choice))
-        stream.initial = _named(page.texts, asked.choice) if asked.choice.name else page.texts
-        stream.since = page.version
+        stream.initial = _initial(target, asked, store)
+        stream.since = stream.initial.version
         stream.ends_initial = marked
     elif not asked.version:
         stream.since = current
     elif asked.version < (oldest := store.oldest_version()):
         stream.error = Expired(f"too old resource version: {asked.version} ({oldest})")
     return stream
+
+
+def _initial(target: Target, asked: Listing, store: DjangoStore) -> InitialState:
+    """Return the present state of what is watched; read only if no other stream of this process has it at hand.
+    Raises TooManyRequests."""
+    key = (target.kind.key, target.namespace, repr(asked.choice))
+    with initial_states.reading(key):
+        if found := initial_states.find(key, store.current_version()):
+            return found
+        page = reading.listed(store, target, Listing(choice=asked.choice))
+        texts = _named(page.texts, asked.choice) if asked.choice.name else page.texts
+        return initial_states.add(key, texts, page.version)
 
 
 def _named(texts: list[bytes], choice: Choice) -> list[bytes]:

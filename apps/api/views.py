@@ -15,6 +15,7 @@ from apps.api import bodies, failures, reading, renderers
 from apps.api.answer import Answer, Many, One
 from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attempt, check
+from apps.api.callers import CALLER
 from apps.api.parsers import PARSERS, PATCH_PARSERS
 from apps.api.query import dry_run, listing_of, writing_of
 from apps.api.streams import watch_response
@@ -48,6 +49,7 @@ class KubernetesView(APIView):
         super().initial(request, *args, **kwargs)
         if not request.user.is_authenticated:
             raise Unauthorized("Unauthorized: send a bearer token (manage.py token create), or log in")
+        request.META[CALLER] = request.user.get_username()
         _refuse_unserved_headers(request)
 
     def finalize_response(self, request: Any, response: Any, *args: Any, **kwargs: Any) -> Any:

@@ -121,6 +121,12 @@ REDIS_URL = env.text("REDIS_URL", default="redis://127.0.0.1:6379/0")
 
 # Requests served at once by one process: as many threads as database connections.
 API_THREADS = env.number("LIFEBOAT_DATABASE_POOL", default=8, at_least=1)
+# Bytes that one API process may hold of requests and answers in progress, and again of what watches send first.
+API_BUFFER = env.number("LIFEBOAT_API_BUFFER_MIB", default=256, at_least=32) * 1024 * 1024
+# Open connections of one API process; above it idle ones are closed first.
+API_CONNECTIONS = env.number("LIFEBOAT_API_CONNECTIONS", default=8192, at_least=16)
+# Logins by password that one address, or one browser that is known, may try in a minute.
+LOGINS_PER_MINUTE = env.number("LIFEBOAT_LOGINS_PER_MINUTE", default=10, at_least=1)
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024  # bytes; the API's own limit is 3 MiB and says so
 CSRF_FAILURE_VIEW = "apps.api.failures.csrf_failure"
 LOGIN_URL = "/login/login/"

@@ -136,6 +136,7 @@ class Server:
             "LIFEBOAT_HOME": str(folder),
             "LIFEBOAT_ADMIN_NAME": "admin",
             "LIFEBOAT_ADMIN_PASSWORD": "correct-horse-battery",
+            "LIFEBOAT_LOGINS_PER_MINUTE": "600",  # tests log in often, all of them from one address
             "LIFEBOAT_API_URL": f"https://127.0.0.1:{self.tls_port}",
             "PYTHONPATH": str(PROJECT),
             **more,

@@ -19,14 +19,15 @@ HTML = "text/html,application/xhtml+xml,*/*;q=0.8"
 class Browser:
     """Just enough of a browser: cookies."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, *, address: str = "127.0.0.1") -> None:
         self.client = server.client("")
+        self.source = (address, 0)
         self.cookies: dict[str, str] = {}
 
     def open(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
         sent = {"Accept": HTML, **{name.replace("_", "-"): value for name, value in headers.items()}}
         sent["Cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        connection = http.client.HTTPConnection(*self.client.address, timeout=20)
+        connection = http.client.HTTPConnection(*self.client.address, timeout=20, source_address=self.source)
         connection.request(method, path, body, sent)
         response = connection.getresponse()
         for header in response.headers.get_all("Set-Cookie") or ():
@@ -36,6 +37,10 @@ class Browser:
         )
         connection.close()
         return answer
+
+    def forget_session(self) -> None:
+        """Drop the session as if it had expired; other cookies stay."""
+        del self.cookies["sessionid"]
 
     def log_in(self, name: str, password: str) -> Answer:
         page = self.open("GET", "/login/login/?next=/api/v1/namespaces")

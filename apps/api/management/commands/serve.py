@@ -10,9 +10,11 @@ from typing import Any
 
 import uvicorn
 import uvloop
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
 from apps.api.certificates import certificates
+from apps.api.connections import guarded
 from apps.api.shell import Shell
 
 GRACE_SECONDS = 4  # for requests on their way when told to end; the supervisor gives the process ten
@@ -31,25 +33,34 @@ class SecondServer(uvicorn.Server):
 
 
 class Command(BaseCommand):
-    help = "Serve the API over http, and over https too (kubectl sends its token over https only). Production: uvicorn."
+    help = (
+        "Serve the API over http, and over https with a certificate of its own (kubectl sends its token over https "
+        "only). In production a proxy in front of it ends TLS: --tls-port 0."
+    )
     requires_system_checks = []  # `make check` runs them; uvicorn runs none either
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--port", type=int, default=8001)
-        parser.add_argument("--tls-port", type=int, default=8444)
+        parser.add_argument("--tls-port", type=int, default=8444, help="0: http only")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        files = certificates(tls_folder())
         from config.asgi import application  # makes the application: not for every command that is listed
 
         common: dict[str, Any] = {"app": application, "host": options["host"], "access_log": False}
+        common["http"] = guarded(settings.API_CONNECTIONS)
         common["timeout_keep_alive"] = 75  # seconds; clients keep connections for later
         common["timeout_graceful_shutdown"] = GRACE_SECONDS
         plain = uvicorn.Server(uvicorn.Config(port=options["port"], lifespan="on", **common))
-        tls: dict[str, Any] = {"ssl_certfile": str(files.certificate), "ssl_keyfile": str(files.key), "lifespan": "off"}
-        secure = SecondServer(uvicorn.Config(port=options["tls_port"], **common, **tls), application)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            if not options["tls_port"]:
+                runner.run(plain.serve())
+                return
+            files = certificates(tls_folder())
+            tls: dict[str, Any] = {"ssl_certfile": str(files.certificate), "ssl_keyfile": str(files.key)}
+            secure = SecondServer(
+                uvicorn.Config(port=options["tls_port"], lifespan="off", **common, **tls), application
+            )
             runner.run(_serve(plain, secure))
 
 

@@ -1,0 +1,49 @@
+"""Who sends a request, found from its headers alone, before its body is read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
+from django.core.handlers.wsgi import WSGIRequest
+from django.db import Error, close_old_connections
+
+from apps.api import tokens
+from apps.api.budget import ANONYMOUS
+from apps.api.failures import status_error
+from controlplane.errors import Unauthorized
+
+CALLER = "lifeboat.user"  # key of the WSGI environment: the view notes there whom it has authenticated
+BAD_TOKEN = (
+    "the bearer token is unknown, expired, revoked or of a cluster that is gone; make one: manage.py token create"
+)
+
+
+def name_of(environ: Mapping[str, Any]) -> str:
+    """Return the name of the user whose token or session a request brings, ANONYMOUS if it brings neither.
+
+    Runs in a thread of its own database connection. The view authenticates again, with the CSRF check of sessions.
+    Raises Unauthorized for a token that is not valid; ServiceUnavailable while the database cannot be asked.
+    """
+    request = WSGIRequest({**environ, "wsgi.input": io.BytesIO()})
+    try:
+        scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            user = tokens.find(secret.strip())
+            if user is None:
+                raise Unauthorized(BAD_TOKEN)
+        else:
+            key = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
+            if key is None:
+                return ANONYMOUS
+            request.session = SessionStore(key)
+            user = get_user(request)
+        return str(user.get_username()) if user.is_active else ANONYMOUS
+    except Error as error:
+        raise status_error(error) from error
+    finally:
+        close_old_connections()

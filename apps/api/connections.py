@@ -1,0 +1,125 @@
+"""Limits on connections, before a request has arrived: how many, how long their headers take, how large those are.
+
+uvicorn limits none of these. When there are too many connections the one that has been idle longest is closed, so
+that a client that opens connections and sends nothing cannot keep others out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections import OrderedDict
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from apps.api.shell import ABORT
+
+log = logging.getLogger(__name__)
+
+HEADER_SECONDS = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
+MAX_HEADERS = 64 * 1024  # bytes of the request line and headers
+RESERVED_FILES = 128  # file descriptors that are not for clients: database, logs, libraries
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+_FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+
+
+class Connections:
+    """The open connections of one process. `limit` is lowered to what the operating system lets the process open."""
+
+    def __init__(self, limit: int) -> None:
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.limit = max(min(limit, files - RESERVED_FILES), 1)
+        self.open: set[GuardedProtocol] = set()
+        self.idle: OrderedDict[GuardedProtocol, None] = OrderedDict()  # without a request, longest idle first
+
+    def admit(self, connection: GuardedProtocol) -> bool:
+        """Return whether a new connection may stay; the connection that was idle longest makes room for it."""
+        if len(self.open) >= self.limit:
+            if not self.idle:
+                log.warning("refused a connection: %d are open and none is idle, which is the limit", self.limit)
+                return False
+            longest, _ = self.idle.popitem(last=False)
+            self.open.discard(longest)
+            longest.transport.abort()
+        self.open.add(connection)
+        self.idle[connection] = None
+        return True
+
+    def forget(self, connection: GuardedProtocol) -> None:
+        """Remove a connection that is closed."""
+        self.open.discard(connection)
+        self.idle.pop(connection, None)
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP/1.1 protocol with limits; `guarded` makes the class for one process."""
+
+    connections_of_process: Connections
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._in_headers = True  # of the next request; also before its first byte
+        self._header_bytes = 0
+        self._header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.connections_of_process.admit(self):
+            self._start_timer()
+        else:
+            transport.write(_FULL)
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connections_of_process.forget(self)
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if not self._in_headers or self.transport.is_closing():
+            return
+        if self._header_timer is None:
+            self._start_timer()
+        self._header_bytes += len(data)
+        if self._header_bytes > MAX_HEADERS:
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_headers, self._header_bytes = True, 0
+        self.scope["extensions"] = {ABORT: {"now": self.transport.abort}}
+
+    def on_headers_complete(self) -> None:
+        self._in_headers = False
+        self._stop_timer()
+        self.connections_of_process.idle.pop(self, None)
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.pipeline and not self.transport.is_closing() and self in self.connections_of_process.open:
+            self.connections_of_process.idle[self] = None
+
+    def _start_timer(self) -> None:
+        self._header_timer = self.loop.call_later(HEADER_SECONDS, self._headers_late)
+
+    def _stop_timer(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
+
+    def _headers_late(self) -> None:
+        self._header_timer = None
+        if not self.transport.is_closing():
+            self.transport.abort()
+
+
+def guarded(limit: int) -> type[GuardedProtocol]:
+    """Return the protocol class of a process that allows so many connections together."""
+    return type("GuardedProtocol", (GuardedProtocol,), {"connections_of_process": Connections(limit)})

@@ -1,0 +1,169 @@
+"""Reading a request before Django sees it: the body with its limits, and the WSGI environment.
+
+A small body that arrives in one piece is taken as it is. For any other body the caller is identified first, and its
+bytes are charged to the caller: whoever has no login cannot make this process hold megabytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, NamedTuple
+
+from apps.api.budget import ANONYMOUS, Budget, Hold
+from controlplane.errors import BadRequest, StatusError, TooLarge, Unauthorized
+from controlplane.wire.body import MAX_BYTES
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Identify = Callable[[], Awaitable[str]]  # the name of the caller, ANONYMOUS without valid credentials
+
+BODY_SECONDS = 60.0  # an identified client has this long to send its body
+ANONYMOUS_SECONDS = 10.0  # any other client
+SMALL = 16 * 1024  # bytes: a whole body up to this size is not charged to anybody
+MAX_ANONYMOUS = 64 * 1024  # bytes of a body without credentials: the form of a login is far smaller
+MAX_DRAINED = 32 * 1024 * 1024  # bytes that are read and thrown away after a refusal; then the connection is closed
+DRAIN_SECONDS = 5.0
+
+
+class Disconnected(Exception):
+    """The client is gone."""
+
+
+class Body(NamedTuple):
+    """A body that arrived whole. `hold.release()` when the request is answered."""
+
+    data: bytes
+    hold: Hold
+
+
+async def body_of(receive: Receive, *, budget: Budget, identify: Identify) -> Body:
+    """Return the body of a request.
+
+    Raises Disconnected; TooLarge; Unauthorized for a larger body without credentials; TooManyRequests if the budget is
+    used up; BadRequest for a body that does not arrive in time. After a refusal the rest of the body is thrown away
+    for a while, because a client that is still sending does not read the answer.
+    """
+    reading = _Reading(receive, budget.hold(ANONYMOUS))
+    try:
+        return await reading.body(identify)
+    except StatusError:
+        reading.discard()
+        await reading.drain()
+        raise
+    except BaseException:
+        reading.discard()
+        raise
+
+
+class _Reading:
+    """A body while it arrives."""
+
+    def __init__(self, receive: Receive, hold: Hold) -> None:
+        self.receive = receive
+        self.hold = hold
+        self.parts: list[bytes] = []
+        self.size = 0
+        self.more = True
+
+    async def body(self, identify: Identify) -> Body:
+        await self._within(ANONYMOUS_SECONDS, self._next())
+        if not self.more and self.size <= SMALL:
+            return self._whole()
+        self.hold.grow(self.size)
+        user = await identify()
+        if user != ANONYMOUS:
+            self.hold.move_to(user)
+            await self._within(BODY_SECONDS, self._rest(MAX_BYTES))
+        else:
+            await self._within(ANONYMOUS_SECONDS, self._rest(MAX_ANONYMOUS))
+        return self._whole()
+
+    def discard(self) -> None:
+        self.parts.clear()
+        self.hold.release()
+
+    async def drain(self) -> None:
+        """Throw away what still arrives, for at most DRAIN_SECONDS and MAX_DRAINED bytes."""
+        drained = 0
+        try:
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self.more and drained < MAX_DRAINED:
+                    message = await self.receive()
+                    self.more = message["type"] != "http.disconnect" and message.get("more_body", False)
+                    drained += len(message.get("body", b""))
+        except TimeoutError:
+            pass
+
+    def _whole(self) -> Body:
+        return Body(b"".join(self.parts), self.hold)
+
+    async def _rest(self, most: int) -> None:
+        self._check(most)
+        while self.more:
+            part = await self._next()
+            self.hold.grow(part)
+            self._check(most)
+
+    def _check(self, most: int) -> None:
+        if self.size > MAX_BYTES:
+            raise TooLarge(f"the body has more than {MAX_BYTES} bytes, which is the limit")
+        if self.size > most:
+            raise Unauthorized(
+                f"a body of more than {most} bytes needs a login: send a bearer token (manage.py token create)"
+            )
+
+    async def _next(self) -> int:
+        message = await self.receive()
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        part = message.get("body", b"")
+        self.more = message.get("more_body", False)
+        self.parts.append(part)
+        self.size += len(part)
+        return len(part)
+
+    async def _within(self, seconds: float, step: Awaitable[Any]) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await step
+        except TimeoutError:
+            raise BadRequest(f"the body did not arrive within {seconds:g} s") from None
+
+
+def environ_of(scope: Scope, body: bytes) -> dict[str, Any]:
+    """Return the WSGI environment of a request. Headers with underscores are dropped: they could pose as others."""
+    server = scope.get("server") or ("localhost", 80)
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": scope["method"],
+        "SCRIPT_NAME": scope.get("root_path", ""),
+        "PATH_INFO": scope["path"].encode().decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"),
+        "SERVER_NAME": server[0],
+        "SERVER_PORT": str(server[1] or 0),
+        "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope.get("scheme", "http"),
+        "wsgi.input": io.BytesIO(body),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    if scope.get("client"):
+        environ["REMOTE_ADDR"] = scope["client"][0]
+        environ["REMOTE_PORT"] = str(scope["client"][1])
+    for raw, value in scope["headers"]:
+        name = raw.decode("latin-1")
+        if "_" in name or name == "content-length":
+            continue
+        key = "CONTENT_TYPE" if name == "content-type" else "HTTP_" + name.upper().replace("-", "_")
+        text = value.decode("latin-1")
+        if key in environ:
+            text = f"{environ[key]}{'; ' if name == 'cookie' else ','}{text}"
+        environ[key] = text
+    return environ

@@ -1,0 +1,135 @@
+"""Limits on logins by password: checking one costs a third of a second of processor time.
+
+Attempts are counted by the address they come from, and for a browser that has logged in before by a signed cookie of
+that browser. So an attacker slows down only the attacker's own address: an operator with a browser that is known can
+log in from that very address, and any operator from every other address. Counters are kept per API process.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.core import signing
+from django.http import HttpRequest, HttpResponse
+
+from apps.api.clock import ticks
+from apps.api.failures import respond
+from controlplane.errors import TooManyRequests
+
+AT_ONCE = 2  # passwords checked at the same time for unknown browsers, and again for known ones
+MAX_COUNTED = 10_000  # addresses and browsers remembered, newest attempts first
+COOKIE = "lifeboat_browser"
+COOKIE_SECONDS = 90 * 86_400
+_SALT = "apps.api.login_throttle"
+
+
+class Attempts:
+    """A token bucket for each key. `now` is in seconds of any steady clock."""
+
+    def __init__(self, *, burst: int, seconds_each: float, most: int) -> None:
+        self.burst = burst
+        self.seconds_each = seconds_each
+        self.most = most
+        self._empty_at: OrderedDict[str, float] = OrderedDict()  # when all attempts of a key are allowed again
+
+    def wait(self, key: str, *, now: float) -> float:
+        """Count an attempt and return 0, or count nothing and return the seconds until one is allowed."""
+        full_again = max(self._empty_at.get(key, now), now) + self.seconds_each
+        wait = full_again - now - self.burst * self.seconds_each
+        if wait > 0:
+            return wait
+        self._empty_at[key] = full_again
+        self._empty_at.move_to_end(key)
+        if len(self._empty_at) > self.most:
+            self._empty_at.popitem(last=False)
+        return 0.0
+
+
+class LoginThrottle:
+    """The counters of one process. May be used from any thread."""
+
+    def __init__(self) -> None:
+        per_minute = settings.LOGINS_PER_MINUTE
+        self._attempts = Attempts(burst=per_minute, seconds_each=60 / per_minute, most=MAX_COUNTED)
+        self._lock = threading.Lock()
+        self._checking = {True: threading.Semaphore(AT_ONCE), False: threading.Semaphore(AT_ONCE)}
+
+    def answer(self, request: HttpRequest, log_in: Callable[[], Any]) -> Any:
+        """Return what `log_in` answers, 429 if this address or this browser has to wait."""
+        browser = browser_of(request)
+        key = f"browser {browser}" if browser else f"address {address_of(request)}"
+        with self._lock:
+            wait = self._attempts.wait(key, now=ticks())
+        if wait:
+            return _refused(f"too many logins from this {key.split()[0]}", wait)
+        slot = self._checking[bool(browser)]
+        if not slot.acquire(blocking=False):
+            return _refused("too many logins at the same time", 1)
+        try:
+            return log_in()
+        finally:
+            slot.release()
+
+
+def throttled(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a login view whose attempts are limited, and which remembers browsers that have logged in."""
+
+    def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        if request.method != "POST":
+            return view(request, *args, **kwargs)
+        response = _throttle.answer(request, lambda: view(request, *args, **kwargs))
+        if request.user.is_authenticated and response.status_code == 302:
+            _remember(request, response)
+        return response
+
+    return limited
+
+
+_throttle = LoginThrottle()
+
+
+def browser_of(request: HttpRequest) -> str:
+    """Return the id in the cookie of a browser in which the user who is named in the form has logged in before; "" if
+    there is no such cookie."""
+    try:
+        name, browser = signing.loads(request.COOKIES.get(COOKIE, ""), salt=_SALT, max_age=COOKIE_SECONDS)
+    except (signing.BadSignature, ValueError, TypeError):
+        return ""
+    return str(browser) if name == request.POST.get("username") else ""
+
+
+def address_of(request: HttpRequest) -> str:
+    """Return the address of the client; for IPv6 its /64 network, which one client has as a whole."""
+    text = request.META.get("REMOTE_ADDR", "")
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return text
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def _remember(request: HttpRequest, response: HttpResponse) -> None:
+    """Set the cookie by which this browser is known from now on."""
+    browser = browser_of(request) or secrets.token_urlsafe(16)
+    response.set_cookie(
+        COOKIE,
+        signing.dumps([request.user.get_username(), browser], salt=_SALT),
+        max_age=COOKIE_SECONDS,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def _refused(why: str, wait: float) -> HttpResponse:
+    seconds = math.ceil(wait)
+    return respond(TooManyRequests(f"{why}; try again in {seconds} s", retry_after_seconds=seconds))

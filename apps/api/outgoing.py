@@ -1,0 +1,37 @@
+"""Sending to clients that may not read: in slices, with a limit on how long a client may take no byte at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+SLICE = 256 * 1024  # bytes given to the server at once; the server waits until the client has taken nearly all of them
+STALL_SECONDS = 60.0  # a client that takes nothing for so long is disconnected
+
+
+class Stalled(Exception):
+    """The client reads nothing any more."""
+
+
+async def send_parts(send: Send, data: bytes, *, more: bool) -> None:
+    """Send a part of a body. Raises Stalled if the client takes nothing for STALL_SECONDS."""
+    view = memoryview(data)
+    for start in range(0, max(len(data), 1), SLICE):
+        end = start + SLICE
+        try:
+            async with asyncio.timeout(STALL_SECONDS):
+                await send(
+                    {"type": "http.response.body", "body": bytes(view[start:end]), "more_body": more or end < len(data)}
+                )
+        except TimeoutError:
+            raise Stalled from None
+
+
+async def send_whole(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """Send an answer. Raises Stalled."""
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send_parts(send, body, more=False)
