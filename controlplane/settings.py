@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from controlplane import addresses
 from controlplane.meta import Struct
 from controlplane.pattern import whole
 
@@ -73,6 +74,13 @@ class EstimatorSettings(Struct, frozen=True):
     model_formula: Literal["Optimistic", "Strict", "Simulate"] = "Optimistic"
 
 
+class MemberSettings(Struct, frozen=True):
+    """Which addresses of members may be called. Networks in CIDR notation."""
+
+    refused_addresses: tuple[str, ...] = addresses.REFUSED
+    allowed_addresses: tuple[str, ...] = ()
+
+
 class Settings(Struct, frozen=True):
     """All settings. Times are seconds, rates are resources per second."""
 
@@ -104,6 +112,7 @@ class Settings(Struct, frozen=True):
     compat: Compat = Compat()
     eviction: EvictionSettings = EvictionSettings()
     estimator: EstimatorSettings = EstimatorSettings()
+    members: MemberSettings = MemberSettings()
 
     def gate(self, name: str) -> bool:
         """Return whether a feature gate is on. Raises KeyError for a gate that does not exist."""
@@ -117,7 +126,7 @@ class Settings(Struct, frozen=True):
 
 
 # Read at start only; everything else may be overridden at run time.
-FIXED = frozenset({"controllers", "cluster_lease_duration", "cluster_lease_renew_fraction"})
+FIXED = frozenset({"controllers", "cluster_lease_duration", "cluster_lease_renew_fraction", "members"})
 
 
 def parse_gates(text: str) -> tuple[dict[str, bool], list[str]]:
@@ -192,6 +201,15 @@ def broken(values: Mapping[str, Any]) -> Iterator[Broken]:
         except ValueError as error:
             rule = f"{error}; write e.g. kube-.*"
             yield Broken(("skippedPropagatingNamespaces",), pattern, rule)
+    for name, texts in (
+        ("refusedAddresses", one.members.refused_addresses),
+        ("allowedAddresses", one.members.allowed_addresses),
+    ):
+        for text in texts:
+            try:
+                addresses.networks((text,))
+            except ValueError as error:
+                yield Broken((f"members.{name}",), text, f"is no network: {error}; write e.g. 10.0.0.0/8")
     if not one.evict_plugins:
         yield Broken(("evictPlugins",), [], "must name at least one of ResourceHealth, ScheduledBack (D12)")
 

@@ -64,6 +64,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         os.environ.setdefault("LIFEBOAT_SECRET_KEY", "only-for-tests")
         os.environ.setdefault("LIFEBOAT_ENCRYPTION_KEYS", "b25seS1mb3ItdGVzdHMtLW9ubHktZm9yLXRlc3RzLS0")
         os.environ.setdefault("LIFEBOAT_DEVELOPMENT", "true")
+        os.environ.setdefault("LIFEBOAT_MEMBERS_ALLOWED_ADDRESSES", "127.0.0.0/8")  # simulated members
         is_worker = "PYTEST_XDIST_WORKER" in os.environ
         only_listing = options.help or options.version or options.collectonly
         if not is_worker and not only_listing and not all(os.environ.get(name) for name in VARIABLES):

@@ -9,13 +9,23 @@ from typing import Any
 
 import aiohttp
 import orjson
-from aiohttp_socks import ProxyConnectionError, ProxyConnector, ProxyError, ProxyTimeoutError
+from aiohttp_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError
+from python_socks import parse_proxy_url
 
+from apps.clusters.addresses import AddressRefused, CheckedResolver, CheckedSocks, check
 from controlplane.kinds import KINDS
-from controlplane.kinds.cluster import ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED, MISCONFIGURED
+from controlplane.kinds.cluster import (
+    ACCESS_REFUSED,
+    ADDRESS_REFUSED,
+    CERTIFICATE_EXPIRED,
+    CERTIFICATE_REFUSED,
+    MISCONFIGURED,
+    REDIRECTED,
+)
 from controlplane.members import FIELD_MANAGER, Answer, Collect, Discard, Ensure, Probe, Target
 from controlplane.meta import kind_key
 from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
+from controlplane.settings import MemberSettings
 
 USER_AGENT = "lifeboat"
 ANSWER_SECONDS = 10.0
@@ -49,7 +59,9 @@ CONNECTIONS = {WORK: 24, PROBE: 2, WATCH: 0}  # 0: as many as there are watched 
 class MemberClient:
     """Answers questions about members; connections are kept per member. Use inside one loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: MemberSettings) -> None:
+        self._settings = settings
+        self._resolver = CheckedResolver(settings)
         self._sessions: dict[tuple[str, str], tuple[Target, aiohttp.ClientSession]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -60,13 +72,17 @@ class MemberClient:
             await session.close()
 
     def _session(self, target: Target, lane: str) -> aiohttp.ClientSession:
+        """Return the session of a member. Raises AddressRefused, ValueError where its address must not be called."""
         known, session = self._sessions.get((target.cluster, lane), (None, None))
         if session is None or known != target:
             if session is not None:  # endpoint or credentials changed
                 self._closing.add(task := asyncio.create_task(session.close()))
                 task.add_done_callback(self._closing.discard)
+                del self._sessions[target.cluster, lane]
+            for url in filter(None, (target.endpoint, target.proxy)):
+                check(url, self._settings)
             session = aiohttp.ClientSession(
-                connector=_connector(target, lane),
+                connector=_connector(target, lane, self._resolver),
                 headers={
                     "User-Agent": USER_AGENT,
                     "Accept": "application/json",
@@ -98,6 +114,7 @@ class MemberClient:
                 data=None if body is None else orjson.dumps(body),
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=seconds),
+                allow_redirects=False,
                 **_through(target),
             ) as response:
                 raw = await response.read()
@@ -111,7 +128,7 @@ class MemberClient:
         except (aiohttp.InvalidURL, ValueError) as error:
             return Answer(0, problem=f"cannot be called: {_first_line(error)}", access=True, reason=MISCONFIGURED)
         except (aiohttp.ClientError, OSError, *_BY_SOCKS) as error:
-            return Answer(0, problem=_first_line(error))
+            return _not_reached(error)
 
     async def probe(self, question: Probe) -> Answer:
         """GET /readyz, and /healthz where there is no /readyz (semantics 2.1)."""
@@ -190,7 +207,7 @@ class MemberClient:
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield (type, object) until the stream ends.
 
-        Raises Expired on 410, aiohttp.ClientError, OSError, ValueError for what is no watch.
+        Raises Expired on 410, aiohttp.ClientError, OSError, ValueError where the answer is no watch.
         """
         params = {
             "watch": "true",
@@ -200,14 +217,24 @@ class MemberClient:
             "labelSelector": selector,
         }
         url = target.endpoint.rstrip("/") + path
-        options = {"params": params, "headers": _credentials(target), "timeout": WATCH_TIMEOUT, **_through(target)}
+        options = {
+            "params": params,
+            "headers": _credentials(target),
+            "timeout": WATCH_TIMEOUT,
+            "allow_redirects": False,
+            **_through(target),
+        }
         try:
             response = await self._session(target, WATCH).get(url, **options)
         except _BY_SOCKS as error:
             raise OSError(f"the proxy: {_first_line(error)}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise OSError(_not_reached(error).problem) from error
         async with response:
             if response.status == 410:
                 raise Expired
+            if _is_redirect(response.status):
+                raise OSError(_REDIRECTED)
             response.raise_for_status()
             buffer = b""
             async for chunk in response.content.iter_any():
@@ -282,7 +309,16 @@ def _part(body: dict[str, Any], name: str) -> Sequence[dict[str, Any]]:
     return body.get(name) or ()
 
 
+_REDIRECTED = "redirects of members are not followed: let spec.apiEndpoint name the API server itself"
+
+
+def _is_redirect(status: int) -> bool:
+    return 300 <= status < 400
+
+
 def _answer(status: int, content_type: str, raw: bytes) -> Answer:
+    if _is_redirect(status):  # 304 as well: nothing is asked conditionally
+        return Answer(status, problem=f"HTTP {status}: {_REDIRECTED}", access=True, reason=REDIRECTED)
     body: Any = None
     if content_type.endswith("json") and raw:
         try:
@@ -313,11 +349,23 @@ def _by_proxy(error: aiohttp.ClientHttpProxyError) -> Answer:
     return Answer(0, problem=problem)
 
 
-def _connector(target: Target, lane: str) -> aiohttp.TCPConnector:
+def _not_reached(error: BaseException) -> Answer:
+    """Return what it means that no connection was made, or that it broke."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, AddressRefused):
+            return Answer(0, problem=_first_line(cause), access=True, reason=ADDRESS_REFUSED)
+        cause = cause.__cause__
+    return Answer(0, problem=_first_line(error))
+
+
+def _connector(target: Target, lane: str, resolver: CheckedResolver) -> aiohttp.TCPConnector:
     limits: dict[str, Any] = {"limit": CONNECTIONS[lane], "ssl": _tls(target)}
-    if _by_socks(target):
-        return ProxyConnector.from_url(target.proxy, rdns=True, **limits)
-    return aiohttp.TCPConnector(**limits)
+    if not _by_socks(target):
+        return aiohttp.TCPConnector(resolver=resolver, **limits)
+    type_, host, port, user, password = parse_proxy_url(target.proxy)
+    proxy = {"proxy_type": type_, "host": host, "port": port, "username": user, "password": password}
+    return CheckedSocks(checked=resolver, rdns=True, **proxy, **limits)
 
 
 def _credentials(target: Target) -> dict[str, str]:

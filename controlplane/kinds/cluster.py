@@ -40,6 +40,8 @@ PUBLISHED = (READY, ACCESS_LOST, COMPLETE_APIS, ESTABLISHED, FLAPPING)
 # Its reasons: we are refused (401, 403); the member's certificate cannot be trusted, or no longer; our own fault.
 ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED = "AccessRefused", "CertificateExpired", "CertificateRefused"
 MISCONFIGURED = "Misconfigured"
+# The member answered with a redirect, which is never followed; its address is one that must not be called.
+REDIRECTED, ADDRESS_REFUSED = "Redirected", "AddressRefused"
 
 PULL, PUSH = "Pull", "Push"  # who reaches whom: an agent in the member the control plane, or the other way round
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from controlplane import addresses
 from controlplane.causes import forbidden, invalid, mistyped, required, unsupported
 from controlplane.errors import Cause
 from controlplane.kinds.cluster import PULL, PUSH, Cluster, ClusterSpec, SecretReference
@@ -29,13 +30,23 @@ _ENDPOINT = re.compile(
 
 
 def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a cluster."""
+    """Return everything that is wrong with a cluster.
+
+    An address that is stored already is not refused for its network: the settings may be newer than the cluster, and
+    other fields can still be edited. It is refused when it is called.
+    """
     spec = new.spec
+    before = ClusterSpec() if old is None else old.spec
+    called = {
+        "spec.apiEndpoint": (spec.api_endpoint, before.api_endpoint),
+        "spec.proxyURL": (spec.proxy_url, before.proxy_url),
+    }
     return [
         *_name(new.metadata.name),
         *_sync_mode(spec.sync_mode),
         *_endpoint(spec.api_endpoint),
         *_proxy(spec.proxy_url),
+        *(cause for field, (url, was) in called.items() if url != was for cause in _address(url, field, settings)),
         *_proxy_header(spec.proxy_header),
         *_secret(spec.secret_ref, "spec.secretRef"),
         *_impersonator(spec.impersonator_secret_ref, None if old is None else old.spec.impersonator_secret_ref),
@@ -89,6 +100,30 @@ def _endpoint(url: str) -> Iterator[Cause]:
         yield invalid("spec.apiEndpoint", url, "query parameters are not permitted in the URL")
     if parts["fragment"]:
         yield invalid("spec.apiEndpoint", url, "fragments are not permitted in the URL")
+
+
+def _address(url: str, field: str, settings: Settings) -> Iterator[Cause]:
+    """Yield why the address in a URL must not be called. A name is resolved, and checked, only when it is called."""
+    parts = _URL.fullmatch(url)
+    place = _ENDPOINT.fullmatch(parts["rest"]) if parts is not None else None
+    if place is None or not place["host"]:
+        return
+    host = place["host"]
+    host = host[: host.find("]") + 1] if host.startswith("[") else host.partition(":")[0]
+    try:
+        address = addresses.literal(host)
+    except ValueError as error:
+        yield invalid(field, url, f'host "{host}" {error}')
+        return
+    limits = settings.members
+    network = address and addresses.refused(address, refuse=limits.refused_addresses, allow=limits.allowed_addresses)
+    if network:
+        yield invalid(
+            field,
+            url,
+            f"{address} is in {network}, which must not be called (members.refused_addresses); an exception is a "
+            "network in the setting members.allowed_addresses",
+        )
 
 
 def _proxy(url: str) -> Iterator[Cause]:

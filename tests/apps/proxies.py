@@ -8,7 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
+from controlplane.settings import MemberSettings
+
 HOST = "127.0.0.1"
+ANYWHERE = MemberSettings(allowed_addresses=("127.0.0.0/8",))
+"""For clients whose members listen on the loopback."""
 
 
 @dataclass

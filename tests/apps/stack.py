@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from apps.objects.configuration import base
 from apps.objects.store import DjangoStore
 from apps.runtime.groups import ticks
 from apps.runtime.joining import create_missing, from_list, join
@@ -75,7 +76,7 @@ class Stack:
         """Join members; return when they are Ready and read."""
         assert self.fleet is not None
         members = [one for one in from_list(self.fleet.directory / "members.json") if one.name in names]
-        join(self.store, members, Settings())
+        join(self.store, members, base())
         until(lambda: all(self.is_usable(name) for name in names), within=WITHIN)
 
     def cluster(self, name: str) -> Any:

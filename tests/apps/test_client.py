@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from datetime import timedelta
 from typing import Any
+
+import aiohttp
+import pytest
 
 from apps.clusters.client import MemberClient
 from apps.runtime.clock import ticks
@@ -17,14 +21,17 @@ from controlplane.controllers import CONTROLLERS
 from controlplane.controllers.controller import Controller
 from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.template import Template
-from controlplane.members import Answer, Discard, Ensure, Probe, Target
+from controlplane.members import Answer, Collect, Discard, Ensure, Probe, Target
 from controlplane.memory import MemoryStore
 from controlplane.meta import ObjectMeta, Ref, condition
 from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE, RETAIN_REPLICAS_LABEL, RETAIN_REPLICAS_LABEL_VALUE
-from tests.apps.proxies import HOST, http_proxy, socks_proxy
+from controlplane.settings import MemberSettings
+from tests.apps.proxies import ANYWHERE, HOST, http_proxy, socks_proxy
 from tests.core.fleet_story import FAILOVER, START, cluster
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+# Every address of this host, also the one that its own name resolves to.
+EVERYWHERE_BUT_HERE = MemberSettings(refused_addresses=("0.0.0.0/1", "128.0.0.0/1", "::/0"))
 DETECTING = ("cluster_status", "fleet", "cluster_taints", "probes")
 
 
@@ -33,7 +40,7 @@ def on_a_fleet(test: Callable[[Fleet, MemberClient], Awaitable[None]]) -> Callab
 
     async def within() -> None:
         async with Fleet(members=("member1",), ready_after=0.0, tls=True) as fleet:
-            client = MemberClient()
+            client = MemberClient(ANYWHERE)
             try:
                 await test(fleet, client)
             finally:
@@ -271,3 +278,135 @@ async def test_a_workload_the_member_scales_keeps_its_replicas_where_its_label_s
             spec = again.body["spec"]
             assert (spec["replicas"], spec["template"]["spec"]["containers"][0]["image"]) == (replicas, "web:2")
             await client.discard(Discard(member, workload("web:2")))
+
+
+class Listener:
+    """An HTTP server of somebody else, with what it was asked."""
+
+    def __init__(self, answer: bytes) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+        self.port = 0
+
+    async def __aenter__(self) -> Listener:
+        self.server = await asyncio.start_server(self._serve, HOST, 0)
+        self.port = self.server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self.server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.asked.append(head.decode().splitlines()[0])
+        writer.write(self.answer)
+        await writer.drain()
+        writer.close()
+
+
+SECRET = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "s", "namespace": "default", "labels": {MANAGED_LABEL: MANAGED_LABEL_VALUE}},
+    "data": {"password": "aHVudGVyMg=="},
+}
+
+
+def on_a_client(test: Callable[[MemberClient], Awaitable[None]], settings: MemberSettings = ANYWHERE) -> None:
+    """Run a test with a client alone."""
+
+    async def within() -> None:
+        client = MemberClient(settings)
+        try:
+            await test(client)
+        finally:
+            await client.close()
+
+    asyncio.run(within())
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 304, 307, 308])
+def test_a_redirect_is_never_followed_whatever_is_asked(status: int) -> None:
+    """A 307 would carry a whole Secret to a host of the redirecting server's choice."""
+
+    async def story(client: MemberClient) -> None:
+        async with Listener(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") as stranger:
+            place = f"Location: http://{HOST}:{stranger.port}/elsewhere\r\nContent-Length: 0\r\n\r\n"
+            async with Listener(f"HTTP/1.1 {status} Moved\r\n{place}".encode()) as member:
+                where = Target("member1", f"http://{HOST}:{member.port}", "token")
+                answers = [
+                    await client.probe(Probe(where)),
+                    await client.ensure(Ensure(where, SECRET, overwrite=True)),
+                    await client.ensure(Ensure(where, SECRET, overwrite=False)),
+                    await client.discard(Discard(where, SECRET)),
+                    await client.collect(Collect(where, resources=True)),
+                ]
+                listed = await client.list(where, CONFIG_MAPS)
+                assert isinstance(listed, Answer)
+                with pytest.raises(OSError, match="redirects of members are not followed"):
+                    await anext(client.watch(where, CONFIG_MAPS, since="1", selector=""))
+
+                for answer in (*answers, listed):
+                    assert (answer.code, answer.access, answer.reason) == (status, True, "Redirected")
+                    assert "redirects of members are not followed" in answer.problem
+                assert len(member.asked) >= len(answers) + 2
+            assert stranger.asked == []
+
+    on_a_client(story)
+
+
+def test_an_address_that_must_not_be_called_is_refused_before_anything_is_sent() -> None:
+    async def story(client: MemberClient) -> None:
+        async with Listener(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") as member:
+            targets = [
+                Target("literal", f"http://{HOST}:{member.port}"),
+                Target("name", f"http://localhost:{member.port}"),
+                Target("resolved", f"http://{socket.gethostname()}:{member.port}"),
+                Target("mapped", f"http://[::ffff:{HOST}]:{member.port}"),
+                Target("proxy", "http://member.example", proxy=f"http://{HOST}:{member.port}"),
+                Target("socks", "http://member.example", proxy=f"socks5://{HOST}:{member.port}"),
+                Target("named-socks", "http://member.example", proxy=f"socks5://{socket.gethostname()}:{member.port}"),
+            ]
+            for one in targets:
+                answer = await client.probe(Probe(one, seconds=5))
+
+                assert (answer.code, answer.access, answer.reason) == (0, True, "AddressRefused"), one
+                assert "must not be called" in answer.problem
+                with pytest.raises(OSError, match="must not be called"):
+                    await anext(client.watch(one, CONFIG_MAPS, since="1", selector=""))
+            assert member.asked == []
+
+    on_a_client(story, EVERYWHERE_BUT_HERE)
+
+
+def test_a_name_that_moves_to_a_refused_address_is_not_called_there() -> None:
+    """DNS rebinding: what counts is the address of the connection, not what the name was resolved to before."""
+
+    async def story(client: MemberClient) -> None:
+        found = client._resolver
+        found._resolver = answers = Answers(["10.9.8.7"])
+        assert [one["host"] for one in await found.resolve("member.example")] == ["10.9.8.7"]
+
+        answers.addresses = ["169.254.169.254"]
+        answer = await client.probe(Probe(Target("member1", "http://member.example"), seconds=5))
+        assert (answer.reason, answers.asked) == ("AddressRefused", 2)
+        assert "169.254.0.0/16" in answer.problem
+
+        answers.addresses = ["169.254.169.254", "10.9.8.7", "::ffff:127.0.0.1"]
+        assert [one["host"] for one in await found.resolve("member.example")] == ["10.9.8.7"]
+
+    on_a_client(story, MemberSettings())
+
+
+class Answers(aiohttp.ThreadedResolver):
+    """A DNS server that answers as it likes."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        super().__init__()
+        self.addresses = addresses
+        self.asked = 0
+
+    async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_INET) -> list[Any]:
+        self.asked += 1
+        rest = {"hostname": host, "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}
+        return [{"host": one, **rest} for one in self.addresses]

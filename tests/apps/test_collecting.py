@@ -24,7 +24,7 @@ from controlplane.members import Answer, Collect, Observe, Probe, Target
 from controlplane.meta import condition
 from controlplane.settings import Settings
 from controlplane.state import Actor
-from tests.apps.proxies import HOST
+from tests.apps.proxies import ANYWHERE, HOST
 from tests.core.desk import START, cluster
 from tests.guide_fleet import node
 
@@ -66,7 +66,7 @@ async def member(answers: dict[str, Any]) -> AsyncIterator[Target]:
 
 async def collected(answers: dict[str, Any], before: Collected | None = None, *, after: float = 0) -> Collected | None:
     """Return what is kept of a member that answers like this, `before` where that is all there is."""
-    client = MemberClient()
+    client = MemberClient(ANYWHERE)
     try:
         async with member(answers) as target:
             answer = await client.collect(Collect(target, resources=True))
@@ -145,7 +145,7 @@ def test_whatever_a_member_says_can_be_stored() -> None:
     apis = {"/apis": groups, "/api/v1": {"resources": [{"name": "p\0ds", "kind": "P\0d"}]}, "/api/v1/nodes": nodes}
 
     async def probed() -> Answer:
-        client = MemberClient()
+        client = MemberClient(ANYWHERE)
         try:
             async with member({"/readyz": nonsense}) as target:
                 return await client.probe(Probe(target, seconds=10))
@@ -173,7 +173,7 @@ def test_a_watch_that_is_answered_with_a_page_goes_on_when_that_is_over() -> Non
     answers: dict[str, Any] = {"/api/v1/configmaps": PAGE}
 
     async def story(read: asyncio.Event) -> None:
-        client = MemberClient()
+        client = MemberClient(ANYWHERE)
         watches = Watches(client, lambda works: read.set() if works else None)
         try:
             async with member(answers) as target:

@@ -24,6 +24,7 @@ from controlplane.names import (
 )
 from controlplane.settings import Settings
 from tests import flink
+from tests.apps.proxies import ANYWHERE
 from tests.core.desk import START
 from tests.simulation.manifests import admitted
 
@@ -48,7 +49,7 @@ def test_fault_17_what_members_told_is_told_again_after_the_database_was_away() 
 async def _told_again() -> None:
     told: asyncio.Queue[list[Ref]] = asyncio.Queue()
     async with Fleet(members=("member1",), ready_after=0.0) as fleet:
-        member, client = fleet["member1"], MemberClient()
+        member, client = fleet["member1"], MemberClient(ANYWHERE)
         where = Target("member1", member.url, member.config.token)
         watches = Watches(client, told.put_nowait)
         try:
@@ -75,7 +76,7 @@ async def _read_whole() -> None:
     key, brought = ("member1", "v1", "ConfigMap"), ("member1", flink.GROUP_VERSION, "FlinkDeployment")
     KINDS.bring(kinds_of([admitted(flink.DEFINITION, Settings(), now=START)]))
     async with Fleet(members=("member1",), ready_after=0.0) as fleet:
-        client = MemberClient()
+        client = MemberClient(ANYWHERE)
         where = Target("member1", fleet["member1"].url, fleet["member1"].config.token)
         watches = Watches(client, lambda works: None, read.put_nowait)
         try:
@@ -106,7 +107,7 @@ async def _known_later(brought: Sequence[Kind]) -> None:
     job["metadata"] |= {**MANIFEST["metadata"], "name": "flink-app"}
     key = ("member1", flink.GROUP_VERSION, "FlinkDeployment")
     async with Fleet(members=("member1",), ready_after=0.0) as fleet:
-        member, client = fleet["member1"], MemberClient()
+        member, client = fleet["member1"], MemberClient(ANYWHERE)
         where = Target("member1", member.url, member.config.token)
         watches = Watches(client, told.put_nowait)
         try:

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import OperationalError, close_old_connections
 
 from apps.clusters.client import MemberClient
-from apps.objects.configuration import Configuration
+from apps.objects.configuration import Configuration, base
 from apps.objects.store import DjangoStore
 from apps.runtime.groups import GROUPS, MEMBERS
 from apps.runtime.members.presence import Presence
@@ -50,7 +50,7 @@ class Members:
 
     def __init__(self, store: DjangoStore, configuration: Configuration) -> None:
         self.store = store
-        self.client = MemberClient()
+        self.client = MemberClient(base().members)  # read at start only
         self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
         self.listener = ThreadPoolExecutor(1, thread_name_prefix="nudges")
         self._changed: set[Ref] = set()
