@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import definitions, document_check, heartbeats, index_check, interpret, metadata_check, works
+from controlplane import definitions, document_check, fence, heartbeats, index_check, interpret, metadata_check, works
 from controlplane.causes import duplicate, forbidden, invalid, required, unsupported
 from controlplane.errors import BadRequest, Cause, Conflict, Invalid, MethodNotAllowed
 from controlplane.estimate import models
@@ -347,6 +347,7 @@ def _cluster(
         found = models.warnings(spec.resource_models)
         spec = replace(spec, resource_models=models.standardise(spec.resource_models))
         causes = models.violations(spec.resource_models)
+    causes += fence.written_by_hand(cluster, old)
     return _owned(replace(cluster, spec=spec), old), found, causes
 
 

@@ -84,6 +84,7 @@ def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) 
         observed_at=now,
         access_lost="",
         access_reason="",
+        answered_at=now if what.status == TRUE else turned.answered_at,
     )
 
 
@@ -94,7 +95,7 @@ def heartbeat(row: Observation, what: Seen, settings: Settings, *, now: datetime
     beaten = observe(row, what, settings, now=now)
     if lapsed and row.renewed_at is not None:  # it fell silent, which shows now that it is back
         beaten = flapping.turned(beaten, row.renewed_at + grace, now)
-    return replace(beaten, renewed_at=now, since=now if lapsed else beaten.since)
+    return replace(beaten, renewed_at=now, answered_at=now, since=now if lapsed else beaten.since)
 
 
 def heard_at(cluster: Cluster, row: Observation) -> datetime | None:

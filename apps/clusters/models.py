@@ -71,6 +71,7 @@ class Observation(models.Model):
     resumed_at = models.DateTimeField(null=True)
     turns = models.BigIntegerField(default=0)
     turned_at = models.JSONField(default=list)
+    answered_at = models.DateTimeField(null=True)
 
     def __str__(self) -> str:
         return f"{self.key} {self.status}"

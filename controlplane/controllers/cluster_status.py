@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import flapping, health, heartbeats
+from controlplane import fence, flapping, health, heartbeats
 from controlplane.controllers.controller import Controller, Ownership, all_clusters
 from controlplane.controllers.fleet import FLEET
 from controlplane.decision import Decision, Event, Put, Save
 from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION, LEASE
-from controlplane.kinds.cluster import ACCESS_LOST, COMPLETE_APIS, FLAPPING, PULL, READY, Cluster
+from controlplane.kinds.cluster import ACCESS_LOST, COMPLETE_APIS, FENCED, FLAPPING, PULL, READY, Cluster
 from controlplane.kinds.cluster import ClusterStatus as Status
 from controlplane.kinds.rows import Collected, Observation
 from controlplane.kinds.template import Template
@@ -37,9 +37,15 @@ class ClusterStatusSnapshot(msgspec.Struct, frozen=True):
 
 
 def _changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
-    if new is None or (old is not None and old.status.conditions == new.status.conditions):
+    """A cluster is due when its conditions change, or its fence."""
+    if new is None:
         return ()
-    return (new.ref,)
+    same = (
+        old is not None
+        and old.status.conditions == new.status.conditions
+        and fence.fence_of(old) == fence.fence_of(new)
+    )
+    return () if same else (new.ref,)
 
 
 def _renewed(old: Template | None, new: Template | None) -> Iterable[Ref]:
@@ -64,7 +70,7 @@ class ClusterStatus(Controller):
         Watch("row/Collected", lambda old, new: [Ref(CLUSTER, "", (new or old).key)]),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
     )
-    owns = Ownership({CLUSTER: ("status",)}, rows=(Observation,))
+    owns = Ownership({CLUSTER: ("status", "metadata.annotations")}, rows=(Observation,))
     starts = (FLEET,)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
@@ -112,7 +118,10 @@ class ClusterStatus(Controller):
         if snapshot.collected is not None and not pulled and _healthy(conditions):
             status = _with_collected(status, snapshot.collected, now=now)
         changed = cluster if status == cluster.status else replace(cluster, status=status)
-        looks = [now + timedelta(seconds=settings.cluster_monitor_period), settled.wake_at, flaps.wake_at]
+        fenced = fence.settle(changed, answered_at=None if seen is None else seen.answered_at, now=now)
+        changed = fenced.cluster
+        pause = timedelta(seconds=settings.cluster_monitor_period)
+        looks = [now + pause, settled.wake_at, flaps.wake_at, fenced.wake_at]
         rows = (Save(seen),) if pulled and seen is not None and _news(seen, snapshot.observation, settings) else ()
         return Decision(
             changes=(*((Put(changed, cluster),) if changed is not cluster else ()), *rows),
@@ -171,4 +180,8 @@ def _told(old: Cluster, new: Cluster) -> tuple[Event, ...]:
         flaps = condition(new.status.conditions, FLAPPING)
         what, why = "ClusterFlapping" if new.flapping else "ClusterCalm", "" if flaps is None else flaps.message
         events.append(Event(new, what, f"cluster {name}: {why}", warning=new.flapping))
+    before, after = (condition(one.status.conditions, FENCED) for one in (old, new))
+    if after is not None and (before is None or (before.status, before.message) != (after.status, after.message)):
+        what = "ClusterFenced" if after.status == health.TRUE else "ClusterFenceEnded"
+        events.append(Event(new, what, f"cluster {name}: {after.message}", warning=after.reason == fence.EXPIRED))
     return tuple(events)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from controlplane import bindings, fence, interpret, kinds, leftovers, matching, unjoin, works
+from controlplane.controllers.answered import last_answers
 from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
 from controlplane.controllers.placed import needed_on
 from controlplane.controllers.policies import TemplateKinds
@@ -42,6 +43,7 @@ class Copies(Struct, frozen=True):
     """A binding with its template, the Works there are by cluster, and the clusters it names.
 
     `needed`: where workloads that take it along (propagateDeps) still have a copy; asked where it is no longer wanted.
+    `answered`: when those of the clusters that are fenced last answered.
     """
 
     subject: Binding
@@ -49,6 +51,7 @@ class Copies(Struct, frozen=True):
     stored: dict[str, Work]
     clusters: dict[str, Cluster]
     needed: frozenset[str] = frozenset()
+    answered: dict[str, datetime] = {}
 
 
 def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
@@ -147,6 +150,7 @@ class Works(Controller):
         names |= {_cluster_of(work) for own in stored.values() for work in own}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
         by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
+        answered = last_answers(state, by_name.values())
         needed = needed_on(state, [one for ref, one in found.items() if _is_left(one, stored.get(str(ref), ()))])
         snapshots: list[Copies | None] = []
         for ref in refs:
@@ -157,7 +161,8 @@ class Works(Controller):
             own = {_cluster_of(work): work for work in stored.get(str(ref), ())}
             near = {name: by_name[name] for name in (*_named(binding), *own) if name in by_name}
             template, still = templates.get(bindings.template_ref(binding)), frozenset(needed.get(ref, ()))
-            snapshots.append(Copies(binding, template, own, near, still))
+            heard = {name: answered[name] for name in near if name in answered}
+            snapshots.append(Copies(binding, template, own, near, still, heard))
         return snapshots
 
     def decide(self, snapshot: Copies, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -167,7 +172,9 @@ class Works(Controller):
         if snapshot.template is None:
             return NOTHING  # controllers.policies decides what becomes of the binding
         changes, left = _orphans(snapshot, now=now)
-        found = directly.sources(binding, snapshot.stored, snapshot.clusters, settings, now=now)
+        found = directly.sources(
+            binding, snapshot.stored, snapshot.clusters, settings, answered=snapshot.answered, now=now
+        )
         waiting = any(source.waits for source in found)
         changes += _wanted(snapshot, snapshot.template, frozen=waiting, now=now)
         conditions, events = _told(snapshot, found, now=now)
@@ -374,7 +381,7 @@ def _is_left_behind(snapshot: Copies, name: str, settings: Settings, *, now: dat
         return False
     if purge_mode(snapshot.subject, settings) != DIRECTLY or settings.directly_unreachable == "Proceed":
         return True
-    return fence.in_force(cluster, now=now) is not None
+    return fence.in_force(cluster, answered_at=snapshot.answered.get(name), now=now) is not None
 
 
 def _cleanup_waits(snapshot: Copies, held: Sequence[str]) -> Event:

@@ -36,9 +36,18 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def sources(
-    binding: Binding, held: Collection[str], clusters: Mapping[str, Cluster], settings: Settings, *, now: datetime
+    binding: Binding,
+    held: Collection[str],
+    clusters: Mapping[str, Cluster],
+    settings: Settings,
+    *,
+    answered: Mapping[str, datetime],
+    now: datetime,
 ) -> list[Source]:
-    """Return the Directly tasks of a binding whose old copy is still there. `held`: the clusters with a Work of it."""
+    """Return the Directly tasks of a binding whose old copy is still there.
+
+    `held`: the clusters with a Work of the binding. `answered`: when fenced clusters last answered.
+    """
     found = []
     for task in binding.spec.graceful_eviction_tasks:
         name = task.from_cluster
@@ -46,16 +55,17 @@ def sources(
             continue
         cluster = clusters.get(name)
         reachable = cluster is not None and cluster.answers
-        found.append(Source(task, reachable, "" if reachable else _leave(task, binding, cluster, settings, now=now)))
+        word = fence.in_force(cluster, answered_at=answered.get(name), now=now)
+        found.append(Source(task, reachable, "" if reachable else _leave(task, binding, word, settings, now=now)))
     return found
 
 
 def _leave(
-    task: GracefulEvictionTask, binding: Binding, cluster: Cluster | None, settings: Settings, *, now: datetime
+    task: GracefulEvictionTask, binding: Binding, word: fence.Fence | None, settings: Settings, *, now: datetime
 ) -> str:
+    """Return why new copies may start although nobody can reach the source; "" if they have to wait."""
     if settings.directly_unreachable == "Proceed":
         return "directly_unreachable is Proceed"
-    word = fence.in_force(cluster, now=now)
     if word is not None:
         until = f"{to_seconds(word.expires_at):%Y-%m-%dT%H:%M:%SZ}"
         return f"cluster {task.from_cluster} is fenced by {word.by} until {until}: {word.reason}"

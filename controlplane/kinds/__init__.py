@@ -100,6 +100,13 @@ def _path(*names: str) -> Any:
     return cell
 
 
+def _fenced(doc: dict[str, Any], now: Any) -> str:
+    """Return who confirmed that a cluster is down and until when; "" if nobody did, or it no longer counts."""
+    if _condition("Fenced")(doc, now) != "True":
+        return ""
+    return str(_condition("Fenced", "message")(doc, now)).partition(": ")[0].removeprefix("confirmed down ")
+
+
 def _targets(doc: dict[str, Any], now: Any) -> str:
     targets = doc.get("spec", {}).get("clusters", ())
     return ",".join(f"{one['name']}:{one['replicas']}" if one.get("replicas") else one["name"] for one in targets)
@@ -134,6 +141,7 @@ KINDS.register(
                 Column("Region", _path("spec", "region"), priority=1),
                 Column("Provider", _path("spec", "provider"), priority=1),
                 Column("APIEndpoint", _path("spec", "apiEndpoint"), priority=1),
+                Column("Fenced", _fenced, priority=1),
             ),
         ),
         type=cluster.Cluster,

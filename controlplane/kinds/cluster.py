@@ -35,7 +35,9 @@ ESTABLISHED = "Established"
 """Condition type: the cluster has been Ready once (D8 counts no other)."""
 FLAPPING = "Flapping"
 """Condition type: what the member answers changes too fast to be published (`controlplane.flapping`, fault 3)."""
-PUBLISHED = (READY, ACCESS_LOST, COMPLETE_APIS, ESTABLISHED, FLAPPING)
+FENCED = "Fenced"
+"""Condition type: an operator confirmed that the cluster is down, and it has not answered since."""
+PUBLISHED = (READY, ACCESS_LOST, COMPLETE_APIS, ESTABLISHED, FLAPPING, FENCED)
 """Condition types that this system publishes; all others are other programs'."""
 # Its reasons: we are refused (401, 403); the member's certificate cannot be trusted, or no longer; our own fault.
 ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED = "AccessRefused", "CertificateExpired", "CertificateRefused"

@@ -39,6 +39,7 @@ class Observation(Row, frozen=True):
     resumed_at: datetime | None = None  # when somebody looked again after the last such time
     turns: int = 0  # how often it crossed between True and not True, ever (fault 3)
     turned_at: tuple[datetime, ...] = ()  # the latest of those moments, oldest first, unobserved time taken out
+    answered_at: datetime | None = None  # last probe answered with "ready", or last heartbeat received; never moved
 
 
 class Collected(Row, frozen=True):

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from controlplane.decision import Decision, Save
 from controlplane.eviction.directly import DIRECTLY_WAITING
-from controlplane.fence import FenceRequest, fenced
+from controlplane.fence import FenceRequest, fence_of, fenced
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.patience import patience
 from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
 from controlplane.meta import Condition, condition, with_condition
+from controlplane.names import RECEIVED_ANNOTATION
+from controlplane.state import Actor
 from tests.core.propagation_story import START, Story, cluster, deployment, policy
 
 MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
@@ -78,6 +82,35 @@ def test_a_fence_that_has_expired_lets_nothing_go_on() -> None:
     story, web = unreachable()
     confirm_down(story, 60)
     story.later(seconds=61)
+
+    story.place(web, LEAVING, member2=3)
+
+    assert "member2" not in story.works()
+
+
+def test_a_source_that_answered_after_it_was_fenced_is_waited_for_before_anybody_has_taken_the_fence_away() -> None:
+    story, web = unreachable()
+    confirm_down(story, 600)
+    story.later(seconds=30)
+    answered = Observation("member1", answered_at=story.now)
+    story.store.apply([(None, Decision(changes=(Save(answered),)))], by=Actor("probes"))
+
+    story.place(web, LEAVING, member2=3)
+
+    assert fence_of(member1(story)) is not None
+    assert "member2" not in story.works()
+    assert waiting(story, web) == ("True", "SourceUnreachable")
+
+
+def test_a_heartbeat_after_the_fence_counts_as_soon_as_it_is_received() -> None:
+    story, web = unreachable()
+    found = member1(story)
+    story.edit(found.with_spec(sync_mode="Pull"))
+    confirm_down(story, 600)
+    story.later(seconds=30)
+    beat = {RECEIVED_ANNOTATION: story.now.isoformat(timespec="microseconds")}
+    metadata = {"name": "member1", "namespace": "karmada-cluster", "uid": "beat", "annotations": beat}
+    story.add(Template.fold({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}))
 
     story.place(web, LEAVING, member2=3)
 

@@ -1,4 +1,4 @@
-"""A fence is an operator's word about a cluster that does not answer: with a reason, an author and an end (D14)."""
+"""A fence confirms that a cluster is down: with a reason, an author and an end, and for one outage only."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from datetime import timedelta
 
 import pytest
 
+from controlplane.admission import admit_update
 from controlplane.errors import Invalid
-from controlplane.fence import FenceRequest, fence_of, fenced, in_force
-from controlplane.meta import Condition
+from controlplane.fence import FenceRequest, fence_of, fenced, in_force, settle
+from controlplane.kind import KINDS
+from controlplane.kinds import CLUSTER
+from controlplane.kinds.cluster import Cluster
+from controlplane.meta import Condition, condition
+from controlplane.names import FENCE_ANNOTATION
+from controlplane.settings import Settings
 from tests.core.fleet_story import START, cluster
 
 GOOD = FenceRequest("the building has no power", 600)
@@ -75,3 +81,78 @@ def test_text_that_is_no_fence_confirms_nothing() -> None:
     odd = cluster("member1", ready="False").with_meta(annotations={"failover.lifeboat.io/fence": "yes"})
 
     assert in_force(odd, now=START) is None
+
+
+@pytest.mark.parametrize(("answered", "counts"), [(-1, True), (0, True), (0.5, False)])
+def test_a_fence_ends_for_good_with_an_answer_after_it_was_made(answered: float, counts: bool) -> None:
+    made_at = START + timedelta(seconds=0.25)
+    down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=made_at)
+    answered_at = START + timedelta(seconds=answered)
+
+    assert (in_force(down, answered_at=answered_at, now=START + timedelta(seconds=300)) is not None) is counts
+
+
+@pytest.mark.parametrize(
+    ("began", "why", "counts"),
+    [(-60, "AccessRefused", True), (60, "AccessRefused", False), (60, "Misconfigured", True)],
+)
+def test_a_member_that_begins_to_refuse_us_after_the_fence_was_made_is_up(began: int, why: str, counts: bool) -> None:
+    lost = Condition("AccessLost", "True", why, last_transition_time=START + timedelta(seconds=began))
+    down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=START)
+    shut = down.with_status(conditions=(*down.status.conditions, lost))
+
+    assert (in_force(shut, now=START + timedelta(seconds=90)) is not None) is counts
+
+
+def test_settling_says_how_a_fence_stands_and_takes_away_one_that_has_ended() -> None:
+    down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=START)
+
+    standing = settle(down, answered_at=None, now=START)
+    ended = settle(standing.cluster, answered_at=None, now=START + timedelta(seconds=600))
+    untouched = settle(ended.cluster, answered_at=None, now=START + timedelta(seconds=700))
+
+    told = condition(standing.cluster.status.conditions, "Fenced")
+    assert told is not None
+    assert (told.status, told.message) == (
+        "True",
+        "confirmed down by ana until 2026-01-01T00:10:00Z: the building has no power",
+    )
+    assert standing.wake_at == START + timedelta(seconds=600)
+    assert fence_of(ended.cluster) is None
+    assert untouched.cluster is ended.cluster
+
+
+def test_a_fence_that_was_taken_away_leaves_a_condition_that_says_so() -> None:
+    down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=START)
+    standing = settle(down, answered_at=None, now=START).cluster
+
+    left = settle(fenced(standing, FenceRequest(), by="ana", now=START), answered_at=None, now=START).cluster
+
+    told = condition(left.status.conditions, "Fenced")
+    assert told is not None
+    assert (told.status, told.reason) == ("False", "TakenAway")
+
+
+@pytest.mark.parametrize("text", ["yes", '{"by":"eve","reason":"x","madeAt":"2099-01-01T00:00:00Z"}'])
+def test_a_fence_is_not_written_as_an_annotation(text: str) -> None:
+    down = cluster("member1", ready="False")
+    doc = {"metadata": {"name": "member1", "annotations": {FENCE_ANNOTATION: text}}, "spec": {"syncMode": "Pull"}}
+
+    with pytest.raises(Invalid) as refused:
+        admit_update(KINDS[CLUSTER], doc, down, settings=Settings(), now=START)
+
+    (cause,) = refused.value.details.causes
+    assert cause.field == f"metadata.annotations[{FENCE_ANNOTATION}]"
+    assert "/fence" in cause.message
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_ordinary_write_keeps_a_fence_or_takes_it_away(kept: bool) -> None:
+    down = fenced(cluster("member1", ready="False"), GOOD, by="ana", now=START)
+    annotations = down.metadata.annotations if kept else {}
+    doc = {"metadata": {"name": "member1", "annotations": annotations}, "spec": {"syncMode": "Pull"}}
+
+    written = admit_update(KINDS[CLUSTER], doc, down, settings=Settings(), now=START).object
+
+    assert isinstance(written, Cluster)
+    assert (fence_of(written) is not None) is kept

@@ -14,6 +14,7 @@ from controlplane.controllers.collection import Collection
 from controlplane.controllers.collection import Reading as Read
 from controlplane.controllers.execution import Dispatch, Execution
 from controlplane.controllers.probes import Probes, Sight
+from controlplane.fence import FenceRequest, fence_of, fenced
 from controlplane.heartbeats import LISTENING, received
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import CLUSTER, LEASE
@@ -288,3 +289,21 @@ def test_the_control_plane_asks_a_pull_member_nothing() -> None:
     assert Execution().question(Dispatch(work, member), FAILOVER, now=START) is None
     going = work.with_meta(deletion_timestamp=START)
     assert Execution().question(Dispatch(going, member), FAILOVER, now=START) is None
+
+
+def test_the_next_heartbeat_ends_a_fence() -> None:
+    agent = Agent()
+    agent.renew()
+    agent.pass_seconds(60, renewing=False)
+    assert agent.ready.status == "Unknown"
+    lost = agent.story.cluster("member1")
+    agent.story.store.put(fenced(lost, FenceRequest("no power", 600), by="ana", now=agent.story.now), lost)
+    agent.story.pass_seconds(10)
+    assert fence_of(agent.story.cluster("member1")) is not None
+
+    agent.renew()
+
+    told = condition(agent.story.cluster("member1").status.conditions, "Fenced")
+    assert told is not None
+    assert (told.status, told.reason) == ("False", "ClusterAnswered")
+    assert fence_of(agent.story.cluster("member1")) is None
