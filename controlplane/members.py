@@ -48,7 +48,7 @@ class Collect(msgspec.Struct, frozen=True, gc=False):
 
 
 class Ensure(msgspec.Struct, frozen=True, gc=False):
-    """Bring an object to the member by server-side apply. `overwrite`: also over one that is not ours."""
+    """Bring an object to the member. `overwrite`: also over one that is not ours."""
 
     target: Target
     manifest: dict[str, Any]
@@ -91,7 +91,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
     `code`: HTTP status, 0 when there was none (refused, timed out, TLS). `problem` says what went wrong, for people and
     never with a secret. `access`: the member is there but does not let us in (401, 403, TLS, our own fault; D22), and
-    `reason` is why, where more is known than that we are refused.
+    `reason` is why, where more is known than that we are refused. `note`: what a person should know of a good answer.
     """
 
     code: int
@@ -100,6 +100,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     access: bool = False
     reason: str = ""
     at: datetime | None = None
+    note: str = ""
 
     @property
     def ok(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import aiohttp
+import msgspec
 import orjson
 from aiohttp_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError
 from python_socks import parse_proxy_url
@@ -25,6 +26,7 @@ from controlplane.kinds.cluster import (
 from controlplane.members import FIELD_MANAGER, Answer, Collect, Discard, Ensure, Probe, Target
 from controlplane.meta import kind_key
 from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
+from controlplane.replacing import is_unapplicable, replacement, taken_over
 from controlplane.settings import MemberSettings
 
 USER_AGENT = "lifeboat"
@@ -33,6 +35,8 @@ WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=4, sock_read=90)
 WATCH_SECONDS = 60
 PAGE = 500
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
+MERGE = "application/merge-patch+json"
+ATTEMPTS = 3  # of an update whose object changed meanwhile
 _BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)  # of a SOCKS5 proxy; they share no base
 _X509_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
 # Annotations and labels that mark an object as ours; releasing an object strips them.
@@ -40,6 +44,12 @@ OUR_PREFIXES = (
     *("karmada.io/", "work.karmada.io/", "resourcetemplate.karmada.io/"),
     *("resourcebinding.karmada.io/", "clusterresourcebinding.karmada.io/"),
     *("propagationpolicy.karmada.io/", "clusterpropagationpolicy.karmada.io/"),
+)
+
+
+_NOT_OURS = Answer(
+    409,
+    problem="an object of that name exists and is not managed by us; set conflictResolution: Overwrite to take it over",
 )
 
 
@@ -243,8 +253,10 @@ class MemberClient:
                     yield _event(line)
 
     async def ensure(self, question: Ensure) -> Answer:
-        """Apply an object server-side; one that exists and is not ours only where `overwrite` (semantics 2.10). What
-        the member decided about it stays."""
+        """Bring an object to the member: server-side apply, or create and update where the member cannot apply it.
+
+        An object that exists and is not ours is refused unless `overwrite`. What the member decided about it stays.
+        """
         manifest = question.manifest
         try:
             path = object_path(manifest)
@@ -255,14 +267,51 @@ class MemberClient:
             if not held.ok and held.code != 404:
                 return held
             if held.ok and not question.overwrite and not _ours(held.body):
-                return Answer(
-                    409,
-                    problem="an object of that name exists and is not managed by us; "
-                    "set conflictResolution: Overwrite to take it over",
-                )
+                return _NOT_OURS
             manifest = question.over(held.body) if held.ok else manifest
+        answer = await self._apply(question.target, path, manifest)
+        if is_unapplicable(answer):
+            return await self._create_or_update(question, path, answer)
+        return await self._owning(question, path, manifest, answer) if answer.ok else answer
+
+    async def _apply(self, target: Target, path: str, manifest: dict[str, Any]) -> Answer:
         params = {"fieldManager": FIELD_MANAGER, "force": "true"}
-        return await self.call(question.target, "PATCH", path, params=params, body=manifest, content_type=APPLY)
+        return await self.call(target, "PATCH", path, params=params, body=manifest, content_type=APPLY)
+
+    async def _create_or_update(self, question: Ensure, path: str, refused: Answer) -> Answer:
+        """Create the object, or update the one that is there; the answer says why it was not applied."""
+        target, params = question.target, {"fieldManager": FIELD_MANAGER}
+        answer = refused
+        for _ in range(ATTEMPTS):
+            held = await self.call(target, "GET", path)
+            if held.code == 404:
+                answer = await self.call(target, "POST", path.rpartition("/")[0], params=params, body=question.manifest)
+            elif not held.ok:
+                return held
+            elif not question.overwrite and not _ours(held.body):
+                return _NOT_OURS
+            else:
+                body = replacement(question, held.body)
+                answer = await self.call(target, "PUT", path, params=params, body=body)
+            if answer.code != 409:
+                break
+        if not answer.ok:
+            return answer
+        return msgspec.structs.replace(answer, note=f"created or updated, not applied server-side: {refused.problem}")
+
+    async def _owning(self, question: Ensure, path: str, manifest: dict[str, Any], answer: Answer) -> Answer:
+        """Apply again after an earlier create or update of ours, so that what the manifest lost since is removed."""
+        for _ in range(ATTEMPTS):
+            patch = taken_over(answer.body)
+            if patch is None:
+                break
+            taken = await self.call(question.target, "PATCH", path, body=patch, content_type=MERGE)
+            if not taken.ok and taken.code != 409:
+                return taken
+            answer = await self._apply(question.target, path, manifest)
+            if not answer.ok:
+                break
+        return answer
 
     async def discard(self, question: Discard) -> Answer:
         """Delete an object of ours in the background, or strip our marks from it. One that is gone is an answer 404."""
@@ -277,9 +326,7 @@ class MemberClient:
             return Answer(404, problem="the object there is not ours")
         if question.release:
             patch = {"metadata": {part: _stripped(held.body, part) for part in ("labels", "annotations")}}
-            return await self.call(
-                question.target, "PATCH", path, body=patch, content_type="application/merge-patch+json"
-            )
+            return await self.call(question.target, "PATCH", path, body=patch, content_type=MERGE)
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         uid = held.body.get("metadata", {}).get("uid")
         answer = await self.call(

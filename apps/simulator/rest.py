@@ -12,17 +12,18 @@ import yaml
 
 from apps.simulator import reviews
 from apps.simulator.objects import Objects
-from apps.simulator.requests import Request, nothing_here
+from apps.simulator.requests import Request, Target, nothing_here
 from apps.simulator.store import Stored, key_of
-from controlplane.errors import BadRequest, Expired, MethodNotAllowed
+from controlplane.errors import BadRequest, Expired, MethodNotAllowed, StatusError
 from controlplane.wire import protobuf, scale
 from controlplane.wire.body import decode_body
 from controlplane.wire.negotiate import YAML, Representation, media_type_of, representation
 from controlplane.wire.patch import APPLY_PATCH, apply_patch
-from controlplane.wire.prune import prune, validate_fields
+from controlplane.wire.prune import prune, undeclared, validate_fields
 from controlplane.wire.request import about
 from controlplane.wire.resource import Resource
 from controlplane.wire.status import success
+from controlplane.wire.structured import Twins
 from controlplane.wire.table import include_object_of, partial_object_metadata, partial_object_metadata_list, table
 
 Document = dict[str, Any]
@@ -35,6 +36,18 @@ class Answer(msgspec.Struct, frozen=True):
     status: int = 200
     content_type: str = "application/json"
     warnings: tuple[str, ...] = ()
+
+
+class Untyped(StatusError):
+    """Server-side apply of a document whose field ownership cannot be computed: kube-apiserver gives no reason."""
+
+    code, reason = 500, ""
+
+    def __init__(self, target: Target, faults: list[str]) -> None:
+        resource = target.resource
+        about = f"{target.namespace}/{target.name}; {resource.group}/{resource.version}, Kind={resource.kind}"
+        said = faults[0] if len(faults) == 1 else "errors:" + "".join(f"\n  {fault}" for fault in faults)
+        super().__init__(f"failed to create typed patch object ({about}): {said}")
 
 
 class Rest:
@@ -187,9 +200,7 @@ class Rest:
             if not request.query.get("fieldManager"):
                 told = "fieldManager: Required value: is required for apply patch"
                 raise BadRequest(f"PatchOptions.meta.k8s.io is invalid: {told}")
-            intent, warnings = self._decoded(request)
-            stored, created = self.objects.apply(target.resource, target.namespace, target.name, intent, request.writer)
-            return self._shown(request, stored, status=201 if created else 200, warnings=warnings)
+            return self._apply(request)
         live = self._live(request)
         catalogue = self.objects.catalogue
         schema = None if catalogue.is_custom(target.resource) else catalogue.schema(target.resource)
@@ -197,6 +208,19 @@ class Rest:
         known, warnings = self._known(target.resource, patched, [], request.query.get("fieldValidation") or "Warn")
         stored = self.objects.update(target.resource, live, known, request.writer)
         return self._shown(request, stored, warnings=warnings)
+
+    def _apply(self, request: Request) -> Answer:
+        """Apply the body server-side. Raises Untyped where its field ownership cannot be computed."""
+        target, objects = request.target, self.objects
+        intent = self._about(request, decode_body(request.content_type, request.body, duplicates=[]))
+        unknown = undeclared(intent, objects.catalogue.schema(target.resource))
+        if unknown:
+            raise Untyped(target, [f"{path}: field not declared in schema" for path in unknown])
+        try:
+            stored, created = objects.apply(target.resource, target.namespace, target.name, intent, request.writer)
+        except Twins as error:
+            raise Untyped(target, [error.where]) from None
+        return self._shown(request, stored, status=201 if created else 200)
 
     def _delete(self, request: Request) -> Answer:
         live = self._live(request)

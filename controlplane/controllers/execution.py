@@ -163,7 +163,8 @@ class Execution(MemberController):
             kept = _told(work, Condition(APPLIED, "True", REPLICAS_KEPT, message), now=now)
             return replace(kept, wake_at=now + _patience(work, now=now))
         if answer.ok:
-            said = Condition(APPLIED, "True", "AppliedSuccessful", "Manifest has been applied.", None, seen)
+            message = (answer.note or "Manifest has been applied.")[:1024]
+            said = Condition(APPLIED, "True", "AppliedSuccessful", message, None, seen)
             return _told(work, said, now=now)
         message = f"applying to {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
         failed = _told(work, Condition(APPLIED, "False", APPLIED_FAILED, message, None, seen), now=now)

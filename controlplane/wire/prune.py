@@ -28,6 +28,11 @@ def validate_fields(doc: Document, schema: Schema) -> list[str]:
     return [f'unknown field "{path}"' for path in _unknown(doc, schema, "")]
 
 
+def undeclared(doc: Document, schema: Schema) -> list[str]:
+    """Return the path of every field the schema does not know, like `.spec.replica`."""
+    return [f".{path}" for path in _unknown(doc, schema, "")]
+
+
 def prune(doc: Document, schema: Schema) -> Document:
     """Return the document without unknown fields; the very same one where there are none."""
     return _pruned(doc, schema, "")  # type: ignore[no-any-return]

@@ -19,8 +19,9 @@ def status_of(error: StatusError) -> Document:
         "metadata": {},
         "status": "Failure",
         "message": error.message,
-        "reason": error.reason,
     }
+    if error.reason:
+        status["reason"] = error.reason
     details = msgspec.to_builtins(error.details)
     if details:
         status["details"] = details

@@ -96,22 +96,30 @@ def _merge_list(live: list[Any], applied: list[Any], schema: Schema) -> list[Any
     return live if len(result) == len(live) and all(map(_is, result, live)) else result
 
 
-def refuse_twins(value: Any, schema: Schema) -> None:
-    """Raise BadRequest where a list that merges by key or by value names an item twice."""
+class Twins(BadRequest):
+    """An applied list names an item twice. `where`: the path of the list, with the key of the item."""
+
+    def __init__(self, path: str, key: str) -> None:
+        self.where = f"{path}: duplicate entries for key {key}"
+        super().__init__(f"{self.where}: an applied list names each item once")
+
+
+def refuse_twins(value: Any, schema: Schema, path: str = "") -> None:
+    """Raise Twins where a list that merges by key or by value names an item twice."""
     if isinstance(value, dict):
         for key, item in value.items():
             if isinstance(item, dict | list):
-                refuse_twins(item, schema.property(key) or Schema.OPEN)
+                refuse_twins(item, schema.property(key) or Schema.OPEN, f"{path}.{key}")
     elif isinstance(value, list) and schema.list_type != "atomic":
         seen = set()
         for item in value:
             element = element_of(item, schema)
+            shown = next(paths_in({element: {}}))
             if element in seen:
-                shown = next(paths_in({element: {}}))
-                raise BadRequest(f"duplicate entries for key {shown}: an applied list names each item once")
+                raise Twins(path, shown)
             seen.add(element)
             if isinstance(item, dict):
-                refuse_twins(item, schema.items or Schema.OPEN)
+                refuse_twins(item, schema.items or Schema.OPEN, path + shown)
 
 
 def compare(old: Document, new: Document, schema: Schema) -> tuple[Fields, Fields]:

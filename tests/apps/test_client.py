@@ -410,3 +410,67 @@ class Answers(aiohttp.ThreadedResolver):
         self.asked += 1
         rest = {"hostname": host, "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}
         return [{"host": one, **rest} for one in self.addresses]
+
+
+def twice(name: str = "A", *, image: str = "web:1", **labels: str) -> dict[str, Any]:
+    """The workload of a chart that names an env variable twice, and a second one."""
+    made = workload(image, **labels)
+    env = [{"name": "A", "value": "1"}, {"name": name, "value": "2"}, {"name": "C", "value": "3"}]
+    made["spec"]["template"]["spec"]["containers"][0]["env"] = env
+    return made
+
+
+@on_a_fleet
+async def test_a_workload_that_cannot_be_applied_is_created_and_updated(fleet: Fleet, client: MemberClient) -> None:
+    member, where = target(fleet), "/apis/apps/v1/namespaces/default/deployments/web"
+    for overwrite in (False, True):
+        first = await client.ensure(Ensure(member, twice(team="a"), overwrite))
+        assert (first.code, "duplicate entries for key" in first.note) == (201, True), first.problem
+        theirs = {"metadata": {"labels": {"theirs": "yes"}, "annotations": {"seen": "yes"}, "finalizers": ["x.io/y"]}}
+        assert (await client.call(member, "PATCH", where, body=theirs, content_type="application/merge-patch+json")).ok
+
+        again = await client.ensure(Ensure(member, twice(image="web:2", team="b"), overwrite))
+
+        assert (again.code, "duplicate entries for key" in again.note) == (200, True), again.problem
+        container, metadata = again.body["spec"]["template"]["spec"]["containers"][0], again.body["metadata"]
+        assert (container["image"], len(container["env"])) == ("web:2", 3)
+        assert (metadata["labels"]["team"], metadata["labels"]["theirs"], metadata["finalizers"]) == (
+            "b",
+            "yes",
+            ["x.io/y"],
+        )
+        assert metadata["annotations"]["seen"] == "yes"
+        nothing = {"metadata": {"finalizers": None}}
+        assert (await client.call(member, "PATCH", where, body=nothing, content_type="application/merge-patch+json")).ok
+        await client.discard(Discard(member, workload("web:2")))
+
+
+@on_a_fleet
+async def test_what_a_mended_workload_no_longer_has_goes_although_it_was_once_created(
+    fleet: Fleet, client: MemberClient
+) -> None:
+    member = target(fleet)
+    assert (await client.ensure(Ensure(member, twice(), False))).code == 201
+    mended = twice("B")
+    mended["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A", "value": "1"}]
+
+    for _ in range(2):
+        applied = await client.ensure(Ensure(member, mended, False))
+
+        assert (applied.code, applied.note) == (200, "")
+        assert applied.body["spec"]["template"]["spec"]["containers"][0]["env"] == [{"name": "A", "value": "1"}]
+        ours = [entry for entry in applied.body["metadata"]["managedFields"] if entry["manager"] == "lifeboat"]
+        assert [entry["operation"] for entry in ours] == ["Apply"]
+
+
+@on_a_fleet
+async def test_what_is_not_ours_is_not_updated_where_it_cannot_be_applied(fleet: Fleet, client: MemberClient) -> None:
+    member = target(fleet)
+    theirs = twice()
+    theirs["metadata"].pop("labels")
+    path = "/apis/apps/v1/namespaces/default/deployments"
+    assert (await client.call(member, "POST", path, body=theirs)).ok
+
+    refused = await client.ensure(Ensure(member, twice(image="web:2"), False))
+
+    assert (refused.code, "not managed by us" in refused.problem) == (409, True)

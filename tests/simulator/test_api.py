@@ -351,3 +351,20 @@ async def test_many_writers_at_once_get_every_version_once(cluster: Cluster) -> 
     replies = await asyncio.gather(*(cluster.make(CONFIGMAPS, configmap(f"c{number}")) for number in range(50)))
 
     assert len({reply["metadata"]["resourceVersion"] for reply in replies}) == 50
+
+
+@simulated()
+async def test_applying_what_has_no_field_ownership_is_refused_as_kube_apiserver_does(cluster: Cluster) -> None:
+    twice = workload("Deployment")
+    twice["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A"}, {"name": "A"}]
+    unknown = {**workload("Deployment"), "spec": {**workload("Deployment")["spec"], "replica": 3}}
+
+    refused = await cluster.apply(f"{DEPLOYMENTS}/web", twice)
+    unheard_of = await cluster.apply(f"{DEPLOYMENTS}/web", unknown)
+
+    where = "failed to create typed patch object (default/web; apps/v1, Kind=Deployment): .spec"
+    env = '.template.spec.containers[name="main"].env: duplicate entries for key [name="A"]'
+    assert (refused.status, refused.body["message"]) == (500, where + env)
+    assert (unheard_of.status, unheard_of.body["message"]) == (500, f"{where}.replica: field not declared in schema")
+    assert "reason" not in refused.body
+    assert (await cluster.ask("POST", DEPLOYMENTS, twice)).status == 201
