@@ -291,10 +291,12 @@ def _moved(
     still those that were read, and where nobody gave an order meanwhile: orders are annotations of the binding.
     """
     after, events = old, list[Event]()
+    last, before = moves[-1], [one for one in snapshot.promised.own.get(str(old.ref), ()) if one.reserved]
+    replaced = _replaced(before, last.reserved)
     for move in moves:
         after = plan.moved(after, move, settings, stops=snapshot.stops, now=now)
         cause = f"{move.cause.key}:{move.cause.effect}"
-        message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}"
+        message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}{replaced}"
         events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]
     over = {move.row.key: _over(move, now=now) for move in moves}
     left = [over.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
@@ -303,8 +305,8 @@ def _moved(
         changes=(
             Put(new, old, upon=("annotations",)),
             *map(Save, over.values()),
-            *(Save(one) for move in moves for one in move.reserved),
-            *_hinted(new, moves[-1].refuge),
+            *_reserving(before, last.reserved),
+            *_hinted(new, last.refuge),
         ),
         events=tuple(events),
         guards=(
@@ -327,9 +329,24 @@ def _told_pending(new: Binding, rows: Sequence[Eviction], *, now: datetime) -> B
     return new if told is None else new.with_status(conditions=with_condition(new.status.conditions, told, now=now))
 
 
+def _reserving(before: Iterable[Promise], reserved: Sequence[Promise]) -> Iterable[Save | Drop]:
+    """Yield the writes of a binding's reservations. The last move's replace all others: its refuge names every cluster
+    that the binding will be on."""
+    renewed = {one.key for one in reserved}
+    yield from (Drop(one) for one in before if one.key not in renewed)
+    yield from map(Save, reserved)
+
+
+def _replaced(before: Iterable[Promise], reserved: Iterable[Promise]) -> str:
+    """Return what an Event adds where an earlier eviction of the binding had reserved other clusters, else ""."""
+    lost = sorted({one.cluster for one in before} - {one.cluster for one in reserved})
+    return f"; instead of {', '.join(lost)}, which an earlier eviction had reserved" if lost else ""
+
+
 def _hinted(new: Binding, refuge: Refuge) -> Iterable[Save]:
-    """Let the scheduler know what the last dry run found, where finding it again could come out differently."""
-    if refuge.clusters and new.spec.placement is not None and new.spec.placement.divided and new.workload:
+    """Yield the hint that tells the scheduler what the last dry run found. Where free room plays no part, the scheduler
+    finds the same clusters without it."""
+    if refuge.clusters and may_need_room(new.spec):
         found = {one.name: one.replicas for one in refuge.clusters}
         yield Save(PlacementHint(str(new.ref), new.metadata.generation, found))
 

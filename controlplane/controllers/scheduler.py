@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.affinity import matches
+from controlplane.bindings import template_of
 from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.decision import NOTHING, Decision, Drop, Event, Put, Save
@@ -23,6 +24,7 @@ from controlplane.scheduling import account, record
 from controlplane.scheduling.batch import Batch, Item, growth
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.groups import WorkloadGroups
+from controlplane.scheduling.hinted import Reserved
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
 from controlplane.scheduling.plan import REFUSING
@@ -235,18 +237,19 @@ class _Round:
             return NOTHING
         reason = needs_scheduling(binding, self.fleet)
         if reason is None:
-            changes = _written(record.caught_up(binding), binding, _unreserved(snapshot))
+            rows = _settled(snapshot, self._reserved(snapshot), spec.clusters, binding)
+            changes = _written(record.caught_up(binding), binding, rows)
             return Decision(changes=changes, reason="ResultStands") if changes else NOTHING
-        promises = live(_own(snapshot), collected_at={}, now=self.promised.at or self.now)
-        known = {one.cluster: one for one in promises if not one.reserved}
-        record.give_back(self.ledger, self.fleet, (one for one in promises if one.reserved))
+        known = {one.cluster: one for one in self._live(snapshot) if not one.reserved}
+        reserved = self._reserved(snapshot)
+        record.give_back(self.ledger, self.fleet, reserved.promises)
         item = Item(
             binding.spec,
             binding.status,
             self.groups.seen_by(binding),
             self.applications.seen_by(binding, now=self.now),
             {name: row.replicas for name, row in known.items()},
-            _hint(snapshot),
+            reserved.targets,
         )
         question, verdict = self.batch.place(item)
         if isinstance(verdict.outcome, Refused):
@@ -255,18 +258,26 @@ class _Round:
         self._joined(binding, outcome)
         new = record.placed(binding, outcome, asked_again=reason == RESCHEDULE_ASKED, now=self.now)
         wanted = growth(question, outcome.clusters, item.uncounted) if question.workload else {}
-        rows: tuple[Save | Drop, ...] = tuple(
-            record.promises(binding, wanted, known, asked=question.asked, now=self.now)
-        )
-        rows += _unreserved(snapshot)
-        rows += () if snapshot.hint is None else (Drop(snapshot.hint),)
+        rows = tuple(record.promises(binding, wanted, known, asked=question.asked, now=self.now))
+        record.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
+        rows += _settled(snapshot, reserved, outcome.clusters, new)
         wake_at = self.applications.look_again_at(binding, now=self.now)
         if new is binding:
             changes = _written(binding, binding, rows)
             return Decision(changes=changes, wake_at=wake_at, reason=reason) if rows or wake_at is not None else NOTHING
-        events = (_succeeded(binding, outcome),) if _tells(binding, new) else ()
+        events = _told_replaced(binding, reserved.replaced(outcome.clusters, verdict.explanation))
+        if _tells(binding, new):
+            events = (_succeeded(binding, outcome), *events)
         changes = _written(new, binding, (*rows, *self._noted(snapshot, verdict, reason)))
         return Decision(changes=changes, events=events, wake_at=wake_at, reason=f"Scheduled: {reason}")
+
+    def _live(self, snapshot: Placing) -> Sequence[Promise]:
+        """Return the binding's own promises and reservations that have not expired."""
+        return live(_own(snapshot), collected_at={}, now=self.promised.at or self.now)
+
+    def _reserved(self, snapshot: Placing) -> Reserved:
+        """Return what evictions reserved for the binding."""
+        return Reserved(snapshot.subject, snapshot.hint, [one for one in self._live(snapshot) if one.reserved])
 
     def _noted(self, snapshot: Placing, verdict: Verdict, trigger: str) -> tuple[Save, ...]:
         """Keep why, beside a decision that changes something."""
@@ -283,7 +294,7 @@ class _Round:
         failed = Event(binding, "ScheduleBindingFailed", outcome.message, warning=True)
         events = (failed,) if _tells(binding, new) else ()
         wake_at = self.now + self._patience(new, outcome) if outcome.retry else None
-        rows: tuple[Save | Drop, ...] = _unreserved(snapshot)
+        rows = tuple(Drop(one) for one in _own(snapshot) if one.reserved)
         if new is binding:
             return Decision(changes=_written(binding, binding, rows), wake_at=wake_at)
         changes = _written(new, binding, (*rows, *self._noted(snapshot, verdict, trigger)))
@@ -319,17 +330,21 @@ class _Round:
         self.groups.placed(binding, outcome.clusters)
 
 
-def _hint(snapshot: Placing) -> tuple[TargetCluster, ...] | None:
-    """Return what the eviction found, where the binding is still what it was found for (D10)."""
-    hint = snapshot.hint
-    if hint is None or hint.generation != snapshot.subject.metadata.generation:
-        return None
-    return tuple(TargetCluster(name, replicas) for name, replicas in hint.clusters.items())
-
-
-def _unreserved(snapshot: Placing) -> tuple[Drop, ...]:
-    """Return that the room an eviction reserved was used or is not needed."""
-    return tuple(Drop(one) for one in _own(snapshot) if one.reserved)
+def _settled(
+    snapshot: Placing, reserved: Reserved, result: Sequence[TargetCluster], new: Binding
+) -> tuple[Save | Drop, ...]:
+    """Return what becomes of a binding's reservations and of its hint. Both stay as far as copies of the binding are
+    still to be evicted; what the result uses, and what is of no use any more, is dropped."""
+    rest = {one.key: one for one in reserved.rest(result)}
+    rows: list[Save | Drop] = [
+        Save(rest[one.key]) if one.key in rest else Drop(one)
+        for one in _own(snapshot)
+        if one.reserved and rest.get(one.key) != one
+    ]
+    if snapshot.hint is not None:
+        kept = replace(snapshot.hint, generation=new.metadata.generation)
+        rows += [Drop(snapshot.hint)] if not rest else [Save(kept)] if kept != snapshot.hint else []
+    return tuple(rows)
 
 
 def _own(snapshot: Placing) -> Sequence[Promise]:
@@ -349,6 +364,12 @@ def _tells(old: Binding, new: Binding) -> bool:
     """Test whether an Event is worth it: targets moved, or the condition says something else."""
     before, after = (condition(one.status.conditions, SCHEDULED) for one in (old, new))
     return old.spec.clusters != new.spec.clusters or before != after
+
+
+def _told_replaced(binding: Binding, message: str) -> tuple[Event, ...]:
+    """Return the Events that say where a binding went instead of the refuge that its eviction had named."""
+    abouts = (binding, template_of(binding)) if message else ()
+    return tuple(Event(about, "EvictionRefugeReplaced", message) for about in abouts)
 
 
 def _succeeded(binding: Binding, outcome: Placed) -> Event:

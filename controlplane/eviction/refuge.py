@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from controlplane import interpret
-from controlplane.estimate.request import NOTHING_ASKED
+from controlplane.estimate.request import NOTHING_ASKED, Bundle
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
 from controlplane.scheduling.fleet import Fleet
@@ -86,10 +86,16 @@ def _divided(binding: Binding) -> bool:
 
 
 def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, now: datetime) -> tuple[Promise, ...]:
-    """Take the room a refuge needs beyond what its binding has, so that nobody who is asked about next counts on it.
-    Return it as promises, for those who ask before the scheduler has used it."""
+    """Take the room a refuge needs beyond what its binding has from the ledger, so that no other binding counts on it.
+    Return it as promises, for whoever asks before the scheduler has used it.
+
+    A workload of several components takes one set on every cluster it is not on yet; others take replicas.
+    """
     before = {one.name: one.replicas for one in binding.spec.clusters}
-    grown = {one.name: one.replicas - before.get(one.name, 0) for one in place.clusters}
+    if isinstance(place.asked, Bundle):
+        grown = {one.name: 1 for one in place.clusters if one.name not in before}
+    else:
+        grown = {one.name: one.replicas - before.get(one.name, 0) for one in place.clusters}
     more = {name: count for name, count in grown.items() if count > 0 and name in fleet.index}
     if not more:
         return ()

@@ -5,13 +5,14 @@ Whoever lets copies leave asks before anything is written: Evictions and Drains,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 
 from controlplane.eviction.refuge import DryRun, Refuge, reserve
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
+from controlplane.meta import Ref
 from controlplane.scheduling import record
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.groups import WorkloadGroups
@@ -48,6 +49,7 @@ class Rehearsal:
         self._applications = Applications(applications, settings)
         self._groups = WorkloadGroups(groups)
         self._without: dict[frozenset[str], Fleet] = {}
+        self._taken: dict[Ref, tuple[Promise, ...]] = {}  # what a binding took last; the ledger counts it
 
     @cached_property
     def _fleet(self) -> Fleet:
@@ -58,8 +60,11 @@ class Rehearsal:
         return record.ledger(self._fleet, self._promised.totals)
 
     def without(self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None) -> DryRun:
-        """Return what the scheduler would do with a binding if it left these clusters; room that was reserved for it
-        before is its own. `now`: see `Applications.seen_by`."""
+        """Return what the scheduler would do with a binding if it left these clusters.
+
+        Room that was reserved for the binding before is free to it, and the clusters with that room are preferred:
+        a second eviction of the same binding finds the same refuge. `now`: see `Applications.seen_by`.
+        """
         if binding.spec.placement is None:
             return DryRun(refused=NO_PLACEMENT)
         if binding.spec.other_scheduler:
@@ -76,19 +81,32 @@ class Rehearsal:
         )
         reserved = self._reserved(binding)
         record.give_back(self._ledger, self._fleet, reserved)
-        outcome = answer(question, self._without[key], self._ledger, settings=self._settings).outcome
+        hint = preferred(binding, reserved)
+        outcome = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint).outcome
         record.give_back(self._ledger, self._fleet, reserved, times=-1)
         if isinstance(outcome, Placed):
             return DryRun(outcome.clusters, asked=question.asked)
         return DryRun(refused=outcome.message, part=outcome.part or (), asked=question.asked)
 
-    def _reserved(self, binding: Binding) -> list[Promise]:
-        """Return what an eviction of the same binding reserved that the scheduler has not looked at yet."""
+    def _reserved(self, binding: Binding) -> Sequence[Promise]:
+        """Return what is reserved for a binding: by its last eviction of this rehearsal, else by one that is stored and
+        that the scheduler has not looked at yet."""
+        if (taken := self._taken.get(binding.ref)) is not None:
+            return taken
         own, at = self._promised.own.get(str(binding.ref), ()), self._promised.at
         return [] if at is None else [one for one in live(own, collected_at={}, now=at) if one.reserved]
 
     def taken(self, binding: Binding, place: Refuge, *, now: datetime) -> tuple[Promise, ...]:
-        """Take the room a binding will use: it goes there. Return it as promises to others."""
+        """Take the room a binding will use and return it as promises, which tell others that it is taken. It replaces
+        what was reserved for the same binding before: a refuge names all clusters the binding will be on."""
         self._applications.placed(binding, place.clusters)
         self._groups.placed(binding, place.clusters)
-        return reserve(self._ledger, self._fleet, binding, place, now=now)
+        record.give_back(self._ledger, self._fleet, self._reserved(binding))
+        taken = self._taken[binding.ref] = reserve(self._ledger, self._fleet, binding, place, now=now)
+        return taken
+
+
+def preferred(binding: Binding, reserved: Iterable[Promise]) -> tuple[TargetCluster, ...]:
+    """Return the targets a binding has on clusters with room reserved for it once it uses that room."""
+    held = {one.name: one.replicas for one in binding.spec.clusters}
+    return tuple(TargetCluster(one.cluster, held.get(one.cluster, 0) + one.replicas) for one in reserved)

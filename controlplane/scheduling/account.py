@@ -13,7 +13,7 @@ import numpy as np
 from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.meta import ObjectMeta, Ref, Struct
-from controlplane.scheduling.candidates import TARGET_SCORE
+from controlplane.scheduling.candidates import RESERVED_SCORE, TARGET_SCORE
 from controlplane.scheduling.note import MESSAGE_KEPT, PLACED, Detail, Summary, Term
 from controlplane.scheduling.plan import AGGREGATED, DUPLICATED, STATIC
 from controlplane.scheduling.schedule import FOLLOWED, FOR_ALL
@@ -114,7 +114,7 @@ def clusters(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[Cluste
 def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[ClusterAccount]:
     """Yield what became of every cluster under the last affinity term that was tried, without a sentence."""
     detail, term = part.detail, part.detail.terms[-1]
-    held = dict(detail.held)
+    held, reserved = dict(detail.held), frozenset(detail.reserved)
     refused = {name: (filter_, value) for filter_, value, mask in term.refused for name in _named(mask, part.names)}
     chosen = list(_named(term.chosen, part.names)) if term.chosen else []
     shares, weights = _by_name(chosen, term.shares), _by_name(chosen, term.weights)
@@ -138,7 +138,7 @@ def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[Cluste
                 CHOSEN if name in taken else NOT_CHOSEN,
                 target_before=name in held,
                 replicas_before=held.get(name, 0),
-                score=TARGET_SCORE if name in held else 0,
+                score=TARGET_SCORE if name in held else RESERVED_SCORE if name in reserved else 0,
                 capacity=room.get(name),
                 capacity_reported_at=reported if name in room else None,
                 capacity_age_seconds=_age(part.decision.at, reported) if name in room else None,
@@ -251,6 +251,8 @@ def _sentence(one: ClusterAccount, detail: Detail, term: Term) -> str:
     facts = []
     if one.target_before:
         facts.append(f"was a target with {one.replicas_before}" if one.replicas_before else "was a target")
+    if one.name in detail.reserved:
+        facts.append("an eviction had reserved it")
     if one.capacity is not None:
         aged = (
             "" if one.capacity_age_seconds is None else f", reported {human_duration(one.capacity_age_seconds)} before"

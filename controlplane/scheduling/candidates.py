@@ -9,6 +9,8 @@ from controlplane.scheduling.fleet import Counts, Places
 
 TARGET_SCORE = 100
 """What a cluster the binding is on already scores (ClusterLocality)."""
+RESERVED_SCORE = 50
+"""What a cluster scores on which an eviction reserved room for the binding: less than a target, more than others."""
 
 
 class Candidates(msgspec.Struct, frozen=True):

@@ -42,6 +42,11 @@ class Shares(msgspec.Struct, frozen=True):
         free, held = np.where(mine, self.free, 0), np.where(mine, self.held, 0)
         return Shares(self.division, free, held, self.order[mine[self.order]], self.fresh, self.turned)
 
+    def at_most(self, more: Counts) -> Shares:
+        """Return the same with room on each cluster for no more than so many additional replicas."""
+        free: Counts = np.clip(more, 0, self.free)
+        return Shares(self.division, free, self.held, self.order, self.fresh, self.turned)
+
 
 def by_room(replicas: int, given: Shares, tiers: Counts | None = None) -> Counts:
     """Return replicas by room.

@@ -24,6 +24,7 @@ class Attempt(msgspec.Struct, frozen=True):
     shares: Counts | None
     failure: str
     joined: str = ""  # how it came to its application: Followed, ForAll; "" as if it were alone
+    reserved: tuple[str, ...] = ()  # clusters that were preferred because an eviction had reserved them
 
 
 class Explanation(msgspec.Struct, frozen=True):

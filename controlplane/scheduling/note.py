@@ -70,6 +70,7 @@ class Detail(Struct, frozen=True):
     joined: str = ""  # how it came to the other parts of its application: Followed, ForAll; "" as if it were alone
     near: tuple[str, ...] = ()  # where those were
     pods: int = 0  # of all parts
+    reserved: tuple[str, ...] = ()  # clusters that were preferred because an eviction had reserved them
 
 
 PLACED: Final = "Placed"
@@ -105,6 +106,7 @@ def detail_of(verdict: Verdict) -> Detail:
         joined=explanation.attempts[-1].joined,
         near=question.together.near,
         pods=question.together.whole.pods,
+        reserved=explanation.attempts[-1].reserved,
     )
 
 

@@ -82,7 +82,7 @@ def promises(
 
 
 def reservations(binding: Binding, wanted: Mapping[str, int], *, asked: Asked, now: datetime) -> tuple[Promise, ...]:
-    """Return the room an eviction found, kept free until the scheduler has placed the binding anew (D10)."""
+    """Return the room an eviction found, which is kept free until the scheduler has placed the binding again."""
     request, ref = _encoder.encode(asked).decode(), binding.ref
     return tuple(
         Promise(f"{eviction_key(ref, cluster)}|refuge", str(ref), cluster, count, request, now, reserved=True)

@@ -3,7 +3,8 @@ evictions, dry runs and tests alike."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Final
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster, TargetComponent
 from controlplane.meta import Struct
 from controlplane.scheduling import divide
-from controlplane.scheduling.candidates import TARGET_SCORE, Candidates, Unselectable, rank
+from controlplane.scheduling.candidates import RESERVED_SCORE, TARGET_SCORE, Candidates, Unselectable, rank
 from controlplane.scheduling.explain import Attempt, Explanation, sentence
 from controlplane.scheduling.fleet import Counts, Fleet, Mask, Places
 from controlplane.scheduling.ledger import Ledger
@@ -75,7 +76,7 @@ def schedule(
     """Return where a binding goes, or why nowhere.
 
     `promised`: capacity that reports do not count yet; it is read, not changed. `leaving`: clusters that shall be
-    counted as gone (D10). `hint`: a result worked out before; taken where it still holds, else worked out anew.
+    counted as gone. `hint`: the result that an eviction reserved; see `answer`.
     Raises ValueError where the binding has no placement or asks for something that is no quantity.
     """
     question = question_of(spec, status, settings=settings, neighbours=neighbours, together=together)
@@ -92,22 +93,29 @@ def answer(
     hint: tuple[TargetCluster, ...] | None = None,
 ) -> Verdict:
     """Return the verdict on a question: the first affinity term that gives a result; the first failure where none
-    does (semantics 3.6)."""
+    does.
+
+    `hint`: the targets that an eviction reserved for this binding. They are preferred to other clusters that fit as
+    well; a term that gives no result with the hint is tried without it.
+    """
     terms = question.placement.cluster_affinities
+    reserved = {} if question.fresh else {one.name: one.replicas for one in hint or ()}
     attempts: list[Attempt] = []
     first: _Failed | None = None
     for place in range(question.first_term, max(1, len(terms))):
         plan = plan_of(fleet, question.placement, place, workload=question.workload)
         name = terms[place].affinity_name if terms else ""
-        trial = _Trial(question, plan, ledger, settings)
-        try:
-            clusters = trial.checked(hint) or trial.run()
-        except _Failed as failure:
-            attempts.append(trial.attempt(name, str(failure)))
-            first = first or failure
-            continue
-        attempts.append(trial.attempt(name, ""))
-        return Verdict(Placed(clusters, name), Explanation(question, tuple(attempts)))
+        for preferred in (reserved, {}) if reserved else ({},):
+            trial = _Trial(question, plan, ledger, settings, preferred)
+            try:
+                clusters = trial.run()
+            except _Failed as failure:
+                failed = failure
+                continue
+            attempts.append(trial.attempt(name, ""))
+            return Verdict(Placed(clusters, name), Explanation(question, tuple(attempts)))
+        attempts.append(trial.attempt(name, str(failed)))
+        first = first or failed
     assert first is not None, "a placement has at least one affinity term to try"
     explanation = Explanation(question, tuple(attempts))
     message = sentence(explanation) if first.reason == NO_CLUSTER_FIT else str(first)
@@ -126,12 +134,15 @@ class _Trial:
         "picked",
         "plan",
         "question",
+        "reserved",
         "room",
         "settings",
         "shares",
     )
 
-    def __init__(self, question: Question, plan: Plan, ledger: Ledger, settings: Settings) -> None:
+    def __init__(
+        self, question: Question, plan: Plan, ledger: Ledger, settings: Settings, reserved: Mapping[str, int]
+    ) -> None:
         self.question = question
         self.plan = plan
         self.ledger = ledger
@@ -142,10 +153,21 @@ class _Trial:
         self.room: Counts | None = None
         self.shares: Counts | None = None
         self.joined = ""
-        self.held = _held(question, plan.fleet)
+        self.held = _on_each(question.targets, plan.fleet)
+        self.reserved = reserved
 
     def attempt(self, name: str, failure: str) -> Attempt:
-        return Attempt(self.plan, name, self.feasible, self.chosen, self.room, self.shares, failure, self.joined)
+        return Attempt(
+            self.plan,
+            name,
+            self.feasible,
+            self.chosen,
+            self.room,
+            self.shares,
+            failure,
+            self.joined,
+            tuple(sorted(self.reserved)),
+        )
 
     def run(self) -> tuple[TargetCluster, ...]:
         """Filter, score, select, divide. Raises _Failed."""
@@ -254,6 +276,8 @@ class _Trial:
     def _rank(self, places: Places, room: Counts | None = None) -> Candidates:
         there = plan_places = self.plan.fleet.places(name for name, _ in self.question.targets)
         scores = np.zeros(self.plan.fleet.size, dtype=np.int64)
+        if self.reserved:
+            scores[self.plan.fleet.places(self.reserved)] = RESERVED_SCORE
         scores[there] = TARGET_SCORE
         if room is None:
             room = self._free()
@@ -296,11 +320,14 @@ class _Trial:
             weights = plan.static_weights()[chosen]
             return divide.by_static_weight(question.replicas, weights, turned=question.turned)
         order = self._order(chosen) if plan.division == AGGREGATED else np.arange(len(chosen))
+        free, held = self._free()[chosen], self.held[chosen]
+        given = divide.Shares(plan.division, free, held, order, question.fresh, question.turned)
+        if self.reserved:
+            grown = _on_each(self.reserved.items(), plan.fleet)[chosen] - held
+            with suppress(divide.NoRoom):
+                return divide.by_room(question.replicas, given.at_most(grown), self._tiers(chosen))
         try:
-            shares = divide.Shares(
-                plan.division, self._free()[chosen], self.held[chosen], order, question.fresh, question.turned
-            )
-            return divide.by_room(question.replicas, shares, self._tiers(chosen))
+            return divide.by_room(question.replicas, given, self._tiers(chosen))
         except divide.NoRoom as failure:
             part = self._targets(chosen, failure.part)
             raise _Failed(UNSCHEDULABLE, str(failure), part) from None
@@ -316,36 +343,12 @@ class _Trial:
         first = np.searchsorted(chosen, np.array(listed, dtype=np.intp))
         return np.concatenate((first, np.setdiff1d(np.arange(len(chosen)), first)))
 
-    # Hints
 
-    def checked(self, hint: tuple[TargetCluster, ...] | None) -> tuple[TargetCluster, ...] | None:
-        """Return the hint where it is still a result this question may have: feasible, complete, with room for what is
-        new, and keeping what is there."""
-        question, plan = self.question, self.plan
-        if not hint or question.bundled or plan.selects or question.fresh or not question.workload:
-            return None
-        if plan.division in (DUPLICATED, STATIC) or sum(one.replicas for one in hint) != question.replicas:
-            return None
-        feasible = set(self._filter().tolist())
-        wanted = {plan.fleet.index.get(one.name, -1): one.replicas for one in hint}
-        if not set(wanted) <= feasible:
-            return None
-        held, free = self.held, self._free()
-        kept = all(wanted.get(place, 0) >= held[place] for place in held.nonzero()[0].tolist() if place in feasible)
-        fits = all(count - int(held[place]) <= int(free[place]) for place, count in wanted.items())
-        if not (kept and fits):
-            return None
-        self.feasible = np.array(sorted(feasible), dtype=np.intp)
-        self.chosen = np.array(sorted(wanted), dtype=np.intp)
-        self.shares = np.array([wanted[place] for place in sorted(wanted)], dtype=np.int64)
-        return self._targets(self.chosen, self.shares)
-
-
-def _held(question: Question, fleet: Fleet) -> Counts:
-    """Return the replicas the binding has on each cluster of the fleet."""
-    held: Counts = np.zeros(fleet.size, dtype=np.int64)
-    for name, replicas in question.targets:
+def _on_each(targets: Iterable[tuple[str, int]], fleet: Fleet) -> Counts:
+    """Return the replicas that targets have on each cluster of the fleet; unknown clusters are left out."""
+    found: Counts = np.zeros(fleet.size, dtype=np.int64)
+    for name, replicas in targets:
         place = fleet.index.get(name)
         if place is not None:
-            held[place] = replicas
-    return held
+            found[place] = replicas
+    return found

@@ -339,7 +339,7 @@ def test_clusters_that_are_being_left_are_counted_as_gone() -> None:
 
 def test_a_hint_is_taken_while_it_holds() -> None:
     wanted = spec(placement(how=DYNAMIC), replicas=4)
-    good, bad = (TargetCluster("c", 4),), (TargetCluster("c", 40),)
+    good, bad = (TargetCluster("c", 4),), (TargetCluster("c", 3),)
 
     assert shares(ask(three(), wanted, hint=good)) == {"c": 4}
     assert shares(ask(three(), wanted, hint=bad)) == {"a": 2, "b": 1, "c": 1}

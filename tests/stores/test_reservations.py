@@ -20,6 +20,7 @@ from controlplane.estimate.request import NOTHING_ASKED
 from controlplane.eviction.rate import TakeTokens, Tokens
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import ResourceSummary
 from controlplane.kinds.rows import FleetState, Promise
 from controlplane.memory import MemoryStore
 from controlplane.meta import Ref
@@ -28,8 +29,8 @@ from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.scheduling.record import reservations
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import GATES, Settings
-from tests.core.fleet_story import binding, by_room, cluster, no_execute
-from tests.stores.grounds import USER, create, stored
+from tests.core.fleet_story import binding, by_room, cluster, duplicated, no_execute
+from tests.stores.grounds import USER, create, stored, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
@@ -176,3 +177,28 @@ def test_what_is_given_back_to_a_binding_has_been_counted(kept_in: type, read: i
     if read <= ledger_read:
         assert race.left()
         assert race.placed(OTHER) == {}, race.store.reads
+
+
+def test_the_scheduler_takes_what_two_evictions_of_a_binding_named(kept_in: type) -> None:
+    """A copy on each of two lost clusters; others have more room by the time the scheduler looks."""
+    names = [f"member{number}" for number in range(1, 7)]
+    placement = duplicated(*names, least=2, most=2)
+    web = binding("web", placement, on={"lost": 1, "member1": 1}, replicas=1)
+    race = Race(kept_in, web=web.with_meta(annotations={APPLIED_PLACEMENT: applied_text(placement)}))
+    slots = {"member1": 50, "member2": 50, "member3": 10, "member4": 10, "member5": 9, "member6": 9}
+    create(race.store, *(cluster(name, slots=count) for name, count in slots.items()))
+    race.work_off(race.queue)
+    old = stored(race.store, Ref(CLUSTER, "", "member1"))
+    taint = no_execute(at=race.store.now() - timedelta(minutes=1))
+    write(race.store, Put(old.with_spec(taints=(taint,)), old))
+    race.work_off(race.queue)
+
+    race.evict()  # one at a time
+    race.evict()
+    named = race.reserved()
+    assert (len(named), race.placed(race.web)) == (2, {})
+    old = stored(race.store, Ref(CLUSTER, "", "member6"))
+    write(race.store, Put(old.with_status(resource_summary=ResourceSummary(allocatable={"pods": "90"})), old))
+    race.schedule()
+
+    assert (race.placed(race.web), race.reserved()) == (named, {})

@@ -1,0 +1,102 @@
+"""What the scheduler does with a refuge that an eviction reserved: takes it, keeps the rest of it, or tells what
+replaces it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.rows import PlacementHint, Promise
+from controlplane.scheduling.explain import Explanation, refusal
+
+
+class Reserved(msgspec.Struct, frozen=True):
+    """What evictions reserved for a binding: the hint of the last one, and the reservations that have not expired.
+
+    The hint is valid while a reservation holds. A binding that takes no room has no reservation; its hint is valid for
+    the generation that the eviction wrote.
+    """
+
+    binding: Binding
+    hint: PlacementHint | None
+    promises: Sequence[Promise]  # only reservations, none of them expired
+
+    @property
+    def valid(self) -> bool:
+        """Whether the hint is to be taken where it still fits."""
+        if self.hint is None:
+            return False
+        return bool(self.promises) or self.hint.generation == self.binding.metadata.generation
+
+    @property
+    def targets(self) -> tuple[TargetCluster, ...] | None:
+        """The targets that the eviction found; None: there is no valid hint."""
+        if self.hint is None or not self.valid:
+            return None
+        return tuple(TargetCluster(name, replicas) for name, replicas in self.hint.clusters.items())
+
+    def rest(self, result: Iterable[TargetCluster]) -> tuple[Promise, ...]:
+        """Return the reservations that stay after a result: those of copies whose own eviction is still to come.
+
+        Example: a binding on member1 and member2 loses both, and member3 and member4 are reserved. While only the
+        eviction from member1 has its token, the result is member2 and member3, and member4 stays reserved.
+        """
+        if self.hint is None or not self.valid:
+            return ()
+        placed = {one.name: one.replicas for one in result}
+        return tuple(_unused(self.promises, self.hint.clusters, placed)) if self._partial(placed) else ()
+
+    def _targets(self) -> set[str]:
+        return {one.name for one in self.binding.spec.clusters}
+
+    def _partial(self, placed: Iterable[str]) -> bool:
+        """Test whether a result keeps a target that the binding was to leave as well: its own eviction is to come."""
+        return self.hint is not None and not self._targets().intersection(placed) <= self.hint.clusters.keys()
+
+    def replaced(self, result: Sequence[TargetCluster], explanation: Explanation) -> str:
+        """Return the message of an Event: which reserved clusters the result lacks, why, and what it has instead.
+
+        "": the result has all of them, or those it lacks are for copies whose own eviction is still to come.
+        """
+        if self.hint is None or not self.valid:
+            return ""
+        wanted, placed = self.hint.clusters, {one.name: one.replicas for one in result}
+        moved = sum(placed.values()) >= sum(wanted.values())  # fewer: the workload was scaled down
+        missed = [name for name in sorted(wanted) if name not in placed or (moved and placed[name] < wanted[name])]
+        if not missed or (self._partial(placed) and placed.keys() <= {*wanted, *self._targets()}):
+            return ""
+        named = ", ".join(_spelled(TargetCluster(name, self.hint.clusters[name])) for name in missed)
+        instead = ", ".join(map(_spelled, result)) or "no cluster"
+        why = "; ".join(f"{name}: {_why(name, wanted[name], explanation)}" for name in missed)
+        return f"the eviction had reserved {named}; the scheduler placed it on {instead}. {why}"
+
+
+def _unused(promises: Iterable[Promise], wanted: Mapping[str, int], placed: Mapping[str, int]) -> Iterator[Promise]:
+    """Yield the reservations, or the parts of them, that a result does not use."""
+    for one in promises:
+        left = wanted.get(one.cluster, 0) - placed[one.cluster] if one.cluster in placed else one.replicas
+        if one.cluster in wanted and left > 0:
+            yield replace(one, replicas=min(one.replicas, left))
+
+
+def _why(name: str, replicas: int, explanation: Explanation) -> str:
+    """Return why a reserved cluster is not in the result, or not with all its replicas."""
+    attempt, question = explanation.attempts[-1], explanation.question
+    place = attempt.plan.fleet.index.get(name)
+    if place is None:
+        return "the cluster is gone"
+    refused = refusal(attempt, question, place)
+    if refused is not None:
+        return refused.value
+    if question.fresh:
+        return "a reschedule was asked for, so everything was placed anew"
+    if attempt.room is not None and question.workload and int(attempt.room[place]) < replicas:
+        return f"it has room for {int(attempt.room[place])} more replicas only"
+    return "the binding, its placement or the clusters have changed since, and others are preferred"
+
+
+def _spelled(target: TargetCluster) -> str:
+    return f"{target.name}:{target.replicas}" if target.replicas else target.name
