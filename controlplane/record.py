@@ -6,8 +6,8 @@ clears the last of them. What the clusters and Works say in between belongs to i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from controlplane.kinds.binding import (
     GracefulEvictionTask,
     TargetCluster,
 )
-from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster
+from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster, Taint
 from controlplane.kinds.failover_record import Durations, FailoverRecord, FailoverRecordStatus, Step
 from controlplane.meta import ObjectMeta, Ref, condition, to_seconds
 from controlplane.names import execution_namespace, work_name
@@ -37,6 +37,8 @@ from controlplane.state import Change
 
 ORDER = {kind.WAITED_FOR: 0, kind.DECIDED: 1}  # of what one change says; the rest comes after it
 EVENTS_NAMESPACE = "default"  # where records of cluster-scoped bindings are, as Kubernetes keeps their Events
+WRITTEN_WITHIN = timedelta(seconds=60)  # a change of a cluster is written this long after the time that it names
+MOST_TURNS = 10  # changes between False and Unknown that are followed back to when Ready was True last
 
 
 class Versions(NamedTuple):
@@ -48,14 +50,21 @@ class Versions(NamedTuple):
 
 
 class Failover(NamedTuple):
-    """A failover by the changes of its binding: `first` begins it, those `since` belong to it. In those of `pending`
-    the binding said what evictions wait for, from when on something did."""
+    """One failover of a binding, by the changes of that binding.
+
+    `first` is the change that begins the failover, `since` are the changes that belong to it. The changes of `pending`
+    came before it: in each of them the binding said what its evictions waited for.
+    `previous` and `regained` bound what belongs to this failover, by the cluster that it left: the version with which
+    an earlier failover of the same binding left that cluster, and the version that placed the binding there again.
+    """
 
     first: Versions
     since: tuple[Versions, ...]
     tasks: tuple[GracefulEvictionTask, ...]
     finished: bool
     pending: tuple[Versions, ...] = ()
+    previous: Mapping[str, int] = {}
+    regained: Mapping[str, int] = {}
 
 
 Around = Mapping[Ref, Sequence[Versions]]
@@ -93,18 +102,35 @@ def concerned(found: Iterable[Failover]) -> set[Ref]:
 
 
 def signs(found: Iterable[Failover]) -> set[tuple[Ref, int]]:
-    """Return the clusters that failovers left, each with the version of the change that began it: what is told of a
-    cluster beforehand it said of itself then (`told_at`)."""
-    return {(Ref(CLUSTER, "", task.from_cluster), one.first.change.version) for one in found for task in one.tasks}
+    """Return the clusters whose taints began failovers, each with the version of the change that began one.
+
+    What such a record says of the cluster is read from the cluster as it was before that version (`told_at`).
+    """
+    return {
+        (Ref(CLUSTER, "", task.from_cluster), one.first.change.version)
+        for one in found
+        for task in one.tasks
+        if task.reason == TAINT_UNTOLERATED
+    }
 
 
-def told_at(cluster: bytes) -> set[datetime]:
-    """Return when a cluster, as its document says, was no longer Ready and got its taints that move workloads."""
-    known = decode(KINDS[CLUSTER], cluster)
-    ready = condition(known.status.conditions, READY)
-    turned = None if ready is None or ready.status == "True" else ready.last_transition_time
-    added = [taint.time_added for taint in known.spec.taints if taint.effect in EVICTING_EFFECTS]
-    return {moment for moment in (turned, *added) if moment is not None}
+def told_at(cluster: Cluster) -> set[datetime]:
+    """Return when a cluster got its present taints that evict and, unless it is Ready, when Ready changed last.
+
+    The changes that wrote this were made within WRITTEN_WITHIN after these times.
+    """
+    turned = not_ready_since(cluster)
+    return {taint.time_added for taint in _evicting(cluster) if taint.time_added} | ({turned} if turned else set())
+
+
+def not_ready_since(cluster: Cluster | None) -> datetime | None:
+    """Return when Ready of a cluster became what it is; None while it is True or was never reported."""
+    ready = None if cluster is None else condition(cluster.status.conditions, READY)
+    return None if ready is None or ready.status == "True" else ready.last_transition_time
+
+
+def _evicting(cluster: Cluster) -> list[Taint]:
+    return [taint for taint in cluster.spec.taints if taint.effect in EVICTING_EFFECTS]
 
 
 def records(found: Iterable[Failover], around: Iterable[Versions] = ()) -> tuple[FailoverRecord, ...]:
@@ -130,17 +156,27 @@ def record_name(binding: str, version: int) -> str:
 
 
 def failovers(changes: Iterable[Versions]) -> list[Failover]:
-    """Return the failovers of a binding, given its changes, in the order they began; one goes on to its own end when
-    others begin meanwhile."""
+    """Return the failovers of a binding, given its changes, in the order they began.
+
+    Failovers of one binding may overlap: each of them ends by itself.
+    """
     found: list[Failover] = []
+    latest: dict[str, int] = {}  # by cluster: the place in `found` of the last failover that left it
     pending: tuple[Versions, ...] = ()
     for one in changes:
         for place, running in enumerate(found):
             if not running.finished:
                 ended = _cleared_all(one, running.tasks)
                 found[place] = running._replace(since=(*running.since, one), finished=ended)
+        for name, place in latest.items():
+            if name not in found[place].regained and one.new is not None and one.new.spec.target(name) is not None:
+                regained = {**found[place].regained, name: one.change.version}
+                found[place] = found[place]._replace(regained=regained)
         if started := _started(one):
-            found.append(Failover(one, (), started, finished=False, pending=pending))
+            names = [task.from_cluster for task in started]
+            previous = {name: found[latest[name]].first.change.version for name in names if name in latest}
+            latest |= dict.fromkeys(names, len(found))
+            found.append(Failover(one, (), started, finished=False, pending=pending, previous=previous))
         pending = _still_pending(pending, one)
     return found
 
@@ -243,34 +279,74 @@ def _steps(one: Failover, around: Around) -> Iterator[Step]:
 
 
 def _signs(task: GracefulEvictionTask, one: Failover, around: Around) -> Iterator[Step]:
-    """Yield the last time a cluster stopped being Ready, and got a taint that moves workloads, before the eviction."""
-    seen: dict[str, Step] = {}
-    for found in around.get(Ref(CLUSTER, "", task.from_cluster), ()):
-        if found.change.version >= one.first.change.version:
+    """Yield what was wrong with a cluster when a taint evicted from it: that it was not Ready, and which taint it had.
+
+    What a person or the application's own failure begins has no such steps, whatever state the cluster was in. Only
+    what the cluster still said at the eviction counts, and nothing that an earlier failover of this binding left it
+    for. So the steps depend neither on older outages nor on which other changes were read.
+    """
+    lines = [
+        found
+        for found in around.get(Ref(CLUSTER, "", task.from_cluster), ())
+        if found.change.version < one.first.change.version
+    ]
+    if task.reason != TAINT_UNTOLERATED or not lines or lines[-1].new is None:
+        return
+    known: Cluster = lines[-1].new
+    lines = [found for found in lines if found.change.version > one.previous.get(task.from_cluster, 0)]
+    if (seen := _turned(known, lines)) is not None:
+        ready = condition(seen.new.status.conditions, READY)
+        assert ready is not None, "Ready was found in it"
+        why = f"Ready is {ready.status} ({ready.reason}: {ready.message})"
+        yield _step(seen.change, kind.SEEN, task.from_cluster, why)
+    named = [taint for taint in _evicting(known) if f"taint {taint.key}:{taint.effect} of " in task.message]
+    added = [(found, taint) for taint in named or _evicting(known) if (found := _added(taint, lines)) is not None]
+    if added:
+        last = max((found for found, _ in added), key=lambda found: found.change.version)
+        said = ", ".join(f"{taint.key}:{taint.effect}" for found, taint in added if found is last)
+        yield _step(last.change, kind.TAINTED, task.from_cluster, said)
+
+
+def _turned(known: Cluster, lines: Sequence[Versions]) -> Versions | None:
+    """Return the change after which a cluster was no longer Ready up to now; None if none of the changes says so."""
+    found, since = None, not_ready_since(known)
+    for _ in range(MOST_TURNS):
+        turns = [line for line in lines if since is not None and _says(line, since, not_ready_since)]
+        if not turns:
             break
-        if found.new is None:
-            continue
-        old, new = found.old or Cluster("", ""), found.new
-        if old.ready == "True" and new.ready != "True":
-            ready = condition(new.status.conditions, "Ready")
-            why = "" if ready is None else f"{ready.reason}: {ready.message}"
-            seen[kind.SEEN] = _step(found.change, kind.SEEN, task.from_cluster, f"Ready is {new.ready} ({why})")
-            seen.pop(kind.TAINTED, None)
-        added = [
-            taint for taint in new.spec.taints if taint.effect in EVICTING_EFFECTS and taint not in old.spec.taints
-        ]
-        if added:
-            named = ", ".join(f"{taint.key}:{taint.effect}" for taint in added)
-            seen[kind.TAINTED] = _step(found.change, kind.TAINTED, task.from_cluster, named)
-        if not new.has_taint(*EVICTING_EFFECTS) and new.ready == "True":
-            seen.clear()
-    yield from seen.values()
+        found = turns[-1]
+        since = not_ready_since(found.old)
+    return found
+
+
+def _added(taint: Taint, lines: Sequence[Versions]) -> Versions | None:
+    """Return the change that put a taint on a cluster; None if none of the changes did."""
+    if taint.time_added is None:
+        return None
+
+    def has(cluster: Cluster | None) -> datetime | None:
+        return taint.time_added if cluster is not None and taint in cluster.spec.taints else None
+
+    return next((line for line in reversed(lines) if _says(line, taint.time_added, has)), None)
+
+
+def _says(line: Versions, moment: datetime, reading: Callable[[Cluster | None], datetime | None]) -> bool:
+    """Test whether a change made a cluster say that something is so since a moment."""
+    within = moment <= line.change.at < moment + WRITTEN_WITHIN
+    return within and reading(line.new) == moment and reading(line.old) != moment
 
 
 def _held(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
-    """Yield what the binding said that the eviction from one cluster waited for, since it last began to wait."""
+    """Yield what the binding said that the eviction from one cluster waited for, since it last began to wait.
+
+    The condition speaks of evictions by taints only. A Drain, a Failback or a revert waited for none of it.
+    """
+    if task.reason != TAINT_UNTOLERATED:
+        return
     steps, before = list[Step](), ""
     for found in one.pending:
+        if found.change.version <= one.previous.get(task.from_cluster, 0):
+            continue
         why = waits_for(condition(found.new.status.conditions, EVICTION_PENDING), task.from_cluster)
         if not why:
             steps.clear()
@@ -319,7 +395,10 @@ def _waits(found: Versions) -> Iterator[Step]:
 
 
 def _copies(one: Failover, around: Around, *, last: int | None) -> Iterator[Step]:
-    """Yield when Works of new copies were stored and those of old ones went. `last`: the end of the failover."""
+    """Yield when Works of new copies were stored and those of old ones went. `last`: the end of the failover.
+
+    A Work that goes after the binding was placed on its cluster again does not belong to this failover.
+    """
     old, began = one.first.old, one.first.change.version
     left = {_work(old, task.from_cluster): task.from_cluster for task in one.tasks}
     new = {_work(old, target.name): target.name for target in _after(one) if old.spec.target(target.name) is None}
@@ -328,8 +407,10 @@ def _copies(one: Failover, around: Around, *, last: int | None) -> Iterator[Step
             if change.version > began and change.type == "ADDED" and (last is None or change.version <= last):
                 yield _step(change, kind.STARTED, cluster, "the copy was sent to the cluster")
     for place, cluster in left.items():
+        until = one.regained.get(cluster)
         gone = (found.change for found in around.get(place, ()) if found.change.type == "DELETED")
-        if first := next((change for change in gone if change.version > began), None):
+        own = (change for change in gone if change.version > began and (until is None or change.version < until))
+        if first := next(own, None):
             yield _step(first, kind.REMOVED, cluster, "the old copy is gone")
 
 

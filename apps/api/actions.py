@@ -16,7 +16,7 @@ from apps.api.authorization import Attempt, check
 from apps.api.failures import nothing_here
 from apps.api.query import Continue, Listing, dry_run, listing_of
 from apps.api.target import Target, target_of
-from apps.api.views import KubernetesView, refuse_watch
+from apps.api.views import KubernetesView, refuse_watch, warning
 from apps.objects import failovers
 from apps.objects.configuration import configuration
 from apps.objects.store import store
@@ -144,13 +144,13 @@ class RecordsView(KubernetesView):
         if found.after is not None:
             name = record_name(found.after.binding, found.after.version)
             meta["continue"] = Continue(version, found.after.namespace, name).token()
-        return Response(Many(resource, texts, meta))
+        return warning(Response(Many(resource, texts, meta)), found.omissions)
 
 
 def _page(asked: Listing, namespace: str) -> failovers.Page:
     """Return the records a list shows. Raises BadRequest for a token of another list."""
     if asked.start is None and not asked.limit:
-        return failovers.Page(failovers.of_fleet(namespace=namespace))
+        return failovers.of_fleet(namespace=namespace)
     after = None
     if asked.start is not None:
         binding, _, version = asked.start.name.rpartition(".")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -13,29 +12,39 @@ from apps.objects.apply import binary_cursor
 from apps.objects.arrays import bigints, moments, texts
 from apps.objects.models import BEGINS_FAILOVER
 from controlplane import record
+from controlplane.kind import KINDS, decode
 from controlplane.kinds import BINDINGS, CLUSTER, WORK
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.failover_record import FailoverRecord
 from controlplane.meta import Ref
 from controlplane.state import Change
 
-MOST_CHANGES = 20_000  # lines of the log read for one answer
-MOST_BINDINGS = 500  # whose failovers one page shows; without pages, those that failed over last
-WRITTEN_WITHIN = timedelta(seconds=60)  # after the moment a change speaks of
+MOST_CHANGES = 20_000  # lines of the log read for one binding, and for one page if that is of several bindings
+MOST_BINDINGS = 500  # bindings whose failovers one page shows; without pages, those that failed over last
 LAST = 2**63 - 1  # beyond every version
 
 _HOME = f"CASE namespace WHEN '' THEN '{record.EVENTS_NAMESPACE}' ELSE namespace END"
 _REASONS = ", ".join(f"'{reason}'" for reason in BEGINS_FAILOVER)
 _KINDS = ", ".join(f"'{kind}'" for kind in BINDINGS)
 # What failed over, how often, and when last: read from the index changelog_failovers, whose condition this repeats.
+# `lines` says how much has to be read of each of them, at most MOST_CHANGES.
 _FAILED_OVER = f"""
-    SELECT kind, namespace, name, home, times FROM (
-        SELECT kind, namespace, name, {_HOME} AS home, count(*) AS times, max(version) AS latest FROM objects_changelog
-        WHERE type = 'MODIFIED' AND reason IN ({_REASONS}) AND kind IN ({_KINDS})
-        GROUP BY kind, namespace, name) found
-    WHERE (%s = '' OR home = %s) AND (home, name) >= (%s, %s)"""
-_ALL = f"{_FAILED_OVER} ORDER BY latest DESC LIMIT %s"
-_IN_ORDER = f"{_FAILED_OVER} ORDER BY home, name, kind LIMIT %s"
+    SELECT kind, namespace, name, home, times, lines.number, in_all FROM (
+        SELECT kind, namespace, name, home, times, latest, count(*) OVER () AS in_all FROM (
+            SELECT kind, namespace, name, {_HOME} AS home, count(*) AS times, max(version) AS latest
+            FROM objects_changelog
+            WHERE type = 'MODIFIED' AND reason IN ({_REASONS}) AND kind IN ({_KINDS})
+            GROUP BY kind, namespace, name) moved
+        WHERE (%s = '' OR home = %s) AND (home, name) >= (%s, %s)
+        ORDER BY {{order}} LIMIT %s) found
+    CROSS JOIN LATERAL (SELECT count(*) AS number FROM (
+        SELECT 1 FROM objects_changelog line
+        WHERE line.kind = found.kind AND line.namespace = found.namespace AND line.name = found.name
+        LIMIT %s) most) lines
+    ORDER BY {{order}}"""
+_ALL = _FAILED_OVER.format(order="latest DESC")
+_IN_ORDER = _FAILED_OVER.format(order="home, name, kind")
 # What a change began with is read only where the one before it, which ended with that, is not.
 _OF_BINDINGS = """
     SELECT version, type, kind, namespace, name, textsend(doc),
@@ -47,8 +56,7 @@ _OF_BINDINGS = """
         CROSS JOIN LATERAL (
             SELECT * FROM objects_changelog line
             WHERE line.kind = asked.kind AND line.namespace = asked.namespace AND line.name = asked.name
-            ORDER BY line.version DESC LIMIT %s) one
-        ORDER BY one.version DESC LIMIT %s) found
+            ORDER BY line.version DESC LIMIT %s) one) found
     ORDER BY version"""
 _COMINGS = """
     SELECT one.version, one.type, one.kind, one.namespace, one.name, ''::bytea, NULL, one.actor, one.reason, one.cause,
@@ -57,25 +65,23 @@ _COMINGS = """
         SELECT * FROM objects_changelog line
         WHERE line.kind = %s AND line.namespace = asked.namespace AND line.name = asked.name
             AND line.type IN ('ADDED', 'DELETED')
-        ORDER BY line.version DESC LIMIT %s) one
-    ORDER BY one.version DESC LIMIT %s"""
+        ORDER BY line.version DESC LIMIT %s) one"""
 _AS_IT_WAS = """
-    SELECT line.name, textsend(line.doc), was.before FROM (
-        SELECT one.version, max(asked.version) AS before
+    SELECT line.version, line.type, line.kind, line.namespace, line.name, textsend(line.doc), textsend(line.old_doc),
+        line.actor, line.reason, line.cause, line.at FROM (
+        SELECT DISTINCT one.version
         FROM unnest(%s::text[], %s::bigint[]) AS asked (name, version) CROSS JOIN LATERAL (
             SELECT version FROM objects_changelog line
             WHERE line.kind = %s AND line.namespace = '' AND line.name = asked.name AND line.version < asked.version
-            ORDER BY line.version DESC LIMIT 1) one
-        GROUP BY one.version) was
+            ORDER BY line.version DESC LIMIT 1) one) was
     JOIN objects_changelog line ON line.version = was.version"""
 _AROUND = """
-    SELECT DISTINCT ON (version) version, type, kind, namespace, one.name, textsend(doc), textsend(old_doc), actor,
-        reason, cause, one.at
-    FROM unnest(%s::text[], %s::timestamptz[], %s::bigint[]) AS asked (name, at, before) CROSS JOIN LATERAL (
-        SELECT * FROM objects_changelog line
-        WHERE line.kind = %s AND line.namespace = '' AND line.name = asked.name AND line.version < asked.before
-        ORDER BY line.version DESC LIMIT %s) one
-    WHERE one.at >= asked.at AND one.at < asked.at + %s ORDER BY version"""
+    SELECT DISTINCT ON (version) line.version, type, kind, namespace, line.name, textsend(doc), textsend(old_doc),
+        actor, reason, cause, line.at
+    FROM unnest(%s::text[], %s::timestamptz[]) AS asked (name, at)
+    JOIN objects_changelog line ON line.kind = %s AND line.namespace = '' AND line.name = asked.name
+        AND line.at >= asked.at AND line.at < asked.at + %s
+    ORDER BY version"""
 
 
 class Place(NamedTuple):
@@ -87,18 +93,33 @@ class Place(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Records in the order of their places; `after` is where the next page goes on, None where this is the last."""
+    """Records in the order of their places; `after` is where the next page goes on, None on the last page.
+
+    `omissions`: what the records do not cover, as sentences for the reader of the list.
+    """
 
     records: Sequence[FailoverRecord]
     after: Place | None = None
+    omissions: tuple[str, ...] = ()
 
 
 class _FailedOver(NamedTuple):
-    """A binding that failed over; `home`: the namespace of its records, `times`: about how many there are."""
+    """A binding that failed over.
+
+    `home`: the namespace of its records. `times`: about how many there are. `lines`: how many changes of the binding
+    have to be read, at most MOST_CHANGES. `in_all`: how many bindings of the same list failed over.
+    """
 
     ref: Ref
     home: str
     times: int
+    lines: int
+    in_all: int
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Return the namespace and the binding of its records."""
+        return self.home, self.ref.name
 
 
 def before(binding: Ref) -> Binding | None:
@@ -107,38 +128,71 @@ def before(binding: Ref) -> Binding | None:
 
 
 def of_binding(binding: Ref) -> Sequence[FailoverRecord]:
-    """Return the failovers of a binding, oldest first. Four queries."""
+    """Return the failovers of a binding, oldest first. Four queries: see `_signs`."""
     return _records([binding])
 
 
-def of_fleet(*, namespace: str = "") -> Sequence[FailoverRecord]:
-    """Return the failovers of those bindings that failed over last, each binding's oldest first. Five queries.
+def of_fleet(*, namespace: str = "") -> Page:
+    """Return the failovers of the bindings that failed over last, as one page in the order of places. Five queries.
 
-    `namespace` "" is everywhere. Cluster-scoped bindings have theirs in `record.EVENTS_NAMESPACE`.
+    `namespace` "" is everywhere. Cluster-scoped bindings have theirs in `record.EVENTS_NAMESPACE`. The page covers at
+    most MOST_BINDINGS bindings, and fewer if their changes are more than MOST_CHANGES: `omissions` says so.
     """
     found = _failed_over(_ALL, namespace, Place(), limit=MOST_BINDINGS)
-    return sorted(_records([one.ref for one in found]), key=place_of)
+    chosen = _readable(found)
+    omissions = _shortened(chosen)
+    if found and len(chosen) < found[0].in_all:
+        omissions = (
+            f"this list covers the {len(chosen)} bindings that failed over last, of {found[0].in_all} on record: "
+            "list with limit=500 and follow continue to get all of them",
+            *omissions,
+        )
+    return Page(sorted(_records([one.ref for one in chosen]), key=place_of), omissions=omissions)
 
 
 def page(*, namespace: str = "", after: Place | None = None, limit: int) -> Page:
     """Return at most `limit` of all failovers the log knows of, those behind a place. Five queries.
 
-    A page may hold fewer although more follow, as any page of a list.
+    A page may hold fewer records although more follow, as any page of a list.
     """
     start = Place() if after is None else after
-    most = min(limit, MOST_BINDINGS) + 1  # that of the place itself may have been shown to its end
-    found = _failed_over(_IN_ORDER, namespace, start, limit=most + 1)
-    chosen, times = list[_FailedOver](), 0
-    for one in found[:most]:
-        if times >= limit:
-            break
-        chosen.append(one)
-        times += one.times if (one.home, one.ref.name) != start[:2] else 0
+    most = min(limit, MOST_BINDINGS)
+    found = _failed_over(_IN_ORDER, namespace, start, limit=most + 4)  # the start and the last are two kinds each
+    if start.version == LAST:
+        found = [one for one in found if one.place != start[:2]]
+    chosen = _readable(found, limit=limit, start=start)
     told = sorted((one for one in _records([one.ref for one in chosen]) if place_of(one) > start), key=place_of)
     if len(told) > limit:
-        return Page(told[:limit], place_of(told[limit - 1]))
+        return Page(told[:limit], place_of(told[limit - 1]), _shortened(chosen))
     more = len(chosen) < len(found)
-    return Page(told, Place(chosen[-1].home, chosen[-1].ref.name, LAST) if more else None)
+    return Page(told, Place(*chosen[-1].place, LAST) if more else None, _shortened(chosen))
+
+
+def _readable(found: Sequence[_FailedOver], *, limit: int = LAST, start: Place | None = None) -> list[_FailedOver]:
+    """Return the first bindings: as many as `limit` records need, and whose changes are at most MOST_CHANGES together.
+
+    The first binding is taken in any case; so are both kinds of binding of one place, as a place names no kind. Of the
+    binding at `start` some records were shown already, so that it counts for none.
+    """
+    chosen, lines, times = list[_FailedOver](), 0, 0
+    for one in found:
+        lines += one.lines
+        enough = lines > MOST_CHANGES or times >= limit or len(chosen) > MOST_BINDINGS
+        if chosen and enough and one.place != chosen[-1].place:
+            break
+        chosen.append(one)
+        times += 0 if start is not None and one.place == start[:2] else one.times
+    return chosen
+
+
+def _shortened(chosen: Iterable[_FailedOver]) -> tuple[str, ...]:
+    """Return a sentence for each binding of which not all changes are read."""
+    return tuple(
+        f"{one.ref} has {MOST_CHANGES} changes or more on record: its failovers before the newest {MOST_CHANGES} "
+        "changes are not listed"
+        for one in chosen
+        if one.lines >= MOST_CHANGES
+    )
 
 
 def place_of(one: FailoverRecord) -> Place:
@@ -149,8 +203,9 @@ def place_of(one: FailoverRecord) -> Place:
 
 def _failed_over(query: str, namespace: str, after: Place, *, limit: int) -> list[_FailedOver]:
     with binary_cursor() as cursor:
-        rows = cursor.run(query, (namespace, namespace, after.namespace, after.binding, limit)).fetchall()
-    return [_FailedOver(Ref(kind, space, name), home, times) for kind, space, name, home, times in rows]
+        params = (namespace, namespace, after.namespace, after.binding, limit, MOST_CHANGES)
+        rows = cursor.run(query, params).fetchall()
+    return [_FailedOver(Ref(kind, space, name), *rest) for kind, space, name, *rest in rows]
 
 
 def _records(bindings: Sequence[Ref]) -> list[FailoverRecord]:
@@ -167,7 +222,7 @@ def _changes(refs: Sequence[Ref]) -> list[Change]:
     if not refs:
         return []
     kinds, namespaces, names = (texts(column) for column in zip(*refs, strict=True))
-    lines = _lines(_OF_BINDINGS, (kinds, namespaces, names, MOST_CHANGES, MOST_CHANGES))
+    lines = _lines(_OF_BINDINGS, (kinds, namespaces, names, MOST_CHANGES))
     left: dict[Ref, bytes] = {}
     found = []
     for line in lines:
@@ -183,23 +238,41 @@ def _comings(refs: Collection[Ref]) -> list[Change]:
     if not works:
         return []
     spaces, names = texts(ref.namespace for ref in works), texts(ref.name for ref in works)
-    return _lines(_COMINGS, (spaces, names, WORK, MOST_CHANGES, MOST_CHANGES))
+    return _lines(_COMINGS, (spaces, names, WORK, MOST_CHANGES))
 
 
 def _signs(asked: Collection[tuple[Ref, int]]) -> list[Change]:
-    """Return the changes that clusters speak of as they were at some version: a cluster reports its resources every
-    few seconds, so those changes are looked up by their time and not among all of them."""
+    """Return the changes of clusters that tell why they were left, given the versions before which they are asked for.
+
+    A cluster reports its resources every few seconds. So its changes are looked up by the times that the cluster itself
+    named at that version, and not by reading all of them. Two queries; one more for each change between False and
+    Unknown that comes before the cluster was Ready.
+    """
     if not asked:
         return []
     names, versions = texts(ref.name for ref, _ in asked), bigints(version for _, version in asked)
-    told: dict[tuple[str, datetime], int] = {}
-    with binary_cursor() as cursor:
-        rows = cursor.run(_AS_IT_WAS, (names, versions, CLUSTER)).fetchall()
-    for name, document, before in rows:
-        for moment in record.told_at(document):
-            told[name, moment] = max(before, told.get((name, moment), 0))
-    clusters, times = texts(name for name, _ in told), moments(moment for _, moment in told)
-    return _lines(_AROUND, (clusters, times, bigints(told.values()), CLUSTER, MOST_CHANGES, WRITTEN_WITHIN))
+    found = {line.version: line for line in _lines(_AS_IT_WAS, (names, versions, CLUSTER))}
+    known = {(line.ref.name, moment) for line in found.values() for moment in record.told_at(_cluster(line.document))}
+    wanted = known
+    for _ in range(record.MOST_TURNS):
+        if not wanted:
+            break
+        clusters, times = texts(name for name, _ in wanted), moments(moment for _, moment in wanted)
+        lines = _lines(_AROUND, (clusters, times, CLUSTER, record.WRITTEN_WITHIN))
+        found |= {line.version: line for line in lines}
+        earlier = {
+            (line.ref.name, since)
+            for line in lines
+            if line.old_document is not None and (since := record.not_ready_since(_cluster(line.old_document)))
+        }
+        wanted = earlier - known
+        known |= wanted
+    return list(found.values())
+
+
+def _cluster(document: bytes) -> Cluster:
+    cluster: Cluster = decode(KINDS[CLUSTER], document)
+    return cluster
 
 
 def _lines(query: str, params: Iterable[Any]) -> list[Change]:

@@ -68,7 +68,7 @@ def test_a_record_says_what_was_seen_however_much_the_cluster_has_reported_since
     (before,) = failovers.of_binding(of)
 
     reports(place, 40)
-    (after,), (listed,) = failovers.of_binding(of), failovers.of_fleet()
+    (after,), (listed,) = failovers.of_binding(of), failovers.of_fleet().records
 
     assert [step.what for step in before.status.steps] == ["Seen", "Tainted", "Decided"]
     assert before == after == listed
@@ -132,7 +132,7 @@ def written(changes: Iterable[Put], *, reason: str) -> None:
 @pytest.mark.parametrize("limit", [1, 3, 4, 100])
 def test_pages_show_each_record_once_and_in_order(root: Client, limit: int) -> None:
     failed_over(["a", "b", "b.c"], times=4)
-    everything = [one.metadata.name for one in failovers.of_fleet()]
+    everything = [one.metadata.name for one in failovers.of_fleet().records]
 
     found, after, pages = list[str](), None, 0
     while pages == 0 or after is not None:
@@ -162,5 +162,5 @@ def test_a_record_is_the_same_alone_and_in_a_list(root: Client) -> None:
 
     alone = [one for name in "ab" for one in failovers.of_binding(binding(name, "member1").ref)]
 
-    assert alone == failovers.of_fleet()
+    assert alone == failovers.of_fleet().records
     assert [step.what for step in alone[-1].status.steps] == ["Decided", "Scheduled", "Cleared"]

@@ -1,0 +1,74 @@
+"""Records of failovers, for any history of one binding: what is told of one failover belongs to no other."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controlplane import record
+from controlplane.kinds.binding import TAINT_UNTOLERATED
+from controlplane.kinds.failover_record import REMOVED, SEEN, TAINTED
+from controlplane.state import Change
+from tests.simulation.histories import MEMBERS, PAUSES, STEPS, history, records
+from tests.simulation.stories import NGINX_BINDING
+
+HISTORIES = st.lists(st.tuples(st.sampled_from(STEPS), st.sampled_from(PAUSES)), min_size=2, max_size=6)
+
+
+@settings(max_examples=20)
+@given(HISTORIES)
+def test_signs_and_removals_belong_to_one_failover_only(happenings: list[tuple[str, int]]) -> None:
+    found = records(history(happenings).store.log)
+
+    told = Counter(
+        (step.version, step.what) for one in found for step in one.status.steps if step.what in (SEEN, TAINTED, REMOVED)
+    )
+    assert set(told.values()) <= {1}
+
+
+@settings(max_examples=20)
+@given(HISTORIES)
+def test_only_what_taints_evict_has_signs_of_its_cluster(happenings: list[tuple[str, int]]) -> None:
+    for one in records(history(happenings).store.log):
+        whats = {step.what for step in one.status.steps}
+        if one.status.reason == TAINT_UNTOLERATED:
+            assert TAINTED in whats
+        else:
+            assert not whats & {SEEN, TAINTED}, one.status.reason
+
+
+@settings(max_examples=20)
+@given(HISTORIES, st.data())
+def test_a_record_is_the_same_whatever_else_of_its_clusters_was_read(
+    happenings: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    """Of the clusters only the changes around the times they named are read; of other failovers' clusters any."""
+    log = history(happenings).store.log
+    own = record.failovers(record.read(change for change in log if change.ref == NGINX_BINDING))
+    refs = record.concerned(own)
+    clusters = [change for change in log if change.ref.name in MEMBERS and change.ref.namespace == ""]
+    works = [change for change in log if change.ref in refs and change not in clusters]
+    expected = records(log)
+
+    for one, whole in zip(own, expected, strict=True):
+        kept = {
+            line.version
+            for ref, version in record.signs([one])
+            for line in _needed([change for change in clusters if change.ref == ref and change.version < version])
+        }
+        more = data.draw(st.sets(st.sampled_from([change.version for change in clusters])))
+        chosen = [change for change in clusters if change.version in kept | more]
+        assert record.records([one], record.read([*works, *chosen])) == (whole,)
+
+
+def _needed(lines: list[Change]) -> list[Change]:
+    """Return the last change, and those around the times that it names."""
+    (last,) = record.read(lines[-1:])
+    times = record.told_at(last.new)
+    return [
+        line
+        for line in lines
+        if line is lines[-1] or any(moment <= line.at < moment + record.WRITTEN_WITHIN for moment in times)
+    ]
