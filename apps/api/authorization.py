@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from apps.api import agents
-from controlplane.errors import Forbidden, qualified
+from apps.objects.configuration import configuration
+from controlplane.errors import Forbidden, ServiceUnavailable, qualified
 
 READING = frozenset(("get", "list", "watch"))
 ANYBODY_MAY_ASK = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
 # A Work carries its manifest whole, so one of a Secret holds the Secret's data.
-CONFIDENTIAL = frozenset((("", "secrets"), ("work.karmada.io", "works")))
+WORKS = ("work.karmada.io", "works")
+CONFIDENTIAL = frozenset((("", "secrets"), WORKS))
+AGENTS_RETRY_SECONDS = 10  # until an agent asks again for Works that are not handed out
 OPEN_PATHS = ("api", "apis", "openapi", "version", "livez", "readyz", "healthz")  # what every client begins with
 REHEARSALS = ("failover.lifeboat.io", "placementreviews")  # they are created and write nothing
 
@@ -68,8 +71,12 @@ def _granted(cluster: str, attempt: Attempt) -> bool:
 
 
 def check(user: Any, attempt: Attempt) -> None:
-    """Raise Forbidden, worded as kubectl's users know it, where `allowed` says no."""
+    """Raise Forbidden, worded as kubectl's users know it, where `allowed` says no.
+
+    Raises ServiceUnavailable for an agent that asks for its Works while members are left alone after a restore.
+    """
     if allowed(user, attempt):
+        _keep_waiting(user, attempt)
         return
     what = qualified(attempt.resource, attempt.group)
     if attempt.subresource:
@@ -83,6 +90,13 @@ def check(user: Any, attempt: Attempt) -> None:
         group=attempt.group,
         name=attempt.name,
     )
+
+
+def _keep_waiting(user: Any, attempt: Attempt) -> None:
+    if (attempt.group, attempt.resource) != WORKS or attempt.verb not in READING or not agents.cluster_of(user):
+        return
+    if (held := configuration().held()) is not None:
+        raise ServiceUnavailable(held.told, retry_after_seconds=AGENTS_RETRY_SECONDS)
 
 
 def rules(user: Any) -> dict[str, Any]:

@@ -37,7 +37,9 @@ _QUEUE = """
     SELECT state, count(*), coalesce(extract(epoch FROM clock_timestamp() - min(queued_at)), 0)
     FROM failover_eviction WHERE due_at IS NOT NULL GROUP BY state"""
 _CLUSTERS = "SELECT CASE ready WHEN '' THEN 'Unknown' ELSE ready END, count(*) FROM clusters_cluster GROUP BY 1"
-_VERSION = "SELECT version FROM objects_counter WHERE id = 1"
+_VERSION = """
+    SELECT c.version, o.held_since IS NOT NULL FROM objects_counter c LEFT JOIN objects_origin o ON o.id = 1
+    WHERE c.id = 1"""
 
 
 class Work(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,6 +59,7 @@ class Figures(msgspec.Struct, frozen=True):
     queue: dict[str, tuple[int, float]]
     clusters: dict[str, int]
     version: int
+    held: bool  # members are left alone after a restore
 
 
 _lock = Lock()
@@ -84,7 +87,8 @@ def _read() -> Figures:
         clusters = dict(cursor.fetchall())
         cursor.execute(_VERSION)
         row = cursor.fetchone()
-    return Figures(work, leases, queue, clusters, row[0] if row else 0)
+    version, held = row or (0, False)
+    return Figures(work, leases, queue, clusters, version, held)
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
@@ -114,7 +118,9 @@ class FleetCollector(Collector):
         for ready, count in found.clusters.items():
             clusters.add_metric([ready], count)
         version = GaugeMetricFamily("lifeboat_resource_version", "The newest resourceVersion.", value=found.version)
-        return [depth, age, held, queue, oldest, clusters, version]
+        told = "1 while members are left alone after a restore, until a person confirms."
+        restore = GaugeMetricFamily("lifeboat_restore_held", told, value=float(found.held))
+        return [depth, age, held, queue, oldest, clusters, version, restore]
 
     def describe(self) -> list[Any]:
         """Say nothing when registered: the database may not be there yet."""

@@ -13,6 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from apps.api.clock import ticks
+from apps.objects import origin
 from controlplane.wire.negotiate import go_bool
 
 LEASE_FRESH = timedelta(seconds=60)  # workers renew theirs every few seconds
@@ -74,9 +75,15 @@ def _stale(who: str, *, members: bool) -> str:
     return ""
 
 
+def restore() -> str:
+    """Look whether members are left alone because the database was restored."""
+    found = origin.held()
+    return "" if found is None else found.told
+
+
 # What has to be well for this process to be sent requests; the rest is told and does not make it unready.
 NEEDED: dict[str, Callable[[], str]] = {"database": database, "migrations": migrations}
-TOLD: dict[str, Callable[[], str]] = {"redis": broker, "workers": workers, "members": members}
+TOLD: dict[str, Callable[[], str]] = {"redis": broker, "workers": workers, "members": members, "restore": restore}
 _ELSEWHERE = frozenset({"redis"})  # the others ask the database: where it is away, waiting for it once is enough
 
 

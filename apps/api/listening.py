@@ -1,4 +1,7 @@
-"""Listening: an API process shows that agents can report to it, so that their silence counts (semantics 2.2, D22)."""
+"""Listening: an API process shows that agents can report to it, so that their silence counts as a sign of failure.
+
+On the same occasion it looks whether the database was restored, and marks outside how far the database has come.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Final
 from django.db import Error, close_old_connections
 
 from apps.objects.store import DjangoStore
+from apps.runtime import restored
 from apps.runtime.places import take_place
 from apps.runtime.turn import holder
 from controlplane.heartbeats import LISTENING
@@ -30,7 +34,8 @@ class Listening:
         self._thread = threading.Thread(target=self._run, name="listening", daemon=True)
 
     def start(self) -> None:
-        """Begin to show that this process is there."""
+        """Show that this process is there, and go on showing it. Returns after the first look at the database."""
+        self._try()
         self._thread.start()
 
     def stop(self) -> None:
@@ -39,14 +44,17 @@ class Listening:
         self._thread.join(SECONDS)
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._hold()
-            except Error as error:  # who cannot write hears nobody either
-                log.warning("agents cannot report at present: %s", type(error).__name__)
-            finally:
-                close_old_connections()
-            self._stopping.wait(SECONDS / 3)
+        while not self._stopping.wait(SECONDS / 3):
+            self._try()
+
+    def _try(self) -> None:
+        try:
+            self._hold()
+        except Error as error:  # a process that cannot write does not hear agents either
+            log.warning("agents cannot report at present: %s", type(error).__name__)
+        finally:
+            close_old_connections()
 
     def _hold(self) -> None:
+        restored.guard().look()
         self._fence = take_place(self._store, LISTENING, self._fence, holder=self._holder, seconds=SECONDS)

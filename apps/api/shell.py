@@ -82,7 +82,7 @@ class Shell:
         self.tailer = Tailer()
         self.tailer.start()
         listening = Listening()
-        listening.start()
+        await asyncio.to_thread(listening.start)
         _before_shutdown(self.end_streams)
         await send({"type": "lifespan.startup.complete"})
         await receive()

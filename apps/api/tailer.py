@@ -38,6 +38,8 @@ MAX_PENDING = 2000  # events a stream may lag behind before it is closed; its cl
 MAX_PER_USER = 5000
 BOOKMARK_SECONDS = 30.0
 
+_NEWEST = """
+    SELECT version, coalesce((SELECT floor FROM objects_origin WHERE id = 1), 0) FROM objects_counter WHERE id = 1"""
 _VERSION_OF = re.compile(rb'"resourceVersion":"\d+"')
 
 
@@ -175,7 +177,7 @@ class Batch(NamedTuple):
     until: int
     kinds: frozenset[str]
     changes: list[Logged]
-    lost: bool = False  # the log no longer reaches back to `since`
+    lost: bool = False  # the log does not reach back to `since`, or the database was restored since
 
 
 class Tailer:
@@ -304,26 +306,34 @@ class Tailer:
         teach(own)
         with BinaryCursor(own) as cursor:
             if 0 <= position < log.oldest(cursor):
-                self._give(Batch(position, self._newest(cursor), frozenset(), [], lost=True))
-                position = self._newest(cursor)
+                position = self._lose(position, self._newest(cursor)[0])
             while not self._stopping.is_set():
                 position = self._read(cursor, position)
                 for _ in own.notifies(timeout=POLL_SECONDS, stop_after=1):
                     pass
         return position
 
-    def _newest(self, cursor: BinaryCursor) -> int:
-        row = cursor.run("SELECT version FROM objects_counter WHERE id = 1").fetchone()
-        return 0 if row is None else int(row[0])
+    def _newest(self, cursor: BinaryCursor) -> tuple[int, int]:
+        """Return the newest version, and the version the counter was raised to after the last restore."""
+        row = cursor.run(_NEWEST).fetchone()
+        return (0, 0) if row is None else (int(row[0]), int(row[1]))
+
+    def _lose(self, position: int, newest: int) -> int:
+        """End all streams with 410: what they have seen may not be what is stored."""
+        self._give(Batch(position, newest, frozenset(), [], lost=True))
+        return newest
 
     def _read(self, cursor: BinaryCursor, position: int) -> int:
-        newest = self._newest(cursor)
+        """Hand out what was written after a position; return the position then.
+
+        A newest version below the position, or a floor above it, means that the database was restored or emptied.
+        """
+        newest, floor = self._newest(cursor)
         if position < 0:
             self._give(Batch(newest, newest, frozenset(), []))
             return newest
-        if newest < position:  # another database than before: one that was restored, or emptied
-            self._give(Batch(position, newest, frozenset(), [], lost=True))
-            return newest
+        if newest < position or position < floor:
+            return self._lose(position, newest)
         while position < newest and not self._stopping.is_set():
             kinds = frozenset(list(self._watchers))
             changes = read_changes(cursor, kinds, position, newest, limit=CHUNK) if kinds else []

@@ -7,7 +7,7 @@ from django.contrib import admin
 
 from apps.objects.admin_for import ObjectAdmin, admin_for
 from apps.objects.changelist import choices
-from apps.objects.models import ChangeLog, Due, Event, Lease, Object, Sweep
+from apps.objects.models import ChangeLog, Due, Event, Lease, Object, Origin, Sweep
 from apps.objects.rows_admin import ChangeLogAdmin, RowAdmin
 from controlplane.controllers import CONTROLLERS
 
@@ -70,3 +70,4 @@ admin.site.register(ChangeLog, ChangeLogAdmin)
 admin.site.register(Due, DueAdmin)
 admin.site.register(Lease, LeaseAdmin)
 admin.site.register(Sweep, RowAdmin)
+admin.site.register(Origin, RowAdmin)

@@ -9,12 +9,14 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
+from apps.objects import origin
 from apps.objects.definitions import definitions
 from apps.objects.store import store
 from config.product import from_environment
 from controlplane import kinds
 from controlplane.kinds.configuration import NAME
 from controlplane.meta import Ref
+from controlplane.restored import Held, observing
 from controlplane.settings import SettingError, Settings, with_overrides
 from controlplane.state import State
 
@@ -45,14 +47,26 @@ class Configuration:
         self._version = "-"
         self._settings = replace(base(), resource_eviction_rate=0.0, secondary_resource_eviction_rate=0.0)
         self._read_at = -FRESH_SECONDS
+        self._held: Held | None = None
+
+    def held(self) -> Held | None:
+        """Return why members are left alone after a restore; None: they are served."""
+        self.settings()
+        return self._held
 
     def settings(self, *, anew: bool = False) -> Settings:
-        """Return the settings in force now; what kinds users brought is looked at on the same occasion. `anew`: they
-        are read, however lately they were."""
-        if not anew and time.monotonic() - self._read_at < FRESH_SECONDS:
-            return self._settings
+        """Return the settings in force now. `anew`: read them even if they were read within the last half second.
+
+        The kinds that users brought are read on the same occasion. After a restore only observing controllers run.
+        """
+        if anew or time.monotonic() - self._read_at >= FRESH_SECONDS:
+            self._read()
+        return self._settings if self._held is None else observing(self._settings)
+
+    def _read(self) -> None:
         self._read_at = time.monotonic()
         definitions().refresh()
+        self._look_whether_held()
         found = self._state.get([REF]).get(REF)
         version = "" if found is None else found.metadata.resource_version
         if version != self._version:
@@ -62,7 +76,13 @@ class Configuration:
             except SettingError as error:
                 told = "FailoverConfiguration/%s is not used, the settings before it stay (%g evictions a second): %s"
                 log.error(told, NAME, self._settings.resource_eviction_rate, error)
-        return self._settings
+
+    def _look_whether_held(self) -> None:
+        before, self._held = self._held, origin.held()
+        if self._held is not None and before is None:
+            log.error("%s", self._held.told)
+        elif self._held is None and before is not None:
+            log.warning("a person has confirmed the restored state: members are served again")
 
 
 @lru_cache(maxsize=1)

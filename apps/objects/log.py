@@ -24,6 +24,7 @@ _PARTITIONS = """
 _CHANGES = f"""
     SELECT version, type, kind, namespace, name, textsend(doc), textsend(old_doc), actor, reason, cause, at
     FROM {TABLE} WHERE version > %s ORDER BY version LIMIT %s"""
+_FLOOR = "SELECT floor FROM objects_origin WHERE id = 1"
 
 # Up to which version (exclusive) this process knows partitions to be there, per database.
 _ends: dict[str, int] = {}
@@ -70,15 +71,19 @@ def partitions(cursor: BinaryCursor) -> list[tuple[int, int, str]]:
 
 
 def trim(cursor: BinaryCursor, *, now: datetime, newest: int, keep: timedelta, keep_versions: int) -> int:
-    """Drop partitions of which everything is older than `keep`, or than `keep_versions` versions. Returns how many."""
-    dropped = 0
-    for _, end, name in partitions(cursor)[:-1]:
+    """Drop partitions of which everything is older than `keep`, or than `keep_versions` versions. Returns how many.
+
+    Versions that a restore left out do not count.
+    """
+    dropped, found = 0, partitions(cursor)
+    for place, (_, end, name) in enumerate(found[:-1]):
         if end > newest:
             break
+        newer = sum(min(stop - 1, newest) - start + 1 for start, stop, _ in found[place + 1 :] if start <= newest)
         query: Any = f"SELECT at FROM {name} ORDER BY version DESC LIMIT 1"
         last = cursor.execute(query).fetchone()
         aged = last is None or last[0] < now - keep
-        if not aged and end > newest - keep_versions:
+        if not aged and newer <= keep_versions:
             break
         statement: Any = f"DROP TABLE {name}"
         cursor.execute(statement)
@@ -86,10 +91,25 @@ def trim(cursor: BinaryCursor, *, now: datetime, newest: int, keep: timedelta, k
     return dropped
 
 
+def begin_after(cursor: BinaryCursor, version: int) -> None:
+    """Let the log go on after a version far beyond the newest one. The write lock is held."""
+    _make_partition(cursor, version + 1)
+    forget()
+
+
 def oldest(cursor: BinaryCursor) -> int:
-    """Return the oldest version after which every change is still in the log."""
+    """Return the oldest version after which every change is in the log and belongs to the present history.
+
+    What was written before a restore is kept, but clients may have seen other changes under the same versions.
+    """
     found = partitions(cursor)
-    return found[0][0] - 1 if found else 0
+    return max(found[0][0] - 1 if found else 0, floor(cursor))
+
+
+def floor(cursor: BinaryCursor) -> int:
+    """Return the version that the counter was raised to after the last restore; 0: there was none."""
+    row = cursor.run(_FLOOR).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def changes(cursor: BinaryCursor, since: int, *, limit: int) -> list[Change]:

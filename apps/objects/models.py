@@ -225,3 +225,25 @@ class Counter(models.Model):
 
     def __str__(self) -> str:
         return str(self.version)
+
+
+class Origin(models.Model):
+    """The one row that says which database this is, and since when members are left alone (`apps.objects.origin`)."""
+
+    id = models.SmallIntegerField(primary_key=True, default=1)
+    installation = Word()  # random; the same in every copy and backup of the database
+    system = Word()  # PostgreSQL's system identifier; "": the server does not say
+    timeline = models.BigIntegerField()  # 0: the server does not say
+    database = models.BigIntegerField()  # OID
+    floor = models.BigIntegerField()  # a watch from an older version gets 410: it may be from before a restore
+    held_since = models.DateTimeField(null=True)  # null: members are served
+    held_for = models.TextField()  # why members are left alone
+
+    class Meta:
+        constraints = [
+            # read by origin.look: there is one origin
+            models.CheckConstraint(condition=models.Q(id=1), name="origin_is_one"),
+        ]
+
+    def __str__(self) -> str:
+        return self.installation

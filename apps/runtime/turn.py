@@ -14,6 +14,7 @@ from django.db import OperationalError, close_old_connections
 
 from apps.objects.configuration import Configuration
 from apps.objects.store import DjangoStore
+from apps.runtime import restored
 from apps.runtime.begun import Begun
 from apps.runtime.clock import ticks
 from apps.runtime.groups import GROUPS
@@ -34,6 +35,7 @@ TIDIES = "garbage"  # the controller whose group looks
 
 # Shards of groups that one of this worker's processes has had the lease of.
 _begun = Begun([f"{group.name}/{shard}" for group in GROUPS.values() for shard in range(group.shards)])
+_looked: set[str] = set()  # groups that have looked whether the database was restored since it was away
 _tidied: dict[str, float] = {}  # when this process last looked, by group
 _limits: dict[str, int] = {}  # objects at once, of controllers whose whole batch takes too long here
 
@@ -92,6 +94,7 @@ class Turn:
             log.warning("%s/%s: another process goes on here: %s", self.group.name, self.shard, error)
         except OperationalError as error:
             log.warning("%s/%s: the database is away: %s", self.group.name, self.shard, error)
+            _looked.clear()  # another one may come back
         finally:
             self._leave()
         return seen
@@ -146,6 +149,7 @@ class Turn:
         """Test whether the lease is ours; renewed when a third of it has passed."""
         if self.fence is not None and ticks() - self._renewed < self.lease_seconds / 3:
             return True
+        self._look()
         before, asked_at = self.fence, ticks()
         self.fence = self.store.take_lease(self.group.name, self.shard, holder=self.holder, seconds=self.lease_seconds)
         self._renewed = asked_at
@@ -154,6 +158,13 @@ class Turn:
             self._begin()
             self._tidy()
         return self.fence is not None
+
+    def _look(self) -> None:
+        """Look whether the database was restored, before anything is decided; then only what observes may run."""
+        if self.group.name not in _looked:
+            restored.guard().look()
+            self.configuration.settings(anew=True)
+            _looked.add(self.group.name)
 
     def _begin(self) -> None:
         """Look once at what concerns everything: this worker may have been started with other settings."""
@@ -170,7 +181,8 @@ class Turn:
             log.info("dropped %d partitions of the change log that are older than it has to reach", dropped)
 
     def _linger(self, nudges: Nudges, ends: float) -> None:
-        due = self.store.next_due(self.names)
+        settings = self.configuration.settings()
+        due = self.store.next_due({name for name in self.names if settings.runs(name)})
         wait = LONGEST_WAIT if due is None else min(LONGEST_WAIT, _seconds_until(due, self.store.now()))
         nudges.wait(min(wait, max(ends - ticks(), 0.05)), self.names)
 

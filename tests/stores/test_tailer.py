@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 from django.db import connection
 
 from apps.api import tailer
 from apps.api.streams import Stream
+from apps.objects import log, origin
+from apps.objects.apply import binary_cursor
 from apps.objects.store import DjangoStore
+from controlplane.errors import Expired
 from controlplane.kind import KINDS
 from controlplane.selectors import EVERYTHING
 from controlplane.wire.request import Choice
@@ -55,3 +59,67 @@ def test_an_event_loop_that_is_busy_costs_its_streams_time_and_nothing_else(
             await reader.stop()
 
     assert asyncio.run(watched()) == ["one", "two"]
+
+
+def _sent_away(happens: Callable[[], None]) -> tuple[Expired | None, list[str]]:
+    """Return what a stream ends with after something happened to the database, and what one that began later sees."""
+
+    async def watched() -> tuple[Expired | None, list[str]]:
+        reader = tailer.Tailer()
+        reader.start()
+        resource = KINDS["ConfigMap"].resource
+        first, later = (
+            tailer.Watcher(Stream(user="u", kind="ConfigMap", resource=resource, choice=EVERY_ONE, since=since))
+            for since in (3, 10**15)
+        )
+        await reader.add(first)
+        try:
+            await asyncio.to_thread(happens)
+            while not first.ended:
+                await asyncio.wait_for(first.ready.wait(), 60)
+                first.ready.clear()
+            reader.remove(first)
+            later.seen = reader.position
+            await reader.add(later)
+            await asyncio.to_thread(_commit, "later")
+            await asyncio.wait_for(later.ready.wait(), 60)
+            seen = [one.change.name for one in later.pending if isinstance(one, tailer.Event)]
+            return first.error, seen
+        finally:
+            await reader.stop()
+
+    for name in ("one", "two", "three"):
+        _commit(name)
+    return asyncio.run(watched())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_streams_end_with_410_where_the_database_has_gone_back() -> None:
+    def gone_back() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("DELETE FROM objects_changelog WHERE version > 1")
+            cursor.execute("UPDATE objects_counter SET version = 1")
+        connection.close()
+
+    error, seen = _sent_away(gone_back)
+
+    assert isinstance(error, Expired)
+    assert seen == ["later"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_streams_end_with_410_where_the_counter_was_raised_after_a_restore() -> None:
+    def raised() -> None:
+        origin.declare_restored("a test")
+        connection.close()
+
+    try:
+        error, seen = _sent_away(raised)
+    finally:
+        with binary_cursor() as cursor:  # partitions are not emptied with the tables
+            for _, _, name in log.partitions(cursor)[1:]:
+                cursor.execute(f"DROP TABLE {name}")  # type: ignore[arg-type]  # a name of ours
+        log.forget()
+
+    assert isinstance(error, Expired)
+    assert seen == ["later"]

@@ -14,6 +14,7 @@ from django.db import OperationalError, close_old_connections
 from apps.clusters.client import MemberClient
 from apps.objects.configuration import Configuration, base
 from apps.objects.store import DjangoStore
+from apps.runtime import restored
 from apps.runtime.groups import GROUPS, MEMBERS
 from apps.runtime.members.presence import Presence
 from apps.runtime.members.pump import AWAY_SECONDS, Pump
@@ -50,6 +51,7 @@ class Members:
 
     def __init__(self, store: DjangoStore, configuration: Configuration) -> None:
         self.store = store
+        self.configuration = configuration
         self.client = MemberClient(base().members)  # read at start only
         self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
         self.listener = ThreadPoolExecutor(1, thread_name_prefix="nudges")
@@ -86,11 +88,20 @@ class Members:
         """Take a place before anything is claimed, as soon as the database is there."""
         while True:
             try:
+                await self._in_thread(self._looked)
                 await self._in_thread(self.presence.begin)
                 return await self._in_thread(self._started)
             except OperationalError as error:
                 log.warning("members: the database is away: %s", error)
                 await asyncio.sleep(AWAY_SECONDS)
+
+    def _looked(self) -> None:
+        """Look whether the database was restored; then only what observes members may run."""
+        try:
+            restored.guard().look()
+            self.configuration.settings(anew=True)
+        finally:
+            close_old_connections()
 
     def _started(self) -> None:
         try:
@@ -106,11 +117,12 @@ class Members:
             pass  # the place is free soon all the same
 
     async def _staying(self) -> None:
-        """Keep our place among the members processes."""
+        """Keep our place among the members processes, and look whether the database was restored."""
         while True:
             await asyncio.sleep(self.presence.seconds / 3)
             try:
                 await self._in_thread(self.presence.renew)
+                await self._in_thread(self._looked)
             except OperationalError as error:
                 log.warning("members: the database is away: %s", error)
 

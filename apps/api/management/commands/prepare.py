@@ -12,6 +12,7 @@ from apps.api.certificates import certificates
 from apps.api.management.commands.serve import tls_folder
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
+from apps.runtime import restored
 
 
 class Command(BaseCommand):
@@ -22,6 +23,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", verbosity=1, interactive=False, stdout=self.stdout)
+        if (held := restored.guard().look()) is not None:
+            self.stdout.write(held.told)
         for made in make_namespaces(store()):
             self.stdout.write(f"namespace {made} made")
         name, password = os.environ.get("LIFEBOAT_ADMIN_NAME"), os.environ.get("LIFEBOAT_ADMIN_PASSWORD")

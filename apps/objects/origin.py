@@ -1,0 +1,171 @@
+"""The origin of the database: which PostgreSQL it is kept in, and whether it was restored from a backup.
+
+The row is written at the first start and compared at every later one (`controlplane.restored` judges). A raise happens
+once, under the write lock: of several processes that notice a restore together, the first one raises the counter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db import Error, transaction
+from psycopg import Error as ServerError
+
+from apps.objects import log
+from apps.objects.apply import CHANGES_CHANNEL, binary_cursor
+from apps.objects.arrays import BinaryCursor
+from apps.objects.due import WRITE_LOCK
+from controlplane import restored
+from controlplane.restored import Finding, Held, Origin, Seen
+
+_EPOCHS = 1_000_000  # holders of leases from before a raise are fenced off: no later epoch is one of theirs
+
+_STATE = f"""
+    SELECT coalesce(c.version, 0), (SELECT at FROM {log.TABLE} ORDER BY version DESC LIMIT 1), clock_timestamp(),
+        o.installation, o.system, o.timeline, o.database, o.held_since, o.held_for
+    FROM (SELECT 1) one
+    LEFT JOIN objects_counter c ON c.id = 1 LEFT JOIN objects_origin o ON o.id = 1"""
+_ORIGIN = """
+    SELECT s.system_identifier::text,
+        CASE WHEN pg_is_in_recovery() THEN 0
+        ELSE ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint END,
+        d.oid::bigint
+    FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()"""
+_DATABASE = "SELECT '', 0, oid::bigint FROM pg_database WHERE datname = current_database()"
+_BEGIN = """
+    INSERT INTO objects_origin (id, installation, system, timeline, database, floor, held_for)
+    VALUES (1, gen_random_uuid()::text, %s, %s, %s, 0, '') ON CONFLICT (id) DO NOTHING"""
+_MOVED = "UPDATE objects_origin SET system = %s, timeline = %s, database = %s WHERE id = 1"
+_RAISE = """
+    INSERT INTO objects_counter (id, version) VALUES (1, %s)
+    ON CONFLICT (id) DO UPDATE SET version = excluded.version"""
+_FLOOR = "UPDATE objects_origin SET floor = %s WHERE id = 1"
+_HOLD = "UPDATE objects_origin SET held_since = clock_timestamp(), held_for = %s WHERE id = 1"
+_FENCE_OFF = "UPDATE objects_lease SET epoch = epoch + %s"
+_NOTIFY = "SELECT pg_notify(%s, %s)"
+_HELD = "SELECT held_since, held_for FROM objects_origin WHERE id = 1 AND held_since IS NOT NULL"
+_CONFIRM = "UPDATE objects_origin SET held_since = NULL, held_for = '' WHERE id = 1 AND held_since IS NOT NULL"
+
+
+class State(NamedTuple):
+    """What the database says of itself now."""
+
+    version: int
+    written_at: datetime | None  # None: the change log is empty
+    now: datetime
+    installation: str  # the same in every copy and backup of this database; "": it is new
+    kept: Origin | None  # None: it is new
+    found: Origin
+    held: Held | None
+
+
+class Look(NamedTuple):
+    """What a look found, and the state after it was acted upon."""
+
+    finding: Finding
+    state: State
+
+
+def state() -> State:
+    """Return what the database says of itself."""
+    found = _origin()
+    with binary_cursor() as cursor:
+        return _read(cursor, found)
+
+
+def look(remembered: Callable[[str], Seen | None]) -> Look:
+    """Judge the database, and raise the counter where it was restored or moved.
+
+    `remembered` returns what is known outside of the database about an installation.
+    """
+    now = state()
+    seen = remembered(now.installation) if now.installation else None
+    finding = _judged(now, seen)
+    if finding.verdict == "Same" and now.kept is not None:
+        return Look(finding, now)
+    with transaction.atomic(durable=True), binary_cursor() as cursor:
+        cursor.run(_BEGIN, tuple(_fields(now.found)))
+        cursor.run(WRITE_LOCK)
+        again = _read(cursor, now.found)
+        finding = _judged(again, seen)
+        if finding.verdict != "Same":
+            _go_beyond(cursor, max(again.version, 0 if seen is None else seen.version), again.found, finding.why)
+        return Look(finding, _read(cursor, now.found))
+
+
+def declare_restored(why: str, *, beyond: int = 0) -> State:
+    """Raise the counter and leave members alone because a person says so. `beyond`: a version to exceed as well."""
+    found = _origin()
+    with transaction.atomic(durable=True), binary_cursor() as cursor:
+        cursor.run(_BEGIN, tuple(_fields(found)))
+        cursor.run(WRITE_LOCK)
+        _go_beyond(cursor, max(_read(cursor, found).version, beyond), found, why)
+        return _read(cursor, found)
+
+
+def held() -> Held | None:
+    """Return why members are left alone; None: they are not."""
+    with binary_cursor() as cursor:
+        row = cursor.run(_HELD).fetchone()
+    return None if row is None else Held(*row)
+
+
+def confirm() -> bool:
+    """Serve members again; False where they are not left alone."""
+    with binary_cursor() as cursor:
+        return cursor.run(_CONFIRM).rowcount > 0
+
+
+def _judged(state: State, seen: Seen | None) -> Finding:
+    return restored.judge(state.kept, state.found, version=state.version, written_at=state.written_at, seen=seen)
+
+
+def _go_beyond(cursor: BinaryCursor, version: int, found: Origin, why: str) -> None:
+    """Raise the counter beyond `version`; history before it cannot be watched any more. `why` "": members are served.
+
+    The write lock is held.
+    """
+    target = restored.raised(version)
+    log.begin_after(cursor, target)
+    cursor.run(_RAISE, (target,))
+    cursor.run(_MOVED, tuple(_fields(found)))
+    cursor.run(_FLOOR, (target,))
+    if why:
+        cursor.run(_HOLD, (why,))
+    cursor.run(_FENCE_OFF, (_EPOCHS,))
+    cursor.run(_NOTIFY, (CHANGES_CHANNEL, str(target)))
+
+
+def _read(cursor: BinaryCursor, found: Origin) -> State:
+    row = cursor.run(_STATE).fetchone()
+    assert row is not None
+    version, written_at, now, installation, system, timeline, database, since, why = row
+    kept = None if installation is None else Origin(system, timeline, database)
+    return State(version, written_at, now, installation or "", kept, found, None if since is None else Held(since, why))
+
+
+def _origin() -> Origin:
+    """Return the origin, as much of it as this server tells our role."""
+    for query in (_ORIGIN, _DATABASE):
+        try:
+            with binary_cursor() as cursor:
+                row = cursor.run(query).fetchone()
+        except Error as error:
+            if query is _DATABASE or not _is_refusal(error):
+                raise
+            continue
+        assert row is not None
+        return Origin(*row)
+    raise AssertionError("unreachable")
+
+
+def _is_refusal(error: Error) -> bool:
+    """Return whether the server does not offer a function or does not let our role call it."""
+    cause = error.__cause__
+    return isinstance(cause, ServerError) and (cause.sqlstate or "")[:2] in ("0A", "42")
+
+
+def _fields(origin: Origin) -> list[Any]:
+    return [origin.system, origin.timeline, origin.database]

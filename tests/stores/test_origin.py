@@ -1,0 +1,143 @@
+"""A database that was restored: noticed by what is remembered outside of it, and what becomes of versions then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+import redis
+from django.db import connection
+
+from apps.objects import log, origin
+from apps.objects.apply import binary_cursor
+from apps.objects.store import DjangoStore
+from apps.runtime import restored
+from controlplane.meta import Ref
+from controlplane.restored import GAP, Seen
+from tests.stores.grounds import controllers, create, template
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def store() -> Iterator[DjangoStore]:
+    yield DjangoStore(controllers=controllers())
+    with binary_cursor() as cursor:  # partitions are not emptied with the tables
+        for _, _, name in log.partitions(cursor)[1:]:
+            cursor.execute(f"DROP TABLE {name}")  # type: ignore[arg-type]  # a name of ours
+    log.forget()
+
+
+def sql(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def events(store: DjangoStore) -> list[str]:
+    return [one.reason for one in store.list("Event")]
+
+
+def test_a_version_that_redis_remembers_and_the_database_does_not_is_a_restore(
+    store: DjangoStore, redis_client: redis.Redis
+) -> None:
+    create(store, *(template(f"t{number}") for number in range(20)))
+    assert restored.Guard(redis_client).look() is None
+    sql("UPDATE objects_counter SET version = 12")
+
+    held = restored.Guard(redis_client).look()  # of a process that has just started
+
+    assert held is not None
+    assert "is at resourceVersion 12, but was at 20" in held.why
+    assert store.current_version() > 20 + GAP
+    assert store.oldest_version() > 20 + GAP - 1
+    assert events(store) == ["DatabaseRestored"]
+
+
+def test_a_process_notices_what_it_has_seen_itself_while_redis_is_away(store: DjangoStore) -> None:
+    guard = restored.Guard(redis.Redis(port=1))
+    create(store, template("a"), template("b"))
+    assert guard.look() is None
+    sql("UPDATE objects_counter SET version = 1")
+
+    assert guard.look() is not None
+
+
+def test_a_database_on_another_server_without_a_mark_is_a_restore(
+    store: DjangoStore, redis_client: redis.Redis
+) -> None:
+    create(store, template("a"))
+    restored.Guard(redis_client).look()
+    sql("UPDATE objects_origin SET system = 'another', timeline = timeline + 1")
+    redis_client.flushdb()
+
+    held = restored.Guard(redis_client).look()
+
+    assert held is not None
+    assert "created anew or copied" in held.why
+    assert restored.Guard(redis_client).look() == held, "the origin was noted: the second look finds the same database"
+    assert events(store) == ["DatabaseRestored"]
+
+
+def test_a_standby_that_took_over_without_a_loss_serves_members_and_ends_watches(
+    store: DjangoStore, redis_client: redis.Redis
+) -> None:
+    create(store, template("a"))
+    restored.Guard(redis_client).look()
+    sql("UPDATE objects_origin SET timeline = timeline + 1")
+
+    assert restored.Guard(redis_client).look() is None
+    assert store.oldest_version() == store.current_version() > GAP
+    assert events(store) == []
+
+
+def test_of_several_processes_that_notice_one_raises(store: DjangoStore) -> None:
+    create(store, template("a"))
+    origin.look(lambda installation: None)
+    seen = Seen(50, datetime.now(UTC))
+
+    first, second = (origin.look(lambda installation: seen) for _ in range(2))
+
+    assert (first.finding.verdict, second.finding.verdict) == ("Restored", "Same")
+    assert second.state.version == first.state.version
+
+
+def test_writing_goes_on_beyond_the_raise_and_old_history_is_kept(store: DjangoStore) -> None:
+    create(store, *(template(f"t{number}") for number in range(5)))
+    state = origin.declare_restored("a test")
+
+    (new,) = create(store, template("new"))
+
+    assert int(new.metadata.resource_version) == state.version + 1
+    assert [change.version for change in store.changes(0)] == [1, 2, 3, 4, 5, state.version + 1]
+    assert store.trim_log(store.now()) == 0, "versions that were left out are not versions that were written"
+
+
+def test_a_lease_from_before_the_raise_writes_nothing(store: DjangoStore) -> None:
+    fence = store.take_lease("group", 0, holder="me", seconds=60)
+    assert fence is not None
+
+    origin.declare_restored("a test")
+
+    again = store.take_lease("group", 0, holder="me", seconds=60)
+    assert again is not None
+    assert again.epoch > fence.epoch + 1000
+
+
+def test_only_a_person_ends_the_hold(store: DjangoStore) -> None:
+    origin.declare_restored("a test")
+    assert origin.held() is not None
+
+    assert origin.confirm()
+    assert origin.held() is None
+    assert not origin.confirm()
+
+
+def test_objects_keep_their_versions(store: DjangoStore) -> None:
+    create(store, template("a"))
+    before = store.get([Ref("ConfigMap", "shop", "a")])
+
+    origin.declare_restored("a test", beyond=7 * GAP)
+
+    assert store.get([Ref("ConfigMap", "shop", "a")]) == before
+    assert store.current_version() >= 8 * GAP
