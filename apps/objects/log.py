@@ -24,7 +24,9 @@ _PARTITIONS = """
 _CHANGES = f"""
     SELECT version, type, kind, namespace, name, textsend(doc), textsend(old_doc), actor, reason, cause, at
     FROM {TABLE} WHERE version > %s ORDER BY version LIMIT %s"""
-_FLOOR = "SELECT floor FROM objects_origin WHERE id = 1"
+_OLDEST = f"""
+    SELECT min(split_part(name::text, '_', 3)::bigint) - 1, (SELECT floor FROM objects_origin WHERE id = 1)
+    FROM ({_PARTITIONS}) partitions(name)"""
 
 # Up to which version (exclusive) this process knows partitions to be there, per database.
 _ends: dict[str, int] = {}
@@ -102,14 +104,8 @@ def oldest(cursor: BinaryCursor) -> int:
 
     What was written before a restore is kept, but clients may have seen other changes under the same versions.
     """
-    found = partitions(cursor)
-    return max(found[0][0] - 1 if found else 0, floor(cursor))
-
-
-def floor(cursor: BinaryCursor) -> int:
-    """Return the version that the counter was raised to after the last restore; 0: there was none."""
-    row = cursor.run(_FLOOR).fetchone()
-    return 0 if row is None else int(row[0])
+    row = cursor.run(_OLDEST).fetchone()
+    return 0 if row is None else max(row[0] or 0, row[1] or 0)
 
 
 def changes(cursor: BinaryCursor, since: int, *, limit: int) -> list[Change]:

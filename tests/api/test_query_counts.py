@@ -32,7 +32,7 @@ MAPS = config_maps("default")
 FAILOVERS = "/apis/failover.lifeboat.io/v1alpha1/failoverrecords"
 TOKEN = 1  # the token with its user
 FRESH = ("apps.objects.configuration.FRESH_SECONDS", "apps.objects.definitions.FRESH_SECONDS")
-SETTINGS = len(FRESH)  # what is in force and which kinds users brought, each looked at twice a second at most
+SETTINGS = len(FRESH) + 1  # settings in force, kinds users brought, a restore: each looked at twice a second at most
 
 
 @contextmanager
