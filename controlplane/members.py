@@ -16,6 +16,8 @@ from controlplane import interpret
 from controlplane.encoding import decoded
 
 FIELD_MANAGER = "lifeboat"
+NOT_OURS = "NotOurs"  # reason of an answer: an object of that name exists and does not carry our mark
+REMOVING = 202  # code of the answer to a Discard whose object the member is still deleting
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):

@@ -23,9 +23,10 @@ from controlplane.kinds.cluster import (
     MISCONFIGURED,
     REDIRECTED,
 )
-from controlplane.members import FIELD_MANAGER, Answer, Collect, Discard, Ensure, Probe, Target
+from controlplane.members import FIELD_MANAGER, NOT_OURS, REMOVING, Answer, Collect, Discard, Ensure, Probe, Target
 from controlplane.meta import kind_key
 from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
+from controlplane.removing import held_back
 from controlplane.replacing import is_unapplicable, replacement, taken_over
 from controlplane.settings import MemberSettings
 
@@ -50,6 +51,7 @@ OUR_PREFIXES = (
 _NOT_OURS = Answer(
     409,
     problem="an object of that name exists and is not managed by us; set conflictResolution: Overwrite to take it over",
+    reason=NOT_OURS,
 )
 
 
@@ -335,9 +337,9 @@ class MemberClient:
         return answer if not answer.ok else await self._gone(question.target, path)
 
     async def _gone(self, target: Target, path: str) -> Answer:
-        """Return 404 once the object is gone; a conflict answer while finalizers keep it."""
+        """Return 404 once the object is gone; REMOVING while finalizers keep it there."""
         held = await self.call(target, "GET", path)
-        return Answer(409, problem="still being deleted there") if held.ok else held
+        return Answer(REMOVING, note=held_back(held.body)) if held.ok else held
 
 
 def _event(line: bytes) -> tuple[str, dict[str, Any]]:

@@ -16,8 +16,19 @@ from controlplane.decision import NOTHING, Decision, Event, Put
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import PULL, Cluster
 from controlplane.kinds.template import Template
-from controlplane.kinds.work import APPLIED, APPLIED_FAILED, CLEANUP_FAILED, DISPATCHING, REPLICAS_KEPT, Work
-from controlplane.members import Answer, Discard, Ensure, endpoint_of
+from controlplane.kinds.work import (
+    APPLIED,
+    APPLIED_FAILED,
+    CLEANUP_FAILED,
+    DISPATCHING,
+    NAMESPACE_USED,
+    REMOVED,
+    REMOVING,
+    REPLICAS_KEPT,
+    Work,
+)
+from controlplane.members import NOT_OURS, Answer, Discard, Ensure, endpoint_of
+from controlplane.members import REMOVING as STILL_REMOVING
 from controlplane.meta import Condition, Ref, Struct, condition, with_condition
 from controlplane.names import (
     CONFLICT_RESOLUTION_ANNOTATION,
@@ -29,6 +40,8 @@ from controlplane.state import State, Watch
 
 RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(seconds=60)
+REMOVAL_PATIENCE = timedelta(seconds=60)  # a Namespace with content takes this long; then the Work's Events warn
+USED_AGAIN = timedelta(hours=1)  # until a Namespace of somebody else is looked at again: it may have been deleted
 OBJECT_LOST = "ObjectLost"  # reason of Applied=False: the member no longer holds what was applied
 
 
@@ -70,14 +83,14 @@ def _works(old: Work | None, new: Work | None) -> Iterator[Ref]:
     if new is None:
         return
     fresh = old is None or old.metadata.generation != new.metadata.generation
-    if fresh or lost(new) != lost(old):
+    if fresh or vanished(new) != vanished(old):
         yield new.ref
 
 
-def lost(work: Work | None) -> bool:
-    """Test whether the member no longer holds what was applied."""
+def vanished(work: Work | None) -> bool:
+    """Test whether the member no longer holds what was applied, as its watch said."""
     applied = None if work is None else condition(work.status.conditions, APPLIED)
-    return applied is not None and applied.reason == OBJECT_LOST
+    return applied is not None and applied.reason in (OBJECT_LOST, REMOVED)
 
 
 def _clusters(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
@@ -166,6 +179,8 @@ class Execution(MemberController):
             message = (answer.note or "Manifest has been applied.")[:1024]
             said = Condition(APPLIED, "True", "AppliedSuccessful", message, None, seen)
             return _told(work, said, now=now)
+        if answer.reason == NOT_OURS and _is_namespace(work):
+            return _used(work, now=now)
         message = f"applying to {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
         failed = _told(work, Condition(APPLIED, "False", APPLIED_FAILED, message, None, seen), now=now)
         event = Event(work, "SyncWorkFailed", message, warning=True)
@@ -179,6 +194,8 @@ class Execution(MemberController):
             return _let_go(work, "WorkWantedAgain")  # the copy stays, and the next Work takes it over
         if snapshot.late is not None and not snapshot.late.may_go:
             return Decision(wake_at=now + _patience(work, now=now))
+        if answer is not None and answer.code == STILL_REMOVING:
+            return self._still_removing(work, answer, now=now)
         gone_with_cluster = snapshot.cluster is None or (not snapshot.alive and snapshot.cluster.terminating)
         if gone_with_cluster or not work.manifest or (answer is not None and (answer.ok or answer.code == 404)):
             return _let_go(work, "WorkRemoved")
@@ -188,6 +205,23 @@ class Execution(MemberController):
         failed = _told(work, Condition(APPLIED, "False", CLEANUP_FAILED, message), now=now)
         event = Event(work, "CleanupWorkFailed", message, warning=True)
         return replace(failed, events=(event,), wake_at=now + _patience(work, now=now))
+
+    def _still_removing(self, work: Work, answer: Answer, *, now: datetime) -> Decision:
+        """Return the Work with the reason Removing; only after REMOVAL_PATIENCE a failure with a Warning.
+
+        The watch of the member makes the Work due when the object is gone. Asking again is for a lost watch.
+        """
+        again = now + _patience(work, now=now)
+        applied = condition(work.status.conditions, APPLIED)
+        began = work.metadata.deletion_timestamp
+        if began is not None and now - began < REMOVAL_PATIENCE:
+            status = "True" if applied is None else applied.status
+            said = Condition(APPLIED, status, REMOVING, answer.note[:1024])
+            return replace(_told(work, said, now=now), wake_at=min(again, began + REMOVAL_PATIENCE))
+        message = f"removing from {_cluster_name(work.ref)} takes more than {REMOVAL_PATIENCE.seconds} s: {answer.note}"
+        failed = _told(work, Condition(APPLIED, "False", CLEANUP_FAILED, message[:1024]), now=now)
+        event = Event(work, "CleanupWorkFailed", message[:1024], warning=True)
+        return replace(failed, events=(event,), wake_at=again)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         refs = state.refs_by_index(kinds.WORK, "cluster", origin.name, after=cursor_after(after), limit=limit)
@@ -221,9 +255,26 @@ def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Re
     return {ref: late(ref, bindings[owner]) for ref, owner in owners.items() if owner in bindings}
 
 
-def _done(work: Work) -> bool:
-    """What the Work wants now has been applied; a lost object is applied again."""
+def _is_namespace(work: Work) -> bool:
+    return (work.manifest.get("apiVersion"), work.manifest.get("kind")) == ("v1", "Namespace")
+
+
+def _used(work: Work, *, now: datetime) -> Decision:
+    """Return the Work of a Namespace that the member had before: said once, and used as it is."""
+    message = "The Namespace existed on the member before. It is used as it is, and not deleted with its template."
+    said = Condition(APPLIED, "True", NAMESPACE_USED, message, None, work.metadata.generation)
     applied = condition(work.status.conditions, APPLIED)
+    known = applied is not None and applied.reason == NAMESPACE_USED
+    events = () if known else (Event(work, NAMESPACE_USED, message),)
+    return replace(_told(work, said, now=now), events=events, wake_at=now + USED_AGAIN)
+
+
+def _done(work: Work) -> bool:
+    """Test whether what the Work wants now has been applied: a lost object is applied again, and a Namespace that is
+    used as it is may be deleted by its owner."""
+    applied = condition(work.status.conditions, APPLIED)
+    if applied is not None and applied.reason == NAMESPACE_USED:
+        return False
     return applied is not None and applied.status == "True" and applied.observed_generation == work.metadata.generation
 
 

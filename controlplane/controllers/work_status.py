@@ -6,13 +6,24 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
+from msgspec.structs import replace
+
 from controlplane import interpret, kinds
 from controlplane.controllers.controller import Ownership
 from controlplane.controllers.execution import OBJECT_LOST
 from controlplane.controllers.member import MemberController
 from controlplane.decision import NOTHING, Decision, Event, Put
 from controlplane.kinds.binding import HEALTHY, UNHEALTHY, UNKNOWN
-from controlplane.kinds.work import APPLIED, ManifestStatus, ResourceIdentifier, Work
+from controlplane.kinds.work import (
+    APPLIED,
+    CLEANUP_FAILED,
+    NAMESPACE_USED,
+    REMOVED,
+    REMOVING,
+    ManifestStatus,
+    ResourceIdentifier,
+    Work,
+)
 from controlplane.members import Answer, Observe
 from controlplane.meta import Condition, Ref, Struct, condition, with_condition
 from controlplane.settings import Settings
@@ -31,9 +42,15 @@ def _applied(old: Work | None, new: Work | None) -> Iterator[Ref]:
         yield new.ref
 
 
+def _waits(work: Work) -> bool:
+    """Test whether a Work that is being removed waits for its member to finish the deletion of the object."""
+    applied = condition(work.status.conditions, APPLIED)
+    return applied is not None and applied.reason in (REMOVING, CLEANUP_FAILED)
+
+
 def _is_applied(work: Work | None) -> bool:
     applied = None if work is None else condition(work.status.conditions, APPLIED)
-    return applied is not None and applied.status == "True"
+    return applied is not None and applied.status == "True" and applied.reason != NAMESPACE_USED
 
 
 class WorkStatus(MemberController):
@@ -51,7 +68,7 @@ class WorkStatus(MemberController):
 
     def question(self, snapshot: Held, settings: Settings, *, now: datetime) -> Observe | None:
         work = snapshot.subject
-        if not work.manifest or not work.cluster or work.metadata.deletion_timestamp is not None:
+        if not work.manifest or not work.cluster or (work.metadata.deletion_timestamp is not None and not _waits(work)):
             return None
         return Observe(work.cluster, work.manifest)
 
@@ -59,11 +76,11 @@ class WorkStatus(MemberController):
         """Return the Work with the object's status and health; an object that vanished is applied again."""
         work = snapshot.subject
         applied = condition(work.status.conditions, APPLIED)
-        if answer is None or applied is None:
-            return NOTHING
+        if answer is None or applied is None or applied.reason == NAMESPACE_USED:
+            return NOTHING  # what is not ours is not watched
         if answer.code == 404:
             return self._vanished(work, applied, now=now)
-        if not answer.ok:
+        if not answer.ok or work.metadata.deletion_timestamp is not None:
             return NOTHING
         held: dict[str, Any] = answer.body
         status = ManifestStatus(_identifier(held), reflected(held), health(held))
@@ -71,14 +88,22 @@ class WorkStatus(MemberController):
         return NOTHING if changed is work else Decision(changes=(Put(changed, work),), reason="StatusReflected")
 
     def _vanished(self, work: Work, applied: Condition, *, now: datetime) -> Decision:
+        """Return the Work whose object is gone: applied again, or, where the Work is being removed, released."""
+        if work.metadata.deletion_timestamp is not None:
+            said = Condition(APPLIED, "False", REMOVED, "The object is no longer on the member.")
+            return _without_object(work, said, now=now)
         if applied.status != "True":
             return NOTHING
         said = Condition(APPLIED, "False", OBJECT_LOST, "The object is no longer on the member; it is applied again.")
-        changed = work.with_status(
-            conditions=with_condition(work.status.conditions, said, now=now), manifest_statuses=()
+        return replace(
+            _without_object(work, said, now=now), events=(Event(work, OBJECT_LOST, said.message, warning=True),)
         )
-        event = Event(work, OBJECT_LOST, said.message, warning=True)
-        return Decision(changes=(Put(changed, work),), events=(event,), reason=OBJECT_LOST)
+
+
+def _without_object(work: Work, said: Condition, *, now: datetime) -> Decision:
+    conditions = with_condition(work.status.conditions, said, now=now)
+    changed = work.with_status(conditions=conditions, manifest_statuses=())
+    return NOTHING if changed is work else Decision(changes=(Put(changed, work),), reason=said.reason)
 
 
 def reflected(held: dict[str, Any]) -> dict[str, Any] | None:

@@ -45,6 +45,10 @@ APPLIED, DISPATCHING = "Applied", "Dispatching"
 # Reasons of Applied: the member did not take the manifest; it did not let the object go; it has the manifest with more
 # replicas than it says, as other copies are not healthy (controlplane/leftovers.py).
 APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT = "AppliedFailed", "CleanupFailed", "ReplicasKept"
+# Reasons of Applied while a Work is removed: the member is deleting the object; the object is gone.
+REMOVING, REMOVED = "Removing", "Removed"
+# Reason of Applied=True: a Namespace that was on the member before is used as it is, neither changed nor deleted.
+NAMESPACE_USED = "NamespaceUsed"
 
 
 class Work(Object, frozen=True):

@@ -1,0 +1,160 @@
+"""What a Work says of its object while the member takes it, holds it, or deletes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from controlplane import kinds, run
+from controlplane.controllers.execution import Execution
+from controlplane.controllers.work_status import WorkStatus
+from controlplane.decision import Decision, deleting
+from controlplane.kinds.cluster import SecretReference
+from controlplane.kinds.event import Event
+from controlplane.kinds.work import Work, Workload, WorkSpec
+from controlplane.members import NOT_OURS, REMOVING, Answer, Discard, Ensure, Observe, Question
+from controlplane.memory import MemoryStore
+from controlplane.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.names import WORK_FINALIZER
+from controlplane.settings import Settings
+from controlplane.state import Actor
+from tests.core.fleet_story import START, cluster
+
+REF = Ref(kinds.WORK, "karmada-es-member1", "shop")
+MANIFEST = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}
+
+
+@dataclass
+class Member:
+    """A member that takes its time to delete, and may have had the Namespace before."""
+
+    theirs: bool = False
+    held: bool = False
+    asked: list[type] = field(default_factory=list)
+
+    def answer(self, questions: Any) -> list[Answer | None]:
+        return [None if question is None else self._one(question) for question in questions]
+
+    def _one(self, question: Question) -> Answer:
+        self.asked.append(type(question))
+        if isinstance(question, Ensure):
+            if self.theirs:
+                return Answer(409, problem="exists and is not managed by us", reason=NOT_OURS)
+            self.held = True
+            return Answer(200, question.manifest)
+        if isinstance(question, Discard):
+            if self.theirs or not self.held:
+                return Answer(404, problem="gone")
+            return Answer(REMOVING, note="the member is still deleting it and waits for the finalizers kubernetes")
+        assert isinstance(question, Observe)
+        return Answer(200, question.manifest) if self.held and not self.theirs else Answer(404, problem="not found")
+
+
+class Story:
+    """One Work in a store, the two controllers that look after it, and its member."""
+
+    def __init__(self, member: Member) -> None:
+        self.now, self.member = START, member
+        self.controllers = [Execution(), WorkStatus()]
+        self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
+        meta = ObjectMeta(name=REF.name, namespace=REF.namespace, uid="w", generation=1, finalizers=(WORK_FINALIZER,))
+        joined = cluster("member1").with_spec(
+            api_endpoint="https://member1", secret_ref=SecretReference("karmada-cluster", "member1")
+        )
+        ready = joined.with_status(conditions=(Condition("Ready", "True", "ClusterReady", "", START),))
+        self.store.create(ready, Work("work.karmada.io/v1alpha1", "Work", meta, WorkSpec(Workload((MANIFEST,)))))
+        self.run()
+
+    def run(self) -> None:
+        run.work_off(self.controllers, self.store, Settings(), world=run.World(answer=self.member.answer))
+
+    def later(self, seconds: int) -> None:
+        """Let time pass, second by second."""
+        for _ in range(seconds):
+            self.now += timedelta(seconds=1)
+            self.run()
+
+    def delete(self) -> None:
+        work = self.work
+        assert work is not None
+        self.store.apply([(None, Decision(changes=(deleting(work, now=self.now),)))], by=Actor("user"))
+        self.run()
+
+    def seen(self) -> None:
+        """Let the watch of the member tell that the object changed."""
+        self.store.mark("work_status", [REF])
+        self.run()
+
+    @property
+    def work(self) -> Work | None:
+        return self.store.objects.get(REF)
+
+    @property
+    def applied(self) -> tuple[str, str]:
+        assert self.work is not None
+        said = condition(self.work.status.conditions, "Applied")
+        assert said is not None
+        return said.status, said.reason
+
+    def events(self) -> list[tuple[str, str, int]]:
+        found = [one for one in self.store.objects.values() if isinstance(one, Event)]
+        return [(one.type, one.reason, one.count) for one in found]
+
+
+def test_an_object_that_its_member_is_deleting_is_removing_and_warns_only_after_a_minute() -> None:
+    story = Story(Member())
+    assert story.applied == ("True", "AppliedSuccessful")
+
+    story.delete()
+    assert story.applied == ("True", "Removing")
+    story.later(58)
+    assert (story.applied, story.events()) == (("True", "Removing"), [])
+
+    story.later(4)
+    assert story.applied == ("False", "CleanupFailed")
+    assert [(type_, reason) for type_, reason, _ in story.events()] == [("Warning", "CleanupWorkFailed")]
+
+
+def test_a_work_goes_as_soon_as_the_watch_tells_that_its_object_is_gone() -> None:
+    """Asking again takes as long as the removal has lasted: minutes for a large Namespace."""
+    story = Story(Member())
+    story.delete()
+    story.later(40)
+    asked = len(story.member.asked)
+
+    story.member.held = False
+    story.seen()
+
+    assert story.work is None
+    assert story.events() == []
+    assert asked < 12, "a removal is asked for at growing intervals"
+
+
+def test_a_namespace_that_was_on_the_member_before_is_used_and_said_once() -> None:
+    story = Story(Member(theirs=True))
+    assert (story.applied, story.events()) == (("True", "NamespaceUsed"), [("Normal", "NamespaceUsed", 1)])
+    asked = len(story.member.asked)
+
+    story.later(600)
+    story.seen()
+    assert (len(story.member.asked), story.applied) == (asked + 1, ("True", "NamespaceUsed"))
+
+    work = story.work
+    assert work is not None
+    story.store.put(work.with_spec(suspend_dispatching=None).with_meta(generation=2), work)
+    story.run()
+    assert story.events() == [("Normal", "NamespaceUsed", 1)]
+
+    story.delete()
+    assert story.work is None
+
+
+def test_a_namespace_of_somebody_else_that_is_gone_after_an_hour_is_created() -> None:
+    story = Story(Member(theirs=True))
+    story.member.theirs = False
+
+    story.now += timedelta(hours=1)
+    story.run()
+
+    assert (story.member.held, story.applied) == (True, ("True", "AppliedSuccessful"))
