@@ -51,9 +51,12 @@ def told(
         return (*_strangers(state, new), *_passed(new, now=now))
     if old is not None and kind.key == CLUSTER_TAINT_POLICY:
         return _withdrawn(state, old, "this edit", kept=_listed(new) & _listed(old))
+    found: tuple[str, ...] = ()
+    if old is not None and kind.key in POLICIES and old.metadata.deletion_timestamp is not None:
+        found = (f"{kind.resource.kind} {old.metadata.name} is being deleted: apply it again once it is gone",)
     if old is not None and kind.key in (*POLICIES, *BINDINGS) and _spec(new) != _spec(old):
-        return _queued(state, kind, new, settings)
-    return ()
+        found += _queued(state, kind, new, settings)
+    return found
 
 
 def told_of_deletion(state: State, old: Object) -> tuple[str, ...]:

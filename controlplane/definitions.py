@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import NAMESPACE
+from controlplane.kinds.claim_column import with_policy
 from controlplane.kinds.template import Template
 from controlplane.wire import definition
 from controlplane.wire.resource import Resource
@@ -45,7 +46,7 @@ def is_refused(one: Template) -> bool:
 def _kind(resource: Resource, schema: Schema, *, is_ending: bool) -> Kind:
     """Return the kind of a resource: its objects are templates like any other."""
     return Kind(
-        resource=resource,
+        resource=with_policy(resource),
         type=Template,
         schema=lambda: schema,
         fill=lambda doc: filled(doc, schema),

@@ -9,8 +9,9 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
-from controlplane import bindings, kinds, matching
+from controlplane import bindings, kinds, matching, unselected
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import fleet_state
 from controlplane.decision import NOTHING, Decision, Event, Put, deleting
@@ -34,11 +35,6 @@ PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
 RETRY = timedelta(seconds=30)
 NOT_YET = timedelta(seconds=1)
 
-# Machinery of a cluster: made by its own controllers from other objects, never sent to members by a policy.
-_NEVER = frozenset(
-    {kinds.NAMESPACE, "Node", "Endpoints", "coordination.k8s.io/Lease", "discovery.k8s.io/EndpointSlice"}
-)
-
 
 class TemplateKinds(tuple[str, ...]):
     """The kinds a policy may propagate: whatever has no type of its own, also those users bring later."""
@@ -47,7 +43,7 @@ class TemplateKinds(tuple[str, ...]):
 
     def __contains__(self, key: object) -> bool:
         kind = KINDS.get(key) if isinstance(key, str) else None
-        return key not in _NEVER and (kind is None or kind.type is Template)
+        return key not in kinds.NEVER_PROPAGATED and (kind is None or kind.type is Template)
 
     def __iter__(self) -> Iterator[str]:
         return (kind.key for kind in KINDS if kind.key in self)
@@ -110,7 +106,7 @@ def _template(old: Template | None, new: Template | None) -> Iterator[Ref]:
     present = new or old
     assert present is not None, "a change has an old or a new side"
     ref = present.ref
-    if ref.kind in _NEVER or is_reserved_namespace(ref.namespace):
+    if ref.kind in kinds.NEVER_PROPAGATED or is_reserved_namespace(ref.namespace):
         return
     if old is not None and new is not None and not _edited(old, new):
         return
@@ -139,7 +135,7 @@ def _policy(old: Policy | None, new: Policy | None) -> Iterator[Ref]:
 
 def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
     """A template is due when its binding went, or when somebody wrote into it what its policy decides."""
-    if old is None or bindings.template_ref(old).kind in _NEVER:
+    if old is None or bindings.template_ref(old).kind in kinds.NEVER_PROPAGATED:
         return
     if new is not None:
         before, after = old.spec, new.spec
@@ -239,18 +235,15 @@ class Policies(Controller):
             return Decision(wake_at=now + NOT_YET)  # brought a moment ago: this process hears of it soon
         if not propagates(template.metadata.namespace, settings.skipped_propagating_namespaces):
             return NOTHING
+        facing = snapshot.candidates.facing(template)
+        preemption = settings.gate("PropagationPolicyPreemption")
+        policy = matching.choose(facing, snapshot.claimed, template, preemption=preemption)
         if binding is not None and binding.metadata.deletion_timestamp is not None:
-            return NOTHING  # due again once it is gone
+            return _while_binding_goes(snapshot, template, binding, policy, now=now)
         if binding is not None and bindings.template_ref(binding) != snapshot.ref:
-            return _name_taken(template, binding)
-        policy = matching.choose(
-            snapshot.candidates.facing(template),
-            snapshot.claimed,
-            template,
-            preemption=settings.gate("PropagationPolicyPreemption"),
-        )
+            return _name_taken(template, binding, now=now)
         if policy is None:
-            return _without_policy(template, binding)
+            return _without_policy(snapshot, template, binding, now=now)
         return _with_policy(snapshot, template, policy, settings, now=now)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
@@ -343,8 +336,9 @@ def _without_template(snapshot: Propagation, *, now: datetime) -> Decision:
     return Decision(changes=(deleting(binding, now=now),), reason="TemplateGone")
 
 
-def _without_policy(template: Template, binding: Binding | None) -> Decision:
-    """Nobody claims it: claims are taken away, placement and copies stay as they are."""
+def _without_policy(snapshot: Propagation, template: Template, binding: Binding | None, *, now: datetime) -> Decision:
+    """No policy selects a template: its claims are removed, placement and copies stay as they are, and the template
+    says so (`unselected`)."""
     changes = []
     labels, annotations = matching.unclaimed(template.metadata.labels, template.metadata.annotations)
     annotations.pop(LAZY_ANNOTATION, None)
@@ -355,7 +349,39 @@ def _without_policy(template: Template, binding: Binding | None) -> Decision:
         released = bindings.release(binding)
         if released is not binding:
             changes.append(Put(released, binding))
-    return Decision(changes=tuple(changes), reason="PolicyGone") if changes else NOTHING
+    facing = snapshot.candidates.facing(template)
+    told = unselected.told(template, binding, facing, lost=freed is not template, now=now)
+    if not changes and told == unselected.SILENT:
+        return NOTHING
+    reason = "PolicyGone" if changes else ""
+    return Decision(changes=tuple(changes), events=told.events, wake_at=told.wake_at, reason=reason)
+
+
+def _while_binding_goes(
+    snapshot: Propagation, template: Template, binding: Binding, policy: Policy | None, *, now: datetime
+) -> Decision:
+    """The binding of this name is being deleted, and a new one is made once it is gone.
+
+    The template changes its claim meanwhile, so that a binding whose cleanup waits for a lost cluster holds back no
+    policy that is deleted. A Lazy policy claims a template together with its binding only: until then the template is
+    without a claim.
+    """
+    if policy is None:
+        decision = _without_policy(snapshot, template, None, now=now)
+    elif policy.spec.activation_preference != LAZY:
+        claimed, _ = _claimed_template(template, policy)
+        changes = (Put(claimed, template),) if claimed is not template else ()
+        decision = Decision(changes=changes, reason="ApplyPolicy") if changes else NOTHING
+    elif snapshot.claimed is not None and snapshot.claimed.ref != policy.ref:
+        labels, annotations = matching.unclaimed(template.metadata.labels, template.metadata.annotations)
+        annotations.pop(LAZY_ANNOTATION, None)
+        freed = template.with_meta(labels=labels, annotations=annotations)
+        decision = Decision(changes=(Put(freed, template),), reason="ApplyPolicy")
+    else:
+        decision = NOTHING
+    if bindings.template_ref(binding) == snapshot.ref:
+        return decision  # due again once the binding is gone
+    return replace(decision, wake_at=now + RETRY)
 
 
 def _with_policy(
@@ -441,10 +467,11 @@ def _machinery(key: str) -> bool:
     return prefix.endswith(("karmada.io", "lifeboat.io"))
 
 
-def _name_taken(template: Template, binding: Binding) -> Decision:
+def _name_taken(template: Template, binding: Binding, *, now: datetime) -> Decision:
+    """The binding of this name is another template's: say so until it is gone."""
     other = binding.spec.resource
     message = (
         f"binding {binding.metadata.name} already belongs to {other.api_version} {other.kind} {other.name}: "
         "two kinds of the same name cannot both be propagated; rename one of the objects"
     )
-    return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),))
+    return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),), wake_at=now + RETRY)

@@ -36,6 +36,7 @@ from controlplane.kinds import (
     workload_rebalancer_rules,
     workload_rules,
 )
+from controlplane.kinds.claim_column import with_policy
 from controlplane.meta import Ref, kind_key
 from controlplane.names import (
     CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
@@ -66,6 +67,8 @@ NAMESPACE = "Namespace"
 SECRET = "Secret"
 LEASE = "coordination.k8s.io/Lease"
 DEFINITION = definition.KEY
+# Machinery of a cluster: made by its own controllers from other objects, never sent to members by a policy.
+NEVER_PROPAGATED = frozenset({NAMESPACE, "Node", "Endpoints", LEASE, "discovery.k8s.io/EndpointSlice"})
 COMPANIONS = (
     *("Pod", "ReplicationController", "apps/Deployment", "apps/StatefulSet", "apps/DaemonSet", "apps/ReplicaSet"),
     *("batch/Job", "batch/CronJob", "networking.k8s.io/Ingress"),
@@ -450,7 +453,7 @@ for _resource in builtin.RESOURCES:
     elif _resource.key == DEFINITION:
         KINDS.register(
             Kind(
-                resource=_resource,
+                resource=with_policy(_resource),
                 type=template.Template,
                 schema=lambda one=_resource: builtin.schema(one.group, one.version, one.kind),  # type: ignore[misc]
                 fill=definition_rules.defaulted,
@@ -462,7 +465,7 @@ for _resource in builtin.RESOURCES:
     elif _resource.key not in _NOT_TEMPLATES:
         KINDS.register(
             Kind(
-                resource=_resource,
+                resource=_resource if _resource.key in NEVER_PROPAGATED else with_policy(_resource),
                 type=template.Template,
                 schema=lambda one=_resource: builtin.schema(one.group, one.version, one.kind),  # type: ignore[misc]
                 normalise=secret.normalise if _resource.key == SECRET else lambda doc: [],

@@ -13,7 +13,13 @@ from controlplane import circumstances
 from controlplane.decision import Decision, Save
 from controlplane.errors import Invalid
 from controlplane.kind import KINDS
-from controlplane.kinds import CLUSTER_TAINT_POLICY, EVICTION_HOLD, MAINTENANCE_WINDOW, RESOURCE_BINDING
+from controlplane.kinds import (
+    CLUSTER_TAINT_POLICY,
+    EVICTION_HOLD,
+    MAINTENANCE_WINDOW,
+    PROPAGATION_POLICY,
+    RESOURCE_BINDING,
+)
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
@@ -26,6 +32,7 @@ from controlplane.settings import Settings
 from controlplane.state import Actor
 from controlplane.taints import OWNERS_ANNOTATION
 from tests.core.fleet_story import START, binding, cluster, duplicated, no_execute
+from tests.core.propagation_story import policy as propagation_policy
 
 NOW = START + timedelta(hours=1)
 DEFAULT = Settings()
@@ -202,3 +209,12 @@ def test_a_failback_is_refused_when_it_would_begin_on_a_cluster_that_is_not_well
     with pytest.raises(Invalid) as raised:
         write()
     assert [cause.field for cause in raised.value.details.causes] == ["spec.cluster"]
+
+
+def test_a_write_of_a_policy_that_is_being_deleted_says_that_it_does_not_keep_it() -> None:
+    going = propagation_policy("all").with_meta(deletion_timestamp=START)
+    store = MemoryStore(clock=lambda: START)
+
+    said = circumstances.told(store, KINDS[PROPAGATION_POLICY], going, going, DEFAULT, now=START)
+
+    assert said == ("PropagationPolicy all is being deleted: apply it again once it is gone",)

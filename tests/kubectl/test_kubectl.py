@@ -125,7 +125,8 @@ def test_get_in_every_form(k: Kubectl, api: Client) -> None:
     api.post(deployments(k.namespace), deployment("web", replicas=2, image="nginx:1.27"))
 
     assert re.search(r"NAME\s+READY\s+UP-TO-DATE\s+AVAILABLE\s+AGE\nweb\s+0/2", k("get", "deploy"))
-    assert re.search(r"CONTAINERS\s+IMAGES\s+SELECTOR\n.*nginx:1.27\s+app=web", k("get", "deploy", "-o", "wide"))
+    wide = r"CONTAINERS\s+IMAGES\s+SELECTOR\s+POLICY\n.*nginx:1.27\s+app=web\s+<none>"
+    assert re.search(wide, k("get", "deploy", "-o", "wide"))
     assert yaml.safe_load(k("get", "deploy", "web", "-o", "yaml"))["spec"]["replicas"] == 2
     assert json.loads(k("get", "deploy", "-o", "json"))["items"][0]["metadata"]["name"] == "web"
     assert k("get", "deploy", "-o", "name") == "deployment.apps/web\n"

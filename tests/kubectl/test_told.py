@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.builders import CLUSTERS
+from tests.api.builders import CLUSTERS, deployment, deployments, policies, policy
 from tests.api.controllers import work
 from tests.api.server import Client, Server
-from tests.api.test_actions import join
+from tests.api.test_actions import BINDINGS, join
 from tests.kubectl.test_kubectl import Kubectl
 
 
@@ -42,3 +42,47 @@ def test_a_fence_is_not_made_by_annotating(k: Kubectl, api: Client) -> None:
     said = k("annotate", "cluster", name, 'failover.lifeboat.io/fence={"by":"eve"}', code=1)
 
     assert "a fence is made with POST" in said
+
+
+def test_a_template_shows_its_policy_and_says_when_none_selects_it(k: Kubectl, api: Client, server: Server) -> None:
+    api.post(deployments(k.namespace), deployment("web"))
+    api.post(policies(k.namespace), policy("web-everywhere"))
+    work(server, "policies")
+    assert re.search(r"SELECTOR\s+POLICY\n.*pp/web-everywhere", k("get", "deploy", "web", "-o", "wide"))
+    assert "POLICY" not in k("get", "deploy", "web")
+
+    k("delete", "pp", "web-everywhere", "--wait=false")
+    work(server, "policies", "policy_release")
+
+    assert re.search(r"app=web\s+<none>", k("get", "deploy", "web", "-o", "wide"))
+    assert "no policy selects it any more" in k("describe", "deploy", "web")
+
+
+def test_what_is_deleted_with_its_policy_in_an_outage_is_applied_again_and_placed(
+    k: Kubectl, api: Client, server: Server
+) -> None:
+    lost, file = f"{k.namespace}-lost", k.file(deployment("web"), policy("web-everywhere"))
+    join(api, lost, "True")
+    k("apply", "-f", file)
+    work(server, "policies")
+    bindings = BINDINGS.format(k.namespace)
+    placed = {"spec": {"clusters": [{"name": lost, "replicas": 1}]}}
+    assert api.patch(f"{bindings}/web-deployment", placed).status == 200
+    work(server, "works")
+    status = {"conditions": [{"type": "Ready", "status": "False", "reason": "Test"}]}
+    api.patch(f"{CLUSTERS}/{lost}/status", {"status": status})
+
+    k("delete", "-f", file, "--wait=false")
+    work(server, "policies", "works", "policy_release")
+    assert api.get(f"{bindings}/web-deployment").document["metadata"].get("deletionTimestamp")
+    assert api.get(policies(k.namespace, "web-everywhere")).status == 404
+    k("apply", "-f", file)
+
+    uid = api.get(deployments(k.namespace, "web")).document["metadata"]["uid"]
+    for _ in range(30):  # the old binding is looked at every few seconds
+        work(server, "policies", "works", "policy_release")
+        binding = api.get(f"{bindings}/web-deployment").document
+        if binding.get("spec", {}).get("resource", {}).get("uid") == uid:
+            break
+    assert "deletionTimestamp" not in binding["metadata"]
+    assert binding["spec"]["resource"]["uid"] == uid

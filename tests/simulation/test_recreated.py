@@ -19,6 +19,8 @@ from tests.simulation.stories import NGINX_BINDING, placed, running
 from tests.simulation.world import Simulation
 
 SEEDS = range(2)
+ANA = Actor("ana")
+POLICY = Ref(kinds.PROPAGATION_POLICY, "default", "nginx-propagation")
 DIRECTLY = ANYWHERE.replace("Gracefully", "Directly")
 
 
@@ -110,3 +112,68 @@ def test_where_nobody_makes_it_anew_the_binding_stays_and_says_what_it_waits_for
     wait(world, 30)
     assert running(world) == {}
     assert NGINX_BINDING not in world.store.objects
+
+
+def deleted(world: Simulation, *refs: Ref) -> None:
+    """As `kubectl delete --wait=false` does: all at once, and nothing is waited for."""
+    for ref in refs:
+        world.store.apply([(None, Decision(changes=(deleting(world.store.objects[ref], now=world.now),)))], by=ANA)
+
+
+def applied(world: Simulation, *manifests: str, uid: str) -> None:
+    """As `kubectl apply` does: what is still there, be it Terminating, is not made anew."""
+    for text in manifests:
+        new = admitted(text, world.settings, now=world.now)
+        if new.ref not in world.store.objects:
+            world.create(replace(new, metadata=replace(new.metadata, uid=f"{uid}-{new.metadata.name}")))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("pause", [0, 1, 5])
+def test_what_is_deleted_with_its_policy_and_applied_again_in_an_outage_runs_or_says_why_not(
+    seed: int, pause: int
+) -> None:
+    world = lost(seed, ANYWHERE)
+    wait(world, 40)
+    assert "member2" not in placed(world)
+    world.excused["nginx"] = world.now + timedelta(seconds=40)
+
+    deleted(world, DEPLOYMENT, POLICY)
+    wait(world, pause)
+    applied(world, ANYWHERE, NGINX % 4, uid="second")
+    wait(world, 30)
+
+    if POLICY not in world.store.objects:  # applied while it was still Terminating, as kubectl warns
+        assert pause == 0
+        assert any("is being deleted: apply it again" in one for one in told(world, "NoPolicyMatches"))
+        applied(world, ANYWHERE, uid="third")
+        wait(world, 20)
+    assert sum(running(world).values()) == sum(placed(world).values()) == 4
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_binding_whose_cleanup_waits_for_a_lost_cluster_holds_no_policy_back(seed: int) -> None:
+    world = lost(seed, ANYWHERE)
+    world.excused["nginx"] = world.now + timedelta(minutes=5)
+
+    deleted(world, DEPLOYMENT, POLICY)
+    wait(world, 5)
+
+    assert world.store.objects[NGINX_BINDING].metadata.deletion_timestamp is not None
+    assert POLICY not in world.store.objects
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_template_whose_binding_was_deleted_by_hand_holds_no_policy_back(seed: int) -> None:
+    world = lost(seed, ANYWHERE)
+    world.excused["nginx"] = world.now + timedelta(minutes=5)
+
+    deleted(world, NGINX_BINDING)
+    wait(world, 2)
+    deleted(world, POLICY)
+    wait(world, 5)
+
+    assert world.store.objects[NGINX_BINDING].metadata.deletion_timestamp is not None
+    assert POLICY not in world.store.objects
+    assert "it runs on no cluster" in told(world, "NoPolicyMatches")[0]

@@ -1,0 +1,35 @@
+"""The column POLICY: which policy a template belongs to."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from controlplane.names import CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION, PROPAGATION_POLICY_NAME_ANNOTATION
+from controlplane.wire.resource import Column, Resource
+
+
+def _claim(document: dict[str, Any], now: datetime) -> str:
+    """Return the policy as kubectl takes it ("pp/web", "cpp/all"); "<none>" if no policy claims the template."""
+    annotations = document.get("metadata", {}).get("annotations") or {}
+    if name := annotations.get(PROPAGATION_POLICY_NAME_ANNOTATION):
+        return f"pp/{name}"
+    name = annotations.get(CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION)
+    return f"cpp/{name}" if name else "<none>"
+
+
+POLICY: Final = Column(
+    "Policy",
+    _claim,
+    priority=1,
+    description="PropagationPolicy (pp) or ClusterPropagationPolicy (cpp) that the object belongs to.",
+)
+
+
+def with_policy(resource: Resource) -> Resource:
+    """Return a resource of templates whose wide form ends with their policy. A column of that name stays as it is."""
+    if any(column.name == POLICY.name for column in resource.columns):
+        return resource
+    return replace(resource, columns=(*resource.columns, POLICY))
