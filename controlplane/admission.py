@@ -27,7 +27,7 @@ from controlplane.meta import Object, ObjectMeta, condition, to_seconds, with_co
 from controlplane.moments import in_utc
 from controlplane.names import safe_hash
 from controlplane.settings import Settings
-from controlplane.taints import OWNERS_ANNOTATION
+from controlplane.taints import OWNERS_ANNOTATION, kept, stays_because
 
 Document = dict[str, Any]
 STATUS = "status"
@@ -342,13 +342,15 @@ def _cluster(
     before = {(one.key, one.effect): one.time_added for one in old.spec.taints} if old is not None else {}
     stamp = to_seconds(now)
     taints = tuple(_stamped(taint, before, stamp) for taint in cluster.spec.taints)
-    spec, found, causes = replace(cluster.spec, taints=taints), list[str](), list[Cause]()
+    stays = kept(old, cluster, settings, now=now) if old is not None else ()
+    spec, found, causes = replace(cluster.spec, taints=(*taints, *stays)), list[str](), list[Cause]()
     if settings.gate(_MODELS_GATE) and (old is None or spec.resource_models):
         found = models.warnings(spec.resource_models)
         spec = replace(spec, resource_models=models.standardise(spec.resource_models))
         causes = models.violations(spec.resource_models)
     causes += fence.written_by_hand(cluster, old)
-    return _owned(replace(cluster, spec=spec), old), found, causes
+    told = [f"spec.taints: {stays_because(one)}" for one in stays]
+    return _owned(replace(cluster, spec=spec), old), [*told, *found], causes
 
 
 def _owned(cluster: Cluster, old: Cluster | None) -> Cluster:

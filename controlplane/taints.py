@@ -33,6 +33,8 @@ from controlplane.settings import Settings
 OWNERS_ANNOTATION = "failover.lifeboat.io/taint-owners"
 
 Identity = tuple[str, str]  # key, effect
+BY_READY, BY_ACCESS, BY_DELETION = "Ready", "AccessLost", "Deletion"
+"""Owners of the taints that the system wants by itself."""
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -53,6 +55,11 @@ class Want(msgspec.Struct, frozen=True):
     @property
     def identity(self) -> Identity:
         return self.key, self.effect
+
+    @property
+    def stays(self) -> bool:
+        """Test whether nobody can remove the taint while it is wanted: the cluster is not Ready, or not accessible."""
+        return self.effect == NO_SCHEDULE and self.owner in (BY_READY, BY_ACCESS)
 
 
 class Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -113,9 +120,10 @@ def settled(
     """Return the taints and owners after all wants are heard.
 
     A taint stays as it is, value and time, while one owner wants it; one that nobody owns is a person's and stays. An
-    owned taint that is gone was taken off by a person: it stays off until nobody wants it any more (S001 "manual
-    intervention"), and put on again meanwhile it is a person's. One that is only wanted otherwise than it was put on
-    makes room for a new one. New taints carry `now`; taints that move workloads get a missing timeAdded.
+    owned taint that is gone was removed by a person: it stays away until nobody wants it any more, and put on again
+    meanwhile it is a person's. Only a taint that keeps new workloads from a cluster we cannot use comes back at once
+    (`Want.stays`). A taint that is only wanted otherwise than it was put on makes room for a new one. New taints carry
+    `now`; taints that move workloads get a missing timeAdded.
     """
     moment = to_seconds(now)
     wanted: dict[Identity, list[Want]] = {}
@@ -136,7 +144,7 @@ def settled(
     for identity, asking in wanted.items():
         if identity in after:
             continue
-        if identity in known:
+        if identity in known and (identity in present or not any(want.stays for want in asking)):
             after[identity] = replace(_owned_by(asking), waived=True)
         elif identity not in present:
             first = asking[0]
@@ -178,9 +186,6 @@ class Wanted(msgspec.Struct, frozen=True):
     wake_at: datetime | None = None
 
 
-BY_READY, BY_ACCESS, BY_DELETION = "Ready", "AccessLost", "Deletion"
-
-
 def automatic(cluster: Cluster, settings: Settings, *, moving_since: datetime | None, now: datetime) -> Wanted:
     """Return the taints the system wants by itself (D1, D20, D22).
 
@@ -214,6 +219,35 @@ def automatic(cluster: Cluster, settings: Settings, *, moving_since: datetime | 
             else:
                 wake_at = due
     return Wanted(tuple(wants), wake_at)
+
+
+def kept(old: Cluster, new: Cluster, settings: Settings, *, now: datetime) -> tuple[Taint, ...]:
+    """Return the taints that a write removes although they stay: our own, while the cluster cannot take new workloads.
+
+    What the next decision would put on again is better never away: the scheduler may look in between.
+    """
+    wants = automatic(old, settings, moving_since=None, now=now).wants
+    stay = {want.identity: want.owner for want in wants if want.stays}
+    if not stay:
+        return ()
+    known, left = owned(old), {(taint.key, taint.effect) for taint in new.spec.taints}
+    return tuple(
+        taint
+        for taint in old.spec.taints
+        if (identity := (taint.key, taint.effect)) not in left
+        and stay.get(identity, "") in known.get(identity, Ownership()).by
+    )
+
+
+def stays_because(taint: Taint) -> str:
+    """Return why a taint of ours is not removed, and what to do."""
+    said = f"{taint.key}:{taint.effect} stays, as nothing new can be placed on this cluster: "
+    if taint.key == ACCESS_LOST_KEY:
+        return f"{said}it does not let us in (condition AccessLost). The taint goes when it does"
+    return (
+        f"{said}it is not Ready. The taint goes by itself once the cluster is Ready; to have none of this kind, set "
+        "auto_no_schedule_taints to false"
+    )
 
 
 def when_seen(cluster: Cluster, since: datetime | None) -> datetime | None:

@@ -6,12 +6,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from controlplane import taints
+from controlplane.admission import Admitted, admit_update
 from controlplane.decision import Decision, Delete
-from controlplane.kinds.cluster import Taint
+from controlplane.kind import KINDS, to_wire
+from controlplane.kinds import CLUSTER
+from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity
 from controlplane.kinds.taint_policy import (
     ClusterTaintPolicy,
@@ -20,7 +24,7 @@ from controlplane.kinds.taint_policy import (
     PolicyTaint,
     TaintToAdd,
 )
-from controlplane.meta import ObjectMeta
+from controlplane.meta import Condition, ObjectMeta
 from controlplane.settings import GATES, Compat, Settings
 from controlplane.state import Actor
 from controlplane.taints import OWNERS_ANNOTATION
@@ -245,7 +249,7 @@ def test_s001_a_taint_a_person_takes_off_stays_off_until_the_match_ends_and_begi
 
     story.untaint("member1")
     story.pass_seconds(3600)
-    assert shown(story) == set()
+    assert shown(story) == {"not-ready:NoSchedule"}, "a cluster that is not Ready gets nothing new"
 
     story.ready("member1", "True")
     story.pass_seconds(180)
@@ -314,6 +318,73 @@ def test_s001_what_a_person_took_off_put_on_and_took_off_again_stays_off() -> No
     story.untaint("member1")
     story.pass_seconds(3600)
 
+    assert shown(story) == {"not-ready:NoSchedule"}
+
+
+def removed(story: Story, name: str = "member1", *, settings: Settings = FAILOVER) -> Admitted:
+    """As `kubectl patch cluster --type=merge -p '{"spec":{"taints":null}}'` writes it."""
+    live = story.cluster(name)
+    doc = msgspec.to_builtins(to_wire(live))
+    doc["spec"] = {"syncMode": "Pull"}
+    return admit_update(KINDS[CLUSTER], doc, live, settings=settings, now=story.now)
+
+
+@pytest.mark.parametrize("ready", ["False", "Unknown"])
+def test_no_write_makes_a_cluster_that_is_not_ready_schedulable(ready: str) -> None:
+    story = fleet(windowed())
+    story.ready("member1", ready)
+    story.pass_seconds(300)
+    assert "down:NoExecute" in shown(story)
+
+    written = removed(story)
+
+    assert isinstance(written.object, Cluster)
+    (left,) = written.object.spec.taints
+    assert left in story.cluster("member1").spec.taints, "it is the same taint, with its time"
+    assert left.effect == "NoSchedule"
+    (said,) = written.warnings
+    assert f"{left.key}:NoSchedule stays" in said
+    assert "auto_no_schedule_taints" in said
+
+
+def test_a_cluster_that_does_not_let_us_in_keeps_its_taint_too() -> None:
+    story = fleet()
+    shut = story.cluster("member1")
+    lost = Condition("AccessLost", "True", "AccessRefused", last_transition_time=START)
+    story.store.put(shut.with_status(conditions=(*shut.status.conditions, lost)), shut)
+    story.work()
+    assert shown(story) == {"access-lost:NoSchedule"}
+
+    written = removed(story)
+
+    assert isinstance(written.object, Cluster)
+    assert [one.key for one in written.object.spec.taints] == ["failover.lifeboat.io/access-lost"]
+    assert "does not let us in" in written.warnings[0]
+
+
+def test_without_automatic_taints_nothing_is_kept_and_nothing_said() -> None:
+    settings = replace(FAILOVER, auto_no_schedule_taints=False)
+    story = fleet()
+    story.ready("member1", "False")
+
+    written = removed(story, settings=settings)
+
+    assert isinstance(written.object, Cluster)
+    assert (written.object.spec.taints, written.warnings) == ((), ())
+
+
+def test_a_persons_taint_of_that_name_is_the_persons_to_remove() -> None:
+    mine = Taint(KEY, "NoSchedule", "mine")
+    story = Story(cluster("member1", taints=[mine]), cluster("member2"))
+    story.ready("member1", "False")
+    assert story.cluster("member1").spec.taints == (mine,)
+
+    assert removed(story).warnings == ()
+    story.untaint("member1")
+
+    (ours,) = story.cluster("member1").spec.taints
+    assert ours.value == ""
+    story.ready("member1", "True")
     assert shown(story) == set()
 
 

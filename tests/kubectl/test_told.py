@@ -86,3 +86,17 @@ def test_what_is_deleted_with_its_policy_in_an_outage_is_applied_again_and_place
             break
     assert "deletionTimestamp" not in binding["metadata"]
     assert binding["spec"]["resource"]["uid"] == uid
+
+
+def test_a_lost_cluster_does_not_become_schedulable_by_removing_its_taints(
+    k: Kubectl, api: Client, server: Server
+) -> None:
+    name = f"{k.namespace}-dead"
+    join(api, name, "False")
+    work(server, "cluster_taints")
+    assert "not-ready:NoSchedule" in k("get", "cluster", name)
+
+    said = k("patch", "cluster", name, "--type=merge", "-p", '{"spec":{"taints":null}}')
+
+    assert "Warning: spec.taints: cluster.karmada.io/not-ready:NoSchedule stays" in said
+    assert "not-ready:NoSchedule" in k("get", "cluster", name)
