@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import orjson
 from django.contrib import admin
 from django.urls import reverse
 
@@ -14,10 +16,11 @@ from apps.objects.changelist import STATES, choices, cluster_names
 from apps.objects.rows_admin import RowAdmin
 from apps.objects.store import store
 from apps.resources.models import Binding, TargetCluster, Work
-from controlplane.kinds import WORK
+from controlplane.kinds import CLUSTER, WORK, binding_columns
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
 from controlplane.meta import Ref
 from controlplane.scheduling import account
+from controlplane.wire.resource import age
 
 SHOWN_CHANGES = 40
 
@@ -25,8 +28,33 @@ SHOWN_CHANGES = 40
 class BindingAdmin(ObjectAdmin):
     """Where templates run, and what they are leaving."""
 
-    list_display = ("namespace", "name", "targets", "leaving", "scheduled", "replicas", "resource_kind", "priority")
+    list_display = (
+        *("namespace", "name", "targets", "healthy", "leaving", "eviction", "scheduled", "replicas"),
+        *("resource_kind", "priority", "last_known"),
+    )
     list_display_links = ("name",)
+
+    def attach(self, rows: Sequence[Any]) -> None:
+        """Give the rows of a page their documents as well; one query for all of them."""
+        super().attach(rows)
+        found = Binding.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", "doc")
+        documents = {key: orjson.loads(text) for key, text in found}
+        now = store().now()
+        for row in rows:
+            cells = {one.name: one.cell(documents.get(row.pk, {}), now) for one in binding_columns.COLUMNS}
+            row.__dict__["cells"] = cells
+
+    @admin.display(description="healthy")
+    def healthy(self, row: Binding) -> str:
+        return _cell(row, "Healthy")
+
+    @admin.display(description="eviction")
+    def eviction(self, row: Binding) -> str:
+        return _cell(row, "Eviction")
+
+    @admin.display(description="out of reach, waiting")
+    def last_known(self, row: Binding) -> str:
+        return _cell(row, "Message")
 
     @admin.display(description="targets")
     def targets(self, row: Binding) -> str:
@@ -50,6 +78,10 @@ class BindingAdmin(ObjectAdmin):
         return {"links": links, "deeds": [], "changes": changes, "with_objects": True, "why": why_there(ref)}
 
 
+def _cell(row: Binding, name: str) -> str:
+    return str(row.__dict__.get("cells", {}).get(name, ""))
+
+
 def why_there(ref: Ref) -> str:
     """Return in sentences why a binding is where it is; "" where nothing was decided about it."""
     notes = store().rows(PlacementNote, "key", [str(ref)]).get(str(ref), ())
@@ -66,8 +98,23 @@ def why_there(ref: Ref) -> str:
 class WorkAdmin(ObjectAdmin):
     """What members get."""
 
-    list_display = ("cluster", "name", "manifest_kind", "applied", "created_at")
+    list_display = ("cluster", "name", "manifest_kind", "applied", "last_known", "created_at")
     list_display_links = ("name",)
+
+    def attach(self, rows: Sequence[Any]) -> None:
+        """Give the rows of a page what is known of their clusters as well; two queries for all of them."""
+        super().attach(rows)
+        reading = store()
+        found = reading.get([Ref(CLUSTER, "", name) for name in {row.cluster for row in rows}])
+        now = reading.now()
+        for row in rows:
+            cluster = found.get(Ref(CLUSTER, "", row.cluster))
+            since = None if cluster is None else cluster.out_of_reach_since
+            row.__dict__["last_known"] = "" if since is None else f"last known: out of reach for {age(since, now)}"
+
+    @admin.display(description="last known")
+    def last_known(self, row: Work) -> str:
+        return str(row.__dict__.get("last_known", ""))
 
 
 admin.site.register(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
 from controlplane import aggregation, kinds, works
-from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
 from controlplane.decision import NOTHING, Decision, Put
 from controlplane.kinds.binding import FULLY_APPLIED, Binding
+from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.work import Work
 from controlplane.leftovers import is_leftover
 from controlplane.meta import Ref, Struct, condition, with_condition
@@ -18,10 +19,11 @@ from controlplane.state import State, Watch
 
 
 class Reports(Struct, frozen=True):
-    """A binding and its Works."""
+    """A binding and its Works; `out_of_reach`: since when clusters of these Works are, by name."""
 
     subject: Binding
     works: tuple[Work, ...]
+    out_of_reach: Mapping[str, datetime] = {}
 
 
 def _work(old: Work | None, new: Work | None) -> Iterator[Ref]:
@@ -44,8 +46,17 @@ def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
     yield new.ref
 
 
+def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+    """The bindings with a Work for a cluster are due when the cluster gets out of reach and when it answers again."""
+    if new is not None and (new.out_of_reach_since is None) != (old is None or old.out_of_reach_since is None):
+        yield new.ref
+
+
 class BindingStatus(Controller):
-    """Key: a binding. Writes its aggregatedStatus and FullyApplied."""
+    """Key: a binding. Writes its aggregatedStatus and FullyApplied.
+
+    What a cluster out of reach reported is marked as last known, and loses the mark when the cluster answers again.
+    """
 
     name: ClassVar[str] = "binding_status"
     group: ClassVar[str] = "propagation"
@@ -53,6 +64,7 @@ class BindingStatus(Controller):
     watches: ClassVar[tuple[Watch, ...]] = (
         Watch(kinds.WORK, _work),
         *(Watch(kind, _binding) for kind in kinds.BINDINGS),
+        Watch(kinds.CLUSTER, _cluster, fan_out=True),
     )
     owns: ClassVar[Ownership] = Ownership(
         dict.fromkeys(kinds.BINDINGS, ("status.aggregated_status", "status.conditions"))
@@ -61,7 +73,16 @@ class BindingStatus(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Reports | None]:
         found = state.get(refs)
         stored = state.by_index(kinds.WORK, "binding", [str(ref) for ref in found])
-        return [Reports(found[ref], tuple(stored.get(str(ref), ()))) if ref in found else None for ref in refs]
+        names = {work.cluster for own in stored.values() for work in own if work.cluster}
+        clusters: dict[Ref, Cluster] = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
+        lost = {ref.name: since for ref, one in clusters.items() if (since := one.out_of_reach_since) is not None}
+        return [Reports(found[ref], tuple(stored.get(str(ref), ())), lost) if ref in found else None for ref in refs]
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """Return the bindings that have a Work for a cluster."""
+        refs = state.refs_by_index(kinds.WORK, "cluster", origin.name, after=cursor_after(after), limit=limit)
+        found = state.get(refs).values()
+        return [owner for work in found for owner in works.owner(work, kinds.BINDINGS)], page(refs, limit=limit)[1]
 
     def decide(self, snapshot: Reports, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         binding = snapshot.subject
@@ -69,7 +90,11 @@ class BindingStatus(Controller):
             return NOTHING
         if not _spoken(snapshot):
             return NOTHING
-        items = aggregation.aggregated([work for work in snapshot.works if not is_leftover(work)])
+        items = aggregation.aggregated(
+            [work for work in snapshot.works if not is_leftover(work)],
+            out_of_reach=snapshot.out_of_reach,
+            before=binding.status.aggregated_status,
+        )
         applied = aggregation.fully_applied(binding, items)
         new = binding.with_status(
             aggregated_status=items, conditions=with_condition(binding.status.conditions, applied, now=now)

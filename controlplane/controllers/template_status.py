@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from controlplane import bindings, interpret, kinds
+from controlplane import aggregation, bindings, interpret, kinds
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.policies import TemplateKinds
 from controlplane.decision import NOTHING, Decision, Put
@@ -53,10 +53,11 @@ class TemplateStatus(Controller):
 
     def decide(self, snapshot: Aggregate, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         template, items = snapshot.subject, snapshot.binding.status.aggregated_status
-        rule = interpret.of(template.api_version, template.kind).aggregate
+        known = interpret.of(template.api_version, template.kind)
+        rule = known.aggregate
         if rule is None or (not items and not template.status):
             return NOTHING
-        status = rule(_document(template), items, now)
+        status = rule(_document(template), aggregation.counting(items, final=known.final), now)
         if status == template.status:
             return NOTHING
         return Decision(changes=(Put(replace(template, status=status), template),), reason="AggregateStatus")

@@ -75,9 +75,9 @@ def course(
     wakes: list[datetime] = []
     for item in binding.status.aggregated_status:
         name = item.cluster_name
-        if item.health in (HEALTHY, UNKNOWN):
+        if item.told_health in (HEALTHY, UNKNOWN):
             known.pop(name, None)
-        if item.health != UNHEALTHY or binding.spec.target(name) is None or binding.spec.task(name) is not None:
+        if item.told_health != UNHEALTHY or binding.spec.target(name) is None or binding.spec.task(name) is not None:
             continue
         ends = later(known.setdefault(name, now), patience)
         if now > ends:

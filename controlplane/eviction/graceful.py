@@ -192,6 +192,8 @@ def ailing(
 ) -> str:
     """Return why a target does not count as healthy for this task; "" where it does (D11)."""
     item = _item(binding, target.name)
+    if item is not None and item.out_of_reach_since is not None:
+        return f"{target.name}: the cluster is not Ready or does not let us in, its last word does not count"
     if item is None or item.health != HEALTHY:
         return f"{target.name}: health is {item.health if item and item.health else 'not reported'}"
     ready = (item.status or {}).get("readyReplicas")
@@ -227,7 +229,7 @@ def _last_healthy_copy(binding: Binding, task: GracefulEvictionTask, places: Map
     if any(not ailing(binding, one, task, places) for one in binding.spec.clusters):
         return False
     source = _item(binding, task.from_cluster)
-    return source is None or source.health != UNHEALTHY
+    return source is None or source.told_health != UNHEALTHY
 
 
 def _waits(

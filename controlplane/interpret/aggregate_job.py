@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -16,7 +16,7 @@ COMPLETE, FAILED, CRITERIA_MET = "Complete", "Failed", "SuccessCriteriaMet"
 def job(doc: Document, items: Sequence[AggregatedStatusItem], now: datetime) -> Document:
     """Return the sums; Failed where it failed anywhere, Complete where it is done everywhere. Finished stays so."""
     old: Document = doc.get("status") or {}
-    if _finished(old):
+    if finished(old):
         return old
     reports = [item.status for item in items if item.status is not None]
     status: Document = {
@@ -24,8 +24,8 @@ def job(doc: Document, items: Sequence[AggregatedStatusItem], now: datetime) -> 
         for field in ("active", "succeeded", "failed")
         if (total := sum(int(report.get(field) or 0) for report in reports))
     }
-    failed = [item.cluster_name for item in items if item.status is not None and _finished(item.status) == FAILED]
-    done = [report for report in reports if _finished(report) == COMPLETE]
+    failed = [item.cluster_name for item in items if item.status is not None and finished(item.status) == FAILED]
+    done = [report for report in reports if finished(report) == COMPLETE]
     conditions = _conditions(items, failed=failed, done=done, reports=reports, now=now)
     started = [report["startTime"] for report in reports if report.get("startTime")]
     ended = [report["completionTime"] for report in reports if report.get("completionTime")]
@@ -70,7 +70,7 @@ def _condition(type_: str, reason: str, message: str, *, now: datetime) -> Docum
     }
 
 
-def _finished(status: Document) -> str:
+def finished(status: Mapping[str, Any]) -> str:
     """Return how a Job ended, Complete or Failed, by the first condition that says so; empty while it runs."""
     ended = (one for one in status.get("conditions") or () if one.get("type") in (COMPLETE, FAILED))
     return next((str(one["type"]) for one in ended if one.get("status") == "True"), "")

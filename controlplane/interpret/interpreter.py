@@ -31,7 +31,9 @@ class Dependency(NamedTuple):
 
 
 class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
-    """The operations of one kind (semantics 4); None where the kind has no rule for one.
+    """The operations of one kind; None where the kind has no rule for one.
+
+    `final` tests whether a status is one that no longer changes, as that of a Job that has ended.
 
     Documents that come in are never changed: what comes out shares their unchanged parts.
     """
@@ -45,6 +47,7 @@ class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
     dependencies: Callable[[Document], Sequence[Dependency]] | None = None
     ready: Callable[[Mapping[str, Any]], int] | None = None
     prune: Callable[[Document], Document] | None = None
+    final: Callable[[Mapping[str, Any]], bool] = lambda status: False
 
 
 NOTHING_KNOWN = Interpreter()

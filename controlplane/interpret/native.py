@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from controlplane.interpret import aggregate, dependencies, flink, health, prune, reflect, replicas, retain
+from controlplane.interpret.aggregate_job import finished
 from controlplane.interpret.aggregate_job import job as aggregate_job
 from controlplane.interpret.interpreter import Interpreter
 
@@ -71,6 +72,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         prune=prune.job,
         reflect=reflect.fields(*_JOB),
         aggregate=aggregate_job,
+        final=lambda status: bool(finished(status)),
         retain=retain.job,
         dependencies=_OF_TEMPLATE,
     ),

@@ -11,6 +11,7 @@ from controlplane.kind import KINDS, Index, Kind
 from controlplane.kinds import (
     affine,
     binding,
+    binding_columns,
     cluster,
     cluster_rules,
     cluster_status_rules,
@@ -288,6 +289,7 @@ def _binding_kind(kind: str, plural: str, short: str, *, namespaced: bool) -> No
                     Column("Scheduled", _condition("Scheduled")),
                     Column("FullyApplied", _condition("FullyApplied")),
                     Column("Clusters", _targets),
+                    *binding_columns.COLUMNS,
                     Column("Leaving", _leaving, priority=1),
                 ),
             ),

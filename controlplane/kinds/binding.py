@@ -153,11 +153,24 @@ HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 
 
 class AggregatedStatusItem(Struct, frozen=True):
+    """What one member reported of its copy.
+
+    While the cluster is out of reach, `status` and `applied` are what it reported last, `health` is Unknown and
+    `last_known_health` is the health it reported last.
+    """
+
     cluster_name: str
     status: dict[str, Any] | None = None
     applied: bool = False
     applied_message: str = ""
     health: str = ""
+    last_known_health: str = ""
+    out_of_reach_since: datetime | None = None
+
+    @property
+    def told_health(self) -> str:
+        """The health that the member itself reported last, however long ago."""
+        return self.last_known_health or self.health
 
 
 class ResourceBindingStatus(Struct, frozen=True):

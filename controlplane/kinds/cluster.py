@@ -161,6 +161,20 @@ class Cluster(Object, frozen=True):
         return self.ready == "True" and not self.access_lost
 
     @property
+    def out_of_reach_since(self) -> datetime | None:
+        """Return since when what the member reported is only its last known state.
+
+        None: the member is Ready and lets us in, or Ready was never reported.
+        """
+        ready, lost = condition(self.status.conditions, READY), condition(self.status.conditions, ACCESS_LOST)
+        since = [
+            one.last_transition_time
+            for one, bad in ((ready, ready is not None and ready.status != "True"), (lost, self.access_lost))
+            if one is not None and bad and one.last_transition_time is not None
+        ]
+        return min(since, default=None)
+
+    @property
     def dialled(self) -> bool:
         """Test whether the control plane itself talks to the member; where not, an agent in there does its part."""
         return self.spec.sync_mode == PUSH and bool(self.spec.api_endpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.contrib import admin
@@ -17,7 +18,9 @@ from apps.objects.tables import object_table
 from controlplane.decision import Decision, Save
 from controlplane.decision import Event as Told
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
+from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.rows import Observation, PlacementHint
+from controlplane.meta import Condition
 from controlplane.state import Actor
 from tests.apps.pages import eviction, list_of, stored, work
 from tests.stores.grounds import binding, cluster, template
@@ -75,7 +78,9 @@ def test_no_list_reads_the_documents_it_does_not_show(root: Client) -> None:
         table = object_table(key).name
         asked = [sql for sql in _queries(root, list_of(key)) if f'FROM "{table}"' in sql]
         assert asked
-        assert not [sql for sql in asked if f'"{table}"."doc"' in sql]
+        reading = [sql for sql in asked if f'"{table}"."doc"' in sql]
+        assert not [sql for sql in reading if f'"{table}"."id" IN (' not in sql]
+        assert bool(reading) == (key == RESOURCE_BINDING)  # its health, of the rows of the page only
 
 
 def test_lists_count_no_further_than_they_can_be_turned(root: Client, monkeypatch: Any) -> None:
@@ -114,3 +119,23 @@ def test_labels_are_searched_through_their_index(transactional_db: None) -> None
         cursor.execute("RESET enable_seqscan")
 
     assert "object_labels" in plan
+
+
+def test_lists_of_bindings_and_works_say_what_is_only_last_known(root: Client) -> None:
+    since = store().now() - timedelta(minutes=15)
+    ready = Condition("Ready", "False", "ClusterNotReachable", "connection refused", since)
+    item = AggregatedStatusItem(
+        "member1", applied=True, health="Unknown", last_known_health="Healthy", out_of_reach_since=since
+    )
+    lost, web = cluster("member1"), binding("web", "member1")
+    stored(
+        lost.with_status(conditions=(ready,)),
+        web.with_status(aggregated_status=(item,)),
+        work("web", "member1", of=web),
+    )
+
+    bindings, works = (root.get(list_of(key)).content.decode() for key in (RESOURCE_BINDING, WORK))
+
+    assert '<td class="field-healthy">0/1</td>' in bindings
+    assert "member1: out of reach for 15m, last known Healthy" in bindings
+    assert "last known: out of reach for 15m" in works

@@ -138,6 +138,18 @@ def test_state_goes_along_or_the_copy_stays_and_says_what_is_missing() -> None:
     assert task.clusters_before_failover == ("member1",)
 
 
+def test_unknown_health_of_a_lost_cluster_counts_neither_as_unhealthy_nor_as_healthy() -> None:
+    """A healthy copy on a cluster out of reach does not begin to count; an unhealthy one does not count anew."""
+    lost = AggregatedStatusItem("member1", health="Unknown", out_of_reach_since=START)
+    begun = {"member1": START}
+
+    for last, expected in (("Healthy", {}), ("Unknown", {}), ("Unhealthy", begun)):
+        reported = app().with_status(aggregated_status=(replace(lost, last_known_health=last),))
+        assert course(reported, begun, Settings(), now=START).since == expected
+        if last != "Unhealthy":
+            assert course(reported, {}, Settings(), now=START).since == {}
+
+
 def test_without_a_policy_for_it_nothing_leaves() -> None:
     story = Ailing(binding("web", duplicated(least=1, most=1), on={"member1": 2}))
     story.report("member1", "Unhealthy")

@@ -1,0 +1,58 @@
+"""What `kubectl get` shows of bindings besides their placement: health, evictions, and what they wait for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from controlplane.kinds.binding import HEALTHY
+from controlplane.wire.resource import Column, age
+
+PENDING, STUCK, DIRECTLY = "EvictionPending", "EvictionStuck", "DirectlyWaiting"  # types of conditions
+
+
+def healthy(doc: dict[str, Any], now: Any) -> str:
+    """Return "healthy targets/targets"; what a cluster out of reach reported last does not count."""
+    names = {one["name"] for one in doc.get("spec", {}).get("clusters", ())}
+    found = {one["clusterName"] for one in _items(doc) if one.get("health") == HEALTHY}
+    return f"{len(names & found)}/{len(names)}" if names else ""
+
+
+def eviction(doc: dict[str, Any], now: Any) -> str:
+    """Return how far an eviction is: Queued or Held before it is decided, then Leaving, Waiting or Stuck."""
+    pending, stuck, directly = (_true(doc, type_) for type_ in (PENDING, STUCK, DIRECTLY))
+    if pending is not None:
+        return str(pending.get("reason", ""))
+    if stuck is not None:
+        return "Stuck"
+    if directly is not None:
+        return "Waiting"
+    return "Leaving" if doc.get("spec", {}).get("gracefulEvictionTasks") else ""
+
+
+def message(doc: dict[str, Any], now: datetime) -> str:
+    """Return which clusters are out of reach, for how long, and what evictions wait for."""
+    lost = [
+        f"{one['clusterName']}: out of reach for {age(one['outOfReachSince'], now)}, "
+        f"last known {one.get('lastKnownHealth') or 'nothing'}"
+        for one in _items(doc)
+        if one.get("outOfReachSince")
+    ]
+    waits = [found.get("message", "") for type_ in (PENDING, STUCK, DIRECTLY) if (found := _true(doc, type_))]
+    return "; ".join((*lost, *filter(None, waits)))
+
+
+COLUMNS = (
+    Column("Healthy", healthy, description="Targets that are healthy, of all targets."),
+    Column("Eviction", eviction, description="Queued, Held, Leaving, Waiting or Stuck; empty: nothing leaves."),
+    Column("Message", message, priority=1, description="Clusters out of reach, and what evictions wait for."),
+)
+
+
+def _items(doc: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(doc.get("status", {}).get("aggregatedStatus", ()))
+
+
+def _true(doc: dict[str, Any], type_: str) -> dict[str, Any] | None:
+    conditions = doc.get("status", {}).get("conditions", ())
+    return next((one for one in conditions if one.get("type") == type_ and one.get("status") == "True"), None)
