@@ -42,6 +42,10 @@ from controlplane.settings import Settings
 from controlplane.state import Promised
 
 EXAMPLES = 5  # bindings named per obstacle in a summary
+NOT_COVERED = (
+    "covers {covered} of {in_all} bindings, the first by namespace and name: ask each of the others for its own "
+    "readiness (kubectl get --raw …/resourcebindings/NAME/readiness)"
+)
 BLOCKS, WARNS = "Blocks", "Warns"
 NEEDED = (
     *("probes", "cluster_status", "cluster_taints", "eviction_queue", "evictions"),
@@ -115,8 +119,11 @@ def rehearsal_of(situation: Situation, settings: Settings) -> Rehearsal:
     )
 
 
-def summary(found: Iterable[Readiness]) -> FleetReadinessStatus:
-    """Return what single answers say together: obstacles that concern most bindings first."""
+def summary(found: Iterable[Readiness], *, covered: int, in_all: int) -> FleetReadinessStatus:
+    """Return what single answers say together: obstacles that concern most bindings first.
+
+    `covered`: how many bindings the answers were asked for, of `in_all`. If some are missing, the message says so.
+    """
     total = ready = 0
     known: dict[str, tuple[Obstacle, list[str]]] = {}
     for one in found:
@@ -127,7 +134,14 @@ def summary(found: Iterable[Readiness]) -> FleetReadinessStatus:
         ObstacleCount(what, obstacle.severity, len(names), obstacle.remedy, tuple(names[:EXAMPLES]))
         for what, (obstacle, names) in known.items()
     ]
-    return FleetReadinessStatus(total, ready, tuple(sorted(lines, key=lambda line: (-line.bindings, line.what))))
+    return FleetReadinessStatus(
+        bindings=total,
+        ready=ready,
+        bindings_total=in_all,
+        bindings_covered=covered,
+        message="" if covered >= in_all else NOT_COVERED.format(covered=covered, in_all=in_all),
+        obstacles=tuple(sorted(lines, key=lambda line: (-line.bindings, line.what))),
+    )
 
 
 def readiness(

@@ -14,7 +14,8 @@ from apps.api.answer import Answer, Many, One
 from apps.api.authorization import Attempt, check
 from apps.api.query import listing_of
 from apps.api.target import target_of
-from apps.api.views import KubernetesView, refuse_watch
+from apps.api.views import KubernetesView, refuse_watch, warning
+from apps.objects import listing
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore, store
 from controlplane import kinds
@@ -33,7 +34,7 @@ from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.settings import Settings
 
 READINESS = "readiness"
-MOST_BINDINGS = 5000  # one answer about the fleet looks at; the first in order of their names
+MOST_BINDINGS = 5000  # looked at for one answer about the fleet: the first by namespace and name
 
 
 class ReadinessView(KubernetesView):
@@ -70,18 +71,20 @@ class FleetReadinessView(KubernetesView):
         found: list[Binding] = []
         for kind in kinds.BINDINGS:
             found += reading.list(kind, limit=MOST_BINDINGS - len(found)) if len(found) < MOST_BINDINGS else ()
+        in_all = sum(listing.count(kind) for kind in kinds.BINDINGS)
         version, now = str(reading.current_version()), reading.now()
+        answers = _asked([one for one in found if not goes_along(one)], reading, settings, now=now)
         made = FleetReadiness(
             api_version=RESOURCE.api_version,
             kind=fleet_readiness.RESOURCE.kind,
             metadata=ObjectMeta(name=NAME, resource_version=version, creation_timestamp=to_seconds(now)),
-            status=summary(_asked([one for one in found if not goes_along(one)], reading, settings, now=now)),
+            status=summary(answers, covered=len(found), in_all=max(in_all, len(found))),
         )
-        text = msgspec.json.encode(made)
+        text, omitted = msgspec.json.encode(made), [made.status.message] if made.status.message else []
         if name:
-            return Response(One(RESOURCE, text))
+            return warning(Response(One(RESOURCE, text)), omitted)
         chosen = listing_of(request.query_params, RESOURCE, namespace="").choice.takes(msgspec.to_builtins(made))
-        return Response(Many(RESOURCE, [text] if chosen else [], {"resourceVersion": version}))
+        return warning(Response(Many(RESOURCE, [text] if chosen else [], {"resourceVersion": version})), omitted)
 
 
 def _asked(found: Iterable[Binding], reading: DjangoStore, settings: Settings, *, now: datetime) -> Iterable[Readiness]:

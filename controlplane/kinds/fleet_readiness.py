@@ -27,8 +27,14 @@ class ObstacleCount(Struct, frozen=True):
 class FleetReadinessStatus(Struct, frozen=True):
     """How many would, and what is in the way of the others."""
 
-    bindings: Annotated[int, Meta(description="All there are.")] = 0
+    bindings: Annotated[
+        int,
+        Meta(description="Bindings of the covered ones that have a place of their own: what the numbers are about."),
+    ] = 0
     ready: Annotated[int, Meta(description="Those that would leave any of their clusters if it went down now.")] = 0
+    bindings_total: Annotated[int, Meta(description="All bindings there are, of both scopes.")] = 0
+    bindings_covered: Annotated[int, Meta(description="Bindings that were looked at for this answer.")] = 0
+    message: Annotated[str, Meta(description="What the answer does not cover; empty: it covers all bindings.")] = ""
     obstacles: Annotated[
         tuple[ObstacleCount, ...],
         Meta(description="What is in the way, the most frequent first, with its remedy."),
@@ -46,6 +52,11 @@ def _worst(doc: dict[str, Any], now: Any) -> str:
     return ", ".join(f"{one['what']}:{one['bindings']}" for one in found[:3])
 
 
+def _covered(doc: dict[str, Any], now: Any) -> str:
+    status = doc.get("status", {})
+    return f"{status.get('bindingsCovered', 0)}/{status.get('bindingsTotal', 0)}"
+
+
 RESOURCE = Resource(
     "failover.lifeboat.io",
     "v1alpha1",
@@ -57,6 +68,7 @@ RESOURCE = Resource(
     columns=(
         Column("Bindings", lambda doc, now: doc.get("status", {}).get("bindings", 0), type="integer"),
         Column("Ready", lambda doc, now: doc.get("status", {}).get("ready", 0), type="integer"),
+        Column("Covered", _covered, description="Bindings looked at, of all there are."),
         Column("Obstacles", _worst),
     ),
     verbs=("get", "list"),

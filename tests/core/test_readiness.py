@@ -154,7 +154,9 @@ def test_what_goes_along_with_a_workload_names_it() -> None:
 
 
 def test_the_fleet_is_summed_up_by_obstacle() -> None:
-    found = summary([asked(), asked(app(DIRECT)), asked(policies=()), asked(policies=())])
+    asked_of = [asked(), asked(app(DIRECT)), asked(policies=()), asked(policies=())]
+
+    found = summary(asked_of, covered=4, in_all=4)
 
     assert (found.bindings, found.ready) == (4, 2)
     assert [(line.what, line.bindings) for line in found.obstacles] == [
