@@ -70,6 +70,20 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
     generation: int | None
 
 
+class Room(msgspec.Struct, frozen=True, gc=False):
+    """The decision holds only while its promises still fit on a cluster beside what other controllers have promised
+    there since the ledger was read.
+
+    `seen`: the number of the newest promise that was read (`Promised.seen`). `spare`: by resource, how much others may
+    have promised since; the resource "" is pods. What the deciding controller itself promised since does not count:
+    its own ledger has it.
+    """
+
+    cluster: str
+    seen: int
+    spare: tuple[tuple[str, int], ...]
+
+
 EVERY = "*"
 
 
@@ -94,6 +108,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     changes: tuple[Put | Delete | Save | Drop, ...] = ()
     events: tuple[Event, ...] = ()
     guards: tuple[Guard, ...] = ()
+    rooms: tuple[Room, ...] = ()
     wake_at: datetime | None = None
     reason: str = ""
     cause: int = 0

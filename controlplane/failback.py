@@ -7,7 +7,7 @@ is healthy. With purge mode Directly the old goes first, as the policy wants it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -15,6 +15,7 @@ import numpy as np
 
 from controlplane import health
 from controlplane.causes import invalid
+from controlplane.decision import Room
 from controlplane.errors import Cause
 from controlplane.eviction.preserve import Preserved, held_for, preserved
 from controlplane.eviction.purge import leaving, purge_mode, shrinking
@@ -40,6 +41,7 @@ from controlplane.scheduling.plan import AGGREGATED, DYNAMIC
 from controlplane.scheduling.question import Question
 from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.settings import Settings
+from controlplane.state import Promised
 from controlplane.tolerations import spelled
 
 READY_FOR = timedelta(minutes=10)
@@ -54,6 +56,7 @@ class Way(msgspec.Struct, frozen=True):
     replicas: int
     leaves: tuple[str, ...]
     promises: tuple[Promise, ...] = ()
+    rooms: tuple[Room, ...] = ()  # on which the promises rest
 
 
 class Errand(msgspec.Struct, frozen=True):
@@ -137,14 +140,15 @@ class Trial:
     def __init__(
         self,
         clusters: Sequence[Cluster],
-        promised: Iterable[tuple[str, str, int]],
+        promised: Promised,
         settings: Settings,
         *,
         now: datetime,
     ) -> None:
         self._settings, self._now = settings, now
         self._fleet = Fleet.of(clusters, settings=settings)
-        self._ledger = record.ledger(self._fleet, promised)
+        self._ledger = record.ledger(self._fleet, promised.totals)
+        self._seen = promised.seen
 
     def way(self, binding: Binding, known: Home, cluster: str, errand: Errand) -> Way | Blocked:
         """Return how a binding goes back to a cluster of its home, asking the scheduler whether it may be there."""
@@ -176,7 +180,8 @@ class Trial:
         tasks = tuple(task for task in tasks if task.from_cluster != cluster)
         new = binding.with_spec(clusters=_targets(binding, wanted), graceful_eviction_tasks=tasks)
         new = home.returned(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
-        return Way(new, cluster, wanted[cluster], leaves, self._promised(binding, cluster, wanted, question))
+        promises, rooms = self._promised(binding, cluster, wanted, question)
+        return Way(new, cluster, wanted[cluster], leaves, promises, rooms)
 
     def _asked(self, binding: Binding, bare: ResourceBindingSpec, cluster: str) -> tuple[Question, Attempt] | Blocked:
         """Return the scheduler's question and the first affinity term under which it may choose the cluster."""
@@ -276,14 +281,15 @@ class Trial:
 
     def _promised(
         self, binding: Binding, cluster: str, wanted: Mapping[str, int], question: Question
-    ) -> tuple[Promise, ...]:
-        """Take the room on the cluster, and return it as promises that others see."""
+    ) -> tuple[tuple[Promise, ...], tuple[Room, ...]]:
+        """Take the room on the cluster, and return it as promises that others see, with the room they rest on."""
         count = 1 if question.bundled else wanted[cluster]
         if not question.workload or count <= 0:
-            return ()
-        self._ledger.promise(self._fleet.places([cluster]), np.array([count], dtype=np.int64), question.asked)
+            return (), ()
+        places = self._fleet.places([cluster])
+        self._ledger.promise(places, np.array([count], dtype=np.int64), question.asked)
         made = record.promises(binding, {cluster: count}, {}, asked=question.asked, now=self._now)
-        return tuple(one.row for one in made)
+        return tuple(one.row for one in made), self._ledger.rooms(places, question.asked, seen=self._seen)
 
 
 def _shares(known: Home, replicas: int, *, turned: bool) -> dict[str, int]:

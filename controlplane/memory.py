@@ -19,6 +19,7 @@ from controlplane.kinds import KINDS, OWNER, WORK
 from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
+from controlplane.scheduling.overtaken import Numbers, overtaken
 from controlplane.settle import Lost, Remove, Same, Write, check_generation, settle
 from controlplane.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, Promised, Selection
 
@@ -64,6 +65,7 @@ class MemoryStore:
         self._rows: dict[type, dict[str, Row]] = {}
         self._leases: dict[tuple[str, int], _Lease] = {}
         self._seq = 0
+        self._numbers = Numbers()
 
     # Reading
 
@@ -190,7 +192,7 @@ class MemoryStore:
             if isinstance(row, Promise) and row.made_at is not None and row.made_at > at - within:
                 counts[row.cluster, row.request] = counts.get((row.cluster, row.request), 0) + row.replicas
         totals = [(*key, count) for key, count in sorted(counts.items())]
-        return Promised(totals, self.rows(Promise, "binding", bindings), at)
+        return Promised(totals, self.rows(Promise, "binding", bindings), at, self._numbers.newest)
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         found = set()
@@ -252,6 +254,8 @@ class MemoryStore:
         for guard in decision.guards:
             if self._guarded(guard.ref) != guard.generation:
                 return self._lost(claim, f"guard {guard.ref}", dry_run=dry_run)
+        if decision.rooms and (full := overtaken(decision.rooms, self._numbers.since(decision.rooms, by=by.name))):
+            return self._lost(claim, f"room on cluster {full}", dry_run=dry_run)
         staged: dict[Ref, Object | None] = {}
         settled: list[tuple[Put | Delete, Write | Remove | Same]] = []
         for change in decision.changes:
@@ -305,9 +309,10 @@ class MemoryStore:
     def _keep(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
         rows = self._rows.setdefault(type(change.row), {})
         if isinstance(change, Save):
-            rows[change.row.key] = change.row
+            rows[change.row.key] = self._numbers.stored(change.row, by=by.name) if change.row.NUMBERED else change.row
         elif change.row.made == getattr(rows.get(change.row.key), "made", None):
             rows.pop(change.row.key, None)
+            self._numbers.dropped(change.row)
         for mark in self.router.row_marks(change, by=by, own=own):
             self._mark(mark.controller, mark.ref, self.now() + mark.after)
 

@@ -103,7 +103,7 @@ class Situation(msgspec.Struct, frozen=True):
     policies: Sequence[ClusterTaintPolicy] = ()
     fleet: FleetState = FleetState("default")
     holds: Holds = Holds()
-    promised: Sequence[tuple[str, str, int]] = ()  # cluster, request, replicas: what no report counts yet
+    promised: Promised = Promised()  # what no report counts yet
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that the bindings asked about are parts of
     groups: Groups = {}  # the workload affinity groups they are in
 
@@ -113,7 +113,7 @@ def rehearsal_of(situation: Situation, settings: Settings) -> Rehearsal:
     return Rehearsal(
         lambda: Fleet.of(situation.clusters, settings=settings),
         settings,
-        promised=Promised(situation.promised),
+        promised=situation.promised,
         applications=situation.applications,
         groups=situation.groups,
     )

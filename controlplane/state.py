@@ -39,11 +39,13 @@ class Selection(NamedTuple):
 
 class Promised(msgspec.Struct, frozen=True):
     """What is promised, as of one moment. `totals`: (cluster, request, replicas), added up over all bindings; `own`:
-    the promises of some of them, by binding; `at` None: nobody asked for totals."""
+    the promises of some of them, by binding; `at` None: nobody asked for totals. `seen`: the number of the newest
+    promise of all; whatever is promised later has a higher number."""
 
     totals: Sequence[tuple[str, str, int]] = ()
     own: Mapping[str, Sequence[Promise]] = {}
     at: datetime | None = None
+    seen: int = 0
 
 
 class State(Protocol):

@@ -22,11 +22,20 @@ from psycopg.errors import IdleInTransactionSessionTimeout, PipelineAborted, Uni
 from apps.objects import due, log
 from apps.objects.arrays import BinaryCursor, teach
 from apps.objects.batch import Batch, Settled, batches
-from apps.objects.lookup import Stored, generation_queries, generations_from, load, moved_from, moved_queries
+from apps.objects.lookup import (
+    Stored,
+    generation_queries,
+    generations_from,
+    load,
+    moved_from,
+    moved_queries,
+    promised_query,
+)
 from apps.objects.prepared import Prepared, prepare
 from controlplane.decision import Decision
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
+from controlplane.scheduling.overtaken import Since
 from controlplane.state import Actor, Claim, Fence, Fenced, Outcome
 
 TRANSACTION_BYTES = 4 << 20  # what one sends, with room to spare
@@ -244,6 +253,8 @@ class _Transaction:
         held = self._run(_FENCE, (fence.name, fence.shard, fence.epoch)) if fence is not None else None
         moves = [self._run(*one) for one in moved_queries(seen)]
         generated = [self._run(*one) for one in generation_queries(guards)]
+        rooms = batch.rooms()
+        taken = self._run(*promised_query(rooms, by=batch.by.name)) if rooms else None
         # All that was sent is answered, and known to be: to PostgreSQL we are idle now, not busy, so that it ends the
         # transaction should we be paused before the rest is sent (idle_in_transaction_session_timeout).
         pipeline.sync()
@@ -254,8 +265,9 @@ class _Transaction:
         make_room(version)
         moved = moved_from(one.fetchall() for one in moves)
         generations = generations_from(guards, (one.fetchall() for one in generated))
-        if moved or not batch.holds(generations):
-            self.prepared = prepare(batch, batch.settle({**stored, **moved}, generations, now=self.at))
+        promised = [] if taken is None else [Since(*one) for one in taken.fetchall()]
+        if moved or not batch.holds(generations, promised):
+            self.prepared = prepare(batch, batch.settle({**stored, **moved}, generations, promised, now=self.at))
             self._run(_SET_VERSION, (self.newest,))
         self._write(self.prepared, leased=fence is None)
         self.raw.execute("COMMIT")

@@ -14,12 +14,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from apps.objects.sealing import sealed
-from controlplane.decision import Decision, Delete, Drop, Put, Save
+from controlplane.decision import Decision, Delete, Drop, Put, Room, Save
 from controlplane.events import counted, event_ref
 from controlplane.kind import Encoded, encode
 from controlplane.kinds.event import Event
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
+from controlplane.scheduling.overtaken import Since, overtaken
 from controlplane.settle import Lost, Remove, Same, Write, check_generation, settle
 from controlplane.state import Actor, Claim, Mark
 
@@ -163,9 +164,14 @@ class Batch:
         """Return what the decisions only read and rely upon."""
         return {guard.ref for item in self.items for guard in item.decision.guards}
 
-    def holds(self, generations: Mapping[Ref, int | None]) -> bool:
-        """Return whether every guard is met."""
-        return all(generations[guard.ref] == guard.generation for item in self.items for guard in item.decision.guards)
+    def rooms(self) -> list[Room]:
+        """Return the room that the decisions rely upon."""
+        return [room for item in self.items for room in item.decision.rooms]
+
+    def holds(self, generations: Mapping[Ref, int | None], promised: Sequence[Since] = ()) -> bool:
+        """Return whether every guard is met. `promised`: what other controllers promised since the ledger was read."""
+        met = all(generations[guard.ref] == guard.generation for item in self.items for guard in item.decision.guards)
+        return met and not overtaken(self.rooms() if promised else (), promised)
 
     def encoded(self, obj: Object) -> Encoded:
         """Return the object's text, made once."""
@@ -175,18 +181,29 @@ class Batch:
         return found[1]
 
     def settle(
-        self, stored: Mapping[Ref, Object | None], generations: Mapping[Ref, int | None], *, now: datetime
+        self,
+        stored: Mapping[Ref, Object | None],
+        generations: Mapping[Ref, int | None],
+        promised: Sequence[Since] = (),
+        *,
+        now: datetime,
     ) -> Settled:
         """Return what the batch writes, given what is stored under every reference it names.
 
-        `generations` of guarded objects; one of them missing counts as meeting its guard.
+        `generations` of guarded objects; one of them missing counts as meeting its guard. `promised`: what other
+        controllers promised since the ledger was read.
         """
         settled = Settled([], [], [], set())
         told: dict[Ref, int] = {}
         for item in self.items:
             decision = item.decision
             wrong = next((g for g in decision.guards if generations.get(g.ref, g.generation) != g.generation), None)
-            verdict = Verdict(f"guard {wrong.ref}") if wrong else self._settle_one(item, stored, settled)
+            if wrong:
+                verdict = Verdict(f"guard {wrong.ref}")
+            elif full := overtaken(decision.rooms, promised):
+                verdict = Verdict(f"room on cluster {full}")
+            else:
+                verdict = self._settle_one(item, stored, settled)
             settled.verdicts.append(verdict)
             if item.told and not verdict.lost:
                 self._tell(item, stored, settled.lines, told, now=now)
@@ -224,9 +241,14 @@ class Batch:
                 settled.lines.append(line)
         for change in decision.changes:
             if isinstance(change, Save | Drop):
-                settled.kept.append(change)
+                settled.kept.append(self._stamped(change))
                 settled.marks.update(self.router.row_marks(change, by=self.by, own=own))
         return Verdict("", tuple(places.get(one) if isinstance(one, Ref) else one for one in results))
+
+    def _stamped(self, change: Save | Drop) -> Save | Drop:
+        """Return the change with its writer noted, where the type asks for that."""
+        noted = isinstance(change, Save) and change.row.NUMBERED
+        return Save(replace(change.row, writer=self.by.name)) if noted else change
 
     def _tell(
         self,

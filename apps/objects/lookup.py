@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from apps.objects.arrays import Array, BinaryCursor, bigints, texts
-from apps.objects.tables import ObjectTable, object_table, read
-from controlplane.decision import EVERY
+from apps.objects.tables import ObjectTable, object_table, read, row_table
+from controlplane.decision import EVERY, Room
+from controlplane.kinds.rows import Promise
 from controlplane.meta import Object, Ref
 
 Stored = Mapping[Ref, Object | None]
@@ -50,6 +51,15 @@ def generations_from(refs: Iterable[Ref], answers: Iterable[Iterable[Any]]) -> d
     found: dict[Ref, int | None] = dict.fromkeys(refs)
     found |= {Ref(kind, ns, name): generation for rows in answers for kind, ns, name, generation in rows}
     return found
+
+
+def promised_query(rooms: Sequence[Room], *, by: str) -> Query:
+    """Return the query for what others than one controller have promised since a ledger was read, on the clusters that
+    decisions made from it have taken room on."""
+    query = f"""
+        SELECT cluster, number, replicas, request FROM {row_table(Promise).name}
+        WHERE number > %s AND writer <> %s AND cluster = ANY(%s)"""
+    return query, (min(room.seen for room in rooms), by, texts({room.cluster for room in rooms}))
 
 
 def load(cursor: BinaryCursor, refs: Iterable[Ref]) -> dict[Ref, Object | None]:

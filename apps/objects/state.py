@@ -211,24 +211,31 @@ class DjangoState:
 
     def promised(self, *, within: timedelta, bindings: Collection[str] = ()) -> Promised:
         table = row_table(Promise)
-        # One statement sees one moment: what is given back to a binding is in the totals.
+        # One statement sees one moment: what is given back to a binding is in the totals, and so is every promise up to
+        # the newest number.
+        at = f"statement_timestamp(), (SELECT coalesce(max(number), 0) FROM {table.name})"
         query = f"""
-            SELECT {table.columns}, statement_timestamp() FROM {table.name} WHERE binding = ANY(%s)
+            SELECT {table.columns}, {at} FROM {table.name} WHERE binding = ANY(%s)
             UNION ALL
-            SELECT NULL, NULL, cluster, sum(replicas)::bigint, request, NULL, NULL, NULL, statement_timestamp()
+            SELECT NULL, NULL, cluster, sum(replicas)::bigint, request, NULL, NULL, NULL, NULL, {at}
             FROM {table.name} WHERE made_at > statement_timestamp() - %s GROUP BY cluster, request
+            UNION ALL
+            SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {at}
             ORDER BY key, cluster, request"""
         totals: list[tuple[str, str, int]] = []
         own: dict[str, list[Promise]] = {}
         with binary_cursor() as cursor:
             records = cursor.run(query, (texts(bindings), within)).fetchall()
-        for *record, _ in records:
+        for *record, _, _ in records:
             key, binding, cluster, replicas, request, *_ = record
+            if cluster is None:
+                continue
             if key is None:
                 totals.append((cluster, request, replicas))
             else:
                 own.setdefault(binding, []).append(table.read(record))
-        return Promised(totals, own, records[0][-1] if records else None)
+        *_, at_, seen = records[0]
+        return Promised(totals, own, at_, seen)
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         name = object_table(WORK).name

@@ -209,10 +209,15 @@ class RowTable:
         self.columns = ", ".join(self.fields)
         values = ", ".join(f"{name}::jsonb" if name in self.documents else name for name in self.fields)
         changes = ", ".join(f"{name} = excluded.{name}" for name in self.fields if name != "key")
+        number = next_number = renumbered = ""
+        if type_.NUMBERED:  # the write lock is held, so numbers are given in the order of commits
+            number, next_number = ", number", f", nextval('{self.name}_numbers')"
+            before, after = (", ".join(f"{side}.{name}" for name in type_.NUMBERED) for side in ("t", "excluded"))
+            renumbered = f", number = CASE WHEN ({before}) = ({after}) THEN t.number ELSE excluded.number END"
         self.save = f"""
-            INSERT INTO {self.name} ({self.columns})
-            SELECT {values} FROM unnest({_placeholders(len(self.fields))}) AS w({self.columns})
-            ON CONFLICT (key) DO UPDATE SET {changes}"""
+            INSERT INTO {self.name} AS t ({self.columns}{number})
+            SELECT {values}{next_number} FROM unnest({_placeholders(len(self.fields))}) AS w({self.columns})
+            ON CONFLICT (key) DO UPDATE SET {changes}{renumbered}"""
         self.named = ["key", type_.MADE] if type_.MADE else ["key"]  # what a value is known by when it is dropped
         same = " AND ".join(f"t.{name} IS NOT DISTINCT FROM w.{name}" for name in self.named[1:])
         self.drop = f"""

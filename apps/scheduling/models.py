@@ -18,9 +18,13 @@ class Promise(models.Model):
     made_at = models.DateTimeField(null=True)
     applied_at = models.DateTimeField(null=True)
     reserved = models.BooleanField(db_default=False)
+    writer = Word(default="", db_default="")
+    number = models.BigIntegerField(default=0, db_default=0)  # rises with every promise; see tables.RowTable
 
     class Meta:
         indexes = [
+            # read by lookup.promised_query: what others promised while a decision was made
+            models.Index(fields=["number"], name="promise_number"),
             # read by controllers.scheduler: what is promised on the clusters of a batch
             models.Index(fields=["cluster"], name="promise_cluster"),
             # read by controllers.scheduler: a binding's own promises are replaced

@@ -21,7 +21,7 @@ from controlplane.eviction import rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.preserve import Preserved, held_for, preserved
 from controlplane.eviction.purge import leaving, purge_mode
-from controlplane.eviction.refuge import DryRun, refuge
+from controlplane.eviction.refuge import DryRun, Reservation, refuge
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
@@ -34,7 +34,7 @@ from controlplane.readiness import Situation, rehearsal_of
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
+from controlplane.state import Promised, State, Watch
 
 REASON = "Drain"
 PAGE = 200  # one look writes a binding and two Events for each, at most; a transaction takes about 600 objects
@@ -54,7 +54,7 @@ class Draining(msgspec.Struct, frozen=True):
     next_eviction: datetime | None  # when the next of a failed cluster is due
     fleet: FleetState
     holds: Holds  # windows keep clusters out of the fleet's health, and no drain waiting
-    promised: Sequence[tuple[str, str, int]]
+    promised: Promised
     applications: Mapping[str, Sequence[Binding]]  # the parts of those that these bindings are parts of
     groups: Groups  # the workload affinity groups these bindings are in
 
@@ -63,7 +63,7 @@ class Going(NamedTuple):
     """A binding that leaves, the room it will need, and the state it takes along (D15)."""
 
     binding: Binding
-    reserved: tuple[Promise, ...]
+    reserved: Reservation
     state: dict[str, str]
 
 
@@ -115,7 +115,7 @@ class Drains(Controller):
             state.next_eviction(),
             fleet_state(state),
             holds,
-            state.promised(within=PROMISE_ENDS_AFTER).totals,
+            state.promised(within=PROMISE_ENDS_AFTER),
             applications(state, bindings.values()),
             workload_groups(state, bindings.values()),
         )
@@ -243,8 +243,8 @@ def _left(
     events = tuple(Event(one, "EvictWorkloadFromClusterSucceed", f"leaves cluster {name}: {message}") for one in abouts)
     stands = (Guard(cluster.ref, cluster.metadata.generation), *guards)
     new = departed(new, binding, now=now)
-    rows = map(Save, going.reserved)
-    return Decision(changes=(Put(new, binding), *rows), events=events, guards=stands, reason=REASON)
+    rows, rooms = map(Save, going.reserved.promises), going.reserved.rooms
+    return Decision(changes=(Put(new, binding), *rows), events=events, guards=stands, rooms=rooms, reason=REASON)
 
 
 def _said(drain: Drain, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:

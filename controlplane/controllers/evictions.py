@@ -24,7 +24,7 @@ from controlplane.eviction import plan, rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.eviction.queue import ended
-from controlplane.eviction.refuge import DryRun, Refuge
+from controlplane.eviction.refuge import DryRun, Refuge, Reservation
 from controlplane.eviction.rehearsal import Rehearsal
 from controlplane.eviction.room import Room, digest
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
@@ -241,7 +241,7 @@ def plan_of(
     def attempt(binding: Binding, leaving: Collection[str]) -> DryRun:
         return rehearsal.without(binding, leaving, now=now)
 
-    def taken(row: Eviction, binding: Binding, refuge: Refuge) -> tuple[Promise, ...]:
+    def taken(row: Eviction, binding: Binding, refuge: Refuge) -> Reservation:
         moving[rate.bucket_of(row.cluster, scope)] += 1
         return rehearsal.taken(binding, refuge, now=now)
 
@@ -292,7 +292,7 @@ def _moved(
     """
     after, events = old, list[Event]()
     last, before = moves[-1], [one for one in snapshot.promised.own.get(str(old.ref), ()) if one.reserved]
-    replaced = _replaced(before, last.reserved)
+    replaced = _replaced(before, last.reserved.promises)
     for move in moves:
         after = plan.moved(after, move, settings, stops=snapshot.stops, now=now)
         cause = f"{move.cause.key}:{move.cause.effect}"
@@ -305,7 +305,7 @@ def _moved(
         changes=(
             Put(new, old, upon=("annotations",)),
             *map(Save, over.values()),
-            *_reserving(before, last.reserved),
+            *_reserving(before, last.reserved.promises),
             *_hinted(new, last.refuge),
         ),
         events=tuple(events),
@@ -313,6 +313,7 @@ def _moved(
             *(Guard(clusters[move.row.cluster].ref, clusters[move.row.cluster].metadata.generation) for move in moves),
             *snapshot.holds.guards(),
         ),
+        rooms=last.reserved.rooms,
         reason="Evictions",
     )
 

@@ -46,7 +46,7 @@ from controlplane.meta import Condition, Ref, condition, to_seconds, with_condit
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.selectors import matches
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
+from controlplane.state import Promised, State, Watch
 
 PAGE = 500
 SHOWN = 10
@@ -65,7 +65,7 @@ class FailingBack(msgspec.Struct, frozen=True):
     next_eviction: datetime | None  # when the next of a failed cluster is due
     fleet: FleetState
     holds: Holds
-    promised: Sequence[tuple[str, str, int]]
+    promised: Promised
     beyond: int  # bindings its present round has still before it, the page included
 
 
@@ -123,7 +123,7 @@ class Failbacks(Controller):
             state.next_eviction(),
             fleet_state(state),
             replace(holds, labels=labels),
-            state.promised(within=PROMISE_ENDS_AFTER).totals,
+            state.promised(within=PROMISE_ENDS_AFTER),
             beyond,
         )
 
@@ -371,6 +371,7 @@ def _back(
         changes=(Put(way.binding, binding), *(Save(row) for row in way.promises)),
         events=tuple(Event(about, "WorkloadFailback", message) for about in (binding, template_of(binding))),
         guards=(Guard(cluster.ref, cluster.metadata.generation), *guards),
+        rooms=way.rooms,
         reason="Failback",
     )
 

@@ -13,7 +13,7 @@ from controlplane.affinity import matches
 from controlplane.bindings import template_of
 from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import NOTHING, Decision, Drop, Event, Put, Save
+from controlplane.decision import NOTHING, Decision, Drop, Event, Put, Room, Save
 from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds.affine import affine_values, follows, pending
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
@@ -21,14 +21,14 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import FleetNames, PlacementHint, PlacementNote, Promise, Row
 from controlplane.meta import Ref, condition
 from controlplane.scheduling import account, record
-from controlplane.scheduling.batch import Batch, Item, growth
+from controlplane.scheduling.batch import Batch, Item, growth, needs_no_room
 from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.groups import WorkloadGroups
 from controlplane.scheduling.hinted import Reserved
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
 from controlplane.scheduling.plan import REFUSING
-from controlplane.scheduling.question import Groups
+from controlplane.scheduling.question import Groups, Question
 from controlplane.scheduling.schedule import UNSCHEDULABLE, Placed, Refused, Verdict
 from controlplane.scheduling.together import Applications
 from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
@@ -258,18 +258,27 @@ class _Round:
         self._joined(binding, outcome)
         new = record.placed(binding, outcome, asked_again=reason == RESCHEDULE_ASKED, now=self.now)
         wanted = growth(question, outcome.clusters, item.uncounted) if question.workload else {}
+        rooms = self._rooms(question, [name for name, count in wanted.items() if count > item.uncounted.get(name, 0)])
         rows = tuple(record.promises(binding, wanted, known, asked=question.asked, now=self.now))
         record.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
         rows += _settled(snapshot, reserved, outcome.clusters, new)
         wake_at = self.applications.look_again_at(binding, now=self.now)
         if new is binding:
             changes = _written(binding, binding, rows)
-            return Decision(changes=changes, wake_at=wake_at, reason=reason) if rows or wake_at is not None else NOTHING
+            if not rows and wake_at is None:
+                return NOTHING
+            return Decision(changes=changes, rooms=rooms, wake_at=wake_at, reason=reason)
         events = _told_replaced(binding, reserved.replaced(outcome.clusters, verdict.explanation))
         if _tells(binding, new):
             events = (_succeeded(binding, outcome), *events)
         changes = _written(new, binding, (*rows, *self._noted(snapshot, verdict, reason)))
-        return Decision(changes=changes, events=events, wake_at=wake_at, reason=f"Scheduled: {reason}")
+        return Decision(changes=changes, events=events, rooms=rooms, wake_at=wake_at, reason=f"Scheduled: {reason}")
+
+    def _rooms(self, question: Question, grown: Sequence[str]) -> tuple[Room, ...]:
+        """Return the room that a result rests on, which has just been taken on the clusters where it has grown."""
+        if not grown or needs_no_room(question):
+            return ()
+        return self.ledger.rooms(self.fleet.places(grown), question.asked, seen=self.promised.seen)
 
     def _live(self, snapshot: Placing) -> Sequence[Promise]:
         """Return the binding's own promises and reservations that have not expired."""

@@ -19,7 +19,7 @@ from controlplane.eviction.order import ordered
 from controlplane.eviction.preserve import Preserved, preserved
 from controlplane.eviction.purge import evicted
 from controlplane.eviction.queue import recovering, without_skipped
-from controlplane.eviction.refuge import DryRun, Refuge, refuge
+from controlplane.eviction.refuge import DryRun, Refuge, Reservation, refuge
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import (
@@ -30,7 +30,6 @@ from controlplane.kinds.rows import (
     STATE_MISSING,
     Eviction,
     Judgement,
-    Promise,
     Stop,
 )
 from controlplane.meta import Ref
@@ -39,8 +38,8 @@ from controlplane.settings import Settings
 
 Try = Callable[[Binding, Collection[str]], DryRun]
 """A dry run of the scheduler: the binding, without these clusters."""
-Take = Callable[[Eviction, Binding, Refuge], tuple[Promise, ...]]
-"""Takes the room a move will use, so that the next dry run does not count on it, and returns it as promises."""
+Take = Callable[[Eviction, Binding, Refuge], Reservation]
+"""Takes the room a move will use, so that the next dry run does not count on it, and returns its reservation."""
 
 
 class Move(msgspec.Struct, frozen=True):
@@ -50,7 +49,7 @@ class Move(msgspec.Struct, frozen=True):
     cause: Judgement
     refuge: Refuge
     state: Preserved
-    reserved: tuple[Promise, ...] = ()  # the room it will need
+    reserved: Reservation = Reservation()  # the room it will need
 
 
 class Plan(msgspec.Struct, frozen=True):

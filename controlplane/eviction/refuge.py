@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from controlplane import interpret
+from controlplane.decision import Room
 from controlplane.estimate.request import NOTHING_ASKED, Bundle
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
@@ -85,9 +86,16 @@ def _divided(binding: Binding) -> bool:
     return binding.workload or interpret.of(template.api_version, template.kind).replicas is not None
 
 
-def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, now: datetime) -> tuple[Promise, ...]:
+class Reservation(msgspec.Struct, frozen=True):
+    """The room of a refuge, kept free for its binding: as promises, with the room on clusters that they rest on."""
+
+    promises: tuple[Promise, ...] = ()
+    rooms: tuple[Room, ...] = ()
+
+
+def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, seen: int, now: datetime) -> Reservation:
     """Take the room a refuge needs beyond what its binding has from the ledger, so that no other binding counts on it.
-    Return it as promises, for whoever asks before the scheduler has used it.
+    Return its reservation, for whoever asks before the scheduler has used it. `seen`: the newest promise in the ledger.
 
     A workload of several components takes one set on every cluster it is not on yet; others take replicas.
     """
@@ -98,9 +106,11 @@ def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, no
         grown = {one.name: one.replicas - before.get(one.name, 0) for one in place.clusters}
     more = {name: count for name, count in grown.items() if count > 0 and name in fleet.index}
     if not more:
-        return ()
-    ledger.promise(fleet.places(more), np.array(list(more.values()), dtype=np.int64), place.asked)
-    return reservations(binding, more, asked=place.asked, now=now)
+        return Reservation()
+    places = fleet.places(more)
+    ledger.promise(places, np.array(list(more.values()), dtype=np.int64), place.asked)
+    rooms = ledger.rooms(places, place.asked, seen=seen)
+    return Reservation(reservations(binding, more, asked=place.asked, now=now), rooms)
 
 
 def minimum(binding: Binding) -> int:

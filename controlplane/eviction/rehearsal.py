@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 
-from controlplane.eviction.refuge import DryRun, Refuge, reserve
+from controlplane.eviction.refuge import DryRun, Refuge, Reservation, reserve
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
 from controlplane.meta import Ref
@@ -49,7 +49,7 @@ class Rehearsal:
         self._applications = Applications(applications, settings)
         self._groups = WorkloadGroups(groups)
         self._without: dict[frozenset[str], Fleet] = {}
-        self._taken: dict[Ref, tuple[Promise, ...]] = {}  # what a binding took last; the ledger counts it
+        self._taken: dict[Ref, Reservation] = {}  # what a binding took last; the ledger counts it
 
     @cached_property
     def _fleet(self) -> Fleet:
@@ -92,17 +92,18 @@ class Rehearsal:
         """Return what is reserved for a binding: by its last eviction of this rehearsal, else by one that is stored and
         that the scheduler has not looked at yet."""
         if (taken := self._taken.get(binding.ref)) is not None:
-            return taken
+            return taken.promises
         own, at = self._promised.own.get(str(binding.ref), ()), self._promised.at
         return [] if at is None else [one for one in live(own, collected_at={}, now=at) if one.reserved]
 
-    def taken(self, binding: Binding, place: Refuge, *, now: datetime) -> tuple[Promise, ...]:
-        """Take the room a binding will use and return it as promises, which tell others that it is taken. It replaces
-        what was reserved for the same binding before: a refuge names all clusters the binding will be on."""
+    def taken(self, binding: Binding, place: Refuge, *, now: datetime) -> Reservation:
+        """Take the room a binding will use and return its reservation. It replaces what was reserved for the same
+        binding before: a refuge names all clusters the binding will be on."""
         self._applications.placed(binding, place.clusters)
         self._groups.placed(binding, place.clusters)
         record.give_back(self._ledger, self._fleet, self._reserved(binding))
-        taken = self._taken[binding.ref] = reserve(self._ledger, self._fleet, binding, place, now=now)
+        ledger, seen = self._ledger, self._promised.seen
+        taken = self._taken[binding.ref] = reserve(ledger, self._fleet, binding, place, seen=seen, now=now)
         return taken
 
 

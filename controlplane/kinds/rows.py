@@ -16,6 +16,9 @@ class Row(Struct, frozen=True):
     key: str
     INDEXES: ClassVar[dict[str, str]] = {}
     MADE: ClassVar[str] = ""
+    NUMBERED: ClassVar[tuple[str, ...]] = ()
+    """Fields that give a value a new number, the highest so far, when they change. The store numbers such values in the
+    order they are stored and notes in `writer` which controller stored them."""
 
     @property
     def made(self) -> Any:
@@ -178,12 +181,14 @@ class Promise(Row, frozen=True):
     made_at: datetime | None = None
     applied_at: datetime | None = None  # when its Work was first seen applied; a report from later counts it
     reserved: bool = False
+    writer: str = ""  # the controller that stored it last; set by the store
 
     INDEXES: ClassVar[dict[str, str]] = {
         "cluster": "controllers.scheduler and promises: what is promised on clusters",
         "binding": "controllers.scheduler: a binding's own promises are replaced",
     }
     MADE: ClassVar[str] = "made_at"  # an eviction may reserve anew while controllers.promises ends what nobody took
+    NUMBERED: ClassVar[tuple[str, ...]] = ("replicas", "request", "made_at")  # of them depends what a ledger counts
 
 
 class PlacementHint(Row, frozen=True):

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from controlplane.decision import Room
 from controlplane.estimate.request import Bundle, Request
 from controlplane.kinds.rows import Promise
 from controlplane.scheduling.fleet import Counts, Fleet, Places
@@ -79,6 +80,24 @@ class Ledger:
                 taken = self._amounts[name] = np.zeros(self._fleet.size, dtype=np.int64)
             taken[places] += amount * replicas
         self._log.append(places)
+
+    def rooms(self, places: Places, asked: Asked, *, seen: int) -> tuple[Room, ...]:
+        """Return what a decision rests on that has just taken room on these clusters: how much room is left there.
+
+        A cluster that is overcommitted already is left out: the decision did not rest on free room there.
+        """
+        pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
+        columns = {"": (self._fleet.capacity.pods[places] - self._pods[places]).tolist()} if pods else {}
+        reported = self._reported(asked)[places].tolist()
+        for name, amount in amounts:
+            taken = self._amounts.get(name)
+            used = [0] * len(reported) if taken is None else taken[places].tolist()
+            columns[name] = [count * amount - some for count, some in zip(reported, used, strict=True)]
+        found = []
+        for place, values in zip(places.tolist(), zip(*columns.values(), strict=True), strict=True):
+            if min(values) >= 0:
+                found.append(Room(self._fleet.names[place], seen, tuple(zip(columns, values, strict=True))))
+        return tuple(found)
 
     def free(self, asked: Asked) -> Counts:
         """Return how many more replicas (or sets) each cluster has room for, promises taken off.

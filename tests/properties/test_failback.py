@@ -12,6 +12,7 @@ from controlplane.failback import Errand, Trial, Way
 from controlplane.kinds import home
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.settings import Settings
+from controlplane.state import Promised
 from tests.core.fleet_story import START, binding, by_weight, cluster
 
 NAMES = [f"member{number}" for number in range(1, 6)]
@@ -33,7 +34,7 @@ def test_replicas_only_change_places(share: int, others: dict[str, int], now: di
     one = away({"member1": share, **others}, now)
     known = home.home(one)
     assert known is not None
-    trial = Trial(MEMBERS, (), Settings(), now=START + timedelta(hours=1))
+    trial = Trial(MEMBERS, Promised(), Settings(), now=START + timedelta(hours=1))
 
     way = trial.way(one, known, "member1", Errand("", ""))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from apps.objects import batch
 from apps.objects.store import DjangoStore
 from controlplane.controllers.controller import Controller
 from controlplane.controllers.eviction_queue import EvictionQueue
@@ -21,7 +22,7 @@ from controlplane.eviction.rate import TakeTokens, Tokens
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import ResourceSummary
-from controlplane.kinds.rows import FleetState, Promise
+from controlplane.kinds.rows import HELD, NO_REFUGE, Eviction, FleetState, PlacementHint, Promise
 from controlplane.memory import MemoryStore
 from controlplane.meta import Ref
 from controlplane.run import World, run_batch
@@ -36,11 +37,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 ON = Settings(feature_gates={**GATES, "Failover": True})
 READS = ("get", "list", "rows", "promised", "by_index", "page_by_index")
+BEFORE_WRITING = -2
 ROOM = 2  # free replicas at "refuge"
 
 
 def interrupted(base: type) -> type:
-    """Return a store that lets something happen before one of its reads."""
+    """Return a store that lets something happen before one of its reads, or before it writes."""
 
     class Interrupted(base):  # type: ignore[misc]
         reads: list[str]
@@ -54,7 +56,9 @@ def interrupted(base: type) -> type:
         def read(self: Any, *args: Any, **kwargs: Any) -> Any:
             if self.reading:  # one look may be made of several
                 return plain(self, *args, **kwargs)
-            place, self.before = self.before, self.before - 1
+            place = self.before
+            if place >= 0:
+                self.before -= 1
             if place == 0:
                 seen = list(self.reads)
                 self.happens()
@@ -68,15 +72,22 @@ def interrupted(base: type) -> type:
 
         return read
 
+    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self.before == BEFORE_WRITING:
+            self.before = -1
+            self.happens()
+        return base.apply(self, *args, **kwargs)
+
     for name in READS:
         setattr(Interrupted, name, watched(name))
+    Interrupted.apply = apply  # type: ignore[attr-defined]
     return Interrupted
 
 
 class Race:
     """A copy on a lost cluster, with room for it at "refuge" only."""
 
-    def __init__(self, base: type, *, web: Binding) -> None:
+    def __init__(self, base: type, *, web: Binding, room: int = ROOM) -> None:
         self.queue, self.evictions, self.scheduler = EvictionQueue(), Evictions(), Scheduler()
         self.promises = Promises()
         self.store: Any = interrupted(base)(controllers=[self.queue, self.evictions, self.scheduler, self.promises])
@@ -85,7 +96,7 @@ class Race:
         gate = FleetState("default", failover_on_since=self.store.now() - timedelta(hours=1))
         self.store.apply([(None, Decision(changes=(Save(gate),)))], by=USER)
         lost = cluster("lost", taints=(no_execute(at=self.store.now() - timedelta(minutes=1)),))
-        create(self.store, lost, cluster("refuge", slots=ROOM), *(cluster(f"full{n}", slots=0) for n in range(3)))
+        create(self.store, lost, cluster("refuge", slots=room), *(cluster(f"full{n}", slots=0) for n in range(3)))
         self.work_off(self.scheduler)
         create(self.store, web)
         self.work_off(self.queue)
@@ -94,9 +105,16 @@ class Race:
         while run_batch(controller, self.store, ON, world=World()).claimed:
             pass
 
-    def evict(self) -> None:
+    def evict(self, before_writing: Callable[[], None] = lambda: None) -> None:
+        def answer(question: TakeTokens) -> Tokens:
+            before_writing()
+            return _all(question)
+
         self.store.mark("evictions", [FLEET])
-        run_batch(self.evictions, self.store, ON, world=World(answer=_all))
+        run_batch(self.evictions, self.store, ON, world=World(answer=answer))
+
+    def held(self) -> list[str]:
+        return [row.reason for row in self.store.rows(Eviction, "state", [HELD]).get(HELD, ())]
 
     def schedule(self, *others: Binding, evicted_before: int = -1) -> None:
         self.store.mark("scheduler", [one.ref for one in (self.web, *others)])
@@ -151,6 +169,20 @@ def test_what_is_reserved_while_the_scheduler_reads_is_kept(kept_in: type, read:
     assert (race.placed(race.web), race.reserved()) == ({"refuge": ROOM}, {})
 
 
+def test_a_decision_that_only_drops_a_reservation_leaves_what_an_eviction_stores_meanwhile(kept_in: type) -> None:
+    """The scheduler gives back an old reservation of a binding whose result stands, and has read nothing newer."""
+    race = Race(kept_in, web=STANDS)
+    old = reservations(STANDS, {"full0": ROOM}, asked=NOTHING_ASKED, now=race.store.now())
+    hint = PlacementHint(str(STANDS.ref), 0, {"full0": ROOM})
+    write(race.store, *map(Save, (*old, hint)))
+
+    race.schedule(evicted_before=BEFORE_WRITING)
+
+    assert (race.left(), race.reserved()) == (True, {"refuge": ROOM})
+    (found,) = race.store.rows(PlacementHint, "key", [hint.key])[hint.key]
+    assert found.clusters == {"refuge": ROOM}
+
+
 @pytest.mark.parametrize("read", range(5))
 def test_what_is_reserved_anew_while_an_old_reservation_ends_is_kept(kept_in: type, read: int) -> None:
     """An earlier one of the same binding and refuge, which nobody took for 300 s, has the same key."""
@@ -177,6 +209,59 @@ def test_what_is_given_back_to_a_binding_has_been_counted(kept_in: type, read: i
     if read <= ledger_read:
         assert race.left()
         assert race.placed(OTHER) == {}, race.store.reads
+
+
+def test_an_eviction_does_not_count_on_room_that_the_scheduler_takes_meanwhile(kept_in: type) -> None:
+    """Both have read the ledger before either writes; the scheduler writes first."""
+    race = Race(kept_in, web=STANDS)
+    create(race.store, OTHER)
+
+    race.evict(before_writing=lambda: race.work_off(race.scheduler))
+
+    assert race.placed(OTHER) == {"refuge": ROOM}
+    assert (race.left(), race.reserved()) == (False, {})
+    race.evict()
+    assert (race.left(), race.held()) == (False, [NO_REFUGE])
+
+
+def test_the_scheduler_does_not_count_on_room_that_an_eviction_reserves_meanwhile(kept_in: type) -> None:
+    """Both have read the ledger before either writes; the eviction writes first."""
+    race = Race(kept_in, web=STANDS)
+    create(race.store, OTHER)
+
+    race.schedule(OTHER, evicted_before=BEFORE_WRITING)
+
+    assert (race.left(), race.reserved(), race.placed(OTHER)) == (True, {"refuge": ROOM}, {})
+    race.work_off(race.scheduler)
+    assert (race.placed(race.web), race.placed(OTHER)) == ({"refuge": ROOM}, {})
+
+
+@pytest.mark.parametrize("first", ["scheduler", "eviction"])
+def test_where_there_is_room_for_both_neither_waits_for_the_other(kept_in: type, first: str) -> None:
+    race = Race(kept_in, web=STANDS, room=2 * ROOM)
+    create(race.store, OTHER)
+
+    if first == "scheduler":
+        race.evict(before_writing=lambda: race.work_off(race.scheduler))
+    else:
+        race.schedule(OTHER, evicted_before=BEFORE_WRITING)
+
+    assert (race.left(), race.placed(OTHER)) == (True, {"refuge": ROOM})
+
+
+def test_what_the_scheduler_decides_in_one_batch_is_no_conflict_with_itself(
+    kept_in: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is stored in several transactions, and its last promise takes the last room."""
+    monkeypatch.setattr(batch, "MAX_OBJECTS", 4)
+    race = Race(kept_in, web=STANDS, room=10)
+    others = [binding(f"other{number}", by_room("refuge"), on={}, replicas=1) for number in range(10)]
+    create(race.store, *others)
+
+    report = run_batch(race.scheduler, race.store, ON, world=World())
+
+    assert report.lost == 0
+    assert all(race.placed(one) == {"refuge": 1} for one in others)
 
 
 def test_the_scheduler_takes_what_two_evictions_of_a_binding_named(kept_in: type) -> None:
