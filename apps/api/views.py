@@ -30,6 +30,7 @@ from controlplane.wire.negotiate import go_bool, media_type_of
 from controlplane.wire.patch import APPLY_PATCH
 from controlplane.wire.resource import Resource
 from controlplane.wire.status import status_of, success
+from controlplane.wire.warnings import warning_values
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
@@ -204,9 +205,9 @@ def _scale_of(resource: Resource, text: bytes) -> One:
 
 
 def warning(response: Response, warnings: Sequence[str]) -> Response:
-    """Return a response that tells kubectl these warnings."""
+    """Return a response with these warnings in its header, which kubectl prints."""
     if warnings:
-        response["Warning"] = ", ".join(map(_warning, warnings))
+        response["Warning"] = ", ".join(warning_values(warnings))
     return response
 
 
@@ -248,10 +249,3 @@ def refuse_watch(request: Request, resource: Resource) -> None:
 def is_watch(request: Request) -> bool:
     """Test whether a GET asks for a stream of changes. Raises BadRequest where nobody can tell."""
     return request.method == "GET" and go_bool("watch", request.query_params.get("watch"))
-
-
-def _warning(text: str) -> str:
-    """Return a warning as its header wants it: quoted, one line, plain ASCII."""
-    plain = " ".join(text.split()).encode("ascii", "replace").decode()
-    escaped = plain.replace("\\", "\\\\").replace('"', '\\"')
-    return f'299 - "{escaped}"'

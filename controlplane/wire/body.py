@@ -196,6 +196,8 @@ def _from_yaml(raw: bytes, duplicates: list[str], max_depth: int) -> Any:
         raise BadRequest(f"the body is not YAML: {error.problem or error.context}{where}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not YAML: {error}") from None
+    except (AttributeError, KeyError, TypeError):  # how PyYAML fails where a tag and its value do not go together
+        raise BadRequest("the body is not YAML: a value does not fit the tag in front of it") from None
     if b"*" in raw and b"&" in raw:
         _check_aliases(value)
     check_depth(value, max_depth)

@@ -20,6 +20,7 @@ import orjson
 
 from controlplane.errors import BadRequest, UnsupportedMediaType
 from controlplane.wire import builtin
+from controlplane.wire.body import MAX_DEPTH, check_depth
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\x00"
@@ -54,7 +55,7 @@ def decode(body: bytes) -> Document:
         document = _json(raw)
         if not isinstance(document, dict):
             raise _damaged("the JSON inside it is no object")
-        return document
+        return _shallow(document)
     group, _, version = api_version.rpartition("/")
     name = f"{_META}DeleteOptions" if kind == "DeleteOptions" else builtin.component_name(group, version, kind)
     if name is None or name not in builtin.messages():
@@ -62,7 +63,17 @@ def decode(body: bytes) -> Document:
             f'the request body holds kind "{kind}" of apiVersion "{api_version}", which has no protobuf form here;'
             " send it as application/json"
         )
-    return {"apiVersion": api_version, "kind": kind, **_message(raw, name)}
+    try:
+        message = _message(raw, name)
+    except RecursionError:
+        raise BadRequest(f"the body is nested deeper than {MAX_DEPTH} levels") from None
+    return _shallow({"apiVersion": api_version, "kind": kind, **message})
+
+
+def _shallow(document: Document) -> Document:
+    """Return the document. Raises BadRequest where it is nested deeper than JSON and YAML bodies may be."""
+    check_depth(document, MAX_DEPTH)
+    return document
 
 
 def _envelope(data: memoryview) -> tuple[str, str, memoryview, str]:

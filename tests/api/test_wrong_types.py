@@ -1,0 +1,91 @@
+"""Whatever type a value has, the answer is a Status of 4xx or the object: never a 5xx.
+
+Every field of every kind, with values of every other type, as JSON, YAML, merge patch, JSON patch and applied. CI asks
+for a part that fits into its time; LIFEBOAT_WRONG_TYPES=1 asks for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from controlplane.kind import KINDS
+from controlplane.wire import protobuf
+from tests.api.builders import config_map, config_maps, policies, policy
+from tests.api.server import Client
+from tests.api.wrong_types import attempts, created
+from tests.core.test_wire_protobuf import body as enveloped
+
+OURS = sorted(kind.key for kind in KINDS if kind.resource.group.endswith(("karmada.io", "lifeboat.io")))
+OTHERS = sorted(kind.key for kind in KINDS if kind.key not in OURS)
+EACH = {"ours": 7, "others": 97}
+ALL = bool(os.environ.get("LIFEBOAT_WRONG_TYPES"))
+
+
+@pytest.mark.parametrize("which", ["ours", "others"])
+def test_a_value_of_the_wrong_type_is_never_an_error_of_the_server(api: Client, namespace: str, which: str) -> None:
+    asked, failed = 0, list[str]()
+    for number, key in enumerate(OURS if which == "ours" else OTHERS):
+        each = 1 if ALL else EACH[which]
+        api.post(*created(key, namespace))
+        for one in attempts(key, namespace, each=each, first=number % each):
+            asked += 1
+            query = "?dryRun=All&fieldManager=t&fieldValidation=Ignore"
+            answer = api.ask(one.method, one.url + query, one.body, type=one.type)
+            if answer.status >= 500:
+                failed.append(f"{answer.status} {one.method} {one.url} {one.type} {one.body[:300]!r}")
+
+    assert asked > 500
+    assert not failed, "\n".join(failed[:20])
+
+
+@pytest.mark.parametrize(
+    ("failover", "field"),
+    [
+        ({"cluster": {"purgeMode": []}}, "spec.failover.cluster.purgeMode"),
+        ({"application": {"purgeMode": {}}}, "spec.failover.application.purgeMode"),
+        ({"cluster": {"pureMode": {}}}, "spec.failover.cluster.pureMode"),
+    ],
+)
+def test_a_purge_mode_that_is_no_text_is_refused_by_its_field(
+    api: Client, namespace: str, failover: object, field: str
+) -> None:
+    answer = api.post(policies(namespace), policy("wrong", failover=failover))
+
+    assert answer.status == 422, answer.body
+    assert field in [one["field"] for one in answer.document["details"]["causes"]]
+
+
+@pytest.mark.parametrize("tagged", ["!!timestamp x", "!!bool x", "!!int x", "!!float x", "!!binary x", "!!set x"])
+def test_a_tag_that_does_not_fit_its_value_is_a_bad_request(api: Client, namespace: str, tagged: str) -> None:
+    text = f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{a: {tagged}}}\n"
+
+    answer = api.ask("POST", config_maps(namespace), text.encode(), type="application/yaml")
+
+    assert answer.status == 400, answer.body
+    assert "YAML" in answer.document["message"]
+
+
+def test_json_in_protobuf_has_the_same_limit_of_depth(api: Client, namespace: str) -> None:
+    deep = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"x":' + b"[" * 900 + b"]" * 900 + b"}"
+    raw = enveloped("v1", "ConfigMap", deep, "application/json")
+
+    answer = api.ask("POST", config_maps(namespace), raw, type=protobuf.MEDIA_TYPE)
+
+    assert answer.status == 400, answer.body
+    assert "nested deeper" in answer.document["message"]
+
+
+def test_the_warnings_of_an_answer_are_bounded_as_kubernetes_bounds_them(api: Client, namespace: str) -> None:
+    unknown = {f"unknown{number}{'x' * 300}": 1 for number in range(200)}
+    document = {**config_map("many"), **unknown}
+
+    answer = api.post(config_maps(namespace), document, fieldValidation="Warn")
+
+    warnings = answer.headers["warning"].split(', 299 - "')
+    assert answer.status == 201, answer.body
+    assert 10 < len(warnings) <= 16
+    assert max(map(len, warnings)) <= 256 + len('299 - ""') + len("\\\\")  # escapes are not counted
+    assert json.loads(answer.body)["metadata"]["name"] == "many"
