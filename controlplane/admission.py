@@ -294,7 +294,7 @@ def _completed(
         return _definition(obj, now=now), (), []
     if kind.key == WORK:
         work: Work = obj
-        sound = old is None and not kind.validate(obj, old, settings)
+        sound = not kind.validate(obj, None, settings)
         return (works.authored(work) if sound else work), (), []
     if kind.key in POLICIES:
         return obj, _never_ill(obj), []

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from controlplane import interpret, matching
 from controlplane.identity import child_uid
+from controlplane.kinds import placement_rules
 from controlplane.kinds.binding import (
     Binding,
     BindingPriority,
@@ -154,8 +155,8 @@ def _wanted(template: Template, policy: Policy, priority: int | None, gates: dic
         ),
         "replicas": replicas,
         "replica_requirements": requirements,
-        "placement": asked.placement,
-        "propagate_deps": asked.propagate_deps,
+        "placement": placement_rules.effective(asked.placement),
+        "propagate_deps": bool(asked.propagate_deps),
         "scheduler_name": asked.scheduler_name,
         "failover": asked.failover,
         "conflict_resolution": asked.conflict_resolution,

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from controlplane.as_written import plain
 from controlplane.errors import Cause
 
 MAX_REASON = 1024  # characters of what people give as a reason: it is kept, and shown in many places
@@ -63,5 +64,5 @@ def immutable(field: str, value: Any) -> Cause:
 
 def shown(value: Any) -> str:
     """Return a value as it stands in a message: JSON, cut where it is long."""
-    text = msgspec.json.encode(value).decode()
+    text = msgspec.json.encode(value, enc_hook=plain).decode()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

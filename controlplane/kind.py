@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from controlplane.as_written import plain
 from controlplane.errors import Cause
 from controlplane.meta import Object, Ref
 from controlplane.settings import Settings
@@ -123,7 +124,7 @@ class Kinds:
 
 KINDS = Kinds()
 
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(enc_hook=plain)
 _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, Self
+from operator import is_not
+from typing import Annotated, Any, NamedTuple, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
+from controlplane.as_written import AsWritten
+
+T = TypeVar("T")
+
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """A frozen value whose fields are spelled the Kubernetes way on the wire; absent means the default.
+
+    A value equal to its default is left out of the document. Derive from `UserStruct` where users write the value.
 
     Fields keep their order on the wire, a base class's first: required ones stand before those with defaults.
 
@@ -19,6 +26,10 @@ class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc
     a frozen value is made of what was there before it, so none is part of a cycle. Keep nothing in one that may come to
     hold it.
     """
+
+
+class UserStruct(Struct, frozen=True, metaclass=AsWritten):
+    """A part of an object that users write. The stored document keeps every value they wrote; see `AsWritten`."""
 
 
 Int32 = Annotated[int, msgspec.Meta(extra_json_schema={"format": "int32"})]
@@ -60,6 +71,24 @@ def kind_key(api_version: str, kind: str) -> str:
 def to_seconds(moment: datetime) -> datetime:
     """Return the moment as Kubernetes keeps times: UTC, whole seconds."""
     return moment.astimezone(UTC).replace(microsecond=0)
+
+
+def compact(value: T) -> T:
+    """Return the value without the empty values that a user wrote: equal to it, and encoded as if they were absent."""
+    if isinstance(value, tuple):
+        items = tuple(map(compact, value))
+        return items if any(map(is_not, items, value)) else value  # type: ignore[return-value]
+    if not isinstance(value, msgspec.Struct):
+        return value
+    fields, defaults = value.__struct_fields__, value.__struct_defaults__
+    optional = dict(zip(fields[len(fields) - len(defaults) :], defaults, strict=True))
+    changed = {}
+    for name in fields:
+        held = getattr(value, name)
+        new = optional[name] if name in optional and held == optional[name] else compact(held)
+        if new is not held:
+            changed[name] = new
+    return replace(value, **changed) if changed else value
 
 
 class OwnerReference(Struct, frozen=True):

@@ -15,7 +15,7 @@ from controlplane.causes import forbidden, invalid, required
 from controlplane.errors import BadRequest, Cause, Invalid
 from controlplane.identity import child_uid
 from controlplane.kind import KINDS
-from controlplane.kinds import CLUSTER, CLUSTER_RESOURCE_BINDING, POLICIES, RESOURCE_BINDING
+from controlplane.kinds import CLUSTER, CLUSTER_RESOURCE_BINDING, POLICIES, RESOURCE_BINDING, placement_rules
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, ClusterStatus
 from controlplane.kinds.placement_review import KIND, PlacementReview, PlacementReviewSpec, PlacementReviewStatus
@@ -139,9 +139,8 @@ def _subject(spec: PlacementReviewSpec, binding: Binding | None, *, settings: Se
         assert binding is not None, "a review without a manifest names a binding"
         if policy is None:
             return binding
-        return replace(
-            binding, spec=replace(binding.spec, placement=policy.spec.placement, failover=policy.spec.failover)
-        )
+        placement = placement_rules.effective(policy.spec.placement)
+        return replace(binding, spec=replace(binding.spec, placement=placement, failover=policy.spec.failover))
     template = _template(spec.manifest, settings=settings, now=now)
     _same_namespace(spec, template)
     if binding is not None:

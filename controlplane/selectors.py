@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from controlplane.meta import Struct
+from controlplane.meta import Struct, UserStruct
 
 IN: Final = "In"
 NOT_IN: Final = "NotIn"
@@ -34,7 +34,7 @@ class SelectorError(ValueError):
     """A selector text that cannot be read; the message names the position and shows a good one."""
 
 
-class LabelSelectorRequirement(Struct, frozen=True):
+class LabelSelectorRequirement(UserStruct, frozen=True):
     """One condition on one label key; ``values`` are for In and NotIn."""
 
     key: str
@@ -67,7 +67,7 @@ class LabelSelectorRequirement(Struct, frozen=True):
         return int(value) > bound if self.operator == GREATER else int(value) < bound
 
 
-class LabelSelector(Struct, frozen=True):
+class LabelSelector(UserStruct, frozen=True):
     """Which labels: all conditions hold together; the empty selector matches everything."""
 
     match_labels: dict[str, str] = {}

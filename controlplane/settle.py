@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from controlplane.decision import Delete, Put
-from controlplane.kind import KINDS
+from controlplane.kind import KINDS, text_of
 from controlplane.meta import Object, ObjectMeta
+from controlplane.wire.patch import same
 
 _META_PARTS = (
     "labels",
@@ -65,8 +67,21 @@ def settle(change: Put | Delete, current: Object | None) -> Write | Remove | Sam
     if current.metadata.uid != change.old.metadata.uid:
         return Lost("uid")
     if current.metadata.resource_version == change.old.metadata.resource_version:
-        return Same(current) if change.new == change.old else _finished(change.new, False)
+        return Same(current) if _is_same(change.new, change.old) else _finished(change.new, False)
     return Lost("conflict") if change.exact else _merge(change.new, change.old, current, upon=change.upon)
+
+
+def _is_same(new: Object, old: Object) -> bool:
+    """Test whether two objects have the same document.
+
+    Objects that are equal may have different documents: a value that equals its default may be written or absent, and
+    to Python true is 1.
+    """
+    return new is old or (new == old and same(_document(new), _document(old)))
+
+
+def _document(obj: Object) -> Any:
+    return msgspec.json.decode(text_of(obj))
 
 
 def _settle_delete(change: Delete, current: Object | None) -> Write | Remove | Same | Lost:

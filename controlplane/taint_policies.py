@@ -27,7 +27,7 @@ from controlplane.kinds.taint_policy import (
     PolicyTaint,
     TaintToAdd,
 )
-from controlplane.meta import Condition, condition
+from controlplane.meta import Condition, compact, condition
 from controlplane.moments import later
 from controlplane.taints import Identity, Owners, Ownership, Want, Wanted
 
@@ -120,7 +120,7 @@ def _digest(text: bytes) -> str:
 def digest(spec: ClusterTaintPolicySpec) -> str:
     """Return a digest of a policy's target and conditions: what may not change without withdrawing its taints."""
     parts = (target(spec), spec.match_conditions, spec.add_on_conditions, spec.remove_on_conditions)
-    return _digest(msgspec.json.encode(parts, order="sorted"))
+    return _digest(msgspec.json.encode(compact(parts), order="sorted"))
 
 
 def rule_of(spec: ClusterTaintPolicySpec, taint: TaintToAdd | PolicyTaint) -> str:

@@ -24,7 +24,7 @@ from controlplane import revert
 from controlplane.decision import Decision, Put
 from controlplane.errors import BadRequest, Conflict, NotFound
 from controlplane.fence import FenceRequest, fenced
-from controlplane.kind import to_wire
+from controlplane.kind import text_of
 from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds import failover_record as records
 from controlplane.kinds.binding import Binding
@@ -110,7 +110,7 @@ class ActionView(KubernetesView):
             if not outcome.lost:
                 left = outcome.objects[0]
                 assert left is not None, "a Put that was stored leaves an object"
-                return Response(One(resource, msgspec.json.encode(to_wire(left))), status=201)
+                return Response(One(resource, text_of(left)), status=201)
         raise Conflict.of(resource.plural, target.name, group=resource.group)
 
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import msgspec
 import orjson
 
 from apps.api import bodies, reading
@@ -20,17 +19,17 @@ from apps.objects.store import DjangoStore
 from controlplane import circumstances, lifecycle, orphans, unjoin
 from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Conflict, NotFound
-from controlplane.kind import to_wire
+from controlplane.kind import text_of
 from controlplane.kinds import DEFINITION
 from controlplane.meta import Object
 from controlplane.settings import Settings
 from controlplane.state import Actor, Outcome
 from controlplane.wire import scale
-from controlplane.wire.apply import server_side_apply, track
+from controlplane.wire.apply import differ_in_times_only, server_side_apply, track
 from controlplane.wire.body import decode_body
 from controlplane.wire.builtin import is_builtin
 from controlplane.wire.negotiate import media_type_of
-from controlplane.wire.patch import APPLY_PATCH, apply_patch, patch_type_of
+from controlplane.wire.patch import APPLY_PATCH, apply_patch, patch_type_of, same
 from controlplane.wire.prune import prune, validate_fields
 
 Document = dict[str, Any]
@@ -244,7 +243,9 @@ class Writer:
             settings=self.settings,
             now=self.now,
         )
-        return (made.object if tracked else self._tracked(before, made.object, base)), made.warnings
+        if tracked:
+            return _as_before(made.object, live, before), made.warnings
+        return self._tracked(before, made.object, base), made.warnings
 
     def _based_on(self, before: Document, document: Document) -> Document:
         was, metadata = before["metadata"], dict(document["metadata"])
@@ -321,12 +322,25 @@ class Writer:
 
 
 def _encoded(obj: Object) -> bytes:
-    return msgspec.json.encode(to_wire(obj))
+    return text_of(obj)
 
 
 def _document(obj: Object) -> Document:
     document: Document = orjson.loads(_encoded(obj))
     return document
+
+
+def _as_before(made: Object, live: Object, before: Document) -> Object:
+    """Return the live object where an applied one differs from it only in the times of its managedFields.
+
+    An applied list differs from the stored one wherever admission adds to its items, so the applier's time moves before
+    admission has made them equal again. Without this rule every repetition would be a new version.
+    """
+    entries = made.metadata.managed_fields, live.metadata.managed_fields
+    if not differ_in_times_only(*entries):
+        return made
+    timed = _document(made.with_meta(managed_fields=entries[1]))
+    return live if same(timed, before) else made
 
 
 def _text(outcome: Outcome, made: Object) -> bytes:

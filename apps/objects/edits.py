@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
 import orjson
 
 from apps.objects import admitting, log
@@ -18,7 +17,7 @@ from apps.objects.texts import SERVERS
 from controlplane import lifecycle, unjoin
 from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
-from controlplane.kind import KINDS, Kind, to_wire
+from controlplane.kind import KINDS, Kind, text_of
 from controlplane.meta import Object, Ref, kind_key
 from controlplane.state import Actor
 from controlplane.wire.apply import track
@@ -145,7 +144,7 @@ def as_of(ref: Ref, version: int) -> Object:
 
 def document_of(obj: Object) -> Document:
     """Return an object as a plain document."""
-    document: Document = orjson.loads(msgspec.json.encode(to_wire(obj)))
+    document: Document = orjson.loads(text_of(obj))
     return document
 
 

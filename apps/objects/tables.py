@@ -15,6 +15,7 @@ from django.db import models
 from apps.objects.arrays import PACKERS, Array, texts
 from apps.objects.models import Child, StoredObject
 from apps.objects.sealing import opened
+from controlplane.as_written import plain
 from controlplane.kind import KINDS, decode
 from controlplane.kinds import rows
 from controlplane.kinds.template import Template
@@ -259,7 +260,7 @@ _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")  # escaped, and not the text \\
 
 def _document(value: Any) -> bytes:
     """Return a value as JSON that jsonb takes: a NUL that a user or a member wrote is shown as ␀."""
-    encoded = msgspec.json.encode(value)
+    encoded = msgspec.json.encode(value, enc_hook=plain)
     return _NUL.sub("\\g<1>␀".encode(), encoded) if rb"\u0000" in encoded else encoded
 
 

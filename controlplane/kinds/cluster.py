@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from controlplane.meta import Condition, Object, QuantityText, Struct, condition
+from controlplane.meta import Condition, Object, QuantityText, Struct, UserStruct, condition
 
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE = "PreferNoExecute", "PreferNoSchedule"
@@ -48,7 +48,7 @@ REDIRECTED, ADDRESS_REFUSED = "Redirected", "AddressRefused"
 PULL, PUSH = "Pull", "Push"  # who reaches whom: an agent in the member the control plane, or the other way round
 
 
-class Taint(Struct, frozen=True):
+class Taint(UserStruct, frozen=True):
     """A taint; unique by (key, effect). `time_added` starts the clocks of tolerations."""
 
     key: str
@@ -57,23 +57,23 @@ class Taint(Struct, frozen=True):
     time_added: datetime | None = None
 
 
-class SecretReference(Struct, frozen=True):
+class SecretReference(UserStruct, frozen=True):
     namespace: str = ""
     name: str = ""
 
 
-class ResourceModelRange(Struct, frozen=True):
+class ResourceModelRange(UserStruct, frozen=True):
     name: str
     min: str
     max: str
 
 
-class ResourceModel(Struct, frozen=True):
+class ResourceModel(UserStruct, frozen=True):
     grade: int
     ranges: tuple[ResourceModelRange, ...] = ()
 
 
-class ClusterSpec(Struct, frozen=True):
+class ClusterSpec(UserStruct, frozen=True):
     id: str = ""
     sync_mode: str = PUSH
     api_endpoint: str = ""
@@ -190,9 +190,18 @@ def taint_keys(cluster: Cluster) -> list[str]:
 
 
 def normalise(doc: dict[str, Any]) -> list[str]:
-    """Move the deprecated `zone` into `zones` (semantics 1.1). Returns warnings."""
+    """Move the deprecated `zone` into `zones`; a manifest that says it can be applied again. Returns warnings.
+
+    A value that is no text, and zones that do not fit, are left to validation.
+    """
     spec = doc.get("spec")
-    if not isinstance(spec, dict) or not spec.get("zone") or spec.get("zones"):
+    zone = spec.get("zone") if isinstance(spec, dict) else None
+    if (
+        not isinstance(spec, dict)
+        or not isinstance(zone, str)
+        or not zone
+        or spec.get("zones") not in (None, [], [zone])
+    ):
         return []
     spec["zones"] = [spec.pop("zone")]
     return ["spec.zone is deprecated and was moved to spec.zones"]

@@ -10,7 +10,7 @@ from msgspec import Meta
 from controlplane.causes import forbidden, invalid, required
 from controlplane.errors import Cause
 from controlplane.kind import Kind
-from controlplane.meta import Object, Struct
+from controlplane.meta import Object, Struct, UserStruct
 from controlplane.settings import Settings
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
@@ -19,7 +19,7 @@ DRAIN = "failover.lifeboat.io/Drain"
 RUNNING, PAUSED, STOPPED, FINISHED = "Running", "Paused", "Stopped", "Finished"
 
 
-class DrainSpec(Struct, frozen=True):
+class DrainSpec(UserStruct, frozen=True):
     """Which cluster is emptied, and how fast."""
 
     cluster: Annotated[str, Meta(description="The cluster to empty. It is cordoned first; uncordon it yourself.")] = ""

@@ -9,12 +9,12 @@ from msgspec import Meta
 
 from controlplane.causes import invalid, reason
 from controlplane.errors import Cause
-from controlplane.meta import Object, Struct
+from controlplane.meta import Object, UserStruct
 from controlplane.selectors import LabelSelector, dns1123_label_errors, matches, selector_errors
 from controlplane.settings import Settings
 
 
-class EvictionHoldSpec(Struct, frozen=True):
+class EvictionHoldSpec(UserStruct, frozen=True):
     """What is held. All that is given has to fit; with nothing given it is the whole fleet."""
 
     reason: Annotated[str, Meta(description="Why nothing shall be evicted; everybody who waits reads it.")] = ""

@@ -10,7 +10,7 @@ from msgspec import Meta
 from controlplane.causes import immutable, invalid, required
 from controlplane.errors import Cause
 from controlplane.kind import Kind
-from controlplane.meta import Condition, Object, Struct
+from controlplane.meta import Condition, Object, Struct, UserStruct
 from controlplane.selectors import LabelSelector, selector_errors
 from controlplane.settings import Settings
 from controlplane.wire.resource import Column, Resource
@@ -24,7 +24,7 @@ MOST_AT_ONCE = 100
 SUBJECT = ("cluster", "binding", "selector")
 
 
-class FailbackSpec(Struct, frozen=True):
+class FailbackSpec(UserStruct, frozen=True):
     """What goes back, and how fast. Of cluster, binding and selector all that is given has to fit."""
 
     cluster: Annotated[str, Meta(description="Back to this cluster: everything that left it.")] = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from controlplane.kinds.policy import (
     ClusterFailoverBehavior,
     FailoverBehavior,
     StatePreservation,
+    todays_mode,
 )
 from controlplane.selectors import label_key_errors
 from controlplane.settings import Settings
@@ -26,20 +28,41 @@ APPLICATION_GRACE_PERIOD_SECONDS = 600
 MOST_RULES = 32  # of state preservation
 
 
-def defaulted(failover: FailoverBehavior) -> FailoverBehavior:
-    """Return the behaviour with its declared defaults; failover.cluster keeps "unset", which means 300 s (D5)."""
-    application = failover.application
-    if application is None:
-        return failover
+Behaviour = TypeVar("Behaviour", ClusterFailoverBehavior, ApplicationFailoverBehavior)
+
+
+def defaulted(failover: FailoverBehavior, old: FailoverBehavior | None) -> FailoverBehavior:
+    """Return the behaviour with the defaults that depend on other fields. `old`: what is stored, None where nothing is.
+
+    Other defaults are declared by the types.
+    """
+    cluster, application = failover.cluster, failover.application
+    if cluster is not None:
+        cluster = _one_mode(cluster, None if old is None else old.cluster)
+    if application is not None:
+        application = _timed(_one_mode(application, None if old is None else old.application))
+    return replace(failover, cluster=cluster, application=application)
+
+
+def _one_mode(new: Behaviour, old: Behaviour | None) -> Behaviour:
+    """Return the behaviour with pureMode and purgeMode saying the same, where only one of the two was changed."""
+    if not new.pure_mode or todays_mode(new.pure_mode) == new.purge_mode or old is None:
+        return new
+    if old.purge_mode == new.purge_mode and old.pure_mode != new.pure_mode:
+        return replace(new, purge_mode=todays_mode(new.pure_mode))
+    if old.purge_mode != new.purge_mode and old.pure_mode == new.pure_mode:
+        return replace(new, pure_mode=new.purge_mode)
+    return new
+
+
+def _timed(application: ApplicationFailoverBehavior) -> ApplicationFailoverBehavior:
     conditions = application.decision_conditions
     if conditions.toleration_seconds is None:
         conditions = replace(conditions, toleration_seconds=APPLICATION_TOLERATION_SECONDS)
     grace = application.grace_period_seconds
     if grace is None and application.purge_mode == GRACEFULLY:
         grace = APPLICATION_GRACE_PERIOD_SECONDS
-    return replace(
-        failover, application=replace(application, decision_conditions=conditions, grace_period_seconds=grace)
-    )
+    return replace(application, decision_conditions=conditions, grace_period_seconds=grace)
 
 
 def validated(failover: FailoverBehavior, path: str) -> Iterator[Cause]:
@@ -61,16 +84,24 @@ def _application(behaviour: ApplicationFailoverBehavior, path: str) -> Iterator[
         yield invalid(f"{path}.gracePeriodSeconds", grace, "only takes effect when purgeMode is Gracefully")
     if grace is not None and grace <= 0:
         yield invalid(f"{path}.gracePeriodSeconds", grace, "must be greater than 0")
+    yield from _pure_mode(behaviour, path)
     yield from _state(behaviour.state_preservation, f"{path}.statePreservation")
 
 
 def _cluster(behaviour: ClusterFailoverBehavior, path: str) -> Iterator[Cause]:
     seconds = behaviour.toleration_seconds
-    if seconds is not None and seconds < 0:
-        yield invalid(f"{path}.tolerationSeconds", seconds, "must be greater than or equal to 0; 0 is immediately (D5)")
+    if seconds < 0:
+        yield invalid(f"{path}.tolerationSeconds", seconds, "must be greater than or equal to 0; 0 is immediately")
     if behaviour.purge_mode not in (DIRECTLY, GRACEFULLY):
         yield unsupported(f"{path}.purgeMode", behaviour.purge_mode, (DIRECTLY, GRACEFULLY))
+    yield from _pure_mode(behaviour, path)
     yield from _state(behaviour.state_preservation, f"{path}.statePreservation")
+
+
+def _pure_mode(behaviour: ClusterFailoverBehavior | ApplicationFailoverBehavior, path: str) -> Iterator[Cause]:
+    if behaviour.pure_mode and todays_mode(behaviour.pure_mode) != behaviour.purge_mode:
+        rule = f"pureMode is a deprecated spelling of purgeMode, which is {behaviour.purge_mode}: write purgeMode only"
+        yield invalid(f"{path}.pureMode", behaviour.pure_mode, rule)
 
 
 def _state(state: StatePreservation | None, path: str) -> Iterator[Cause]:

@@ -9,11 +9,11 @@ from msgspec import Meta, field
 
 from controlplane.causes import invalid, reason, required
 from controlplane.errors import Cause
-from controlplane.meta import Object, Struct
+from controlplane.meta import Object, UserStruct
 from controlplane.settings import Settings
 
 
-class MaintenanceWindowSpec(Struct, frozen=True):
+class MaintenanceWindowSpec(UserStruct, frozen=True):
     """Clusters that are not evicted from, and count in neither number of the tier rule (D8), from … until …"""
 
     clusters: Annotated[tuple[str, ...], Meta(description="Names of the clusters being worked on.")] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from controlplane.kinds.policy import (
     SpreadConstraint,
     Toleration,
 )
+from controlplane.meta import compact
 from controlplane.selectors import label_key_errors
 from controlplane.settings import Compat
 
@@ -27,13 +29,21 @@ DYNAMIC_WEIGHTS = ("AvailableReplicas",)
 
 
 def defaulted(placement: Placement) -> Placement:
-    """Return a placement with what its parts mean where they say nothing."""
-    changed = placement
-    if placement.spread_constraints:
-        changed = replace(changed, spread_constraints=tuple(_spread(one) for one in placement.spread_constraints))
-    if placement.replica_scheduling is not None:
-        changed = replace(changed, replica_scheduling=_strategy(placement.replica_scheduling))
-    return changed
+    """Return a placement with the defaults that are stored; the same one where nothing is missing."""
+    strategy = placement.replica_scheduling
+    if strategy is None:
+        return placement
+    completed = _strategy(strategy)
+    return placement if completed is strategy else replace(placement, replica_scheduling=completed)
+
+
+@lru_cache(maxsize=4096)  # asked for every binding of a policy
+def effective(placement: Placement) -> Placement:
+    """Return a policy's placement as its bindings have it: spread constraints are complete, and empty values are left
+    out. So a binding does not change where only the spelling of its policy does."""
+    constraints = placement.spread_constraints
+    completed = tuple(map(_spread, constraints))
+    return compact(placement if completed == constraints else replace(placement, spread_constraints=completed))
 
 
 def _spread(one: SpreadConstraint) -> SpreadConstraint:
@@ -42,9 +52,11 @@ def _spread(one: SpreadConstraint) -> SpreadConstraint:
 
 
 def _strategy(strategy: ReplicaSchedulingStrategy) -> ReplicaSchedulingStrategy:
-    how = strategy.replica_scheduling_type or DIVIDED
-    preference = strategy.replica_division_preference or (WEIGHTED if how == DIVIDED else "")
-    return replace(strategy, replica_scheduling_type=how, replica_division_preference=preference)
+    if not strategy.replica_scheduling_type:
+        strategy = replace(strategy, replica_scheduling_type=DIVIDED)
+    if strategy.replica_scheduling_type == DIVIDED and not strategy.replica_division_preference:
+        strategy = replace(strategy, replica_division_preference=WEIGHTED)
+    return strategy
 
 
 def with_default_tolerations(placement: Placement, compat: Compat) -> Placement:

@@ -6,11 +6,12 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from controlplane.meta import Int32, Object, Struct
+from controlplane.as_written import declared
+from controlplane.meta import Int32, Object, UserStruct
 from controlplane.selectors import LabelSelector
 
 
-class ResourceSelector(Struct, frozen=True):
+class ResourceSelector(UserStruct, frozen=True):
     api_version: str
     kind: str
     namespace: str = ""
@@ -18,7 +19,7 @@ class ResourceSelector(Struct, frozen=True):
     label_selector: LabelSelector | None = None
 
 
-class FieldRequirement(Struct, frozen=True):
+class FieldRequirement(UserStruct, frozen=True):
     """key one of provider, region, zone; operator In or NotIn."""
 
     key: str
@@ -26,11 +27,11 @@ class FieldRequirement(Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class FieldSelector(Struct, frozen=True):
+class FieldSelector(UserStruct, frozen=True):
     match_expressions: tuple[FieldRequirement, ...] = ()
 
 
-class ClusterAffinity(Struct, frozen=True):
+class ClusterAffinity(UserStruct, frozen=True):
     """Which clusters: all conditions hold together; nothing set matches every cluster."""
 
     label_selector: LabelSelector | None = None
@@ -48,7 +49,7 @@ class ClusterAffinityTerm(ClusterAffinity, frozen=True):
     overflow_affinities: tuple[OverflowAffinity, ...] = ()
 
 
-class Toleration(Struct, frozen=True):
+class Toleration(UserStruct, frozen=True):
     """A taint that is borne. Acts on NoSchedule and NoExecute only; PreferNoExecute asks failover.cluster (D4, D5)."""
 
     key: str = ""
@@ -66,19 +67,19 @@ class Toleration(Struct, frozen=True):
     ] = None
 
 
-class SpreadConstraint(Struct, frozen=True):
+class SpreadConstraint(UserStruct, frozen=True):
     spread_by_field: str = ""
     spread_by_label: str = ""
     min_groups: Int32 = 0
     max_groups: Int32 = 0
 
 
-class StaticClusterWeight(Struct, frozen=True):
+class StaticClusterWeight(UserStruct, frozen=True):
     target_cluster: ClusterAffinity = ClusterAffinity()
     weight: int = 0  # at least 1 once admitted; 0 so that a weight of 1 is written out
 
 
-class ClusterPreferences(Struct, frozen=True):
+class ClusterPreferences(UserStruct, frozen=True):
     static_weight_list: tuple[StaticClusterWeight, ...] = ()
     dynamic_weight: str = ""
 
@@ -87,22 +88,22 @@ DUPLICATED, DIVIDED = "Duplicated", "Divided"
 WEIGHTED, AGGREGATED = "Weighted", "Aggregated"
 
 
-class ReplicaSchedulingStrategy(Struct, frozen=True):
+class ReplicaSchedulingStrategy(UserStruct, frozen=True):
     replica_scheduling_type: str = ""
     replica_division_preference: str = ""
     weight_preference: ClusterPreferences | None = None
 
 
-class WorkloadAffinityTerm(Struct, frozen=True):
+class WorkloadAffinityTerm(UserStruct, frozen=True):
     group_by_label_key: str = ""
 
 
-class WorkloadAffinity(Struct, frozen=True):
+class WorkloadAffinity(UserStruct, frozen=True):
     affinity: WorkloadAffinityTerm | None = None
     anti_affinity: WorkloadAffinityTerm | None = None
 
 
-class Placement(Struct, frozen=True):
+class Placement(UserStruct, frozen=True):
     cluster_affinity: ClusterAffinity | None = None
     cluster_affinities: tuple[ClusterAffinityTerm, ...] = ()
     cluster_tolerations: Annotated[
@@ -132,19 +133,22 @@ class Placement(Struct, frozen=True):
         return weights is None or bool(weights.static_weight_list and not weights.dynamic_weight)
 
 
-class StatePreservationRule(Struct, frozen=True):
+class StatePreservationRule(UserStruct, frozen=True):
     alias_label_name: str
     json_path: str
 
 
-class StatePreservation(Struct, frozen=True):
+class StatePreservation(UserStruct, frozen=True):
     rules: tuple[StatePreservationRule, ...] = ()
 
 
 DIRECTLY, GRACEFULLY, NEVER = "Directly", "Gracefully", "Never"
+PureMode = Annotated[
+    str, Meta(description="Deprecated spelling of purgeMode. The two always have the same meaning; write purgeMode.")
+]
 
 
-class ClusterFailoverBehavior(Struct, frozen=True):
+class ClusterFailoverBehavior(UserStruct, frozen=True):
     """What a workload does when its cluster fails (D4, D5, D13, D15)."""
 
     purge_mode: Annotated[
@@ -155,33 +159,35 @@ class ClusterFailoverBehavior(Struct, frozen=True):
         ),
     ] = GRACEFULLY
     toleration_seconds: Annotated[
-        int | None,
+        int,
         Meta(
             description="How long the workload stays on a cluster with a PreferNoExecute taint, counted from the "
             "taint's timeAdded. Unset: 300. 0: it leaves immediately. Negative values are refused. It acts on "
             "PreferNoExecute only: NoExecute moves everything, and asks placement.clusterTolerations instead."
         ),
-    ] = None
+    ] = 300
     state_preservation: StatePreservation | None = None
+    pure_mode: PureMode = ""
 
     @property
     def waits(self) -> int:
         """Seconds between a PreferNoExecute taint and the eviction."""
-        return 300 if self.toleration_seconds is None else self.toleration_seconds
+        return self.toleration_seconds
 
 
-class DecisionConditions(Struct, frozen=True):
+class DecisionConditions(UserStruct, frozen=True):
     toleration_seconds: int | None = None
 
 
-class ApplicationFailoverBehavior(Struct, frozen=True):
+class ApplicationFailoverBehavior(UserStruct, frozen=True):
     decision_conditions: DecisionConditions = DecisionConditions()
     purge_mode: str = GRACEFULLY
     grace_period_seconds: Int32 | None = None
     state_preservation: StatePreservation | None = None
+    pure_mode: PureMode = ""
 
 
-class FailoverBehavior(Struct, frozen=True):
+class FailoverBehavior(UserStruct, frozen=True):
     application: Annotated[
         ApplicationFailoverBehavior | None,
         Meta(description="A copy that is unhealthy on a healthy cluster leaves it. Unset: it stays."),
@@ -195,17 +201,17 @@ class FailoverBehavior(Struct, frozen=True):
     ] = None
 
 
-class SuspendClusters(Struct, frozen=True):
+class SuspendClusters(UserStruct, frozen=True):
     cluster_names: tuple[str, ...] = ()
 
 
-class Suspension(Struct, frozen=True):
+class Suspension(UserStruct, frozen=True):
     dispatching: bool | None = None
     dispatching_on_clusters: SuspendClusters | None = None
     scheduling: bool | None = None  # bindings only
 
 
-class SchedulePriority(Struct, frozen=True):
+class SchedulePriority(UserStruct, frozen=True):
     priority_class_source: str = ""
     priority_class_name: str = ""
 
@@ -213,11 +219,11 @@ class SchedulePriority(Struct, frozen=True):
 DEFAULT_SCHEDULER = "default-scheduler"
 
 
-class PropagationSpec(Struct, frozen=True):
+class PropagationSpec(UserStruct, frozen=True):
     resource_selectors: tuple[ResourceSelector, ...] = ()
     propagate_deps: bool = False
     placement: Placement = Placement()
-    priority: Int32 = 0
+    priority: Int32 = declared(0)
     preemption: str = "Never"
     scheduler_name: str = DEFAULT_SCHEDULER
     failover: FailoverBehavior | None = None
@@ -241,8 +247,17 @@ class Policy(Object, frozen=True):
 _RENAMED_PURGE_MODES = {"Immediately": DIRECTLY, "Graciously": GRACEFULLY}
 
 
+def todays_mode(name: str) -> str:
+    """Return today's name of a purge mode: Immediately is Directly, Graciously is Gracefully."""
+    return _RENAMED_PURGE_MODES.get(name, name)
+
+
 def normalise(doc: dict[str, Any]) -> list[str]:
-    """Store deprecated spellings under today's names (D13). Returns one warning per change."""
+    """Store deprecated names of purge modes under today's names, and pureMode as purgeMode too.
+
+    pureMode stays in the document: the manifest that says it can then be applied again without a change. Values that
+    are no text are left to validation. Returns one warning per deprecated name.
+    """
     warnings: list[str] = []
     spec = doc.get("spec")
     failover = spec.get("failover") if isinstance(spec, dict) else None
@@ -252,11 +267,12 @@ def normalise(doc: dict[str, Any]) -> list[str]:
         behaviour = failover.get(part)
         if not isinstance(behaviour, dict):
             continue
-        if "pureMode" in behaviour and "purgeMode" not in behaviour:
-            behaviour["purgeMode"] = behaviour.pop("pureMode")
-            warnings.append(f"spec.failover.{part}.pureMode is spelled purgeMode and was stored so")
+        path = f"spec.failover.{part}"
+        if isinstance(behaviour.get("pureMode"), str) and behaviour["pureMode"]:
+            behaviour.setdefault("purgeMode", behaviour["pureMode"])
+            warnings.append(f"{path}.pureMode is a deprecated spelling of purgeMode: write {path}.purgeMode")
         old = behaviour.get("purgeMode")
-        if old in _RENAMED_PURGE_MODES:
-            behaviour["purgeMode"] = _RENAMED_PURGE_MODES[old]
-            warnings.append(f"spec.failover.{part}.purgeMode: {old} is deprecated, stored as {behaviour['purgeMode']}")
+        if isinstance(old, str) and todays_mode(old) != old:
+            behaviour["purgeMode"] = todays_mode(old)
+            warnings.append(f"{path}.purgeMode: {old} is deprecated, stored as {behaviour['purgeMode']}")
     return warnings

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from controlplane.causes import immutable, invalid, required, unsupported
 from controlplane.errors import Cause
 from controlplane.kinds import failover_rules, patience, placement_rules
-from controlplane.kinds.policy import Policy, PropagationSpec, ResourceSelector
+from controlplane.kinds.policy import Policy, PropagationSpec
 from controlplane.kinds.together import NO, YES
 from controlplane.names import (
     CLUSTER_PROPAGATION_POLICY_FINALIZER,
@@ -27,27 +27,23 @@ PRIORITY_SOURCE = "KubePriorityClass"
 
 
 def default(new: Policy, old: Policy | None, settings: Settings) -> Policy:
-    """Return the policy with its defaults; on create with its id, its finalizer and the tolerations of D2."""
-    spec = new.spec
+    """Return the policy with its defaults; on create also with its id, its finalizer and the tolerations that
+    `compat` settings ask for.
+
+    Items of lists stay as they were written, so that `kubectl apply`, which compares whole lists, finds no difference.
+    What they leave out takes effect where they are used: a selector's namespace is that of the policy, and
+    `placement_rules.effective` completes spread constraints.
+    """
+    spec, failover = new.spec, new.spec.failover
     placement = placement_rules.defaulted(spec.placement)
     if old is None:
         placement = placement_rules.with_default_tolerations(placement, settings.compat)
-    selectors = tuple(_selector(one, new.metadata.namespace) for one in spec.resource_selectors)
-    policy = replace(
-        new,
-        spec=replace(
-            spec,
-            resource_selectors=selectors,
-            placement=placement,
-            propagate_deps=spec.propagate_deps or any(one.kind == SERVICE_IMPORT for one in selectors),
-            failover=None if spec.failover is None else failover_rules.defaulted(spec.failover),
-        ),
-    )
+    if failover is not None:
+        failover = failover_rules.defaulted(failover, None if old is None else old.spec.failover)
+    needs_more = any(one.kind == SERVICE_IMPORT for one in spec.resource_selectors)
+    propagate_deps = True if needs_more else spec.propagate_deps
+    policy = replace(new, spec=replace(spec, placement=placement, propagate_deps=propagate_deps, failover=failover))
     return _marked(policy) if old is None else _still_marked(policy, old)
-
-
-def _selector(one: ResourceSelector, namespace: str) -> ResourceSelector:
-    return replace(one, namespace=namespace) if namespace and not one.namespace else one
 
 
 def _marked(policy: Policy) -> Policy:
@@ -84,7 +80,7 @@ def id_label(policy: Policy) -> str:
 def validate(new: Policy, old: Policy | None, settings: Settings) -> list[Cause]:
     """Return everything that is wrong with a policy."""
     spec, causes = new.spec, [*_selectors(new), *_choices(new.spec)]
-    causes += placement_rules.validated(spec.placement, "spec.placement")
+    causes += placement_rules.validated(placement_rules.effective(spec.placement), "spec.placement")
     if spec.failover is not None:
         causes += failover_rules.validated(spec.failover, "spec.failover")
         if spec.failover.application is not None and not spec.propagate_deps:
@@ -109,7 +105,7 @@ def _selectors(policy: Policy) -> Iterator[Cause]:
         for field, value in (("apiVersion", one.api_version), ("kind", one.kind)):
             if not value:
                 yield required(f"{path}.{field}")
-        if policy.metadata.namespace and one.namespace != policy.metadata.namespace:
+        if policy.metadata.namespace and one.namespace not in ("", policy.metadata.namespace):
             rule = "namespace of resource selector must be the same as the namespace of the policy"
             yield invalid(f"{path}.namespace", one.namespace, rule)
         if policy.spec.preemption == "Always" and not one.name:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from controlplane.kinds.cluster import Effect
 from controlplane.kinds.policy import ClusterAffinity
-from controlplane.meta import Object, Struct
+from controlplane.meta import Object, UserStruct
 
 
-class MatchCondition(Struct, frozen=True):
+class MatchCondition(UserStruct, frozen=True):
     condition_type: str
     operator: str  # In, NotIn
     status_values: tuple[str, ...] = ()
 
 
-class TaintToAdd(Struct, frozen=True):
+class TaintToAdd(UserStruct, frozen=True):
     """A taint of the windowed dialect (S001); seconds, both at least 1."""
 
     key: str
@@ -23,7 +23,7 @@ class TaintToAdd(Struct, frozen=True):
     remove_on_mismatch_seconds: int = 180
 
 
-class PolicyTaint(Struct, frozen=True):
+class PolicyTaint(UserStruct, frozen=True):
     """A taint of the dialect without windows."""
 
     key: str
@@ -31,7 +31,7 @@ class PolicyTaint(Struct, frozen=True):
     value: str = ""
 
 
-class ClusterTaintPolicySpec(Struct, frozen=True):
+class ClusterTaintPolicySpec(UserStruct, frozen=True):
     """One policy uses one dialect; mixing is refused (D3).
 
     Windowed (S001): target_cluster, match_conditions (empty: always), taints_to_add.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.meta import Condition, Object, Ref, Struct
+from controlplane.meta import Condition, Object, Ref, Struct, UserStruct
 from controlplane.names import BINDING_ANNOTATION, cluster_of_execution_namespace, is_execution_namespace
 
 
-class Workload(Struct, frozen=True):
+class Workload(UserStruct, frozen=True):
     manifests: tuple[dict[str, Any], ...] = ()
 
 
-class WorkSpec(Struct, frozen=True):
+class WorkSpec(UserStruct, frozen=True):
     workload: Workload = Workload()
     suspend_dispatching: bool | None = None
     preserve_resources_on_deletion: bool | None = None

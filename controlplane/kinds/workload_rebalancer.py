@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from controlplane.meta import Int32, Object, Struct
+from controlplane.meta import Int32, Object, Struct, UserStruct
 from controlplane.selectors import LabelSelector
 
 
-class RebalancedWorkload(Struct, frozen=True):
+class RebalancedWorkload(UserStruct, frozen=True):
     """A template by reference."""
 
     api_version: str
@@ -17,7 +17,7 @@ class RebalancedWorkload(Struct, frozen=True):
     namespace: str = ""
 
 
-class WorkloadSelector(Struct, frozen=True):
+class WorkloadSelector(UserStruct, frozen=True):
     """All templates of a kind, in a namespace or in all (""), whose labels match. Ours; the original knows lists."""
 
     api_version: str
@@ -26,7 +26,7 @@ class WorkloadSelector(Struct, frozen=True):
     label_selector: LabelSelector | None = None  # None: whatever their labels
 
 
-class WorkloadRebalancerSpec(Struct, frozen=True):
+class WorkloadRebalancerSpec(UserStruct, frozen=True):
     workloads: tuple[RebalancedWorkload, ...] = ()
     workload_selector: WorkloadSelector | None = None
     ttl_seconds_after_finished: Int32 | None = None  # None: it is kept

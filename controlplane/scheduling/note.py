@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from controlplane.as_written import plain
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE
 from controlplane.kinds.rows import FleetNames, PlacementNote
@@ -147,7 +148,7 @@ def names_of(fleet: Fleet) -> FleetNames:
     return FleetNames(key=hashlib.sha256(text.encode()).hexdigest()[:32], names=text)
 
 
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(enc_hook=plain)
 
 
 def _text(value: Any) -> str:

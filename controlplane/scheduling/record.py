@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from controlplane.as_written import plain
 from controlplane.decision import Drop, Save
 from controlplane.estimate.request import Bundle, Request
 from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster
@@ -103,7 +104,7 @@ def ledger(fleet: Fleet, promised: Iterable[tuple[str, str, int]]) -> Ledger:
     return Ledger.of(fleet, ((cluster, replicas, decoded(request)) for cluster, request, replicas in promised))
 
 
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(enc_hook=plain)
 
 
 @lru_cache(maxsize=4096)

@@ -7,6 +7,7 @@ changed. Parts of a document that do not change are shared between the result an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
@@ -142,6 +143,12 @@ def track(
         if fields:
             managers[who] = Owned(fields, _stamp(now), api_version)
     return _with_managers(new, _capped(managers))
+
+
+def differ_in_times_only(one: Sequence[Document], other: Sequence[Document]) -> bool:
+    """Test whether two lists of managedFields say the same but for their times."""
+    untimed = [[{**entry, "time": ""} for entry in entries] for entries in (one, other)]
+    return len(one) == len(other) and all(entry in untimed[1] for entry in untimed[0])
 
 
 def _intent(applied: Document, schema: Schema, subresource: str, resets: tuple[str, ...]) -> Document:

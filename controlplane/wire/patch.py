@@ -133,12 +133,7 @@ def _operate(doc: Any, operation: Document, index: int) -> Any:
     if op == "remove":
         return _remove(doc, path)
     if op == "replace":
-        _get(doc, path)
-        if not path:
-            return deepcopy(operation["value"])
-        parent, token = _get(doc, path[:-1]), path[-1]
-        parent[int(token) if isinstance(parent, list) else token] = deepcopy(operation["value"])
-        return doc
+        return _replace(doc, path, deepcopy(operation["value"]))
     if op == "move":
         source = _pointer(operation, "from", index)
         if path[: len(source)] == source and path != source:
@@ -206,6 +201,20 @@ def _add(doc: Any, path: list[str], value: Any) -> Any:
         parent.insert(len(parent) if token == "-" else int(token), value)
     else:
         raise Invalid(f"the JSON Patch cannot add {_text(path)}: {_text(path[:-1])} has no such place")
+    return doc
+
+
+def _replace(doc: Any, path: list[str], value: Any) -> Any:
+    """Replace what stands at a path. A member that an object does not have is added, as the Kubernetes API server does:
+    clients replace optional fields such as /spec/suspension without asking whether they are there."""
+    if not path:
+        return value
+    parent, token = _get(doc, path[:-1]), path[-1]
+    if not isinstance(parent, dict):
+        _get(doc, path)
+        parent[int(token)] = value
+    else:
+        parent[token] = value
     return doc
 
 

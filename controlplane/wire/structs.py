@@ -97,9 +97,12 @@ class _Translation:
 
     def _field(self, field: inspect.Field) -> Node:
         node = self.node(field.type)
-        # Defaults that are themselves empty say nothing; others show in explain and take part in list keys.
-        if isinstance(field.default, _SCALARS) and field.default and "$ref" not in node:
-            node["default"] = field.default
+        if field.default_factory in (msgspec.NODEFAULT, list, dict, set):
+            default: Any = field.default or None  # an empty default says only that the field may be left out
+        else:
+            default = field.default_factory()  # a declared default, which is stored; it may be empty
+        if isinstance(default, _SCALARS) and "$ref" not in node:
+            node["default"] = default
         return node
 
     def _union(self, info: inspect.UnionType) -> Node:

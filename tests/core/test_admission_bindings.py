@@ -107,8 +107,15 @@ def test_what_is_null_in_a_manifest_is_not_set() -> None:
 
     made = updated(of_manifest({**config_map(annotations=None), "data": None}), old).object.manifest
 
-    assert "annotations" not in made["metadata"]
+    assert None not in made["metadata"].values()
     assert "data" not in made
+
+
+def test_a_work_that_is_applied_again_is_marked_as_when_it_was_made() -> None:
+    work = of_manifest(config_map())
+    old = created(work).object
+
+    assert updated(work, old).object.spec == old.spec
 
 
 def test_what_a_copy_says_it_is_made_for_has_to_fit_into_an_index() -> None:

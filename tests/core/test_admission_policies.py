@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from controlplane.kind import KINDS
+from controlplane.errors import Invalid
+from controlplane.kind import KINDS, text_of
+from controlplane.kinds.placement_rules import effective
 from controlplane.kinds.policy import Policy
 from controlplane.meta import kind_key
 from controlplane.settings import Compat, Settings
@@ -33,9 +37,6 @@ def test_a_policy_gets_its_id_finalizer_and_defaults() -> None:
 
     assert made.metadata.labels["propagationpolicy.karmada.io/permanent-id"] == UID
     assert made.metadata.finalizers == ("karmada.io/propagation-policy-controller",)
-    assert made.spec.resource_selectors[0].namespace == "default"
-    constraint = made.spec.placement.spread_constraints[0]
-    assert (constraint.spread_by_field, constraint.min_groups) == ("cluster", 1)
     strategy = made.spec.placement.replica_scheduling
     assert strategy is not None
     assert (strategy.replica_scheduling_type, strategy.replica_division_preference) == ("Divided", "Weighted")
@@ -78,12 +79,52 @@ def test_purge_modes_are_stored_under_todays_names(old_name: str, stored: str) -
     assert bool(admitted.warnings) is (old_name != stored)
 
 
-def test_the_misspelled_pure_mode_is_understood() -> None:
-    """D13, S001."""
+def test_items_of_lists_stay_as_they_were_written() -> None:
+    """`kubectl apply` compares whole lists: a default in one of their items would be a difference for ever."""
+    doc = policy(placement={"spreadConstraints": [{"maxGroups": 2, "minGroups": 2}]})
+
+    made: Policy = created(doc).object
+
+    written = json.loads(text_of(made))["spec"]
+    assert written["resourceSelectors"] == doc["spec"]["resourceSelectors"]
+    assert written["placement"]["spreadConstraints"] == [{"maxGroups": 2, "minGroups": 2}]
+    constraint = effective(made.spec.placement).spread_constraints[0]
+    assert (constraint.spread_by_field, constraint.min_groups) == ("cluster", 2)
+
+
+def test_the_misspelled_pure_mode_is_understood_and_stays_in_the_document() -> None:
     admitted = created(policy(failover={"cluster": {"pureMode": "Directly"}}))
 
-    assert admitted.object.spec.failover.cluster.purge_mode == "Directly"
+    behaviour = admitted.object.spec.failover.cluster
+    assert (behaviour.purge_mode, behaviour.pure_mode) == ("Directly", "Directly")
     assert "purgeMode" in admitted.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("stored", "edited", "both"),
+    [
+        ({"pureMode": "Directly"}, {"pureMode": "Directly", "purgeMode": "Directly"}, "Directly"),
+        ({"pureMode": "Directly"}, {"pureMode": "Gracefully", "purgeMode": "Directly"}, "Gracefully"),
+        ({"pureMode": "Directly"}, {"pureMode": "Directly", "purgeMode": "Gracefully"}, "Gracefully"),
+        ({"purgeMode": "Directly"}, {"pureMode": "Gracefully", "purgeMode": "Directly"}, "Gracefully"),
+    ],
+)
+def test_whichever_of_pure_mode_and_purge_mode_is_edited_the_other_follows(
+    stored: Document, edited: Document, both: str
+) -> None:
+    old = created(policy(failover={"cluster": stored})).object
+
+    new = updated(policy(failover={"cluster": edited}), old).object
+
+    behaviour = new.spec.failover.cluster
+    assert (behaviour.purge_mode, behaviour.pure_mode) == (both, both)
+
+
+def test_a_new_policy_whose_pure_mode_contradicts_its_purge_mode_is_refused() -> None:
+    with pytest.raises(Invalid) as refused:
+        created(policy(failover={"cluster": {"pureMode": "Directly", "purgeMode": "Gracefully"}}))
+
+    assert [one.field for one in refused.value.details.causes] == ["spec.failover.cluster.pureMode"]
 
 
 @pytest.mark.parametrize(

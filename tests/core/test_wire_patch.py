@@ -21,6 +21,7 @@ JSON_PATCHES = [
     ("remove", {"a": 1, "b": 2}, [{"op": "remove", "path": "/a"}], {"b": 2}),
     ("remove from a list", {"a": [1, 2]}, [{"op": "remove", "path": "/a/0"}], {"a": [2]}),
     ("replace", {"a": {"b": 1}}, [{"op": "replace", "path": "/a/b", "value": None}], {"a": {"b": None}}),
+    ("replace adds a member", {"a": {}}, [{"op": "replace", "path": "/a/b", "value": 1}], {"a": {"b": 1}}),
     ("replace all", {"a": 1}, [{"op": "replace", "path": "", "value": {"b": 1}}], {"b": 1}),
     ("move", {"a": 1}, [{"op": "move", "from": "/a", "path": "/b"}], {"b": 1}),
     (
@@ -51,6 +52,7 @@ def test_a_json_patch_does_what_rfc_6902_says(doc: Any, operations: Any, expecte
         ([{"op": "test", "path": "/a", "value": True}], Invalid, "testing value /a failed"),
         ([{"op": "remove", "path": "/x/y"}], Invalid, "there is no /x"),
         ([{"op": "replace", "path": "/l/01", "value": 1}], Invalid, "no /l/01"),
+        ([{"op": "replace", "path": "/nothing/b", "value": 1}], Invalid, "no /nothing"),
         ([{"op": "add", "path": "/l/5", "value": 1}], Invalid, "no such place"),
         ([{"op": "add", "path": "/a/b", "value": 1}], Invalid, "no such place"),
         ([{"op": "move", "from": "/l", "path": "/l/0"}], Invalid, "into itself"),

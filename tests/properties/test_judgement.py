@@ -37,7 +37,7 @@ TAINTS = st.lists(
 )
 BEHAVIOUR = st.none() | st.builds(
     FailoverBehavior,
-    cluster=st.none() | st.builds(ClusterFailoverBehavior, toleration_seconds=st.none() | st.integers(0, 500)),
+    cluster=st.none() | st.builds(ClusterFailoverBehavior, toleration_seconds=st.integers(0, 500)),
 )
 SPECS = st.builds(
     ResourceBindingSpec,
