@@ -115,7 +115,9 @@ def _processed(clusters: Clusters) -> Iterator[Any]:
     latency = HistogramMetricFamily(
         "evict_processing_latency_seconds", "From being queued to being evicted.", labels=labels
     )
-    rate = GaugeMetricFamily("evict_rate", "Evictions a second over the last five minutes.", labels=labels)
+    rate = GaugeMetricFamily(
+        "evict_rate", "Evictions a second over the last five minutes, or since the first was due.", labels=labels
+    )
     success = GaugeMetricFamily("evict_success_rate", "Evicted of all processed in five minutes.", labels=labels)
     evicted = CounterMetricFamily("evict_succeeded", "Evicted in this outage.", labels=labels)
     failed = CounterMetricFamily("evict_failed", "Found no refuge in this outage.", labels=labels)

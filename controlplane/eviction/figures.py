@@ -13,10 +13,12 @@ import msgspec
 
 from controlplane import health
 from controlplane.eviction.forecast import ends, forecast
+from controlplane.eviction.judge import earliest
 from controlplane.kinds.rows import ENDED, EVICTED, HELD, Eviction
 from controlplane.meta import Ref
 
 WINDOW = timedelta(minutes=5)
+LEAST = timedelta(seconds=1)  # a rate over less time says nothing
 BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 """Upper bounds of evict_processing_latency_seconds, in seconds."""
 
@@ -31,7 +33,7 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     failed: int = 0
     latency_counts: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)  # per bucket, not cumulative; the last is above all
     latency_sum: float = 0.0
-    rate: float = 0.0  # evictions a second over the last five minutes
+    rate: float = 0.0  # evictions a second over the last five minutes, or since the first could happen
     success_rate: float | None = None
 
 
@@ -98,9 +100,23 @@ def _of_cluster(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigures:
         failed=len(failed),
         latency_counts=tuple(counts[place] for place in range(len(BUCKETS) + 1)),
         latency_sum=sum(seconds),
-        rate=len(recently) / WINDOW.total_seconds(),
+        rate=len(recently) / _counted_for(rows, now=now).total_seconds(),
         success_rate=len(recently) / processed if processed else None,
     )
+
+
+def _counted_for(rows: Iterable[Eviction], *, now: datetime) -> timedelta:
+    """Return how long evictions of a cluster have been counted: since the first of this outage was in the queue and
+    due, from LEAST to WINDOW. Example: 135 evictions in the first 5 minutes are 0.45 a second, and so are 54 in 2."""
+    begun = min((moment for row in rows if (moment := _possible_from(row)) is not None), default=now)
+    return min(max(now - begun, LEAST), WINDOW)
+
+
+def _possible_from(row: Eviction) -> datetime | None:
+    """Return when an eviction could happen first; None: it is not known when it was queued."""
+    first = earliest(row.judged)
+    due = row.due_at if row.due_at is not None else None if first is None else first.due_at
+    return row.queued_at if row.queued_at is None or due is None else max(row.queued_at, due)
 
 
 def together(queues: Iterable[ClusterFigures]) -> ClusterFigures:

@@ -139,7 +139,7 @@ def test_s001_metrics_of_an_outage_and_their_end_with_recovery() -> None:
     assert (mine.waiting, mine.evicted, mine.failed) == (5, 5, 0)
     assert mine.by_kind == {"apps/v1/Deployment": 5}
     assert mine.success_rate == 1.0
-    assert mine.rate == 5 / 300
+    assert mine.rate == 5 / 10
     assert mine.latency_sum == pytest.approx(2 + 4 + 6 + 8 + 10, abs=0.1)
     assert cumulative(mine.latency_counts)["5.0"] == 2
     assert cumulative(mine.latency_counts)["+Inf"] == 5
@@ -151,6 +151,39 @@ def test_s001_metrics_of_an_outage_and_their_end_with_recovery() -> None:
     story.pass_seconds(1)
     assert of(story).clusters == {}
     assert of(story).faulty == 0
+
+
+@pytest.mark.parametrize(("passed", "rate"), [(0, 0.0), (1, 0.0), (120, 0.45), (300, 0.45), (600, 0.45)])
+def test_the_rate_is_over_the_time_in_which_evictions_were_counted(passed: int, rate: float) -> None:
+    """0.45 a second from the first minute on: not a part of it until five minutes are over."""
+    now = START + timedelta(seconds=passed)
+    done = [row(n, state=EVICTED, due_at=None, ended_at=START + timedelta(seconds=n / 0.45)) for n in range(1, 300)]
+    past = [one for one in done if one.ended_at is not None and one.ended_at <= now]
+
+    told = figures([*past, row(999)], FLEET_OF_FIVE, NORMAL, now=now)
+
+    assert told.clusters["member1"].rate == pytest.approx(rate, abs=0.005)
+
+
+def test_the_rate_does_not_count_the_time_in_which_a_toleration_runs() -> None:
+    """The copies are in the queue from the taint on and may leave 100 s later."""
+    story = waiting_fleet(10, tolerates=100)
+    story.taint("member1", no_execute())
+    story.pass_seconds(110)
+
+    mine = of(story).clusters["member1"]
+
+    assert mine.evicted >= 5
+    assert mine.rate == pytest.approx(mine.evicted / 10)
+
+
+def test_evictions_older_than_five_minutes_do_not_count() -> None:
+    ended = [START + timedelta(seconds=seconds) for seconds in (0, 99, 100, 400)]
+    rows = [row(n, state=EVICTED, due_at=None, ended_at=at) for n, at in enumerate(ended)]
+
+    told = figures(rows, FLEET_OF_FIVE, NORMAL, now=START + timedelta(seconds=400))
+
+    assert told.clusters["member1"].rate == 2 / 300
 
 
 def test_a_first_hold_without_refuge_counts_once_as_failed() -> None:
