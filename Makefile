@@ -2,6 +2,8 @@
 PYTHON ?= python3
 DIR ?= .lifeboat
 ONLY ?=
+SECONDS ?= 60
+SEED ?=
 CLUSTERS ?= 100
 BINDINGS ?= 10000
 PYTHONS ?= 3.11 3.12 3.13 3.14
@@ -18,7 +20,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: help run up down clean test check conformance bench fleet demo replay fault lint format types contracts migrations-check services wheels
+.PHONY: help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels
 
 help:
 	@echo "make run          start everything here; Ctrl-C ends it      make up / make down   the same in the background"
@@ -26,6 +28,7 @@ help:
 	@echo "make demo         two failovers from manifest to timeline    make fleet            CLUSTERS=100 BINDINGS=10000"
 	@echo "make check        lint, types, contracts, pure tests         make test             every test"
 	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|..."
+	@echo "make chaos        SECONDS=480 SEED=7"
 	@echo "make clean        end it and remove $(DIR)"
 
 run: $(RUN_STAMP)
@@ -61,6 +64,10 @@ replay: $(RUN_STAMP)
 
 bench: $(DEV_STAMP)
 	@$(call with_own_services,bench,,LIFEBOAT_SECRET_KEY=only-for-benches $(PY) -m tests.bench $(ONLY))
+
+# Kills -9 of every process at random while clients write and clusters fail; prints its ledger, fails if a write is lost.
+chaos: $(DEV_STAMP)
+	@$(PY) -m tests.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --dir $(DIR)/chaos
 
 conformance: $(DEV_STAMP)
 	@$(PY) -m tests.conformance

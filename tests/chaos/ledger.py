@@ -43,7 +43,7 @@ class Ledger:
         self._line(write=msgspec.to_builtins(one))
 
     def kill(self, name: str, what: str) -> None:
-        """Note that a process was killed; `what`: which of the program's processes."""
+        """Note that a program was killed; `what`: its main process, or one of its children."""
         self.kills[name] += 1
         self._line(kill=name, what=what)
 

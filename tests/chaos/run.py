@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+import psycopg
 
 from tests.chaos import checks
 from tests.chaos.ledger import Ledger
@@ -22,6 +24,8 @@ class Report(NamedTuple):
 
     lines: list[str]
     problems: list[str]
+    kills: Mapping[str, int]
+    acknowledged: int
 
 
 def run(root: Path, *, seconds: float, seed: int, say: Callable[[str], None] = print) -> Report:
@@ -43,11 +47,19 @@ def run(root: Path, *, seconds: float, seed: int, say: Callable[[str], None] = p
             trouble.stop()
             writers.stop()
         took, problems = _settle(site)
-        found = problems + checks.lost(site, ledger) + checks.twice(site) + checks.beyond_the_rate(site)
-        return Report([*ledger.summary(), *_told(site, found, took)], found)
+        found = problems + _checked(site, ledger)
+        acknowledged = sum(one.outcome == "acknowledged" for one in ledger.writes)
+        return Report([*ledger.summary(), *_told(site, found, took)], found, ledger.kills, acknowledged)
     finally:
         ledger.close()
         site.down()
+
+
+def _evictions(site: Site) -> str:
+    try:
+        return str(checks.evictions(site))
+    except psycopg.Error as error:
+        return f"cannot be counted: {error}"
 
 
 def _begin(site: Site) -> None:
@@ -70,6 +82,13 @@ def _settle(site: Site) -> tuple[float, list[str]]:
         time.sleep(EVERY)
 
 
+def _checked(site: Site, ledger: Ledger) -> list[str]:
+    try:
+        return checks.lost(site, ledger) + checks.twice(site) + checks.beyond_the_rate(site)
+    except (ConnectionError, psycopg.Error) as error:
+        return [f"cannot be checked: {error}"]
+
+
 def _told(site: Site, problems: list[str], took: float) -> list[str]:
     def count(word: str) -> int:
         return sum(one.startswith(f"{word}:") for one in problems)
@@ -77,6 +96,6 @@ def _told(site: Site, problems: list[str], took: float) -> list[str]:
     return [
         f"settled after {took:.0f} s",
         f"lost {count('lost')}, twice {count('twice')}, nowhere {count('nowhere')}, copies wrong {count('copies')}",
-        f"evictions: {checks.evictions(site)}, beyond the rate {count('rate')}",
+        f"evictions: {_evictions(site)}, beyond the rate {count('rate')}",
         *problems,
     ]

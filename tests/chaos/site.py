@@ -24,6 +24,7 @@ Document = dict[str, Any]
 ELSEWHERE = ("DATABASE_URL", "REDIS_URL", "LIFEBOAT_POSTGRES_BIN", records.TOKEN_VARIABLE)
 SECONDS = 10.0  # a client waits this long for an answer
 NAMESPACE = "default"
+UNSENT = -1
 PATHS = {
     "ConfigMap": f"/api/v1/namespaces/{NAMESPACE}/configmaps",
     "Deployment": f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments",
@@ -35,7 +36,7 @@ PATHS = {
 
 
 class Answer(NamedTuple):
-    """What came back. `status` 0: nothing did, and what was sent may have been done."""
+    """What came back. `status` 0: nothing did, and what was sent may have been done; UNSENT: nobody listened."""
 
     status: int
     document: Document
@@ -122,6 +123,10 @@ def _asked(url: str, token: str, method: str, path: str, body: Any = None, type:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=SECONDS)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": type}
+    try:
+        connection.connect()
+    except OSError:
+        return Answer(UNSENT, {})
     try:
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()

@@ -17,8 +17,8 @@ VICTIMS = ("api", "worker", "beat", "members", "postgres", "redis")
 WITH_CHILDREN = ("worker", "postgres")  # one of their own processes may be killed instead of all
 PAUSE = (1.5, 5.0)  # seconds between two kills
 FAULTS = ("down", "blackhole", "slow", "unauthorized", "unhealthy")
-LASTS = (4.0, 20.0)  # seconds a member fails
-FAULT_PAUSE = (3.0, 10.0)  # seconds between two faults
+LASTS = (8.0, 30.0)  # seconds a member fails
+FAULT_PAUSE = (2.0, 8.0)  # seconds between two faults
 
 
 class Trouble:
@@ -53,7 +53,7 @@ class Trouble:
             if record is None:
                 continue  # it has not been started again yet
             children = _children(record.pid) if name in WITH_CHILDREN and one_of_its_own else []
-            what, pid = ("a child", chance.choice(children)) if children else ("it", record.pid)
+            what, pid = ("a child", chance.choice(children)) if children else ("the main process", record.pid)
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -61,8 +61,10 @@ class Trouble:
             self.ledger.kill(name, what)
 
     def _fail(self, chance: random.Random) -> None:
+        order: list[str] = []
         while not self._stopping.wait(chance.uniform(*FAULT_PAUSE)):
-            member, fault = chance.choice(MEMBERS), chance.choice(FAULTS)
+            order = order or chance.sample(FAULTS, len(FAULTS))
+            member, fault = chance.choice(MEMBERS), order.pop()
             self._suffer(member, fault)
             self._stopping.wait(chance.uniform(*LASTS))
             self._suffer(member, "none")

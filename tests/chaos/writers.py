@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from tests.chaos.ledger import Ledger, Outcome, Write
-from tests.chaos.site import PATHS, Answer, Site
+from tests.chaos.site import PATHS, UNSENT, Answer, Site
 
 WRITERS = 3
 MAPS, DEPLOYMENTS = 12, 4  # objects of each writer
@@ -70,10 +70,10 @@ class Writers:
 
 
 def outcome(answer: Answer) -> Outcome:
-    """Return what a client knows of its write: a 5xx or no answer leaves open whether it was done."""
+    """Return what a client knows of its write: a 5xx or no answer to what was sent leaves open whether it was done."""
     if 200 <= answer.status < 300:
         return "acknowledged"
-    return "refused" if 400 <= answer.status < 500 else "unknown"
+    return "refused" if 400 <= answer.status < 500 or answer.status == UNSENT else "unknown"
 
 
 def manifest(kind: str, name: str, mark: str) -> dict[str, Any]:

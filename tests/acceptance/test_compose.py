@@ -1,0 +1,260 @@
+"""docker/compose.yaml starts a usable product: its commands and environments, run here with other addresses."""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import os
+import re
+import shlex
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import psycopg
+import pytest
+import yaml
+
+from apps.api.certificates import certificates
+from tests.api.server import Answer, free_ports
+from tests.processes import PROJECT, Processes, until
+
+COMPOSE = yaml.safe_load((PROJECT / "docker" / "compose.yaml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+BOUGHT = ("postgres", "valkey")  # images of others: servers of this run stand in for them
+HOST = "lifeboat.example.com"
+PASSWORD = "correct-horse-battery"
+GIVEN = {
+    "POSTGRES_PASSWORD": "postgres-password",
+    "LIFEBOAT_SECRET_KEY": "a-key-of-at-least-fifty-characters-for-the-test-of-compose",
+    "LIFEBOAT_ENCRYPTION_KEYS": "b25seS1mb3ItdGVzdHMtLW9ubHktZm9yLXRlc3RzLS0",
+    "LIFEBOAT_ALLOWED_HOSTS": HOST,
+    "LIFEBOAT_ADMIN_PASSWORD": PASSWORD,
+}
+WITHIN = 120.0
+
+
+def filled(text: str, given: Mapping[str, str]) -> str:
+    """Return a value as compose fills it in: ${NAME}, ${NAME:-default}, ${NAME:?what is missing}."""
+
+    def value(found: re.Match[str]) -> str:
+        name, sign, rest = found[1], found[2], found[3]
+        if not given.get(name) and sign == ":?":
+            raise KeyError(f"{name}: {rest}")
+        return given.get(name) or rest or ""
+
+    return re.sub(r"\$\{(\w+)(?:(:[-?])([^}]*))?\}", value, text)
+
+
+class Replay:
+    """Runs services as compose says. `addresses`: what is here instead of what is named there."""
+
+    def __init__(self, folder: Path, addresses: Mapping[str, str], given: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.addresses = addresses
+        self.given = given
+
+    def mapped(self, text: str) -> str:
+        found = filled(text, self.given)
+        for there, here in self.addresses.items():
+            found = re.sub(rf"(?<!\w){re.escape(there)}(?!\w)", lambda _, here=here: here, found)
+        return found
+
+    def command(self, words: list[str]) -> list[str]:
+        """Return the arguments of Python for a command of the image."""
+        program, *rest = [self.mapped(one) for one in words]
+        return {"python": rest, "celery": ["-m", "celery", *rest]}[program]
+
+    def environment(self, service: str) -> dict[str, str]:
+        """Return the environment of the image and of compose, and nothing else of ours."""
+        image = (PROJECT / "docker" / "Dockerfile").read_text()
+        words = shlex.split("".join(re.findall(r"^ENV (.+)$", image, re.MULTILINE)))
+        own = dict(word.split("=", 1) for word in words)
+        own |= {name: self.mapped(value) for name, value in SERVICES[service]["environment"].items()}
+        kept = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT), "PYTHONWARNINGS": "ignore"}
+        return kept | own | {"LIFEBOAT_HOME": str(self.folder / service)}
+
+    def run(self, service: str, words: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *self.command(words)],
+            cwd=PROJECT,
+            env=self.environment(service),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def healthy(self, service: str) -> bool:
+        """Run a service's health check."""
+        kind, *words = SERVICES[service]["healthcheck"]["test"]
+        assert kind == "CMD"
+        return self.run(service, words).returncode == 0
+
+
+def in_order() -> list[str]:
+    """Return our services, each behind what it depends on."""
+    found: list[str] = []
+    while len(found) < len(SERVICES) - len(BOUGHT):
+        found += [
+            name
+            for name, service in SERVICES.items()
+            if name not in (*found, *BOUGHT) and set(service["depends_on"]) <= {*found, *BOUGHT}
+        ]
+    return found
+
+
+@contextmanager
+def tls_proxy(folder: Path, *, to: int, port: int) -> Iterator[ssl.SSLContext]:
+    """Run a proxy as an operator sets one up: it ends TLS, keeps Host and adds X-Forwarded headers."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def forward(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            headers = dict(self.headers.items())
+            headers |= {"X-Forwarded-Proto": "https", "X-Forwarded-For": self.client_address[0]}
+            connection = http.client.HTTPConnection("127.0.0.1", to, timeout=60)
+            connection.request(self.command, self.path, body, headers)
+            answer = connection.getresponse()
+            content = answer.read()
+            self.send_response_only(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in ("content-length", "transfer-encoding", "connection"):
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+            connection.close()
+
+        do_GET = do_POST = forward
+
+        def log_message(self, format: str, *arguments: Any) -> None:
+            pass
+
+    files = certificates(folder)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.certificate, files.key)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    trusting = ssl.create_default_context(cafile=str(files.authority))
+    trusting.check_hostname = False  # the certificate is of this machine, the name is not
+    try:
+        yield trusting
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class Browser:
+    """A browser at the proxy's address: it keeps cookies, and says which page a form came from."""
+
+    def __init__(self, port: int, trusting: ssl.SSLContext) -> None:
+        self.port = port
+        self.origin = f"https://{HOST}:{port}"
+        self.trusting = trusting
+        self.cookies: SimpleCookie = SimpleCookie()
+
+    def open(self, method: str, path: str, body: str | None = None, **headers: str) -> Answer:
+        sent = {"Host": f"{HOST}:{self.port}", "Accept": "text/html", **headers}
+        sent["Cookie"] = "; ".join(f"{name}={one.value}" for name, one in self.cookies.items())
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60, context=self.trusting)
+        connection.request(method, path, body, sent)
+        response = connection.getresponse()
+        for header in response.headers.get_all("Set-Cookie") or ():
+            self.cookies.load(header)
+        content = response.read()
+        connection.close()
+        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, content)
+
+    def log_in(self, *, origin: str) -> Answer:
+        """Send the form of the login page as a page of that origin would."""
+        page = self.open("GET", "/login/login/?next=/api/v1/namespaces").body
+        found = re.search(rb'name="csrfmiddlewaretoken" value="([^"]+)"', page)
+        assert found is not None, page
+        form = {"username": "admin", "password": PASSWORD, "csrfmiddlewaretoken": found[1].decode()}
+        body = urlencode({**form, "next": "/api/v1/namespaces"})
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Origin": origin, "Referer": f"{origin}/"}
+        return self.open("POST", "/login/login/", body, **headers)
+
+
+@pytest.fixture
+def addresses() -> Iterator[dict[str, str]]:
+    """Where the servers are instead of `postgres` and `valkey`, on a database of the test's own."""
+    here, name = os.environ["DATABASE_URL"], f"lifeboat_compose_{os.getpid()}"
+    own = re.sub(r"/lifeboat(?=\?|$)", f"/{name}", here)
+    assert own != here, here
+    with psycopg.connect(here, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')  # type: ignore[call-overload]
+    yield {
+        f"postgresql://lifeboat:{GIVEN['POSTGRES_PASSWORD']}@postgres:5432/lifeboat": own,
+        "redis://valkey:6379/0": f"{os.environ['REDIS_URL'].rsplit('/', 1)[0]}/14",
+    }
+    with psycopg.connect(here, autocommit=True) as connection:
+        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("name", ["POSTGRES_PASSWORD", "LIFEBOAT_TRUSTED_ORIGINS", *GIVEN])
+def test_what_has_to_be_given_is_asked_for(name: str) -> None:
+    given = {one: value for one, value in (GIVEN | {"LIFEBOAT_TRUSTED_ORIGINS": "x"}).items() if one != name}
+
+    with pytest.raises(KeyError, match=rf"{name}: \w+"):
+        filled((PROJECT / "docker" / "compose.yaml").read_text(), given)
+
+
+def test_everything_waits_for_what_it_needs() -> None:
+    for name, service in SERVICES.items():
+        waits = service.get("depends_on", {})
+        assert all(
+            "healthcheck" in SERVICES[one] for one, how in waits.items() if how["condition"] == "service_healthy"
+        )
+        if name not in (*BOUGHT, "prepare"):
+            assert waits["prepare"] == {"condition": "service_completed_successfully"}
+            assert waits["valkey"] == {"condition": "service_healthy"}
+    assert "postgres" in SERVICES["prepare"]["depends_on"]
+
+
+@pytest.mark.slow
+def test_the_services_make_a_product_that_is_used_through_a_tls_proxy(
+    tmp_path: Path, addresses: dict[str, str]
+) -> None:
+    port, tls_port = free_ports(2)
+    given = GIVEN | {"LIFEBOAT_TRUSTED_ORIGINS": f"https://{HOST}:{tls_port}"}
+    addresses |= {"0.0.0.0": "127.0.0.1", "api:8000": f"localhost:{port}", "8000": str(port)}
+    replay = Replay(tmp_path, addresses, given)
+    order = in_order()
+    assert order[0] == "prepare"
+    prepared = replay.run("prepare", SERVICES["prepare"]["command"])
+    assert prepared.returncode == 0, prepared.stdout + prepared.stderr
+
+    with Processes(tmp_path / "logs", {}) as processes:
+        for name in order[1:]:
+            processes.environment = replay.environment(name)
+            processes.start(name, replay.command(SERVICES[name]["command"]))
+        for name in ("api", "worker", "members"):
+            until(lambda name=name: replay.healthy(name), within=WITHIN, every=1.0)
+
+        with tls_proxy(tmp_path / "tls", to=port, port=tls_port) as trusting:
+            browser = Browser(tls_port, trusting)
+            assert browser.log_in(origin="https://elsewhere.example.com").status == 403
+            assert browser.log_in(origin=browser.origin).status == 302
+            page = browser.open("GET", "/api/v1/namespaces")
+            token = replay.run("api", ["python", "manage.py", "token", "create", "--user", "admin"]).stdout.strip()
+            program = Browser(tls_port, trusting).open("GET", "/api/v1/namespaces", Authorization=f"Bearer {token}")
+
+    assert (page.status, b"karmada-cluster" in page.body) == (200, True)
+    assert "strict-transport-security" in page.headers, "the API knows that it was asked over https"
+    assert {"sessionid", "csrftoken"} <= set(browser.cookies)
+    assert [name for name, one in browser.cookies.items() if not one["secure"]] == []
+    assert program.status == 200
