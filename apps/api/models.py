@@ -14,6 +14,7 @@ class Token(models.Model):
     digest = models.CharField(max_length=64, unique=True)  # read by authentication.bearer
     created = models.DateTimeField(auto_now_add=True)
     expires = models.DateTimeField(null=True, blank=True)  # null: never
+    lifetime = models.DurationField(null=True, blank=True)  # what a renewal adds to the present; null: for ever
     last_used = models.DateTimeField(null=True, blank=True)  # rounded to the minute; null: never used
     # an agent's: uid of its Cluster, with which it ends, and which no later one of that name has; null: a person's
     cluster_uid = models.TextField(null=True, blank=True)

@@ -16,6 +16,7 @@ from rest_framework.request import Request
 
 from apps.api import reading
 from apps.api.initial_states import InitialState, InitialStates
+from apps.api.logins import Login, login_of
 from apps.api.query import Listing, listing_of, number
 from apps.api.renderers import FormRenderer
 from apps.api.target import Target
@@ -29,7 +30,7 @@ from controlplane.wire.table import IncludeObject, include_object_of
 
 initial_states = InitialStates(limit=settings.API_BUFFER)
 
-LONGEST_SECONDS = 3600  # a watch without timeoutSeconds ends after 30 to 60 minutes, so that clients spread
+LONGEST_SECONDS = 3600  # no watch lasts longer; one without timeoutSeconds ends after 30 to 60 minutes
 SHORTEST_SECONDS = 1800
 
 
@@ -37,6 +38,7 @@ class Stream(msgspec.Struct, kw_only=True):
     """A watch that was allowed. `since` is the version it starts after; `initial` are objects to send first."""
 
     user: str
+    login: Login | None = None  # it ends with this; None: with nothing
     kind: str
     resource: Resource
     choice: Choice
@@ -79,6 +81,7 @@ def watch_response(request: Request, target: Target, store: DjangoStore) -> Watc
         convert = renderer.convert
     stream = Stream(
         user=request.user.get_username(),
+        login=login_of(request),
         kind=target.kind.key,
         resource=target.resource,
         choice=asked.choice,
@@ -127,5 +130,6 @@ def _named(texts: list[bytes], choice: Choice) -> list[bytes]:
 
 
 def _seconds(query: Any) -> float:
+    """Return how long a watch lasts. Without timeoutSeconds clients are spread, so that they do not return at once."""
     asked = number(query, "timeoutSeconds")
-    return float(asked) if asked else random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)
+    return float(min(asked, LONGEST_SECONDS)) if asked else random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 
 import orjson
 import psycopg
+from django.db import Error, close_old_connections
 
+from apps.api import logins
 from apps.api.clock import ticks, wall_now
 from apps.api.streams import Stream
 from apps.objects import log
@@ -37,6 +39,7 @@ CHUNK = 1000  # changes read at once
 MAX_PENDING = 2000  # events a stream may lag behind before it is closed; its client comes back where it was
 MAX_PER_USER = 5000
 BOOKMARK_SECONDS = 30.0
+LOGIN_SECONDS = 2.0  # between two looks whether tokens and sessions of streams still count
 
 _NEWEST = """
     SELECT version, coalesce((SELECT floor FROM objects_origin WHERE id = 1), 0) FROM objects_counter WHERE id = 1"""
@@ -192,7 +195,7 @@ class Tailer:
         self._begun: asyncio.Event = asyncio.Event()
         self.loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="tailer", daemon=True)
-        self._pulse = self.loop.create_task(self._tick())
+        self._pulses = [self.loop.create_task(self._tick()), self.loop.create_task(self._look_at_logins())]
 
     def start(self) -> None:
         """Begin to listen."""
@@ -202,7 +205,8 @@ class Tailer:
         """End all streams and the thread."""
         self.end_streams()
         self._stopping.set()
-        self._pulse.cancel()
+        for one in self._pulses:
+            one.cancel()
         await asyncio.to_thread(self._thread.join, 3.0)
 
     def end_streams(self) -> None:
@@ -286,6 +290,20 @@ class Tailer:
                 elif watcher.stream.bookmarks and now >= watcher.bookmark_at:
                     watcher.ready.set()
 
+    async def _look_at_logins(self) -> None:
+        """End streams at once whose token or session no longer counts; without the database none is judged."""
+        while True:
+            await asyncio.sleep(LOGIN_SECONDS)
+            asked = {watcher.stream.login for watcher in self._all() if watcher.stream.login is not None}
+            try:
+                over = await asyncio.to_thread(_ended, asked) if asked else set()
+            except Error as error:
+                log_.warning("logins of streams cannot be looked at: %s", type(error).__name__)
+                continue
+            for watcher in self._all():
+                if watcher.stream.login in over:
+                    watcher.end(now=True)
+
     # In the thread
 
     def _run(self) -> None:
@@ -346,3 +364,10 @@ class Tailer:
         done: Future[None] = Future()
         self.loop.call_soon_threadsafe(self._hand_out, batch, done)
         done.result(timeout=HAND_OVER_SECONDS)
+
+
+def _ended(asked: set[logins.Login]) -> set[logins.Login]:
+    try:
+        return logins.ended(asked)
+    finally:
+        close_old_connections()

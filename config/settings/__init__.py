@@ -119,6 +119,8 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LIFEBOAT_HOME = Path(env.text("LIFEBOAT_HOME", default=str(BASE_DIR / ".lifeboat")))
 REDIS_URL = env.text("REDIS_URL", default="redis://127.0.0.1:6379/0")
 
+TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1)  # a new token is valid, unless told otherwise
+
 # Requests served at once by one process: as many threads as database connections.
 API_THREADS = env.number("LIFEBOAT_DATABASE_POOL", default=8, at_least=1)
 # Bytes that one API process may hold of requests and answers in progress, and again of what watches send first.

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 
 from apps.api.certificates import certificates
 from apps.api.management.commands.serve import tls_folder
+from apps.api.models import Token
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from apps.runtime import restored
@@ -27,6 +28,8 @@ class Command(BaseCommand):
             self.stdout.write(held.told)
         for made in make_namespaces(store()):
             self.stdout.write(f"namespace {made} made")
+        if endless := Token.objects.filter(expires=None).count():
+            self.stdout.write(f"{endless} tokens never expire (manage.py token list; token renew gives one a lifetime)")
         name, password = os.environ.get("LIFEBOAT_ADMIN_NAME"), os.environ.get("LIFEBOAT_ADMIN_PASSWORD")
         users = get_user_model()
         if name and password and not users.objects.filter(username=name).exists():

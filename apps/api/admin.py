@@ -1,0 +1,48 @@
+"""Admin of bearer tokens: list, renew, revoke. A new one is made by `manage.py token create`, which shows it once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from apps.api import tokens
+from apps.api.models import Token
+from apps.objects.rows_admin import RowAdmin
+
+
+class TokenAdmin(RowAdmin):
+    """The staff looks, administrators renew and revoke. The secret is kept nowhere; its digest is not shown."""
+
+    list_display = ("user", "name", "validity", "last_used", "created")
+    list_display_links = ("name",)
+    list_select_related = ("user",)
+    ordering = ("user__username", "name")
+    search_fields = ("name", "user__username")
+    exclude = ("digest",)
+    actions = ("renew", "revoke")
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Return none for staff who are no administrators; a form they send all the same does nothing."""
+        return super().get_actions(request) if request.user.is_superuser else {}
+
+    @admin.display(description="valid", ordering="expires")
+    def validity(self, token: Token) -> str:
+        return tokens.validity(token)
+
+    @admin.action(description="Renew the selected tokens")
+    def renew(self, request: HttpRequest, chosen: QuerySet[Token]) -> None:
+        for token in chosen:
+            tokens.renew(token)
+            self.message_user(request, f"{token}: {tokens.validity(token)}")
+
+    @admin.action(description="Revoke the selected tokens: their requests are refused and their watches end")
+    def revoke(self, request: HttpRequest, chosen: QuerySet[Token]) -> None:
+        for token in chosen:
+            tokens.revoke(token.user, token.name)
+            self.message_user(request, f"{token} is revoked", messages.WARNING)
+
+
+admin.site.register(Token, TokenAdmin)
