@@ -49,9 +49,7 @@ def admit_create(kind: Kind, doc: Document, *, namespace: str, settings: Setting
         raise MethodNotAllowed(
             f"create not allowed while custom resource definition is terminating: {kind.resource.plural} go with it"
         )
-    if kind.has_status and STATUS in kind.resource.subresources:
-        doc = {key: value for key, value in doc.items() if key != STATUS}
-    doc, warnings = _prepared(kind, doc)
+    doc, warnings = _prepared(kind, without_status(kind, doc))
     metadata = _metadata(doc)
     if kind.resource.namespaced and not metadata.get("namespace"):
         metadata["namespace"] = namespace
@@ -80,7 +78,7 @@ def admit_update(
     `subresource` "status" takes only the status from it; anything else leaves the status as it is. Raises BadRequest
     where it is another object's document, Conflict where the uid is another one's, Invalid with all causes.
     """
-    doc, warnings = _prepared(kind, doc)
+    doc, warnings = _prepared(kind, doc if subresource == STATUS else without_status(kind, doc))
     metadata = _metadata(doc)
     if kind.resource.namespaced and not metadata.get("namespace"):
         metadata["namespace"] = old.metadata.namespace
@@ -104,6 +102,17 @@ def admit_update(
         obj = _with_status_of(obj, old)
     admitted = _ruled(kind, obj, old, warnings, settings=settings, now=now)
     return replace(admitted, object=_counted(kind, admitted.object, old))
+
+
+def without_status(kind: Kind, doc: Document) -> Document:
+    """Return a document without its status where the kind has a status subresource.
+
+    Only that subresource writes the status. A write of the object itself is judged neither by the status it sends nor
+    by the stored one, which members and older releases may have written otherwise than the schema says.
+    """
+    if kind.has_status and STATUS in kind.resource.subresources:
+        return {key: value for key, value in doc.items() if key != STATUS}
+    return doc
 
 
 def _conditions(obj: Any) -> list[Cause]:

@@ -17,6 +17,7 @@ from apps.objects import admitting
 from apps.objects.definitions import definitions
 from apps.objects.store import DjangoStore
 from controlplane import circumstances, lifecycle, orphans, unjoin
+from controlplane.admission import without_status
 from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from controlplane.kind import text_of
@@ -216,6 +217,8 @@ class Writer:
     def _known(self, document: Document, duplicates: list[str]) -> tuple[Document, list[str]]:
         """Return the document as its schema knows it, and what is to be warned of (fieldValidation)."""
         document = orjson.loads(orjson.dumps(document))
+        if self.target.subresource != "status":
+            document = without_status(self.kind, document)
         warnings = self.kind.normalise(document)
         schema = self.kind.schema()
         complaints = duplicates

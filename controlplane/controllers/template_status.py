@@ -17,6 +17,8 @@ from controlplane.kinds.template import Template
 from controlplane.meta import Ref, Struct
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
+from controlplane.wire import builtin
+from controlplane.wire.structural import with_required
 
 
 class Aggregate(Struct, frozen=True):
@@ -58,9 +60,24 @@ class TemplateStatus(Controller):
         if rule is None or (not items and not template.status):
             return NOTHING
         status = rule(_document(template), aggregation.counting(items, final=known.final), now)
+        status = _complete(template, status)
         if status == template.status:
             return NOTHING
         return Decision(changes=(Put(replace(template, status=status), template),), reason="AggregateStatus")
+
+
+def _complete(template: Template, status: dict[str, Any]) -> dict[str, Any]:
+    """Return a status with the zero values that its kind's schema requires; an empty status is left out as a whole.
+
+    Sums and member reports leave zero out. Typed clients send back what they read, and Kubernetes refuses it without.
+    """
+    api_version, kind = template.api_version, template.kind
+    group, _, version = api_version.rpartition("/")
+    if not status or not builtin.is_builtin(group, version, kind):
+        return status
+    schema = builtin.schema(group, version, kind).property("status")
+    found: dict[str, Any] = with_required(status, schema)
+    return found
 
 
 def _document(template: Template) -> dict[str, Any]:

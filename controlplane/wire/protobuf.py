@@ -116,13 +116,12 @@ def _message(data: memoryview, name: str) -> Any:
 def _set(document: Document, field: _Field, value: Any) -> None:
     if field.name == "":
         document.update(value)
-    elif value is not None and (value or _means_something(field)):
+    elif value is not None and (value or field.mark in _MEANING):
         document[field.name] = value
 
 
-def _means_something(field: _Field) -> bool:
-    """Test whether an empty value of this field says something: what a pointer points to, or a field always written."""
-    return field.mark == "?" or (field.mark == "!" and field.letter != "m")
+_MEANING = ("?", "!")
+"""Marks of fields whose empty value says something: an empty podSelector selects every pod."""
 
 
 def _repeated(value: int | memoryview, field: _Field) -> list[Any]:

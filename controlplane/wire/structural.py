@@ -168,6 +168,27 @@ def _filled(value: Any, schema: Schema | None) -> Any:
     return value
 
 
+def with_required(value: Any, schema: Schema | None) -> Any:
+    """Return a value in which required plain fields that are missing have their zero value, at any depth."""
+    if schema is None or schema is Schema.OPEN:
+        return value
+    if isinstance(value, dict):
+        missing = ((name, schema.properties.get(name)) for name in schema.required if name not in value)
+        zeros = {name: _ZEROS[inner.type] for name, inner in missing if inner is not None and _has_zero(inner)}
+        return {key: with_required(item, schema.property(key)) for key, item in {**value, **zeros}.items()}
+    if isinstance(value, list):
+        return [with_required(item, schema.items) for item in value]
+    return value
+
+
+def _has_zero(schema: Schema) -> bool:
+    """Test whether an empty value is one of the schema: an empty text is no time and no quantity."""
+    return schema.type in _ZEROS and not (schema.type == "string" and schema.format)
+
+
+_ZEROS: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False}
+
+
 def _repeated(value: Any, schema: Schema | None, path: Path) -> Iterator[Twice]:
     if schema is None or schema is Schema.OPEN:
         return

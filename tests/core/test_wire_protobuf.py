@@ -72,6 +72,15 @@ def test_zeros_of_plain_fields_are_dropped_and_those_of_pointers_kept():
     assert document["spec"] == {"replicas": 0, "revisionHistoryLimit": 0}
 
 
+def test_an_empty_message_that_json_always_has_is_there() -> None:
+    """A NetworkPolicy for every pod of its namespace, as Go's typed client sends it."""
+    policy = chunk(2, chunk(1, b"") + chunk(4, "Ingress"))
+
+    document = protobuf.decode(body("networking.k8s.io/v1", "NetworkPolicy", chunk(1, chunk(1, "all")) + policy))
+
+    assert document["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
+
+
 def test_messages_folded_into_their_parent_come_out_flat():
     volume = chunk(1, "data") + chunk(2, chunk(2, b""))  # a source of its own message: an empty emptyDir
     probe = chunk(1, chunk(2, chunk(1, "/") + chunk(2, number(1, 0) + number(2, 80)))) + number(2, 5)
