@@ -23,6 +23,7 @@ app.conf.update(
     broker_url=env.text("REDIS_URL", default="redis://127.0.0.1:6379/0"),
     broker_connection_retry_on_startup=True,
     broker_connection_max_retries=None,  # for ever: a worker outlives its broker
+    broker_channel_error_retry=True,  # and one that answers and refuses: READONLY, NOREPLICAS, MISCONF, OOM
     result_backend=None,
     task_ignore_result=True,
     task_acks_late=False,  # a tick is a bell: one that was not answered is worth nothing, the next one is there

@@ -2,23 +2,72 @@
 
 import base64
 import os
+import re
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+PREFIX: Final = "LIFEBOAT_"
+# Variables that commands, the supervisor, docker/compose.yaml and tests read, and not through this module.
+ELSEWHERE: Final = frozenset(
+    {
+        "LIFEBOAT_ADMIN_NAME",
+        "LIFEBOAT_ADMIN_PASSWORD",
+        "LIFEBOAT_API_URL",
+        "LIFEBOAT_POSTGRES_BIN",
+        "LIFEBOAT_PROXIES",
+        "LIFEBOAT_SUPERVISED",
+        "LIFEBOAT_WRITE_QUERY_COUNTS",
+        "LIFEBOAT_WRONG_TYPES",
+    }
+)
+# What Kubernetes sets in every pod for a Service whose name begins with "lifeboat".
+_OF_A_SERVICE = re.compile(r"LIFEBOAT(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+_read: set[str] = set()
 
 
 class EnvironmentInvalid(Exception):
     """A variable of the environment is missing or cannot be read."""
 
 
+def names_read() -> frozenset[str]:
+    """Return the variables that the functions of this module have read."""
+    return frozenset(_read)
+
+
+def refuse_unknown(environ: Mapping[str, str], known: Collection[str]) -> None:
+    """Refuse variables that begin with LIFEBOAT_ and that nothing reads: most are misspelled, and would be ignored.
+
+    `known` are read elsewhere; what the functions of this module have read is known as well. Raises EnvironmentInvalid
+    naming the variable and the nearest known one.
+    """
+    names = {one for one in _read | set(known) | ELSEWHERE if one.startswith(PREFIX)}
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in names and not _OF_A_SERVICE.fullmatch(name):
+            endings = [one.removeprefix(PREFIX) for one in names]
+            near = get_close_matches(name.removeprefix(PREFIX), endings, n=1)
+            hint = f"did you mean {PREFIX}{near[0]}?" if near else "docs/settings.md and docs/operating.md list them"
+            raise EnvironmentInvalid(f"{name}: unknown variable; {hint}")
+
+
 def text(name: str, default: str) -> str:
     """Return a variable's text."""
+    _read.add(name)
     return os.environ.get(name, default)
+
+
+def _text(name: str) -> str:
+    _read.add(name)
+    return os.environ.get(name, "")
 
 
 def required(name: str, *, example: str) -> str:
     """Return a variable that has no default. Raises EnvironmentInvalid where it is unset or empty."""
-    value = os.environ.get(name, "")
+    value = _text(name)
     if not value:
         raise EnvironmentInvalid(f"{name} is not set; e.g. {name}={example}")
     return value
@@ -47,7 +96,7 @@ _KEY_HINT = "make one with: openssl rand -base64 32 | tr +/ -_"
 
 def flag(name: str, default: bool) -> bool:
     """Return a switch: 1, true, yes, on or 0, false, no, off."""
-    value = os.environ.get(name, "").strip().lower()
+    value = _text(name).strip().lower()
     if not value:
         return default
     if value not in TRUE + FALSE:
@@ -57,7 +106,7 @@ def flag(name: str, default: bool) -> bool:
 
 def number(name: str, default: int, *, at_least: int) -> int:
     """Return a whole number not below `at_least`."""
-    value = os.environ.get(name, "").strip()
+    value = _text(name).strip()
     if not value:
         return default
     try:
@@ -71,7 +120,7 @@ def number(name: str, default: int, *, at_least: int) -> int:
 
 def words(name: str, default: list[str]) -> list[str]:
     """Return a list written with commas."""
-    value = os.environ.get(name, "")
+    value = _text(name)
     return [word.strip() for word in value.split(",") if word.strip()] if value else default
 
 
@@ -81,7 +130,7 @@ def database(name: str, default: str) -> dict[str, object]:
     A unix socket is named as libpq does: postgresql://user@/lifeboat?host=/var/run/postgresql. Other parameters
     of the URL are handed to libpq (sslmode, …).
     """
-    url = os.environ.get(name) or default
+    url = _text(name) or default
     parts = urlsplit(url)
     if parts.scheme not in ("postgres", "postgresql") or not parts.path.strip("/"):
         raise EnvironmentInvalid(

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from datetime import UTC, datetime
 
 # What every LogRecord carries; the rest came in through extra={...} and is the caller's own.
@@ -22,3 +23,19 @@ class LineFormatter(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)
+
+
+class Seldom(logging.Filter):
+    """Passes a message once in `seconds`, whatever its values are: for a loop of a library that logs every round."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._passed: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        if now - self._passed.get(str(record.msg), -self._seconds) < self._seconds:
+            return False
+        self._passed[str(record.msg)] = now
+        return True

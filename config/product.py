@@ -6,11 +6,13 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 import msgspec
 
+from config import controllers
 from config.env import EnvironmentInvalid
 from controlplane.settings import SettingError, Settings, checked, parse_gates
 
 PREFIX = "LIFEBOAT_"
 GATES_SETTING = "feature_gates"
+CONTROLLERS_SETTING = "controllers"
 # Flags of earlier generations, accepted without effect and answered with what replaces them.
 RETIRED: Mapping[str, str] = {
     "ENABLE_TAINT_MANAGER": "feature gate Failover decides whether taints evict",
@@ -44,6 +46,11 @@ def switches() -> Iterator[Switch]:
                 yield Switch(f"{field.name}.{inner.name}", path, inner.type, getattr(value, inner.name))
         else:
             yield Switch(field.name, (field.encode_name,), field.type, value)
+
+
+def variables() -> set[str]:
+    """Return every variable that `from_environment` reads, or accepts without effect."""
+    return {switch.variable for switch in switches()} | {PREFIX + name for name in RETIRED}
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
@@ -110,6 +117,8 @@ def _read(switch: Switch, text: str, warnings: list[str]) -> Any:
             return gates
         if get_origin(switch.type) is tuple:
             words = tuple(word.strip() for word in text.split(",") if word.strip())
+            if switch.name == CONTROLLERS_SETTING:
+                return controllers.resolved(words)
             return msgspec.convert(words, switch.type)
         return msgspec.convert(text, switch.type, strict=False)
     except (SettingError, msgspec.ValidationError) as error:

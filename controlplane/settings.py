@@ -81,6 +81,14 @@ class MemberSettings(Struct, frozen=True):
     allowed_addresses: tuple[str, ...] = ()
 
 
+class ChangeLogSettings(Struct, frozen=True):
+    """What the change log keeps. Its oldest partition is dropped as soon as one of these limits is passed."""
+
+    keep_seconds: Annotated[float, Meta(ge=3600, le=LONGEST)] = 2_592_000
+    keep_versions: Annotated[int, Meta(ge=1_000_000, le=1_000_000_000_000)] = 20_000_000
+    keep_bytes: Annotated[int, Meta(ge=100_000_000, le=1_000_000_000_000_000)] | None = None  # None: any size
+
+
 class Settings(Struct, frozen=True):
     """All settings. Times are seconds, rates are resources per second."""
 
@@ -113,13 +121,14 @@ class Settings(Struct, frozen=True):
     eviction: EvictionSettings = EvictionSettings()
     estimator: EstimatorSettings = EstimatorSettings()
     members: MemberSettings = MemberSettings()
+    change_log: ChangeLogSettings = ChangeLogSettings()
 
     def gate(self, name: str) -> bool:
         """Return whether a feature gate is on. Raises KeyError for a gate that does not exist."""
         return self.feature_gates[name] if name in self.feature_gates else GATES[name]
 
     def runs(self, controller: str) -> bool:
-        """Return whether a controller is enabled: `*` all, `-name` all but that one, as the seeds' --controllers."""
+        """Return whether a controller is enabled: `*` enables all, `name` that one, `-name` disables it."""
         if f"-{controller}" in self.controllers:
             return False
         return controller in self.controllers or "*" in self.controllers

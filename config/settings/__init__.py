@@ -80,11 +80,19 @@ _PLANS = {
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
 }
-# Whoever is paused inside a transaction, or whose host is gone, keeps the write lock no longer than its lease.
 # A batch reads and sorts some thousand documents: in memory, not in files that are written and removed each time; and
 # no query of ours is worth starting processes for.
 _ROOM = {"work_mem": "32MB", "max_parallel_workers_per_gather": "0"}
-_LIMITS = {"idle_in_transaction_session_timeout": f"{LEASE_SECONDS}s"}
+# A process that is paused inside a transaction, or whose host is gone, keeps the write lock no longer than its lease.
+# No statement waits longer for a lock, nor runs longer: a session of somebody else that holds the write lock stops
+# neither reads nor health, and what a request waits for is told to it.
+DATABASE_LOCK_SECONDS = env.number("LIFEBOAT_DATABASE_LOCK_SECONDS", default=10, at_least=1)
+_STATEMENT_SECONDS = env.number("LIFEBOAT_DATABASE_STATEMENT_SECONDS", default=60, at_least=1)
+_LIMITS = {
+    "idle_in_transaction_session_timeout": f"{LEASE_SECONDS}s",
+    "lock_timeout": f"{DATABASE_LOCK_SECONDS}s",
+    "statement_timeout": f"{_STATEMENT_SECONDS}s",
+}
 # A server whose host is gone says nothing any more: libpq finds out in half a minute, not in a quarter of an hour.
 _LIVENESS = {
     "connect_timeout": 5,  # s
@@ -160,12 +168,14 @@ CSRF_TRUSTED_ORIGINS = env.words("LIFEBOAT_TRUSTED_ORIGINS", default=[])
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
-SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else env.number("LIFEBOAT_HSTS_SECONDS", default=3600, at_least=0)
+_hsts_seconds = env.number("LIFEBOAT_HSTS_SECONDS", default=3600, at_least=0)
+SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else _hsts_seconds
 X_FRAME_OPTIONS = "DENY"
 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
+    "filters": {"seldom": {"()": "config.logging.Seldom", "seconds": 30}},
     "formatters": {"line": {"()": "config.logging.LineFormatter"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": env.text("LIFEBOAT_LOG_LEVEL", default="INFO").upper()},
@@ -176,5 +186,11 @@ LOGGING = {
         # One line for every tick received and done says nothing; what a turn did is in the change log.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
+        # A broker that answers and refuses is connected to several times a second.
+        "celery.worker.consumer.consumer": {"filters": ["seldom"]},
+        "celery.worker.consumer.connection": {"filters": ["seldom"]},
     },
 }
+
+# Everything that is read has been read by now.
+env.refuse_unknown(os.environ, product.variables())

@@ -56,6 +56,9 @@ TEXTS: Final[Mapping[str, str]] = {
     "eviction.reevaluate_policies": "Judge queued evictions again when their policy changes.",
     "eviction.require_full_replacement": "Duplicated: hold unless every lost copy finds a replacement.",
     "eviction.partial_refuge": "Divided: place what fits when not all lost replicas fit and the source is not Ready.",
+    "change_log.keep_seconds": "How long a change is kept. A watch from before that is answered 410.",
+    "change_log.keep_versions": "How many versions are kept.",
+    "change_log.keep_bytes": "How large the change log may become, with its indexes; unset: as large as it becomes.",
     "estimator.model_formula": "How free replicas come out of resource models: Optimistic, Strict or Simulate.",
 }
 """What each setting turns, as docs/settings.md says it."""

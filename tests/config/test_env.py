@@ -2,14 +2,16 @@
 
 import base64
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from config import env
+from config import env, product
 
+ROOT = Path(env.__file__).parents[1]
 NAME = "LIFEBOAT_TEST_VARIABLE"
 
 
@@ -157,3 +159,53 @@ def test_nothing_serves_with_a_key_that_cannot_be_one(program: list[str]) -> Non
     assert done.returncode != 0
     assert "LIFEBOAT_ENCRYPTION_KEYS: key 1 is not 32 bytes of URL-safe base64" in done.stdout + done.stderr
     assert "not-a-key" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "nearest"),
+    [
+        ("LIFEBOAT_RESOURCE_EVICTON_RATE", "did you mean LIFEBOAT_RESOURCE_EVICTION_RATE?"),
+        ("LIFEBOAT_LEASE_SECOND", "did you mean LIFEBOAT_LEASE_SECONDS?"),
+        ("LIFEBOAT_XYZZY", "docs/settings.md"),
+    ],
+)
+def test_nothing_starts_with_a_misspelled_variable(variable: str, nearest: str) -> None:
+    done = settings_read(**{variable: "1"})
+
+    assert done.returncode != 0
+    assert f"{variable}: unknown variable; " in done.stderr
+    assert nearest in done.stderr
+
+
+def settings_read(**more: str) -> subprocess.CompletedProcess[str]:
+    """Read the settings in a process of its own, which prints the names of the variables that were read."""
+    return subprocess.run(
+        [sys.executable, "-c", "import config.settings; from config import env; print(*env.names_read())"],
+        cwd=ROOT,
+        env={**os.environ, "LIFEBOAT_SECRET_KEY": "x", **more},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_variables_that_kubernetes_sets_for_a_service_of_that_name_are_left_alone() -> None:
+    names = ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTPS", "PORT", "PORT_8001_TCP", "PORT_8001_TCP_ADDR")
+
+    env.refuse_unknown({f"LIFEBOAT_{prefix}{name}": "1" for name in names for prefix in ("", "API_")}, known=())
+    with pytest.raises(env.EnvironmentInvalid):
+        env.refuse_unknown({"LIFEBOAT_PORTS": "1"}, known=())
+
+
+def test_every_variable_named_in_the_sources_is_known() -> None:
+    """A variable that something reads and that is not known could not be set: nothing would start."""
+    sources = [ROOT / "Makefile", *(ROOT / "docker").iterdir()]
+    for folder in ("apps", "config", "controlplane", "docs", "tests"):
+        sources += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".yaml", ".sh")]
+    misspelled = {"LIFEBOAT_RESOURCE_EVICTON_RATE", "LIFEBOAT_LEASE_SECOND", "LIFEBOAT_XYZZY", "LIFEBOAT_PORTS", NAME}
+    named = {name for path in sources for name in re.findall(r"\bLIFEBOAT_[A-Z0-9_]*[A-Z0-9]\b", path.read_text())}
+
+    read = set(settings_read().stdout.split())
+
+    assert named - misspelled - read - product.variables() - env.ELSEWHERE == set()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from config import product
+from config import controllers, product
 from config.env import EnvironmentInvalid
 from controlplane.settings import FIXED, Settings
 
@@ -114,3 +114,47 @@ def test_the_documented_list_is_the_list_in_the_code() -> None:
         for switch in product.switches()
     ]
     assert rows == in_code
+
+
+def controllers_of(value: str) -> Settings:
+    settings, _ = product.from_environment({"LIFEBOAT_CONTROLLERS": value})
+    return settings
+
+
+def test_a_controller_is_left_out_by_its_name_or_by_the_name_karmada_gives_it() -> None:
+    for value in ("*,-eviction_queue,-evictions", "*,-taint-manager", " * , -taint-manager-controller"):
+        settings = controllers_of(value)
+
+        left_out = {name for name in controllers.NAMES if not settings.runs(name)}
+        assert left_out == {"eviction_queue", "evictions"}, value
+
+
+def test_a_list_without_a_star_runs_what_it_names() -> None:
+    settings = controllers_of("scheduler,gracefulEviction")
+
+    assert {name for name in controllers.NAMES if settings.runs(name)} == {"graceful_eviction", "scheduler"}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("*,-nonsense", 'unknown controller "nonsense"; known are application_failover, '),
+        ("*,-taint-manger", 'unknown controller "taint-manger"; did you mean "taint-manager"?'),
+        ("*,-Evictions", 'unknown controller "Evictions"; did you mean "evictions"?'),
+        ("*,-graceful-eviction", 'did you mean "graceful_eviction"?'),
+        ("scheduler,-*", 'unknown controller "*"'),
+        ("-scheduler", "no controller would run; write *,-scheduler"),
+    ],
+)
+def test_an_unknown_controller_is_refused_with_the_nearest_known_one(value: str, said: str) -> None:
+    with pytest.raises(EnvironmentInvalid, match=re.escape(said)) as caught:
+        controllers_of(value)
+
+    assert str(caught.value).startswith(f'LIFEBOAT_CONTROLLERS="{value}": ')
+
+
+def test_every_name_of_karmada_stands_for_controllers_there_are_and_is_documented() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| (`\w+`(?:, `\w+`)*) \|$", DOCUMENT.read_text(), re.MULTILINE)
+
+    assert dict(rows) == {name: ", ".join(f"`{one}`" for one in ours) for name, ours in controllers.ALIASES.items()}
+    assert {one for ours in controllers.ALIASES.values() for one in ours} <= set(controllers.NAMES)

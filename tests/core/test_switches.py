@@ -234,10 +234,14 @@ TURNED: dict[str, Turned] = {
 }
 # What `manage.py join --pull` tells an agent to do: tests/api/test_settings.py
 TOLD_TO_AGENTS = {"cluster_lease_duration", "cluster_lease_renew_fraction"}
+# No controller reads them. Which partitions they drop: tests/stores/test_postgres.py
+OF_THE_LOG = {"change_log.keep_seconds", "change_log.keep_versions", "change_log.keep_bytes"}
+# Which addresses are called: tests/apps/test_client.py
+OF_CALLS = {"members.refused_addresses", "members.allowed_addresses"}
 
 
 def test_no_switch_is_left_out() -> None:
-    assert {switch.name for switch in switches()} == set(TURNED) | TOLD_TO_AGENTS
+    assert {switch.name for switch in switches()} == set(TURNED) | TOLD_TO_AGENTS | OF_THE_LOG | OF_CALLS
 
 
 @pytest.mark.parametrize("name", TURNED)

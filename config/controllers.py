@@ -1,0 +1,77 @@
+"""The names LIFEBOAT_CONTROLLERS may use. A name of Karmada stands for the controllers that do that work here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from controlplane.controllers import CONTROLLERS
+from controlplane.settings import SettingError
+
+ALL: Final = "*"
+NAMES: Final = tuple(controller.name for controller in CONTROLLERS)
+
+_CLUSTER = ("cluster_taints", "unjoin")
+_CLUSTER_STATUS = ("probes", "collection", "cluster_status")
+_TAINT_MANAGER = ("eviction_queue", "evictions")
+# As the flag --controllers of karmada-controller-manager spells them, and as the design documents do.
+ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
+    "taint-manager": _TAINT_MANAGER,
+    "taint-manager-controller": _TAINT_MANAGER,
+    "cluster": _CLUSTER,
+    "cluster-controller": _CLUSTER,
+    "clusterStatus": _CLUSTER_STATUS,
+    "cluster-status-controller": _CLUSTER_STATUS,
+    "clusterTaintPolicy": ("cluster_taints",),
+    "gracefulEviction": ("graceful_eviction",),
+    "gracefulEvictionController": ("graceful_eviction",),
+    "RBGracefulEvictionController": ("graceful_eviction",),
+    "CRBGracefulEvictionController": ("graceful_eviction",),
+    "applicationFailover": ("application_failover",),
+    "resource-binding-application-failover-controller": ("application_failover",),
+    "cluster-resource-binding-application-failover-controller": ("application_failover",),
+    "binding": ("works",),
+    "binding-controller": ("works",),
+    "ResourceBindingController": ("works",),
+    "cluster-resource-binding-controller": ("works",),
+    "bindingStatus": ("binding_status", "template_status"),
+    "execution": ("execution",),
+    "execution-controller": ("execution",),
+    "workStatus": ("work_status",),
+    "namespace": ("namespaces",),
+    "propagation-policy-controller": ("policies", "policy_release"),
+    "cluster-propagation-policy-controller": ("policies", "policy_release"),
+    "dependencies-distributor": ("dependencies",),
+    "workloadRebalancer": ("rebalancer",),
+}
+
+
+def resolved(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of our controllers that the words of LIFEBOAT_CONTROLLERS stand for.
+
+    Raises SettingError for a name that is unknown, and for a list that would leave no controller running.
+    """
+    found: dict[str, None] = {}
+    for word in words:
+        sign = "-" if word.startswith("-") else ""
+        for name in _named(word.removeprefix("-"), left_out=bool(sign)):
+            found[sign + name] = None
+    if not any(not name.startswith("-") for name in found):
+        raise SettingError(f"no controller would run; write {','.join([ALL, *found])}")
+    return tuple(found)
+
+
+def _named(word: str, *, left_out: bool) -> tuple[str, ...]:
+    if word in NAMES or (word == ALL and not left_out):
+        return (word,)
+    if word in ALIASES:
+        return ALIASES[word]
+    folded = {_folded(name): name for name in (*ALIASES, *NAMES)}
+    near = get_close_matches(_folded(word), folded, n=1)
+    hint = f'did you mean "{folded[near[0]]}"? ' if near else ""
+    raise SettingError(f'unknown controller "{word}"; {hint}known are {", ".join(sorted(NAMES))}')
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("_", "-")
