@@ -7,6 +7,7 @@ due rows set by set, tell listeners. The number of statements depends on the tab
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +15,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 from msgspec.structs import replace
 from psycopg import Error, Pipeline
-from psycopg.errors import IdleInTransactionSessionTimeout, PipelineAborted, UniqueViolation
+from psycopg.errors import IdleInTransactionSessionTimeout, PipelineAborted, ReadOnlySqlTransaction, UniqueViolation
 
 from apps.objects import due, log
 from apps.objects.arrays import BinaryCursor, teach
@@ -32,11 +33,14 @@ from apps.objects.lookup import (
     promised_query,
 )
 from apps.objects.prepared import Prepared, prepare
+from apps.objects.refusal import cause
 from controlplane.decision import Decision
 from controlplane.meta import Object, Ref
 from controlplane.routing import Router
 from controlplane.scheduling.overtaken import Since
 from controlplane.state import Actor, Claim, Fence, Fenced, Outcome
+
+logger = logging.getLogger(__name__)
 
 TRANSACTION_BYTES = 4 << 20  # what one sends, with room to spare
 CHANGES_CHANNEL = "lifeboat"  # payload: the newest version
@@ -75,7 +79,7 @@ def _errors_of_django() -> Iterator[None]:
     with connection.wrap_database_errors:
         try:
             yield
-        except IdleInTransactionSessionTimeout as error:  # psycopg's class of it is that of broken invariants
+        except (IdleInTransactionSessionTimeout, ReadOnlySqlTransaction) as error:  # psycopg's class: InternalError
             raise OperationalError(str(error)) from error
 
 
@@ -152,10 +156,10 @@ class _Writer:
         """Write batches in order. Raises Fenced; what was written before stays written, and is in `outcomes`."""
         if connection.in_atomic_block:
             raise RuntimeError("apply is a transaction of its own and cannot be a part of another")
+        before: _Transaction | None = None
         with _errors_of_django():
             self._begin()
             try:
-                before: _Transaction | None = None
                 for batch in found:
                     try:
                         one = _Transaction(self.raw, batch, self.known, now=self.now)
@@ -170,6 +174,8 @@ class _Writer:
             except BaseException:
                 self._abandon()
                 raise
+        if before is not None and not log.has_room(before.newest):
+            _extend_log(before.newest)
         return outcomes
 
     def _begin(self) -> None:
@@ -177,9 +183,9 @@ class _Writer:
         self.pipeline: Pipeline = self.open.enter_context(self.raw.pipeline())
 
     def _make_room(self, version: int) -> None:
-        """Make sure the log takes versions up to this one. Partitions are made while nothing is on its way: after an
-        ALTER every statement has to be prepared anew."""
-        if not log.has_room(version):
+        """Make sure the log takes versions up to this one. Partitions are looked for while nothing is on its way: after
+        an ALTER every statement has to be prepared anew."""
+        if not log.reaches(version):
             self.open.close()
             with BinaryCursor(self.raw) as cursor:
                 log.make_room(cursor, version)
@@ -216,6 +222,16 @@ class _Writer:
             self.raw.rollback()
         except Error:
             connection.close()
+
+
+def _extend_log(version: int) -> None:
+    """Make partitions ahead of a version, now that the write lock is free; what cannot be made is tried again with the
+    next write."""
+    try:
+        with transaction.atomic(durable=True), binary_cursor() as cursor:
+            log.extend(cursor, version)
+    except OperationalError as error:
+        logger.warning("no partition of the change log was made ahead: %s", cause(error))
 
 
 class _Transaction:

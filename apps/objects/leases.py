@@ -21,12 +21,18 @@ _DROP = """
     WHERE name = %s AND shard = %s AND epoch = %s AND holder = %s"""
 
 _HELD = "SELECT max(until) FROM objects_lease WHERE name = %s"
+_HELD_LATELY = "SELECT name, shard FROM objects_lease WHERE until > clock_timestamp() - %s * interval '1 second'"
 
 
 def held_until(cursor: BinaryCursor, name: str) -> datetime | None:
     """Return up to when a lease of that name is held, or was held last; None: nobody ever took one."""
     row = cursor.run(_HELD, (name,)).fetchone()
     return None if row is None else row[0]
+
+
+def held_lately(cursor: BinaryCursor, seconds: float) -> set[tuple[str, int]]:
+    """Return the leases (name, shard) that are held, or were held within the last `seconds`."""
+    return set(cursor.run(_HELD_LATELY, (seconds,)).fetchall())
 
 
 def take(cursor: BinaryCursor, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.db import connection
 
@@ -15,8 +15,13 @@ from controlplane.state import Change
 
 TABLE = "objects_changelog"
 PARTITION_VERSIONS = 1_000_000
-KEEP = timedelta(days=30)
-KEEP_VERSIONS = 20_000_000
+
+# While a change of partitions waits for a lock, everybody behind it waits as well.
+_SHORTLY: Final = "SET LOCAL lock_timeout = '100ms'"
+_MAKING: Final = 0x4C0B0A7  # advisory lock of whoever makes partitions
+_MAKE_ALONE = "SELECT pg_advisory_xact_lock(%s)"
+_MAKE_IF_ALONE = "SELECT pg_try_advisory_xact_lock(%s)"
+_SIZE = "SELECT sum(pg_total_relation_size(c::regclass))::bigint FROM unnest(%s::text[]) AS c"
 
 _PARTITIONS = """
     SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
@@ -32,22 +37,47 @@ _OLDEST = f"""
 _ends: dict[str, int] = {}
 
 
+def reaches(version: int) -> bool:
+    """Return whether this process knows that the log takes a version."""
+    return version < _ends.get(_database(), 0)
+
+
 def has_room(version: int) -> bool:
     """Return whether this process knows that the log takes a tenth of a partition beyond a version."""
-    return version + PARTITION_VERSIONS // 10 < _ends.get(str(connection.settings_dict["NAME"]), 0)
+    return reaches(version + PARTITION_VERSIONS // 10)
 
 
 def make_room(cursor: BinaryCursor, version: int) -> None:
-    """Make sure the log takes versions up to `version`, and the next partition is made before it is needed.
+    """Make sure that the log takes a version. The last resort: called with the write lock in hand.
 
-    Called under the write lock, so two never make the same one.
+    `extend` makes partitions long before, so here is nothing to do but to look, as a rule.
     """
-    database, ahead = str(connection.settings_dict["NAME"]), version + PARTITION_VERSIONS // 10
+    found = partitions(cursor)
+    if not found or found[-1][1] <= version:
+        cursor.run(_MAKE_ALONE, (_MAKING,))
+        found = partitions(cursor)  # meanwhile another process may have made them
+    end = found[-1][1] if found else 1
+    while end <= version:
+        end = _make_partition(cursor, end)
+    _ends[_database()] = end
+
+
+def extend(cursor: BinaryCursor, version: int) -> None:
+    """Make partitions ahead of a version, so that none is made with the write lock in hand.
+
+    Called in a transaction without it. Raises OperationalError where the log is locked by somebody else.
+    """
+    cursor.execute(_SHORTLY)
+    (alone,) = cursor.run(_MAKE_IF_ALONE, (_MAKING,)).fetchone() or (False,)
     found = partitions(cursor)
     end = found[-1][1] if found else 1
-    while end <= ahead:
+    while alone and end <= version + PARTITION_VERSIONS // 10:
         end = _make_partition(cursor, end)
-    _ends[database] = end
+    _ends[_database()] = end
+
+
+def _database() -> str:
+    return str(connection.settings_dict["NAME"])
 
 
 def forget() -> None:
@@ -72,25 +102,50 @@ def partitions(cursor: BinaryCursor) -> list[tuple[int, int, str]]:
     return sorted((int(name.split("_")[-2]), int(name.split("_")[-1]), name) for name in names)
 
 
-def trim(cursor: BinaryCursor, *, now: datetime, newest: int, keep: timedelta, keep_versions: int) -> int:
-    """Drop partitions of which everything is older than `keep`, or than `keep_versions` versions. Returns how many.
+def droppable(
+    cursor: BinaryCursor,
+    *,
+    now: datetime,
+    newest: int,
+    keep: timedelta | None,
+    keep_versions: int | None,
+    keep_bytes: int | None,
+) -> list[str]:
+    """Return the partitions that need not be kept any longer, oldest first; never the one that is written now.
 
-    Versions that a restore left out do not count.
+    One limit is enough: everything in it is older than `keep`, or further back than `keep_versions`; or the log is
+    larger than `keep_bytes`. None: no such limit. Versions that a restore left out do not count.
     """
-    dropped, found = 0, partitions(cursor)
+    found = partitions(cursor)
+    size = _size(cursor, [name for _, _, name in found]) if keep_bytes is not None else 0
+    names: list[str] = []
     for place, (_, end, name) in enumerate(found[:-1]):
         if end > newest:
             break
         newer = sum(min(stop - 1, newest) - start + 1 for start, stop, _ in found[place + 1 :] if start <= newest)
         query: Any = f"SELECT at FROM {name} ORDER BY version DESC LIMIT 1"
         last = cursor.execute(query).fetchone()
-        aged = last is None or last[0] < now - keep
-        if not aged and newer <= keep_versions:
+        aged = last is None or (keep is not None and last[0] < now - keep)
+        far_back = keep_versions is not None and newer > keep_versions
+        too_large = keep_bytes is not None and size > keep_bytes
+        if not (aged or far_back or too_large):
             break
-        statement: Any = f"DROP TABLE {name}"
-        cursor.execute(statement)
-        dropped += 1
-    return dropped
+        size -= _size(cursor, [name]) if keep_bytes is not None else 0
+        names.append(name)
+    return names
+
+
+def drop(cursor: BinaryCursor, name: str) -> None:
+    """Drop a partition. Called in a transaction without the write lock. Raises OperationalError where somebody reads
+    the log for longer than it may wait: a backup does."""
+    cursor.execute(_SHORTLY)
+    statement: Any = f"DROP TABLE IF EXISTS {name}"
+    cursor.execute(statement)
+
+
+def _size(cursor: BinaryCursor, names: list[str]) -> int:
+    row = cursor.execute(_SIZE, (names,)).fetchone()
+    return int(row[0] or 0) if row is not None else 0
 
 
 def begin_after(cursor: BinaryCursor, version: int) -> None:

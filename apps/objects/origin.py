@@ -45,7 +45,7 @@ _FLOOR = "UPDATE objects_origin SET floor = %s WHERE id = 1"
 _HOLD = "UPDATE objects_origin SET held_since = clock_timestamp(), held_for = %s WHERE id = 1"
 _FENCE_OFF = "UPDATE objects_lease SET epoch = epoch + %s"
 _NOTIFY = "SELECT pg_notify(%s, %s)"
-_HELD = "SELECT held_since, held_for FROM objects_origin WHERE id = 1 AND held_since IS NOT NULL"
+HELD = "SELECT held_since, held_for FROM objects_origin WHERE id = 1 AND held_since IS NOT NULL"
 _CONFIRM = "UPDATE objects_origin SET held_since = NULL, held_for = '' WHERE id = 1 AND held_since IS NOT NULL"
 
 
@@ -108,7 +108,7 @@ def declare_restored(why: str, *, beyond: int = 0) -> State:
 def held() -> Held | None:
     """Return why members are left alone; None: they are not."""
     with binary_cursor() as cursor:
-        row = cursor.run(_HELD).fetchone()
+        row = cursor.run(HELD).fetchone()
     return None if row is None else Held(*row)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from psycopg.errors import ProgramLimitExceeded
 from apps.objects import due, leases, log
 from apps.objects.apply import Timing, apply, binary_cursor
 from apps.objects.arrays import BinaryCursor
+from apps.objects.refusal import LOCKED, sqlstate
 from apps.objects.state import DjangoState
 from controlplane.controllers import CONTROLLERS
 from controlplane.controllers.controller import Controller
@@ -21,6 +23,8 @@ from controlplane.decision import Decision
 from controlplane.meta import Ref
 from controlplane.routing import Router
 from controlplane.state import Actor, Claim, Claims, Fence, Mark, Outcome, Unstorable
+
+logger = logging.getLogger(__name__)
 
 # What PostgreSQL says of a value, and what is said where a value does not even fit on its way there.
 _UNSTORABLE = (DataError, IntegrityError, StructError, OverflowError, UnicodeError)
@@ -106,6 +110,11 @@ class DjangoStore(DjangoState):
         with binary_cursor() as cursor:
             return leases.take(cursor, name, shard, holder=holder, seconds=seconds)
 
+    def held_lately(self, seconds: float) -> set[tuple[str, int]]:
+        """Return the leases (name, shard) that are held, or were held within the last `seconds`."""
+        with binary_cursor() as cursor:
+            return leases.held_lately(cursor, seconds)
+
     def take_over(self, shards: Mapping[str, int], *, shard: int, until: datetime | None = None) -> None:
         """Free what earlier holders of a lease still claim, by controller and number of shards; with `until` only
         claims that run out by then, which are older than one's own.
@@ -119,11 +128,34 @@ class DjangoStore(DjangoState):
         with binary_cursor() as cursor:
             leases.drop(cursor, fence, holder=holder)
 
-    def trim_log(self, now: datetime, *, keep: timedelta = log.KEEP, keep_versions: int = log.KEEP_VERSIONS) -> int:
-        """Drop partitions of the log that are older than `keep`, or than `keep_versions` versions; return how many."""
+    def trim_log(
+        self,
+        now: datetime,
+        *,
+        keep: timedelta | None = None,
+        keep_versions: int | None = None,
+        keep_bytes: int | None = None,
+    ) -> int:
+        """Drop partitions of the log that one of these limits does not keep; return how many.
+
+        Each is dropped in a transaction of its own that holds no write lock. One that somebody reads is left for the
+        next time, and so are those after it.
+        """
         newest = self.current_version()
-        with _writing() as cursor:
-            return log.trim(cursor, now=now, newest=newest, keep=keep, keep_versions=keep_versions)
+        with binary_cursor() as cursor:
+            names = log.droppable(
+                cursor, now=now, newest=newest, keep=keep, keep_versions=keep_versions, keep_bytes=keep_bytes
+            )
+        for dropped, name in enumerate(names):
+            try:
+                with transaction.atomic(durable=True), binary_cursor() as cursor:
+                    log.drop(cursor, name)
+            except OperationalError as error:
+                if sqlstate(error) != LOCKED:
+                    raise
+                logger.info("a partition of the change log is in use and is dropped later: %s", name)
+                return dropped
+        return len(names)
 
 
 @contextmanager

@@ -15,9 +15,7 @@ from django.db import connection
 from apps.objects import apply as writing
 from apps.objects import log
 from apps.objects.arrays import BinaryCursor
-from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
-from apps.runtime import turn
 from controlplane.decision import Decision, Delete, Event, Put, Save
 from controlplane.errors import Expired
 from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING, WORK
@@ -25,7 +23,6 @@ from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.rows import Collected, Eviction, Promise
 from controlplane.meta import Ref
 from controlplane.names import PROPAGATION_POLICY_NAME_ANNOTATION, PROPAGATION_POLICY_NAMESPACE_ANNOTATION
-from controlplane.run import World
 from controlplane.selectors import LabelSelector, parse_field_selector, parse_label_selector
 from controlplane.state import Selection
 from tests.stores.grounds import PLACER, USER, binding, cluster, controllers, create, stored, template, write
@@ -229,53 +226,6 @@ def small_partitions(store: DjangoStore, monkeypatch: pytest.MonkeyPatch) -> Ite
         rebuild(before)
         with writing.binary_cursor() as cursor:
             log.make_room(cursor, 1)
-
-
-class TestPartitions:
-    def test_partitions_are_made_before_they_are_needed(
-        self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with small_partitions(store, monkeypatch):
-            create(store, *(template(f"t{number}") for number in range(35)))
-
-            with writing.binary_cursor() as cursor:
-                bounds = [(start, end) for start, end, _ in log.partitions(cursor)]
-
-            assert bounds == [(1, 11), (11, 21), (21, 31), (31, 41)]
-            assert [change.version for change in store.changes(0)] == list(range(1, 36))
-
-    def test_trimming_drops_whole_partitions_and_says_what_is_left(
-        self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with small_partitions(store, monkeypatch):
-            create(store, *(template(f"t{number}") for number in range(35)))
-            assert store.oldest_version() == 0
-
-            dropped = store.trim_log(store.now(), keep_versions=12)
-
-            assert (dropped, store.oldest_version()) == (2, 20)
-            assert [change.version for change in store.changes(20)] == list(range(21, 36))
-
-    def test_age_drops_what_a_count_would_keep(self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        with small_partitions(store, monkeypatch):
-            create(store, *(template(f"t{number}") for number in range(35)))
-
-            assert store.trim_log(store.now(), keep=timedelta(days=1)) == 0
-            assert store.trim_log(store.now() + timedelta(days=2), keep=timedelta(days=1)) == 3
-
-    def test_a_worker_drops_what_is_older_than_the_log_has_to_reach(
-        self, store: DjangoStore, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with small_partitions(store, monkeypatch):
-            create(store, *(template(f"t{number}") for number in range(35)))
-            with connection.cursor() as cursor:
-                cursor.execute(f"UPDATE {log.TABLE} SET at = at - interval '31 days' WHERE version < 25")
-            monkeypatch.setattr(turn, "_tidied", {})
-
-            for group in turn.GROUPS:
-                turn.Turn(group, 0, store=store, world=World(), configuration=configuration()).once()
-
-            assert store.oldest_version() == 20
 
 
 class TestNotices:

@@ -1,0 +1,87 @@
+"""Why PostgreSQL does not do what it was asked, in words without secrets: no address, no login, no content of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+TOO_MANY, NOT_YET, NO_LOGIN, NO_DATABASE = "53300", "57P03", "28000", "3D000"
+LOCKED, READ_ONLY = "55P03", "25006"
+
+# By SQLSTATE. `Appendix A` of PostgreSQL's manual lists all.
+CAUSES: Final[Mapping[str, str]] = {
+    "53100": "the disk of PostgreSQL is full",
+    "53200": "PostgreSQL is out of memory",
+    TOO_MANY: "PostgreSQL takes no more connections (max_connections)",
+    "53400": "PostgreSQL has reached a limit of its configuration",
+    READ_ONLY: "PostgreSQL is read-only: it is a standby, or default_transaction_read_only is on",
+    "55000": "PostgreSQL lets nobody into this database",
+    LOCKED: "another session holds a lock for longer than LIFEBOAT_DATABASE_LOCK_SECONDS",
+    "57014": "a statement was cancelled: it took longer than LIFEBOAT_DATABASE_STATEMENT_SECONDS, or on request",
+    "57P01": "PostgreSQL ended the session: it is stopping, or somebody terminated the session",
+    "57P02": "PostgreSQL ended the session, because one of its processes crashed",
+    NOT_YET: "PostgreSQL is starting, stopping or recovering",
+    "57P04": "the database was dropped",
+    "25P03": "PostgreSQL ended a transaction in which nothing happened for LIFEBOAT_LEASE_SECONDS",
+    "40P01": "PostgreSQL ended a deadlock",
+    "58030": "PostgreSQL cannot read or write its files",
+    NO_LOGIN: "PostgreSQL refuses the login",
+    "28P01": "PostgreSQL refuses the login: the password is wrong",
+    NO_DATABASE: "PostgreSQL has no database of that name",
+}
+# A connection that is not even made has no SQLSTATE: libpq keeps only the server's or the system's words.
+_WORDS: Final = (
+    ("too many clients", TOO_MANY),
+    ("remaining connection slots", TOO_MANY),
+    ("too many connections", TOO_MANY),
+    ("the database system is", NOT_YET),
+    ("password authentication failed", "28P01"),
+    ("no pg_hba.conf entry", NO_LOGIN),
+    ("not currently accepting connections", "55000"),
+    ("is not permitted to log in", NO_LOGIN),
+    ("role ", NO_LOGIN),
+    ("database ", NO_DATABASE),
+)
+_SYSTEM_WORDS: Final = (
+    ("refused", "PostgreSQL is not reachable: the connection is refused"),
+    ("translate host name", "PostgreSQL is not reachable: its host name is unknown"),
+    ("resolve host", "PostgreSQL is not reachable: its host name is unknown"),
+    ("timeout expired", "PostgreSQL is not reachable: it does not answer in time"),
+    ("timed out", "PostgreSQL is not reachable: it does not answer in time"),
+    ("no such file", "PostgreSQL is not reachable: its socket does not exist"),
+    ("certificate", "PostgreSQL is not reachable: TLS fails"),
+    ("ssl", "PostgreSQL is not reachable: TLS fails"),
+    ("closed", "the connection to PostgreSQL broke"),
+    ("lost", "the connection to PostgreSQL broke"),
+)
+POOL_EMPTY: Final = "no connection to PostgreSQL became free in time"
+UNKNOWN: Final = "PostgreSQL is not reachable"
+
+
+def sqlstate(error: BaseException) -> str:
+    """Return the SQLSTATE of an error of Django or psycopg, "" where it has none."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, psycopg.Error):
+            return found.sqlstate or _sqlstate_of_words(str(found))
+        found = found.__cause__
+    return ""
+
+
+def cause(error: BaseException) -> str:
+    """Return why the database did not do what it was asked; with the SQLSTATE where there is one."""
+    if state := sqlstate(error):
+        return f"{CAUSES.get(state, 'PostgreSQL refuses')} (SQLSTATE {state})"
+    if isinstance(error, PoolTimeout) or isinstance(error.__cause__, PoolTimeout):
+        return POOL_EMPTY
+    words = str(error).lower()
+    return next((told for word, told in _SYSTEM_WORDS if word in words), UNKNOWN)
+
+
+def _sqlstate_of_words(text: str) -> str:
+    """Return the SQLSTATE behind what a server said when it refused a connection."""
+    _, _, said = text.partition("FATAL:")
+    return next((state for words, state in _WORDS if words in said), "")

@@ -1,0 +1,102 @@
+"""What PostgreSQL refuses is told with its cause, and without addresses, logins and content of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import DatabaseError, connection
+
+from apps.objects.apply import binary_cursor
+from apps.objects.refusal import UNKNOWN, cause, sqlstate
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SECRET = "correct-horse-battery"
+ROLE = "lifeboat_of_a_test"
+
+
+def parameters(**other: Any) -> dict[str, Any]:
+    given = {**connection.get_connection_params(), "connect_timeout": 2}
+    return {name: value for name, value in {**given, **other}.items() if value is not None}
+
+
+@contextmanager
+def role() -> Iterator[str]:
+    """A login that is no superuser: limits of connections do not hold for those."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"CREATE ROLE {ROLE} LOGIN PASSWORD '{SECRET}' CONNECTION LIMIT 0")
+        try:
+            yield ROLE
+        finally:
+            cursor.execute(f"DROP ROLE {ROLE}")
+
+
+def connecting(**other: Any) -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as caught, psycopg.connect(**parameters(**other)):
+        pass
+    return caught.value
+
+
+def test_a_server_that_takes_no_more_connections() -> None:
+    with role() as name:
+        error = connecting(user=name, password=SECRET)
+
+    assert cause(error) == "PostgreSQL takes no more connections (max_connections) (SQLSTATE 53300)"
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"dbname": SECRET}, "PostgreSQL has no database of that name (SQLSTATE 3D000)"),
+        ({"user": SECRET}, "PostgreSQL refuses the login"),
+        ({"host": "127.0.0.1", "port": 1}, "PostgreSQL is not reachable: the connection is refused"),
+        ({"host": f"{SECRET}.invalid"}, "PostgreSQL is not reachable: its host name is unknown"),
+        ({"host": f"/no/such/{SECRET}"}, "PostgreSQL is not reachable: its socket does not exist"),
+    ],
+    ids=["database", "login", "port", "host", "socket"],
+)
+def test_a_connection_that_cannot_be_made_is_told_without_names(other: dict[str, Any], told: str) -> None:
+    error = connecting(**other)
+
+    assert cause(error).startswith(told)
+    assert SECRET not in cause(error)
+
+
+def refused(run: Callable[[Any], Any]) -> BaseException:
+    with pytest.raises(DatabaseError) as caught, binary_cursor() as cursor:
+        run(cursor)
+    return caught.value
+
+
+@pytest.mark.parametrize("state", ["53100", "53200", "57P03", "58030", "55P03", "57014", "40P01"])
+def test_a_refusal_of_the_server_is_told_by_its_state_and_not_in_its_words(state: str) -> None:
+    block = f"DO $$ BEGIN RAISE EXCEPTION '{SECRET}' USING ERRCODE = '{state}'; END $$"
+
+    error = refused(lambda cursor: cursor.run(block))
+
+    assert sqlstate(error) == state
+    assert cause(error).endswith(f"(SQLSTATE {state})")
+    assert cause(error) != f"PostgreSQL refuses (SQLSTATE {state})"
+    assert SECRET not in cause(error)
+
+
+def test_a_read_only_database_is_an_operational_error_as_any_other_refusal() -> None:
+    def write(cursor: Any) -> None:
+        cursor.run("BEGIN READ ONLY")
+        try:
+            cursor.run("UPDATE objects_counter SET version = version")
+        finally:
+            cursor.run("ROLLBACK")
+
+    error = refused(write)
+
+    assert type(error).__name__ == "OperationalError"
+    assert cause(error).startswith("PostgreSQL is read-only")
+
+
+def test_an_error_of_nobody_knows_what_is_told_as_not_reachable() -> None:
+    assert cause(psycopg.OperationalError(f"something about {SECRET}")) == UNKNOWN
