@@ -22,14 +22,14 @@ class Bell(Scheduler):
             entry.last_run_at -= timedelta(seconds=entry.schedule.seconds)
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        """Send one tick; a broker that is away is told once, workers go on without it."""
+        """Send one tick. A broker that does not take it is logged once; workers go on without ticks."""
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except SchedulingError as error:
             if not self._away:
-                log.warning("the broker is away, workers go on by themselves: %s", error)
+                log.warning("the broker takes no ticks, workers go on without them: %s", error)
             self._away = True
             return
         if self._away:
-            log.warning("the broker is back")
+            log.warning("the broker takes ticks again")
         self._away = False

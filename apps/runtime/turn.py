@@ -7,12 +7,13 @@ import os
 import socket
 import uuid
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.conf import settings as django_settings
 from django.db import OperationalError, close_old_connections
 
 from apps.objects.configuration import Configuration
+from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.runtime import restored
 from apps.runtime.begun import Begun
@@ -93,8 +94,8 @@ class Turn:
         except Fenced as error:
             log.warning("%s/%s: another process goes on here: %s", self.group.name, self.shard, error)
         except OperationalError as error:
-            log.warning("%s/%s: the database is away: %s", self.group.name, self.shard, error)
-            _looked.clear()  # another one may come back
+            log.warning("%s/%s: this turn ends: %s", self.group.name, self.shard, cause(error))
+            _looked.clear()  # another database may come back
         finally:
             self._leave()
         return seen
@@ -156,6 +157,7 @@ class Turn:
         if self.fence is not None and self.fence != before:
             self.store.take_over(self.shards, shard=self.shard)
             self._begin()
+        if self.fence is not None:
             self._tidy()
         return self.fence is not None
 
@@ -177,8 +179,15 @@ class Turn:
         if TIDIES not in self.names or ticks() - _tidied.get(self.group.name, -TIDY_SECONDS) < TIDY_SECONDS:
             return
         _tidied[self.group.name] = ticks()
-        if dropped := self.store.trim_log(self.store.now()):
-            log.info("dropped %d partitions of the change log that are older than it has to reach", dropped)
+        limits = self.configuration.settings().change_log
+        dropped = self.store.trim_log(
+            self.store.now(),
+            keep=timedelta(seconds=limits.keep_seconds),
+            keep_versions=limits.keep_versions,
+            keep_bytes=limits.keep_bytes,
+        )
+        if dropped:
+            log.info("dropped %d partitions of the change log that are beyond what it has to keep", dropped)
 
     def _linger(self, nudges: Nudges, ends: float) -> None:
         settings = self.configuration.settings()

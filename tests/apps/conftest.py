@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 from django.core.management import call_command
 from django.test import Client
 
+from apps.runtime.supervise.ports import free_port
+from apps.runtime.supervise.redis import find_binary
 from tests.apps.credentials import PASSWORD
+from tests.processes import until
+
+ANSWERS_WITHIN = 60.0  # seconds
 
 
 def _client(*, superuser: bool) -> Client:
@@ -40,3 +49,28 @@ def clerk(transactional_db: None) -> Client:
 def flush() -> Callable[[], None]:
     """Empties the database."""
     return lambda: call_command("flush", verbosity=0, interactive=False)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Any]:
+    """A Redis of the test's own, to be stopped and started."""
+    port = free_port(17_000)
+
+    def start() -> subprocess.Popen[bytes]:
+        options = ["--port", str(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
+        process = subprocess.Popen([str(find_binary()[0]), *options, "--dir", str(tmp_path)], stdout=subprocess.DEVNULL)
+        with redis.Redis(port=port) as client:
+            until(lambda: _answers(client), within=ANSWERS_WITHIN)
+        return process
+
+    found = {"url": f"redis://127.0.0.1:{port}/0", "start": start, "process": start()}
+    yield found
+    found["process"].kill()
+    found["process"].wait()
+
+
+def _answers(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.RedisError:
+        return False
