@@ -10,10 +10,12 @@ import orjson
 import psycopg
 import psycopg_pool
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.db import InterfaceError, OperationalError
+from django.db import InterfaceError, InternalError, OperationalError
 from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework import exceptions
 
+from apps.api.health import HEALTH
+from apps.objects.refusal import LOCKED, POOL_EMPTY, READ_ONLY, cause, sqlstate
 from controlplane import errors
 from controlplane.errors import StatusError
 from controlplane.state import Unstorable
@@ -22,6 +24,9 @@ from controlplane.wire.status import status_of
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1
+BUSY_SECONDS = 5  # where trying again at once is of no use
+# What does not pass by itself within a second: a held lock, a full disk, a server that takes no writes.
+_LASTS = frozenset({LOCKED, READ_ONLY, "53100", "53200", "53300", "58030"})
 _AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError, psycopg_pool.PoolTimeout)
 _BY_CODE: dict[int, type[StatusError]] = {
     400: errors.BadRequest,
@@ -58,7 +63,7 @@ def status_error(error: BaseException) -> StatusError:
             return errors.BadRequest(
                 "the request is malformed, or its Host header is not one of LIFEBOAT_ALLOWED_HOSTS"
             )
-    if isinstance(error, _AWAY):
+    if is_away(error):
         return _away(error)
     if isinstance(error, Unstorable):
         log.warning("refused by the database: %s", error)
@@ -67,11 +72,22 @@ def status_error(error: BaseException) -> StatusError:
     return _own_error()
 
 
+def is_away(error: BaseException | None) -> bool:
+    """Return whether the database did not do what it was asked, for a reason that is not the request's."""
+    return isinstance(error, _AWAY) or (isinstance(error, InternalError) and sqlstate(error) == READ_ONLY)
+
+
 def _away(error: BaseException) -> errors.ServiceUnavailable:
-    log.warning("database away: %s", type(error).__name__)
+    """Return the answer, with the cause; it is logged, and a refusal that lasts is kept for /readyz."""
+    why, state = cause(error), sqlstate(error)
+    if why == POOL_EMPTY:  # nobody knows why no connection was made: the pool keeps that to itself
+        why = HEALTH.database_problem() or "all connections of this process to PostgreSQL are in use"
+    elif state in _LASTS:
+        HEALTH.note_refused(why)
+    log.warning("the database did not do what it was asked: %s", why)
     return errors.ServiceUnavailable(
-        "the database is not reachable at present; nothing was changed, try again",
-        retry_after_seconds=RETRY_SECONDS,
+        f"the database did not do this: {why}; try again",
+        retry_after_seconds=BUSY_SECONDS if state in _LASTS else RETRY_SECONDS,
     )
 
 
@@ -128,7 +144,7 @@ def handler500(request: HttpRequest) -> HttpResponse:
     """Answer for a page that failed (the admin's, the login's); Django calls this while it handles the error and logs
     its trace."""
     error = sys.exception()
-    return respond(_away(error) if isinstance(error, _AWAY) else _own_error())
+    return respond(_away(error) if error is not None and is_away(error) else _own_error())
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

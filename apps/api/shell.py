@@ -2,6 +2,9 @@
 
 A request's body is read here, with its limit and deadline, before a thread is taken; a watch is authorised by its view
 in a thread and then lives here, where a thousand of them cost a thousand queues and no thread.
+
+Health is answered here as well: /livez without a thread and without a database, /readyz in a thread of its own and
+within a limit. Writes take at most a part of the threads, so that reads go on while the database takes no writes.
 """
 
 from __future__ import annotations
@@ -9,23 +12,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
+from django.conf import settings
 from django.db import close_old_connections
+from django.http import QueryDict
 
 from apps.api import callers
 from apps.api.budget import Budget
 from apps.api.clock import ticks
+from apps.api.health import HEALTH, unanswered
 from apps.api.incoming import Disconnected, Receive, Scope, body_of, environ_of
 from apps.api.listening import Listening
 from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_whole
 from apps.api.streams import Stream, WatchResponse
 from apps.api.tailer import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
 from apps.objects.listing import changes_between
-from controlplane.errors import BadRequest, StatusError, TooManyRequests
+from controlplane.errors import BadRequest, ServiceUnavailable, StatusError, TooManyRequests
+from controlplane.wire.negotiate import go_bool
 from controlplane.wire.status import status_of
 from controlplane.wire.watch import ADDED, error_frame
 
@@ -34,6 +42,12 @@ log = logging.getLogger(__name__)
 Wsgi = Callable[..., Iterable[bytes]]
 
 MAX_WAITING = 1000  # requests in line for a thread; more are told to come back
+BUSY_SECONDS = 5  # until a client tries again where the database takes no writes
+READY_SECONDS = 5.0  # /readyz answers within this time, whatever it looks at
+READERS = 2  # threads that no write takes
+ALIVE = frozenset({"/livez", "/livez/", "/healthz", "/healthz/"})
+READY = frozenset({"/readyz", "/readyz/"})
+READS = frozenset({"GET", "HEAD", "OPTIONS"})
 INITIAL_CHUNK = 200  # objects sent at once when a watch begins with the present state
 ABORT = "lifeboat.abort"  # extension of the scope: its "now" closes the connection without waiting for the client
 
@@ -61,6 +75,8 @@ class Shell:
         self.wsgi = wsgi
         self.budget = Budget(limit=buffer, share=buffer // 2, anonymous=buffer // 8)
         self.pool = ThreadPoolExecutor(threads, thread_name_prefix="django")
+        self.health = ThreadPoolExecutor(1, thread_name_prefix="health")
+        self.writing = asyncio.Semaphore(max(1, threads - READERS))
         self.waiting = 0
         self.tailer: Tailer | None = None
 
@@ -89,6 +105,7 @@ class Shell:
         await self.tailer.stop()
         await asyncio.to_thread(listening.stop)
         self.pool.shutdown(wait=True)
+        self.health.shutdown(wait=False, cancel_futures=True)
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,9 +127,14 @@ class Shell:
         try:
             if "\0" in scope["path"] or b"%00" in scope["query_string"]:
                 raise BadRequest("the URL holds a NUL character, which no name and no value can")
+            if scope["path"] in ALIVE:
+                return _plain(scope, 200, "ok")
+            if scope["path"] in READY:
+                return await self._ready(scope)
             body = await body_of(receive, budget=self.budget, identify=lambda: self._identify(scope))
             try:
-                return await self._in_thread(self._call, environ_of(scope, body.data))
+                async with self._place(scope["method"]):
+                    return await self._in_thread(self._call, environ_of(scope, body.data))
             finally:
                 body.hold.release()
         except StatusError as error:
@@ -134,6 +156,17 @@ class Shell:
         finally:
             hold.release()
 
+    async def _ready(self, scope: Scope) -> Reply:
+        """Return what is known of this process's surroundings, also where looking takes too long."""
+        verbose = go_bool("verbose", QueryDict(scope["query_string"]).get("verbose"))
+        look = asyncio.get_running_loop().run_in_executor(self.health, HEALTH.report)
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                report = await asyncio.shield(look)
+        except TimeoutError:
+            report = unanswered(READY_SECONDS)
+        return _plain(scope, *report.response(verbose=verbose))
+
     async def _identify(self, scope: Scope) -> str:
         return await self._in_thread(callers.name_of, environ_of(scope, b""))
 
@@ -145,6 +178,26 @@ class Shell:
             return await asyncio.get_running_loop().run_in_executor(self.pool, function, environ)
         finally:
             self.waiting -= 1
+
+    @asynccontextmanager
+    async def _place(self, method: str) -> AsyncIterator[None]:
+        """Keep a place among the threads for a write. Raises ServiceUnavailable where none becomes free in time."""
+        if method in READS:
+            yield
+            return
+        try:
+            async with asyncio.timeout(settings.DATABASE_LOCK_SECONDS):
+                await self.writing.acquire()
+        except TimeoutError:
+            raise ServiceUnavailable(
+                f"no write was finished for {settings.DATABASE_LOCK_SECONDS} s and others wait before this one; "
+                "try again, /readyz?verbose says what the database is doing",
+                retry_after_seconds=BUSY_SECONDS,
+            ) from None
+        try:
+            yield
+        finally:
+            self.writing.release()
 
     def _call(self, environ: dict[str, Any]) -> Reply:
         started: list[Any] = []
@@ -291,6 +344,11 @@ _STREAM_HEADERS: Headers = [
     (b"cache-control", b"no-cache, private"),
     (b"x-content-type-options", b"nosniff"),
 ]
+
+
+def _plain(scope: Scope, status: int, text: str) -> Reply:
+    body = b"" if scope["method"] == "HEAD" else text.encode()
+    return Reply(status, [(b"content-type", b"text/plain; charset=utf-8")], body)
 
 
 def _failed(error: StatusError) -> Reply:

@@ -7,12 +7,14 @@ its cluster is there and reports, nobody has to think of it.
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
+import psycopg
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import DEFAULT_DB_ALIAS, connection
@@ -20,6 +22,10 @@ from django.db import DEFAULT_DB_ALIAS, connection
 from apps.api import agents
 from apps.api.models import Token
 from apps.objects.apply import binary_cursor
+from apps.objects.arrays import BinaryCursor
+from apps.objects.refusal import cause
+
+log = logging.getLogger(__name__)
 
 PREFIX = "lb_"  # lets scanners recognise a leaked token
 
@@ -103,17 +109,26 @@ def find(secret: str) -> Any:
         if row is None:
             return None
         if row[0]:
-            cursor.run(_USED, (digest_of(secret),))
+            _note_use(cursor, secret)
     return get_user_model().from_db(DEFAULT_DB_ALIAS, [field.attname for field in fields], row[1:])
+
+
+def _note_use(cursor: BinaryCursor, secret: str) -> None:
+    """Note that a token was used. A database that takes no writes refuses that note, and not the request."""
+    try:
+        cursor.run(_USED, (digest_of(secret),))
+    except psycopg.Error as error:
+        log.warning("the use of a token is not noted: %s", cause(error))
 
 
 # A person's, or of an agent whose very cluster is still there.
 _LASTS = "(t.cluster_uid IS NULL OR EXISTS (SELECT 1 FROM clusters_cluster c WHERE c.uid = t.cluster_uid))"
-# An agent's token is valid anew for its lifetime; NULL, until revoked, stays NULL.
+# Another request that notes the same, and whoever else holds the row, is not waited for. An agent's token is valid anew
+# for its lifetime; NULL, until revoked, stays NULL.
 _USED = """
     UPDATE api_token SET last_used = date_trunc('minute', now()),
         expires = CASE WHEN cluster_uid IS NULL THEN expires ELSE now() + lifetime END
-    WHERE digest = %s"""
+    WHERE id = (SELECT id FROM api_token WHERE digest = %s FOR UPDATE SKIP LOCKED)"""
 
 
 @cache

@@ -89,5 +89,5 @@ def test_readiness_says_what_was_looked_at(api: Client) -> None:
     answer = api.get("/readyz?verbose")
 
     assert answer.status == 200
-    for name in ("database", "migrations", "redis", "workers", "members"):
+    for name in ("database", "migrations", "writes", "redis", "workers fleet/0", "workers failover/0", "members"):
         assert f"]{name} ".encode() in answer.body
