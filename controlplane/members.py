@@ -6,9 +6,9 @@ process over HTTP, the simulator in memory) answers it; `decide` then sees the a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, overload
 
 import msgspec
 
@@ -47,6 +47,29 @@ class Collect(msgspec.Struct, frozen=True, gc=False):
 
     target: Target
     resources: bool  # False: nodes and pods are not read at all (D16)
+
+
+class Packed(Sequence[dict[str, Any]]):
+    """Objects of a list, kept as JSON until they are looked at: a tenth of the memory."""
+
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        self.texts = texts
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(msgspec.json.decode, self.texts)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Packed: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | Packed:
+        if isinstance(index, slice):
+            return Packed(self.texts[index])
+        found: dict[str, Any] = msgspec.json.decode(self.texts[index])
+        return found
 
 
 class Ensure(msgspec.Struct, frozen=True, gc=False):
@@ -94,6 +117,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     `code`: HTTP status, 0 when there was none (refused, timed out, TLS). `problem` says what went wrong, for people and
     never with a secret. `access`: the member is there but does not let us in (401, 403, TLS, our own fault; D22), and
     `reason` is why, where more is known than that we are refused. `note`: what a person should know of a good answer.
+    `exceeded`: the limit that the member exceeded, with this answer or with a watch since the last Collect.
     """
 
     code: int
@@ -101,6 +125,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     problem: str = ""
     access: bool = False
     reason: str = ""
+    exceeded: str = ""
     at: datetime | None = None
     note: str = ""
 

@@ -74,11 +74,16 @@ class EstimatorSettings(Struct, frozen=True):
     model_formula: Literal["Optimistic", "Strict", "Simulate"] = "Optimistic"
 
 
+Bytes = Annotated[int, Meta(ge=1_048_576, le=1_073_741_824)]
+
+
 class MemberSettings(Struct, frozen=True):
-    """Which addresses of members may be called. Networks in CIDR notation."""
+    """Which addresses of members may be called, as networks in CIDR notation, and how much members may send."""
 
     refused_addresses: tuple[str, ...] = addresses.REFUSED
     allowed_addresses: tuple[str, ...] = ()
+    answer_bytes: Bytes = 8_388_608
+    watch_bytes: Bytes = 268_435_456
 
 
 class ChangeLogSettings(Struct, frozen=True):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp_socks import ProxyConnector
 from yarl import URL
 
 from controlplane import addresses
@@ -69,17 +67,3 @@ class CheckedResolver(AbstractResolver):
 
     async def close(self) -> None:
         await self._resolver.close()
-
-
-class CheckedSocks(ProxyConnector):
-    """Connects through a SOCKS5 proxy whose own address is checked; the proxy resolves the member's name."""
-
-    def __init__(self, *, checked: CheckedResolver, **options: Any) -> None:
-        super().__init__(**options)
-        self._checked = checked
-        self._proxy_name = self._proxy_host
-
-    async def _connect_via_proxy(self, *arguments: Any, **options: Any) -> Any:
-        found = await self._checked.resolve(self._proxy_name, self._proxy_port)
-        self._proxy_host = found[0]["host"]  # read before the first await of the call below
-        return await super()._connect_via_proxy(*arguments, **options)

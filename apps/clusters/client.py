@@ -3,43 +3,69 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, TypeVar
 
 import aiohttp
 import msgspec
 import orjson
 from aiohttp_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError
-from python_socks import parse_proxy_url
+from msgspec.structs import replace
 
-from apps.clusters.addresses import AddressRefused, CheckedResolver, CheckedSocks, check
-from controlplane.kinds import KINDS
-from controlplane.kinds.cluster import (
-    ACCESS_REFUSED,
-    ADDRESS_REFUSED,
-    CERTIFICATE_EXPIRED,
-    CERTIFICATE_REFUSED,
-    MISCONFIGURED,
-    REDIRECTED,
+from apps.clusters import inventory
+from apps.clusters.addresses import CheckedResolver, check
+from apps.clusters.answers import (
+    MESSAGE_CHARACTERS,
+    REDIRECT,
+    answer_of,
+    by_proxy,
+    first_line,
+    is_redirect,
+    not_reached,
+    too_much,
+    untrusted,
 )
-from controlplane.members import FIELD_MANAGER, NOT_OURS, REMOVING, Answer, Collect, Discard, Ensure, Probe, Target
+from apps.clusters.connection import connector, credentials, through
+from apps.clusters.reading import PROBE_BYTES, Account, TooMuch, decoded, lines, whole
+from controlplane.kinds import KINDS
+from controlplane.kinds.cluster import MISCONFIGURED
+from controlplane.members import (
+    FIELD_MANAGER,
+    NOT_OURS,
+    REMOVING,
+    Answer,
+    Collect,
+    Discard,
+    Ensure,
+    Packed,
+    Probe,
+    Target,
+)
 from controlplane.meta import kind_key
 from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
 from controlplane.removing import held_back
 from controlplane.replacing import is_unapplicable, replacement, taken_over
 from controlplane.settings import MemberSettings
 
+log = logging.getLogger(__name__)
+
 USER_AGENT = "lifeboat"
 ANSWER_SECONDS = 10.0
-WATCH_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=4, sock_read=90)
+BYTES_PER_SECOND = 10_000  # what a loaded API server takes in: so much longer it may take to answer
+LONGEST_SECONDS = 120.0
 WATCH_SECONDS = 60
+WATCH_TIMEOUT = aiohttp.ClientTimeout(total=WATCH_SECONDS + 30, connect=4)
 PAGE = 500
+PAGES = 2_000
+LIST_SECONDS = 300.0
+TOKEN_CHARACTERS = 8_192  # of a continue token: Kubernetes' are shorter than 2,000
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 MERGE = "application/merge-patch+json"
 ATTEMPTS = 3  # of an update whose object changed meanwhile
 _BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)  # of a SOCKS5 proxy; they share no base
-_X509_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
 # Annotations and labels that mark an object as ours; releasing an object strips them.
 OUR_PREFIXES = (
     *("karmada.io/", "work.karmada.io/", "resourcetemplate.karmada.io/"),
@@ -53,6 +79,9 @@ _NOT_OURS = Answer(
     problem="an object of that name exists and is not managed by us; set conflictResolution: Overwrite to take it over",
     reason=NOT_OURS,
 )
+
+T = TypeVar("T")
+Listed = tuple[list[T], str] | Answer
 
 
 class Unservable(Exception):
@@ -68,6 +97,10 @@ WORK, PROBE, WATCH = "work", "probe", "watch"
 CONNECTIONS = {WORK: 24, PROBE: 2, WATCH: 0}  # 0: as many as there are watched kinds
 
 
+def _as_it_is(item: Any) -> Any:
+    return item
+
+
 class MemberClient:
     """Answers questions about members; connections are kept per member. Use inside one loop."""
 
@@ -75,6 +108,9 @@ class MemberClient:
         self._settings = settings
         self._resolver = CheckedResolver(settings)
         self._sessions: dict[tuple[str, str], tuple[Target, aiohttp.ClientSession]] = {}
+        self._accounts: dict[tuple[str, str], Account] = {}
+        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._exceeded: dict[str, str] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -94,12 +130,15 @@ class MemberClient:
             for url in filter(None, (target.endpoint, target.proxy)):
                 check(url, self._settings)
             session = aiohttp.ClientSession(
-                connector=_connector(target, lane, self._resolver),
+                connector=connector(
+                    target, limit=CONNECTIONS[lane], resolver=self._resolver, account=self.account(target.cluster, lane)
+                ),
+                auto_decompress=False,  # within limits: apps.clusters.reading
                 headers={
                     "User-Agent": USER_AGENT,
                     "Accept": "application/json",
+                    "Accept-Encoding": "identity" if lane == WATCH else "gzip",
                 },  # aiohttp tells them the proxy as well
-                json_serialize=lambda one: orjson.dumps(one).decode(),
             )
             self._sessions[target.cluster, lane] = (target, session)
         return session
@@ -117,30 +156,56 @@ class MemberClient:
         seconds: float = ANSWER_SECONDS,
     ) -> Answer:
         """Ask one thing. Every failure is an answer too; nothing is raised for what a member may do."""
-        headers = _credentials(target) | ({"Content-Type": content_type} if body is not None else {})
+        sent = None if body is None else orjson.dumps(body)
+        headers = credentials(target) | ({} if sent is None else {"Content-Type": content_type})
+        seconds = min(seconds + len(sent or b"") / BYTES_PER_SECOND, max(seconds, LONGEST_SECONDS))
+        account = self.account(target.cluster, lane)
+        limit = PROBE_BYTES if lane == PROBE else account.longest
         try:
-            async with self._session(target, lane).request(
-                method,
-                target.endpoint.rstrip("/") + path,
-                params=params,
-                data=None if body is None else orjson.dumps(body),
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(total=seconds),
-                allow_redirects=False,
-                **_through(target),
-            ) as response:
-                raw = await response.read()
-                return _answer(response.status, response.content_type, raw)
+            async with (
+                self._turn(target, lane),  # waiting for the member's other answers is not waiting for this one
+                self._session(target, lane).request(
+                    method,
+                    target.endpoint.rstrip("/") + path,
+                    params=params,
+                    data=sent,
+                    headers=headers,
+                    timeout=aiohttp.ClientTimeout(total=seconds),
+                    allow_redirects=False,
+                    **through(target),
+                ) as response,
+            ):
+                raw = await whole(response, account, limit=limit)
+                with account.share.used():
+                    return answer_of(response.status, response.content_type, raw)
+        except TooMuch as error:
+            return too_much(f"{method} {path}: {error}")
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, ssl.SSLError) as error:
-            return _untrusted(error)
+            return untrusted(error)
         except TimeoutError:
             return Answer(0, problem=f"no answer within {seconds:g} s")
         except aiohttp.ClientHttpProxyError as error:
-            return _by_proxy(error)
+            return by_proxy(error)
         except (aiohttp.InvalidURL, ValueError) as error:
-            return Answer(0, problem=f"cannot be called: {_first_line(error)}", access=True, reason=MISCONFIGURED)
+            return Answer(0, problem=f"cannot be called: {first_line(error)}", access=True, reason=MISCONFIGURED)
         except (aiohttp.ClientError, OSError, *_BY_SOCKS) as error:
-            return _not_reached(error)
+            return not_reached(error)
+
+    def account(self, cluster: str, lane: str = WORK) -> Account:
+        """Return what a member uses of this process. Probes have an account of their own, so that they are answered
+        whatever else the member sends."""
+        key = (cluster, PROBE if lane == PROBE else WORK)
+        return self._accounts.setdefault(key, Account(longest=self._settings.answer_bytes))
+
+    def complain(self, cluster: str, what: str) -> None:
+        """Let the next Collect tell that a member exceeded a limit."""
+        self._exceeded[cluster] = what
+        log.warning("%s sends too much, and that was not read: %s", cluster, what)
+
+    def _turn(self, target: Target, lane: str) -> AbstractAsyncContextManager[Any]:
+        if lane != WORK:
+            return nullcontext()
+        return self._turns.setdefault(target.cluster, asyncio.Semaphore(CONNECTIONS[WORK]))
 
     async def probe(self, question: Probe) -> Answer:
         """GET /readyz, and /healthz where there is no /readyz (semantics 2.1)."""
@@ -150,20 +215,27 @@ class MemberClient:
         return await self.call(question.target, "GET", "/healthz", lane=PROBE, seconds=question.seconds)
 
     async def collect(self, question: Collect) -> Answer:
-        """Return version, API resources, nodes and pods; the first answer that fails where one fails."""
+        """Return version, API resources, nodes and pods; the first answer that fails where one fails. It says which
+        limit the member exceeded since it was asked last."""
+        answer = await self._collected(question)
+        exceeded = self._exceeded.pop(question.target.cluster, "")
+        return replace(answer, exceeded=answer.exceeded or exceeded)
+
+    async def _collected(self, question: Collect) -> Answer:
         version = await self._read(question.target, "/version")
         if not version.ok:
             return version
         apis = await self._apis(question.target)
         if isinstance(apis, Answer):
             return apis
-        body: dict[str, Any] = {"version": version.body, "apis": apis, "nodes": None, "pods": None}
+        known = {"gitVersion": str(version.body.get("gitVersion", ""))[:MESSAGE_CHARACTERS]}
+        body: dict[str, Any] = {"version": known, "apis": apis, "nodes": None, "pods": None}
         if question.resources:
             for name in ("nodes", "pods"):
-                found = await self.list(question.target, f"/api/v1/{name}")
+                found = await self.list(question.target, f"/api/v1/{name}", keep=inventory.packer(name))
                 if isinstance(found, Answer):
                     return found
-                body[name] = found[0]
+                body[name] = Packed(found[0])
         return Answer(200, body)
 
     async def _apis(self, target: Target) -> list[dict[str, Any]] | Answer:
@@ -174,24 +246,31 @@ class MemberClient:
         groups = await self._read(target, "/apis")
         if not groups.ok:
             return groups
-        versions = ["v1"]
-        for group in _part(groups.body, "groups"):
-            versions += [version["groupVersion"] for version in _part(group, "versions")]
-        core, *others = await asyncio.gather(*(self._resources(target, version) for version in versions))
-        if isinstance(core, Answer):
-            return core
-        return [
-            {"groupVersion": version, "resources": None if isinstance(found, Answer) else found}
-            for version, found in zip(versions, (core, *others), strict=True)
-        ]
+        try:
+            versions = ["v1", *inventory.versions(groups.body)]
+            core, *others = await asyncio.gather(*(self._resources(target, version) for version in versions))
+            if isinstance(core, Answer):
+                return core
+            found: list[dict[str, Any]] = [
+                {"groupVersion": version, "resources": None if isinstance(one, Answer) else one}
+                for version, one in zip(versions, (core, *others), strict=True)
+            ]
+            inventory.check_number(found)
+        except TooMuch as error:
+            return too_much(f"GET /apis: {error}")
+        except ValueError as error:
+            return Answer(0, problem=f"GET /apis: {first_line(error)}")
+        return found
 
     async def _resources(self, target: Target, version: str) -> list[dict[str, str]] | Answer:
         path = f"/api/{version}" if "/" not in version else f"/apis/{version}"
         answer = await self._read(target, path)
         if not answer.ok:
             return answer
-        found = _part(answer.body, "resources")
-        return [{"name": one["name"], "kind": one["kind"]} for one in found if "/" not in one["name"]]
+        try:
+            return inventory.resources(answer.body)
+        except ValueError as error:
+            return Answer(0, problem=f"GET {path}: {first_line(error)}")
 
     async def _read(self, target: Target, path: str, params: dict[str, str] | None = None) -> Answer:
         """GET what has to be a JSON object: a page somebody put in between says nothing of the member."""
@@ -200,26 +279,50 @@ class MemberClient:
             return Answer(0, problem=f"GET {path}: the answer is no JSON object")
         return answer
 
-    async def list(self, target: Target, path: str, *, selector: str = "") -> tuple[list[dict[str, Any]], str] | Answer:
-        """Return all objects under a path, page by page, and the list's resourceVersion; an Answer where it fails."""
-        items: list[dict[str, Any]] = []
-        params = {"limit": str(PAGE)} | ({"labelSelector": selector} if selector else {})
-        while True:
-            answer = await self._read(target, path, params)
+    async def list(
+        self, target: Target, path: str, *, selector: str = "", keep: Callable[[dict[str, Any]], T] = _as_it_is
+    ) -> Listed[T]:
+        """Return what `keep` makes of each object under a path, and the list's resourceVersion; an Answer where it
+        fails. It is read page by page. `keep` may raise TooMuch, and ValueError for an object of another shape."""
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                return await self._listed(target, path, selector, keep)
+        except TimeoutError:
+            return too_much(f"GET {path}: the list takes longer than {LIST_SECONDS:g} s")
+        except TooMuch as error:
+            return too_much(f"GET {path}: {error}")
+        except ValueError as error:
+            return Answer(0, problem=f"GET {path}: {first_line(error)}")
+
+    async def _listed(self, target: Target, path: str, selector: str, keep: Callable[[dict[str, Any]], T]) -> Listed[T]:
+        found, size, token, share = list[T](), PAGE, "", self.account(target.cluster).share
+        for _ in range(PAGES):
+            params = {"limit": str(size)} | ({"labelSelector": selector} if selector else {})
+            answer = await self._read(target, path, params | ({"continue": token} if token else {}))
+            if answer.exceeded and size > 1:  # large objects: fewer of them at once
+                size //= 10
+                continue
             if not answer.ok:
                 return answer
-            items += _part(answer.body, "items")
-            metadata = answer.body.get("metadata", {})
-            if not metadata.get("continue"):
-                return items, metadata.get("resourceVersion", "")
-            params["continue"] = metadata["continue"]
+            items, metadata = answer.body.get("items") or (), answer.body.get("metadata") or {}
+            if not isinstance(items, list | tuple) or not isinstance(metadata, dict):
+                raise ValueError("the answer is no list")
+            with share.used():
+                found += [keep(_object(item)) for item in items]
+            said, version = metadata.get("continue") or "", metadata.get("resourceVersion") or ""
+            if not said:
+                return found, str(version)[:TOKEN_CHARACTERS]
+            if not isinstance(said, str) or len(said) > TOKEN_CHARACTERS or said == token:
+                raise TooMuch(f"a continue token came twice, or is longer than {TOKEN_CHARACTERS} characters")
+            token = said
+        raise TooMuch(f"the list has more than {PAGES:,} pages")
 
     async def watch(
         self, target: Target, path: str, *, since: str, selector: str
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """Yield (type, object) until the stream ends.
 
-        Raises Expired on 410, aiohttp.ClientError, OSError, ValueError where the answer is no watch.
+        Raises Expired on 410, TooMuch, aiohttp.ClientError, OSError, ValueError where the answer is no watch.
         """
         params = {
             "watch": "true",
@@ -228,31 +331,30 @@ class MemberClient:
             "timeoutSeconds": str(WATCH_SECONDS),
             "labelSelector": selector,
         }
-        url = target.endpoint.rstrip("/") + path
+        url, account = target.endpoint.rstrip("/") + path, self.account(target.cluster)
         options = {
             "params": params,
-            "headers": _credentials(target),
+            "headers": credentials(target),
             "timeout": WATCH_TIMEOUT,
             "allow_redirects": False,
-            **_through(target),
+            **through(target),
         }
         try:
             response = await self._session(target, WATCH).get(url, **options)
         except _BY_SOCKS as error:
-            raise OSError(f"the proxy: {_first_line(error)}") from error
+            raise OSError(f"the proxy: {first_line(error)}") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise OSError(_not_reached(error).problem) from error
+            raise OSError(not_reached(error).problem) from error
         async with response:
             if response.status == 410:
                 raise Expired
-            if _is_redirect(response.status):
-                raise OSError(_REDIRECTED)
+            if is_redirect(response.status):
+                raise OSError(REDIRECT)
             response.raise_for_status()
-            buffer = b""
-            async for chunk in response.content.iter_any():
-                *lines, buffer = (buffer + chunk).split(b"\n")
-                for line in filter(None, lines):
-                    yield _event(line)
+            async for line in lines(response, account):
+                with account.share.used():
+                    event = _event(line)
+                yield event
 
     async def ensure(self, question: Ensure) -> Answer:
         """Bring an object to the member: server-side apply, or create and update where the member cannot apply it.
@@ -265,7 +367,7 @@ class MemberClient:
         except Unservable as error:
             return Answer(0, problem=str(error))
         if question.looks_first:
-            held = await self.call(question.target, "GET", path)
+            held = await self._read(question.target, path)
             if not held.ok and held.code != 404:
                 return held
             if held.ok and not question.overwrite and not _ours(held.body):
@@ -321,7 +423,7 @@ class MemberClient:
             path = object_path(question.manifest)
         except Unservable as error:
             return Answer(404, problem=str(error))
-        held = await self.call(question.target, "GET", path)
+        held = await self._read(question.target, path)
         if not held.ok:
             return held
         if not _ours(held.body):
@@ -344,7 +446,7 @@ class MemberClient:
 
 def _event(line: bytes) -> tuple[str, dict[str, Any]]:
     """Return type and object of a line of a watch. Raises Expired, ValueError where it is none."""
-    frame = _decoded(line)
+    frame = decoded(line)
     match frame:
         case {"type": "ERROR"}:
             raise Expired
@@ -353,120 +455,16 @@ def _event(line: bytes) -> tuple[str, dict[str, Any]]:
     raise ValueError(f"not a line of a watch: {line[:200]!r}")
 
 
-def _part(body: dict[str, Any], name: str) -> Sequence[dict[str, Any]]:
-    """Return one list of an answer; Go writes an empty one as null."""
-    return body.get(name) or ()
-
-
-_REDIRECTED = "redirects of members are not followed: let spec.apiEndpoint name the API server itself"
-
-
-def _is_redirect(status: int) -> bool:
-    return 300 <= status < 400
-
-
-def _answer(status: int, content_type: str, raw: bytes) -> Answer:
-    if _is_redirect(status):  # 304 as well: nothing is asked conditionally
-        return Answer(status, problem=f"HTTP {status}: {_REDIRECTED}", access=True, reason=REDIRECTED)
-    body: Any = None
-    if content_type.endswith("json") and raw:
-        try:
-            body = _decoded(raw)
-        except orjson.JSONDecodeError:
-            return Answer(0, problem="the answer is not JSON")
-    if 200 <= status < 300:
-        return Answer(status, body)
-    said = body.get("message", "") if isinstance(body, dict) else _plain(raw[:200].decode(errors="replace"))
-    refused = status in (401, 403, 407)
-    return Answer(status, body, problem=f"HTTP {status}: {said}".rstrip(": "), access=refused)
-
-
-def _untrusted(error: Exception) -> Answer:
-    """Return what trouble with TLS means: the member is there, and we cannot be sure that it is it (D22, fault 7)."""
-    cause: Any = getattr(error, "certificate_error", error)
-    if getattr(cause, "verify_code", 0) == _X509_EXPIRED:
-        problem = "TLS: the member's certificate has expired; renew it there, nothing has to be changed here"
-        return Answer(0, problem=problem, access=True, reason=CERTIFICATE_EXPIRED)
-    return Answer(0, problem=f"TLS: {_first_line(error)}", access=True, reason=CERTIFICATE_REFUSED)
-
-
-def _by_proxy(error: aiohttp.ClientHttpProxyError) -> Answer:
-    """Return what a proxy's refusal to connect means: it may refuse us, or not reach the member."""
-    problem = _plain(f"the proxy answered {error.status} {error.message}").rstrip()
-    if error.status in (401, 403, 407):
-        return Answer(0, problem=f"{problem}; see spec.proxyHeader", access=True, reason=ACCESS_REFUSED)
-    return Answer(0, problem=problem)
-
-
-def _not_reached(error: BaseException) -> Answer:
-    """Return what it means that no connection was made, or that it broke."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, AddressRefused):
-            return Answer(0, problem=_first_line(cause), access=True, reason=ADDRESS_REFUSED)
-        cause = cause.__cause__
-    return Answer(0, problem=_first_line(error))
-
-
-def _connector(target: Target, lane: str, resolver: CheckedResolver) -> aiohttp.TCPConnector:
-    limits: dict[str, Any] = {"limit": CONNECTIONS[lane], "ssl": _tls(target)}
-    if not _by_socks(target):
-        return aiohttp.TCPConnector(resolver=resolver, **limits)
-    type_, host, port, user, password = parse_proxy_url(target.proxy)
-    proxy = {"proxy_type": type_, "host": host, "port": port, "username": user, "password": password}
-    return CheckedSocks(checked=resolver, rdns=True, **proxy, **limits)
-
-
-def _credentials(target: Target) -> dict[str, str]:
-    """Return the headers that let us in. They are for the member alone: with each request, never with the session."""
-    return {"Authorization": f"Bearer {target.token}"} if target.token else {}
-
-
-def _through(target: Target) -> dict[str, Any]:
-    """Return what a request says about the HTTP proxy; its headers go with CONNECT, and never to the member."""
-    if not target.proxy or _by_socks(target):
-        return {}
-    return {"proxy": target.proxy, "proxy_headers": target.proxy_headers or None}
-
-
-def _by_socks(target: Target) -> bool:
-    return target.proxy.startswith("socks5://")
-
-
-def _tls(target: Target) -> ssl.SSLContext | bool:
-    if target.insecure:
-        return False
-    if not target.ca:
-        return True
-    return ssl.create_default_context(cadata=target.ca)
-
-
-def _decoded(raw: bytes) -> Any:
-    """Return what a member says, without the one character PostgreSQL keeps nowhere: a report it refuses would take
-    those of all other members with it. Raises orjson.JSONDecodeError."""
-    said = orjson.loads(raw)
-    return _without_nul(said) if b"\\u0000" in raw else said
-
-
-def _without_nul(said: Any) -> Any:
-    if isinstance(said, str):
-        return _plain(said)
-    if isinstance(said, dict):
-        return {_plain(name): _without_nul(one) for name, one in said.items()}
-    return [_without_nul(one) for one in said] if isinstance(said, list) else said
-
-
-def _plain(text: str) -> str:
-    return text.replace("\0", " ")
-
-
-def _first_line(error: BaseException) -> str:
-    return _plain((str(error) or type(error).__name__).splitlines()[0][:300])
+def _object(item: Any) -> dict[str, Any]:
+    """Return an item of a list. Raises ValueError where it is no object of Kubernetes."""
+    if isinstance(item, dict) and isinstance(item.get("metadata"), dict):
+        return item
+    raise ValueError("an item of the list is no object")
 
 
 def _ours(held: dict[str, Any]) -> bool:
-    labels = held.get("metadata", {}).get("labels") or {}
-    return labels.get(MANAGED_LABEL) == MANAGED_LABEL_VALUE
+    labels = _object(held)["metadata"].get("labels") or {}
+    return isinstance(labels, dict) and labels.get(MANAGED_LABEL) == MANAGED_LABEL_VALUE
 
 
 def _stripped(held: dict[str, Any], part: str) -> dict[str, None]:

@@ -14,7 +14,7 @@ from controlplane.controllers.controller import Ownership, all_clusters
 from controlplane.controllers.execution import credentials_of
 from controlplane.controllers.fleet import FLEET
 from controlplane.controllers.member import MemberController
-from controlplane.decision import NOTHING, Decision, Save
+from controlplane.decision import NOTHING, Decision, Event, Save
 from controlplane.estimate.summary import count_nodes, summarise
 from controlplane.kinds.cluster import PUSH, APIEnablement, APIResource, Cluster
 from controlplane.kinds.rows import Collected
@@ -27,6 +27,7 @@ from controlplane.state import State, Watch
 USE_SHOWN_EVERY: Final = timedelta(seconds=60)
 """What pods take moves with every pod: a report that differs in nothing else is kept once in this time, so that Cluster
 status is not written with every report of every member (design, storage)."""
+LIMIT_EXCEEDED: Final = "MemberLimitExceeded"
 _BY_NAME: Final = attrgetter("name")
 
 
@@ -87,10 +88,19 @@ class Collection(MemberController):
         if answer is None:
             return NOTHING
         wake_at = now + timedelta(seconds=settings.cluster_status_update_frequency)
+        events = _complaints(snapshot.subject, answer)
         if not answer.ok:
-            return Decision(wake_at=wake_at)
+            return Decision(wake_at=wake_at, events=events)
         row = collected(snapshot.subject, answer.body, settings, before=snapshot.before, now=now)
-        return Decision(changes=() if _waits(row, snapshot.before) else (Save(row),), wake_at=wake_at)
+        return Decision(changes=() if _waits(row, snapshot.before) else (Save(row),), wake_at=wake_at, events=events)
+
+
+def _complaints(cluster: Cluster, answer: Answer) -> tuple[Event, ...]:
+    """Return the Event about a limit that the member exceeded."""
+    if not answer.exceeded:
+        return ()
+    message = f"cluster {cluster.metadata.name} sends too much, and that was not read: {answer.exceeded}"
+    return (Event(cluster, LIMIT_EXCEEDED, message[:1024], warning=True),)
 
 
 def collected(

@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from django.db import OperationalError, close_old_connections
+from msgspec.structs import replace
 
 from apps.clusters.client import MemberClient
+from apps.clusters.reading import TooMuch
 from apps.objects.configuration import Configuration, base
 from apps.objects.store import DjangoStore
 from apps.runtime import restored
@@ -58,7 +60,7 @@ class Members:
         self._changed: set[Ref] = set()
         self._read: set[Key] = set()
         self._marked = asyncio.Event()
-        self.watches = Watches(self.client, self._note, self._note_read)
+        self.watches = Watches(self.client, self._note, self._note_read, longest=base().members.watch_bytes)
         self.pumps = {
             one.name: Pump(one, store, configuration, self.answer, self.executor)
             for one in GROUPS[MEMBERS].controllers
@@ -134,13 +136,20 @@ class Members:
             return await self.client.collect(question)
         if isinstance(question, Ensure):
             answer = await self.client.ensure(question)
-            if answer.ok:
-                self.watches.learn(question.target, answer.body)
-            return answer
+            return self._learned(question, answer)
         if isinstance(question, Discard):
             return await self.client.discard(question)
         assert isinstance(question, Observe), f"no member answers {type(question).__name__}"
         return self.watches.observe(question)
+
+    def _learned(self, question: Ensure, answer: Answer) -> Answer:
+        """Return the answer to an apply without its object, which the watch cache keeps."""
+        if answer.ok and isinstance(answer.body, dict) and isinstance(answer.body.get("metadata"), dict):
+            try:
+                self.watches.learn(question.target, question.manifest, answer.body)
+            except (TooMuch, ValueError) as error:
+                self.client.complain(question.target.cluster, f"answer to an apply: {error}")
+        return replace(answer, body=None)
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)

@@ -1,0 +1,83 @@
+"""What a member's response, or its failure to give one, means: an Answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+
+from apps.clusters.addresses import AddressRefused
+from apps.clusters.reading import decoded, without_nul
+from controlplane.kinds.cluster import (
+    ACCESS_REFUSED,
+    ADDRESS_REFUSED,
+    CERTIFICATE_EXPIRED,
+    CERTIFICATE_REFUSED,
+    REDIRECTED,
+)
+from controlplane.members import Answer
+
+MESSAGE_CHARACTERS = 1_000
+_X509_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
+
+
+def too_much(what: str) -> Answer:
+    return Answer(0, problem=f"a limit was exceeded: {what}", exceeded=what)
+
+
+REDIRECT = "redirects of members are not followed: let spec.apiEndpoint name the API server itself"
+
+
+def is_redirect(status: int) -> bool:
+    return 300 <= status < 400
+
+
+def answer_of(status: int, content_type: str, raw: bytes) -> Answer:
+    if is_redirect(status):  # 304 as well: nothing is asked conditionally
+        return Answer(status, problem=f"HTTP {status}: {REDIRECT}", access=True, reason=REDIRECTED)
+    body: Any = None
+    if content_type.endswith("json") and raw:
+        try:
+            body = decoded(raw)
+        except ValueError as error:
+            return Answer(0, problem=f"the answer is not JSON: {first_line(error)}")
+    if 200 <= status < 300:
+        return Answer(status, body)
+    message = body.get("message", "") if isinstance(body, dict) else raw[:200].decode(errors="replace")
+    said = _plain(str(message)[:MESSAGE_CHARACTERS])
+    return Answer(status, problem=f"HTTP {status}: {said}".rstrip(": "), access=status in (401, 403, 407))
+
+
+def untrusted(error: Exception) -> Answer:
+    """Return what trouble with TLS means: the member is there, and we cannot be sure that it is it (D22, fault 7)."""
+    cause: Any = getattr(error, "certificate_error", error)
+    if getattr(cause, "verify_code", 0) == _X509_EXPIRED:
+        problem = "TLS: the member's certificate has expired; renew it there, nothing has to be changed here"
+        return Answer(0, problem=problem, access=True, reason=CERTIFICATE_EXPIRED)
+    return Answer(0, problem=f"TLS: {first_line(error)}", access=True, reason=CERTIFICATE_REFUSED)
+
+
+def by_proxy(error: aiohttp.ClientHttpProxyError) -> Answer:
+    """Return what a proxy's refusal to connect means: it may refuse us, or not reach the member."""
+    problem = _plain(f"the proxy answered {error.status} {error.message}").rstrip()
+    if error.status in (401, 403, 407):
+        return Answer(0, problem=f"{problem}; see spec.proxyHeader", access=True, reason=ACCESS_REFUSED)
+    return Answer(0, problem=problem)
+
+
+def not_reached(error: BaseException) -> Answer:
+    """Return what it means that no connection was made, or that it broke."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, AddressRefused):
+            return Answer(0, problem=first_line(cause), access=True, reason=ADDRESS_REFUSED)
+        cause = cause.__cause__
+    return Answer(0, problem=first_line(error))
+
+
+def _plain(text: str) -> str:
+    return str(without_nul(text))
+
+
+def first_line(error: BaseException) -> str:
+    return _plain((str(error) or type(error).__name__).splitlines()[0][:300])

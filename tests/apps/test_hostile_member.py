@@ -1,0 +1,110 @@
+"""One hostile member costs the others nothing: memory is bounded, and their probes and applies go on in time."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from apps.objects.configuration import base
+from apps.runtime.joining import Member, join
+from tests.apps.hostile import ATTACKS
+from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
+from tests.processes import peak_megabytes, until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+GOOD = ("member1", "member2")
+MORE_MEGABYTES = 150.0  # what an attack may add to the members process
+SECONDS = 4.0  # each attack lasts at least so long
+APPLIED_WITHIN = 15.0  # a workload on the good members meanwhile, on a machine that has much else to do
+TELLING = {  # the attacks that exceed a limit of our own, and what is told of it
+    "gzip": "larger than 8 MiB",
+    "endless": "(larger|longer) than 8 MiB",
+    "pages": "more than 2,000 pages|takes longer than",
+    "values": "more than 500,000 JSON values",
+    "events": "take more than 32 MiB",
+}
+
+
+class Attacker:
+    """The hostile member's process."""
+
+    def __init__(self, running: Stack) -> None:
+        arguments = ["-m", "tests.apps.hostile"]
+        running.processes.start("hostile", arguments, says="listening on")
+        (log,) = running.processes.folder.glob("hostile-*.log")
+        self.url = f"http://127.0.0.1:{re.search(r'listening on (.+)', log.read_text())[1]}"  # type: ignore[index]
+
+    def attack(self, name: str) -> None:
+        with urllib.request.urlopen(f"{self.url}/attack/{name}", timeout=WITHIN):
+            pass
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, redis_url: str, redis_client: object) -> Iterator[tuple[Stack, Attacker]]:
+    """Two good members and a hostile one, which behaves so far; each has a workload."""
+    settings = {"members_watch_bytes": str(32 * 1024 * 1024), "cluster_status_update_frequency": "0.5"}
+    with stack(tmp_path, redis_url, *GOOD, **settings) as running:
+        attacker = Attacker(running)
+        running.up()
+        running.join(*GOOD)
+        join(running.store, [Member("hostile", attacker.url, "token")], base())
+        until(lambda: running.is_usable("hostile"), within=WITHIN)
+        running.create(LEAVE_WHERE_NOT_READY)
+        running.create(policy(*GOOD, "hostile"))
+        running.create(deployment("before"))
+        until(lambda: set(GOOD) <= running.healthy("before"), within=WITHIN)
+        yield running, attacker
+
+
+def test_one_hostile_member_costs_the_others_nothing(fleet: tuple[Stack, Attacker]) -> None:
+    running, attacker = fleet
+    assert running.watching is not None
+    pid = running.watching.pid
+    before, figures, failures = _peak(pid), {}, list[str]()
+
+    for name in ATTACKS:
+        began, at = time.monotonic(), datetime.now(UTC)
+        attacker.attack(name)
+        running.create(deployment(f"during-{name}"))
+        until(lambda n=name: set(GOOD) <= running.healthy(f"during-{n}"), within=WITHIN)  # type: ignore[misc]
+        applied = time.monotonic() - began
+        time.sleep(max(0.0, SECONDS - applied))  # the attack itself: there is no event to wait for
+        lasted = time.monotonic() - began
+        probes = min(_probes(running, member, since=at) for member in GOOD)
+        more = _peak(pid) - before
+        told = TELLING.get(name, "")
+        assert not told or until(lambda w=told: re.search(w, _told(running)), within=WITHIN), name  # type: ignore[misc]
+        figures[name] = (round(applied, 1), round(probes / lasted, 1), round(more))
+        print(f"{name}: applied after {applied:.1f} s, {probes / lasted:.1f} probes/s, {more:.0f} MB more")
+        attacker.attack("none")
+        if applied > APPLIED_WITHIN or probes < lasted / 2 or more > MORE_MEGABYTES:
+            failures.append(name)
+
+    assert not failures, figures
+    until(lambda: "hostile" in running.healthy("before"), within=2 * WITHIN)  # it is taken up again
+
+
+def _told(running: Stack) -> str:
+    found = [one for one in running.store.list("Event") if one.involved_object.name == "hostile"]
+    return "\n".join(one.message for one in found if one.reason == "MemberLimitExceeded")
+
+
+def _peak(pid: int) -> float:
+    """Return the largest resident size since it was asked last, in MB."""
+    found = peak_megabytes(pid)
+    with open(f"/proc/{pid}/clear_refs", "w") as kernel:
+        kernel.write("5")
+    return found
+
+
+def _probes(running: Stack, member: str, *, since: datetime) -> int:
+    assert running.fleet is not None
+    asked = [one for one in running.fleet.requests(member) if one["path"].startswith("/readyz")]
+    return sum(datetime.fromisoformat(one["at"]) >= since for one in asked)
