@@ -221,6 +221,18 @@ def owner(work: Work, kinds: Sequence[str]) -> Iterator[Ref]:
         yield made_for
 
 
+def is_copy_of(work: Work, kind: str, name: str, namespace: str = "") -> bool:
+    """Test whether a Work is in the place of the copies of an object: every copy has the same name, and no Work can be
+    renamed. Labels and annotations alone prove nothing: others may have written them."""
+    return work.metadata.name == work_name(kind, name, namespace)
+
+
+def is_of(work: Work, binding: Binding) -> bool:
+    """Test whether a Work is in the place of one of a binding's Works."""
+    resource = binding.spec.resource
+    return is_copy_of(work, resource.kind, resource.name, resource.namespace)
+
+
 def updated(stored: Work, wanted: Work) -> Work:
     """Return a stored Work that says what is wanted; the same one where it already does."""
     metadata = stored.metadata

@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 from django.contrib.auth import get_user_model
 
 from apps.objects.store import store
-from controlplane.kinds import CLUSTER
+from controlplane.causes import forbidden
+from controlplane.errors import Invalid
+from controlplane.kind import Kind
+from controlplane.kinds import CLUSTER, LEASE, WORK
+from controlplane.kinds.work_rules import agent_work_faults
 from controlplane.meta import Ref
 from controlplane.names import CLUSTER_NAMESPACE, execution_namespace
 
@@ -45,6 +49,18 @@ def grants(cluster: str) -> tuple[Grant, ...]:
         Grant(*works, _READING | _CHANGING, namespace=home),
         Grant(*works, _CHANGING, "status", namespace=home),
     )
+
+
+def check_write(kind: Kind, new: Any, old: Any) -> None:
+    """Raise Invalid where an agent writes what is not its own: of a Work all but its status and its own finalizer, of a
+    Lease its finalizers. `old` None: it is new."""
+    causes = []
+    if kind.key == WORK and old is not None:
+        causes = agent_work_faults(new, old)
+    elif kind.key == LEASE and new.metadata.finalizers != (() if old is None else old.metadata.finalizers):
+        causes = [forbidden("metadata.finalizers", "an agent holds no Lease: the control plane deletes it")]
+    if causes:
+        raise Invalid.of(kind.resource.kind, new.metadata.name, causes, group=kind.resource.group)
 
 
 class NotJoined(Exception):

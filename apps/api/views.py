@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.api import bodies, failures, reading, renderers
+from apps.api import agents, bodies, failures, reading, renderers
 from apps.api.answer import Answer, Many, One
 from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attempt, check
@@ -189,7 +189,8 @@ class ObjectView(KubernetesView):
         writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
         if options is not None:
             writing = writing.__class__(writing.manager, dry_run(request.query_params, options), "Ignore", False)
-        return Writer(store(), configuration().settings(), self.target, writing, user=request.user.get_username())
+        user, is_agent = request.user.get_username(), bool(agents.cluster_of(request.user))
+        return Writer(store(), configuration().settings(), self.target, writing, user=user, by_agent=is_agent)
 
     def _written(self, written: Any) -> Response:
         response = _shown(One(self.target.resource, written.text), status=201 if written.created else 200)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from apps.api import bodies, reading
+from apps.api import agents, bodies, reading
 from apps.api.answer import Many
 from apps.api.query import Listing, Writing
 from apps.api.target import Target
@@ -63,7 +63,9 @@ class Gone(NamedTuple):
 class Writer:
     """The writes of one request: whose, on what, how."""
 
-    def __init__(self, store: DjangoStore, settings: Settings, target: Target, writing: Writing, *, user: str) -> None:
+    def __init__(
+        self, store: DjangoStore, settings: Settings, target: Target, writing: Writing, *, user: str, by_agent: bool
+    ) -> None:
         self.store = store
         self.settings = settings
         self.target = target
@@ -71,6 +73,7 @@ class Writer:
         self.resource = target.resource
         self.writing = writing
         self.actor = Actor(user)
+        self.by_agent = by_agent
 
     def create(self, body: bodies.Body) -> Written:
         """Store a new object. Raises AlreadyExists, NotFound where its namespace is missing, Invalid, BadRequest."""
@@ -230,6 +233,8 @@ class Writer:
     def _fresh(self, document: Document, *, tracked: bool = False) -> tuple[Object, tuple[str, ...]]:
         """Return the new object: admitted, and with who set which field."""
         made = admitting.created(self.store, self.kind, document, settings=self.settings, now=self.now)
+        if self.by_agent:
+            agents.check_write(self.kind, made.object, None)
         return (made.object if tracked else self._tracked(None, made.object, document)), made.warnings
 
     def _changed(
@@ -246,6 +251,8 @@ class Writer:
             settings=self.settings,
             now=self.now,
         )
+        if self.by_agent:
+            agents.check_write(self.kind, made.object, live)
         if tracked:
             return _as_before(made.object, live, before), made.warnings
         return self._tracked(before, made.object, base), made.warnings

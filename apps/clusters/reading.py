@@ -23,7 +23,7 @@ PROBE_BYTES = 64 * 1024
 VALUES = 500_000  # JSON values in one answer: each costs the parser up to 90 bytes, also where it is sent as two
 AT_ONCE = 8  # so many answers of the longest kind may be under way for one member
 SHARE = 0.2  # part of the process's time that one member may use in the long run
-SHARE_BURST = 2.0  # seconds of it that a member may use at once
+SHARE_BURST = 0.5  # seconds of it that a member may use at once
 PARSE_BYTES = 8_192
 PARSE_SECONDS = 0.01
 _GZIP = 31  # of zlib: a gzip header with the largest window
@@ -107,8 +107,7 @@ async def lines(response: aiohttp.ClientResponse, account: Account) -> AsyncIter
         raise ValueError("a compressed watch was not asked for")
     parts, size = list[bytes](), 0
     try:
-        async for chunk in response.content.iter_any():
-            await account.share.turn()
+        async for chunk in _chunks(response, account):
             *ended, rest = chunk.split(b"\n")
             for line in ended:
                 whole_line = b"".join((*parts, line))
@@ -125,13 +124,27 @@ async def lines(response: aiohttp.ClientResponse, account: Account) -> AsyncIter
         account.free(size)
 
 
+async def _chunks(response: aiohttp.ClientResponse, account: Account) -> AsyncIterator[bytes]:
+    """Yield what has arrived of a body. A buffer of many small pieces takes time to be put together."""
+    content = response.content
+    while True:
+        await account.share.turn()
+        with account.share.used():
+            chunk = content.read_nowait()
+        if not chunk and not content.at_eof():
+            chunk = await content.readany()
+        if chunk:
+            yield chunk
+        elif content.at_eof():
+            return
+
+
 async def _decompressed(response: aiohttp.ClientResponse, account: Account, *, limit: int) -> AsyncIterator[bytes]:
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
         raise ValueError(f"the answer is compressed with {encoding[:40]!r}, and only gzip was offered")
     inflate = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
-    async for chunk in response.content.iter_any():
-        await account.share.turn()
+    async for chunk in _chunks(response, account):
         if inflate is None:
             yield chunk
             continue

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from controlplane import aggregation, kinds, works
 from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
+from controlplane.controllers.works import works_of
 from controlplane.decision import NOTHING, Decision, Put
 from controlplane.kinds.binding import FULLY_APPLIED, Binding
 from controlplane.kinds.cluster import Cluster
@@ -72,7 +73,7 @@ class BindingStatus(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Reports | None]:
         found = state.get(refs)
-        stored = state.by_index(kinds.WORK, "binding", [str(ref) for ref in found])
+        stored = works_of(state, found)
         names = {work.cluster for own in stored.values() for work in own if work.cluster}
         clusters: dict[Ref, Cluster] = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
         lost = {ref.name: since for ref, one in clusters.items() if (since := one.out_of_reach_since) is not None}

@@ -252,7 +252,9 @@ def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Re
         still = cluster in needed.get(binding.ref, ())
         return leftovers.late(binding, asked[ref], cluster, places, overdue=ref in overdue, needed=still)
 
-    return {ref: late(ref, bindings[owner]) for ref, owner in owners.items() if owner in bindings}
+    return {
+        ref: late(ref, bindings[owner]) for ref, owner in owners.items() if _is_owned(asked[ref], bindings.get(owner))
+    }
 
 
 def _is_namespace(work: Work) -> bool:
@@ -267,6 +269,10 @@ def _used(work: Work, *, now: datetime) -> Decision:
     known = applied is not None and applied.reason == NAMESPACE_USED
     events = () if known else (Event(work, NAMESPACE_USED, message),)
     return replace(_told(work, said, now=now), events=events, wake_at=now + USED_AGAIN)
+
+
+def _is_owned(work: Work, binding: Binding | None) -> bool:
+    return binding is not None and works.is_of(work, binding)
 
 
 def _done(work: Work) -> bool:

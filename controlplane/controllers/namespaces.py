@@ -85,7 +85,11 @@ class Namespaces(Controller):
         clusters = tuple(one for one in state.list(kinds.CLUSTER) if not one.terminating)
         snapshots: list[Spread | None] = []
         for ref in refs:
-            own = {cluster_of_execution_namespace(work.metadata.namespace): work for work in stored.get(str(ref), ())}
+            own = {
+                cluster_of_execution_namespace(work.metadata.namespace): work
+                for work in stored.get(str(ref), ())
+                if works.is_copy_of(work, "Namespace", ref.name)
+            }
             namespace = found.get(ref)
             snapshots.append(Spread(ref, namespace, own, clusters) if namespace is not None or own else None)
         return snapshots

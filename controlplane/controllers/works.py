@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -145,7 +145,7 @@ class Works(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Copies | None]:
         found: dict[Ref, Binding] = state.get(refs)
         templates = state.get([bindings.template_ref(one) for one in found.values()])
-        stored = state.by_index(kinds.WORK, "binding", [str(ref) for ref in found])
+        stored = works_of(state, found)
         names = {name for one in found.values() for name in _named(one)}
         names |= {_cluster_of(work) for own in stored.values() for work in own}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
@@ -210,6 +210,15 @@ class Works(Controller):
                 return found, None
             place = ""
         return [], None
+
+
+def works_of(state: State, found: Mapping[Ref, Binding]) -> dict[str, list[Work]]:
+    """Return the Works of bindings, by the binding's ref as text. A Work that only says so is left out."""
+    named = state.by_index(kinds.WORK, "binding", [str(ref) for ref in found])
+    return {
+        str(ref): [work for work in named.get(str(ref), ()) if works.is_of(work, binding)]
+        for ref, binding in found.items()
+    }
 
 
 def _named(binding: Binding) -> Iterable[str]:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from controlplane.causes import duplicate, invalid, required, unsupported
+from controlplane.causes import duplicate, forbidden, invalid, required, unsupported
 from controlplane.errors import Cause
 from controlplane.kinds import by_hand, manifest_rules
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
@@ -15,9 +15,13 @@ from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER
 from controlplane.kinds.work import Work, Workload
 from controlplane.meta import Object
 from controlplane.names import (
+    BINDING_ANNOTATION,
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     DEPENDENCIES_ANNOTATION,
+    LEFTOVER_ANNOTATION,
+    REDUCED_ANNOTATION,
     RESOURCE_BINDING_ID_LABEL,
+    WORK_FINALIZER,
     WORK_ID_LABEL,
 )
 from controlplane.selectors import label_value_errors
@@ -110,8 +114,41 @@ def _tasks(tasks: Sequence[GracefulEvictionTask]) -> Iterator[Cause]:
                 yield invalid(f"{path}.preservedLabelState", value, rule)
 
 
+def agent_work_faults(new: Work, old: Work) -> list[Cause]:
+    """Return what an agent changed of a Work beside its status: nothing but its own finalizer, once the Work is being
+    deleted."""
+    causes = [
+        forbidden(field, "an agent writes the status of its Works, and nothing else")
+        for field, before, after in (
+            ("metadata.labels", old.metadata.labels, new.metadata.labels),
+            ("metadata.annotations", old.metadata.annotations, new.metadata.annotations),
+            ("metadata.ownerReferences", old.metadata.owner_references, new.metadata.owner_references),
+            ("spec", old.spec, new.spec),
+        )
+        if before != after
+    ]
+    before, after = old.metadata.finalizers, new.metadata.finalizers
+    freed = tuple(one for one in before if one != WORK_FINALIZER)
+    if after != before and (after != freed or old.metadata.deletion_timestamp is None):
+        rule = f"an agent takes off {WORK_FINALIZER}, when the Work is being deleted, and changes no other finalizer"
+        causes.append(forbidden("metadata.finalizers", rule))
+    return causes
+
+
 def validate_work(new: Work, old: Work | None, settings: Settings) -> list[Cause]:
     """Return everything that is wrong with a Work. Manifests that stay as they are hinder nobody."""
+    return [*_reserved(new, old), *_manifests(new, old)]
+
+
+def _reserved(new: Work, old: Work | None) -> Iterator[Cause]:
+    """Controllers find out by these annotations what a Work was made for: they alone write them."""
+    before = {} if old is None else old.metadata.annotations
+    for name in (BINDING_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION):
+        if new.metadata.annotations.get(name) != before.get(name):
+            yield forbidden(f"metadata.annotations[{name}]", "is written by Lifeboat alone; leave it as it is")
+
+
+def _manifests(new: Work, old: Work | None) -> list[Cause]:
     manifests = new.spec.workload.manifests
     if old is not None and old.spec.workload.manifests == manifests:
         return []

@@ -15,6 +15,7 @@ from tests.api.server import SECONDS, Client, Server
 from tests.processes import until
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases"
+FINALIZER = "karmada.io/execution-controller"
 RECEIVED = "failover.lifeboat.io/received-at"
 
 
@@ -78,7 +79,6 @@ def agent(server: Server, api: Client, secret: str, team: str) -> Iterator[Clien
 def test_an_agent_does_what_agents_are_for(agent: Client, team: str) -> None:
     own = f"{team}-a"
     ready = {"status": {"conditions": [{"type": "Ready", "status": "True", "reason": "ClusterReady", "message": ""}]}}
-    released = {"metadata": {"finalizers": None}}
 
     assert agent.post(LEASES, lease(own)).status == 201
     assert agent.put(f"{LEASES}/{own}", lease(own)).status == 200
@@ -88,10 +88,66 @@ def test_an_agent_does_what_agents_are_for(agent: Client, team: str) -> None:
     assert len(agent.get(CLUSTERS, fieldSelector=f"metadata.name={own}").document["items"]) == 1
     assert len(agent.get(works(own)).document["items"]) == 1
     assert agent.patch(f"{works(own)}/one/status", {"status": {"conditions": []}}).status == 200
-    assert agent.patch(f"{works(own)}/one", released).status == 200
     assert agent.get("/apis").status == 200
     with agent.watch(works(own)) as stream:
         assert stream.status == 200
+
+
+@pytest.mark.parametrize(
+    ("patch", "field"),
+    [
+        ({"metadata": {"labels": {"resourcebinding.karmada.io/permanent-id": "x"}}}, "metadata.labels"),
+        ({"metadata": {"annotations": {"a": "b"}}}, "metadata.annotations"),
+        ({"metadata": {"annotations": {"work.lifeboat.io/binding": "a/B:c/d"}}}, "work.lifeboat.io/binding"),
+        ({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "a", "uid": "u"}]}}, "owner"),
+        ({"metadata": {"finalizers": ["example.io/mine"]}}, "metadata.finalizers"),
+        ({"metadata": {"finalizers": None}}, "metadata.finalizers"),
+        ({"spec": {"suspendDispatching": True}}, "spec"),
+        ({"spec": {"workload": {"manifests": []}}}, "spec"),
+    ],
+)
+def test_an_agent_writes_the_status_of_its_works_and_nothing_else(
+    api: Client, agent: Client, team: str, patch: dict[str, Any], field: str
+) -> None:
+    """A label or annotation that names another binding would keep that one, of another cluster, from going."""
+    where = f"{works(f'{team}-a')}/held"
+    api.post(works(f"{team}-a"), {**work("held"), "metadata": {"name": "held", "finalizers": [FINALIZER, "a.io/b"]}})
+    before = api.get(where).document
+
+    merged = agent.patch(where, patch)
+    whole = {**before, "spec": {**before["spec"], **patch.get("spec", {})}}
+    whole["metadata"] = {**before["metadata"], **patch.get("metadata", {})}
+    replaced = agent.put(where, whole)
+
+    for answer in (merged, replaced):
+        assert answer.status == 422
+        assert any(field in cause["field"] for cause in answer.document["details"]["causes"])
+    assert api.get(where).document == before
+
+
+def test_an_agent_frees_a_work_that_is_being_deleted_of_its_own_finalizer_alone(
+    api: Client, agent: Client, team: str
+) -> None:
+    where = f"{works(f'{team}-a')}/going"
+    api.post(works(f"{team}-a"), {**work("going"), "metadata": {"name": "going", "finalizers": [FINALIZER, "a.io/b"]}})
+    assert agent.patch(where, {"metadata": {"finalizers": ["a.io/b"]}}).status == 422
+    assert api.delete(where).status == 200
+
+    assert agent.patch(where, {"metadata": {"finalizers": None}}).status == 422
+    assert agent.patch(where, {"metadata": {"finalizers": ["a.io/b"]}}).status == 200
+    api.patch(where, {"metadata": {"finalizers": None}})
+    assert api.get(where).status == 404
+
+
+def test_an_agent_puts_no_finalizer_on_its_lease(agent: Client, team: str) -> None:
+    own = f"{team}-a"
+    held = lease(own)
+    held["metadata"]["finalizers"] = ["example.io/mine"]
+
+    assert agent.post(LEASES, held).status == 422
+    assert agent.post(LEASES, lease(own)).status == 201
+    assert agent.put(f"{LEASES}/{own}", held).status == 422
+    assert agent.patch(f"{LEASES}/{own}", {"spec": {"leaseDurationSeconds": 30}}).status == 200
 
 
 @pytest.mark.parametrize("other", ["-b", "-a-not"])

@@ -70,7 +70,8 @@ class Member:
     async def usual(self, write: Write, method: str, path: str, query: dict[str, list[str]], body: bytes) -> None:
         if "watch" in query:
             await write(CHUNKED)
-            await asyncio.sleep(50)
+            await asyncio.sleep(1)
+            await write(b"0\r\n\r\n")
         elif method == "PATCH":
             said = json.loads(body)
             said["metadata"] |= {"resourceVersion": str(next(self.numbers) + 10), "uid": "u"}

@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.errors import Invalid
 from controlplane.kinds.binding import Binding
-from controlplane.names import BINDING_ANNOTATION
+from controlplane.names import BINDING_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
 from tests.core.admitted import (
     UID,
     Document,
@@ -118,14 +118,21 @@ def test_a_work_that_is_applied_again_is_marked_as_when_it_was_made() -> None:
     assert updated(work, old).object.spec == old.spec
 
 
-def test_what_a_copy_says_it_is_made_for_has_to_fit_into_an_index() -> None:
-    """Where it is a copy: elsewhere nobody looks for it by that."""
-    known = {BINDING_ANNOTATION: f"work.karmada.io/ResourceBinding:default/{'x' * 3000}"}
-    work = of_manifest(config_map(), annotations=known)
+@pytest.mark.parametrize("name", [BINDING_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION])
+def test_nobody_writes_the_annotations_that_say_what_a_work_is_made_for(name: str) -> None:
+    """A Work that named another binding would keep that one from being deleted."""
+    forged = of_manifest(config_map(), annotations={name: "work.karmada.io/ResourceBinding:default/web-deployment"})
+    plain = created(of_manifest(config_map()), namespace="karmada-es-member1").object
+    ours = plain.with_meta(annotations={name: "work.karmada.io/ResourceBinding:default/other"})
+    kept = of_manifest(config_map(), annotations=dict(ours.metadata.annotations))
 
-    with pytest.raises(Invalid, match=BINDING_ANNOTATION):
-        created(work, namespace="karmada-es-member1")
-    assert created(work, namespace="default").object.made_for is None
+    for namespace in ("karmada-es-member1", "default"):
+        with pytest.raises(Invalid, match=f"{name}.*written by Lifeboat alone"):
+            created(forged, namespace=namespace)
+    for old, new in ((plain, forged), (ours, forged), (ours, of_manifest(config_map()))):
+        with pytest.raises(Invalid, match=f"{name}.*written by Lifeboat alone"):
+            updated(new, old)
+    assert updated(kept, ours).object.metadata.annotations == ours.metadata.annotations
 
 
 def of_manifest(manifest: Document, **metadata: Any) -> Document:

@@ -6,7 +6,9 @@ import pytest
 
 from controlplane import works
 from controlplane.bindings import binding_ref
+from controlplane.controllers.binding_status import BindingStatus
 from controlplane.controllers.execution import Execution
+from controlplane.controllers.namespaces import Namespaces
 from controlplane.controllers.work_status import Held, WorkStatus
 from controlplane.controllers.works import Works
 from controlplane.kinds.binding import GracefulEvictionTask, TargetCluster
@@ -351,3 +353,27 @@ def test_what_a_users_own_work_says_of_itself_keeps_nobody_from_being_propagated
 
     assert going is not None
     assert "web" in {work.manifest["metadata"]["name"] for work in story.works().values() if work.manifest}
+
+
+@pytest.mark.parametrize("place", ["karmada-es-member1", "karmada-es-member9"])
+def test_a_work_that_only_says_it_is_a_bindings_copy_keeps_nothing_from_going(place: str) -> None:
+    """Whoever writes an annotation could otherwise hold any binding and any namespace Terminating, by a finalizer."""
+    web = deployment()
+    story = Story(*MEMBERS, policy("all"), web, namespace("default"))
+    story.place(web, member1=3)
+    for number, said in enumerate(("work.karmada.io/ResourceBinding:default/web-deployment", "Namespace:default")):
+        known = {BINDING_ANNOTATION: said}
+        about = ObjectMeta(name=f"forged{number}", namespace=place, annotations=known, finalizers=("example.io/held",))
+        story.add(Work("work.karmada.io/v1alpha1", "Work", about))
+    (binding,) = story.store.list("work.karmada.io/ResourceBinding")
+
+    (copies,) = Works().load(story.store, [binding.ref])
+    (spread,) = Namespaces().load(story.store, [Ref("Namespace", "", "default")])
+    (reports,) = BindingStatus().load(story.store, [binding.ref])
+
+    assert copies is not None
+    assert {one.metadata.name.partition("-")[0] for one in copies.stored.values()} == {"web"}
+    assert spread is not None
+    assert not {one.metadata.name for one in spread.stored.values()} & {"forged0", "forged1"}
+    assert reports is not None
+    assert {one.metadata.name.partition("-")[0] for one in reports.works} == {"web"}
