@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.chaos.run import run
 from tests.chaos.trouble import VICTIMS
 from tests.chaos.writers import MARK, POLICY
 
-SECONDS, SEED = 60.0, 480
+SECONDS, SEED = 60.0, 0  # of this seed members are down for long enough to be evicted from
 
 
 @pytest.mark.slow
@@ -35,11 +36,11 @@ def test_a_minute_of_killed_processes_and_failing_clusters_loses_and_repeats_not
 class Told:
     """A site that says what it is given: the checks can fail."""
 
-    def __init__(self, logged: list[tuple[int, str]], *objects: dict[str, Any]) -> None:
+    def __init__(self, logged: list[Any], *objects: dict[str, Any]) -> None:
         self.logged = logged
         self.objects = objects
 
-    def sql(self, statement: str) -> list[tuple[int, str]]:
+    def sql(self, statement: str) -> list[Any]:
         return self.logged
 
     def items(self, kind: str) -> list[dict[str, Any]]:
@@ -90,6 +91,17 @@ def test_a_write_done_twice_is_found() -> None:
     site: Any = Told([(1, "x"), (2, "y"), (3, "x")])
 
     assert checks.twice(site) == ["twice: write x is logged 2 times"]
+
+
+def test_evictions_beyond_the_rate_are_found() -> None:
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def found(*seconds: float) -> list[str]:
+        site: Any = Told([(began + timedelta(seconds=one),) for one in seconds])
+        return checks.beyond_the_rate(site)
+
+    assert found(0, 2, 4, 6, 8) == [], "one in two seconds is the rate"
+    assert any("5 evictions within 0.5 s" in one for one in found(0, 0.1, 0.2, 0.3, 0.5))
 
 
 def test_a_deployment_on_two_members_or_on_none_is_found() -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections import Counter
 
 from apps.runtime.supervise.stack import MEMBERS
 from tests.chaos.ledger import Ledger
@@ -16,8 +17,16 @@ from tests.chaos.site import Site
 VICTIMS = ("api", "worker", "beat", "members", "postgres", "redis")
 WITH_CHILDREN = ("worker", "postgres")  # one of their own processes may be killed instead of all
 PAUSE = (1.5, 5.0)  # seconds between two kills
-FAULTS = ("down", "blackhole", "slow", "unauthorized", "unhealthy")
-LASTS = (8.0, 30.0)  # seconds a member fails
+FAULTS = (
+    "down",
+    "blackhole",
+    "unhealthy",
+    "down",
+    "unhealthy",
+    "slow",
+    "unauthorized",
+)  # most make a cluster not Ready
+LASTS = (12.0, 30.0)  # seconds a member fails
 FAULT_PAUSE = (2.0, 8.0)  # seconds between two faults
 
 
@@ -64,10 +73,20 @@ class Trouble:
         order: list[str] = []
         while not self._stopping.wait(chance.uniform(*FAULT_PAUSE)):
             order = order or chance.sample(FAULTS, len(FAULTS))
-            member, fault = chance.choice(MEMBERS), order.pop()
+            (member,) = chance.choices(MEMBERS, self._weights())
+            fault = order.pop()
             self._suffer(member, fault)
             self._stopping.wait(chance.uniform(*LASTS))
             self._suffer(member, "none")
+
+    def _weights(self) -> list[float]:
+        """Return how likely each member is to fail: the more workloads are on it, the more there is to evict."""
+        try:
+            bindings = self.site.items("ResourceBinding")
+        except ConnectionError:
+            return [1.0] * len(MEMBERS)  # the API has just been killed
+        placed = Counter(one["name"] for binding in bindings for one in binding["spec"].get("clusters") or ())
+        return [0.2 + placed[member] for member in MEMBERS]
 
     def _suffer(self, member: str, fault: str) -> None:
         self.site.suffer(member, fault)
