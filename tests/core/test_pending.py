@@ -1,0 +1,144 @@
+"""EvictionPending: the condition's status, reason and exact wording for every state of a binding's queue rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import pytest
+
+from controlplane.eviction.pending import EVICTION_PENDING, pending, told_evicted, waits_for
+from controlplane.kinds.binding import TAINT_UNTOLERATED, GracefulEvictionTask
+from controlplane.kinds.rows import (
+    ABANDONED,
+    EVICTED,
+    HELD,
+    HELD_BY_HAND,
+    NO_REFUGE,
+    ON_HOLD,
+    QUEUED,
+    RECOVERING,
+    STATE_MISSING,
+    Eviction,
+)
+from controlplane.meta import Condition
+from tests.core.fleet_story import START, binding, duplicated
+
+WEB = binding("web", duplicated(), on={"a": 1})
+LATER = START + timedelta(seconds=90)
+WAITED = Condition(EVICTION_PENDING, "True", QUEUED, "cluster a: due 2026-01-01T00:00:00Z")
+
+
+def row(cluster: str, **fields: object) -> Eviction:
+    given = {"binding": str(WEB.ref), "due_at": START, **fields}
+    return Eviction(f"{WEB.ref}|{cluster}", cluster=cluster, **given)  # type: ignore[arg-type]
+
+
+def over(cluster: str, state: str, message: str, *, seconds: int = 0) -> Eviction:
+    ended = START + timedelta(seconds=seconds)
+    return row(cluster, due_at=None, state=state, message=message, ended_at=ended)
+
+
+def said(rows: Iterable[Eviction], before: Condition | None = None) -> tuple[str, str, str] | None:
+    found = pending(WEB, rows, before)
+    return None if found is None else (found.status, found.reason, found.message)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([row("a")], ("True", "Queued", "cluster a: due 2026-01-01T00:00:00Z")),
+        (
+            [row("b", due_at=LATER), row("a")],
+            ("True", "Queued", "cluster a: due 2026-01-01T00:00:00Z; cluster b: due 2026-01-01T00:01:30Z"),
+        ),
+        (
+            [row("a"), row("b", state=HELD, reason=NO_REFUGE, message="no room")],
+            ("True", "Held", "cluster a: due 2026-01-01T00:00:00Z; cluster b: NoRefuge: no room"),
+        ),
+        (
+            [row("a", state=HELD, reason=ON_HOLD, message="EvictionHold freeze")],
+            ("True", "Held", "cluster a: OnHold: EvictionHold freeze"),
+        ),
+        # Looked at again: queued, and still without a refuge or its state. Held until it is known to be otherwise.
+        ([row("a", reason=NO_REFUGE, message="no room")], ("True", "Held", "cluster a: NoRefuge: no room")),
+        ([row("a", reason=STATE_MISSING, message="no state")], ("True", "Held", "cluster a: StateMissing: no state")),
+        # What held it is over, and the row keeps the reason: it is queued.
+        (
+            [row("a", reason=HELD_BY_HAND, message="held by ana: wait")],
+            ("True", "Queued", "cluster a: due 2026-01-01T00:00:00Z"),
+        ),
+        (
+            [row("a", state=RECOVERING, message="the condition has passed")],
+            ("True", "Queued", "cluster a: Recovering: the condition has passed"),
+        ),
+        # A copy that stays has a row without a time: it waits for nothing.
+        ([row("a", due_at=None)], None),
+        ([row("a", due_at=None), row("b")], ("True", "Queued", "cluster b: due 2026-01-01T00:00:00Z")),
+        ([over("a", EVICTED, "taint x; fits")], ("False", "Evicted", "cluster a: taint x; fits")),
+        ([over("a", ABANDONED, "skipped")], ("False", "Abandoned", "cluster a: skipped")),
+        ([over("a", EVICTED, "first"), row("b")], ("True", "Queued", "cluster b: due 2026-01-01T00:00:00Z")),
+        (
+            [over("b", EVICTED, "first", seconds=1), over("a", ABANDONED, "last", seconds=2)],
+            ("False", "Abandoned", "cluster a: last"),
+        ),
+        # Of two that ended together the one whose cluster comes last by name is told.
+        ([over("b", EVICTED, "b"), over("a", EVICTED, "a")], ("False", "Evicted", "cluster b: b")),
+        ([row("a", due_at=None, state=EVICTED, message="when is not known")], None),
+    ],
+)
+def test_the_condition_says_what_the_rows_mean(rows: list[Eviction], told: tuple[str, str, str] | None) -> None:
+    assert said(rows) == told
+
+
+def test_rows_of_copies_that_stay_do_not_end_a_condition_twice() -> None:
+    assert said([row("a", due_at=None)], WAITED) == ("False", "Abandoned", "no taint moves this workload any more")
+
+
+@pytest.mark.parametrize("before", [None, Condition(EVICTION_PENDING, "False", EVICTED, "cluster a: x")])
+def test_nothing_is_said_where_nothing_waits_and_nothing_waited(before: Condition | None) -> None:
+    assert said([], before) is None
+
+
+def test_the_end_of_the_rows_is_told_once_by_what_the_binding_shows() -> None:
+    gone = "False", "Abandoned", "no taint moves this workload any more"
+    left = "False", "Evicted", "evicted; the cluster has recovered since"
+    assert said([], WAITED) == gone
+
+    def with_task(reason: str) -> tuple[str, str, str]:
+        task = GracefulEvictionTask("a", reason=reason, creation_timestamp=START)
+        found = pending(WEB.with_spec(graceful_eviction_tasks=(task,)), [], WAITED)
+        assert found is not None
+        return found.status, found.reason, found.message
+
+    assert with_task(TAINT_UNTOLERATED) == left
+    assert with_task("Drain") == gone
+
+
+def test_what_waits_for_is_read_back_from_the_condition() -> None:
+    rows = [
+        row("a"),
+        row("a.b", state=HELD, reason=ON_HOLD, message="freeze; until Monday"),
+        row("b", state=HELD, reason=NO_REFUGE, message="two\nlines"),
+    ]
+    told = pending(WEB, rows, None)
+
+    assert waits_for(told, "a") == "Queued: due 2026-01-01T00:00:00Z"
+    assert waits_for(told, "a.b") == "OnHold: freeze; until Monday"
+    assert waits_for(told, "aXb") == ""
+    assert waits_for(told, "c") == ""
+    assert waits_for(None, "a") == ""
+    assert waits_for(Condition(EVICTION_PENDING, "False", EVICTED, "cluster a: due now"), "a") == ""
+
+    (last,) = rows[2:]
+    assert waits_for(pending(WEB, [last], None), "b") == "NoRefuge: two\nlines"
+
+
+def test_evicted_is_read_from_the_condition() -> None:
+    evicted = Condition(EVICTION_PENDING, "False", EVICTED, "cluster a: x")
+
+    assert told_evicted(WEB) is None
+    assert told_evicted(WEB.with_status(conditions=(WAITED,))) is None
+    assert told_evicted(WEB.with_status(conditions=(evicted,))) == evicted
+    other = Condition("Scheduled", "True", EVICTED, "")
+    assert told_evicted(WEB.with_status(conditions=(other,))) is None
