@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
@@ -13,11 +13,23 @@ from controlplane.eviction import orders
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.plan import Heads, Plan, leaving_with, planned, recheck
 from controlplane.eviction.refuge import DryRun, Refuge, Reservation
-from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
-from controlplane.kinds.rows import HELD, NO_REFUGE, ON_HOLD, QUEUED, RECOVERING, Eviction, Judgement, eviction_key
+from controlplane.kinds.policy import DIRECTLY, ClusterFailoverBehavior, StatePreservation, StatePreservationRule
+from controlplane.kinds.rows import (
+    HELD,
+    NO_REFUGE,
+    ON_HOLD,
+    QUEUED,
+    RECOVERING,
+    STATE_MISSING,
+    Eviction,
+    Judgement,
+    eviction_key,
+)
 from controlplane.meta import ObjectMeta
+from controlplane.taints import OWNERS_ANNOTATION, Owners, Ownership, written
 from tests.core.fleet_story import FAILOVER, START, binding, by_room, cluster
 
 NOW = START + timedelta(seconds=60)
@@ -27,6 +39,12 @@ GONE = Taint("gone", "NoExecute", time_added=START)
 LOST = cluster("a", taints=[GONE])
 WEB = binding("web", by_room("a", "b", "c"), on={"a": 1}, replicas=1)
 FITS = DryRun((TargetCluster("b", 1),))
+
+
+def with_owned(taints: Sequence[Taint], known: Owners) -> Cluster:
+    """Return the lost cluster with taints that belong to policies."""
+    one = cluster("a", taints=taints)
+    return one.with_meta(annotations={OWNERS_ANNOTATION: written(known)})
 
 
 def judged(seconds: float | None, *, key: str = "gone", effect: str = "NoExecute") -> Judgement:
@@ -50,6 +68,7 @@ class Asked:
         self.without: list[set[str]] = []
         self.room: dict[str, int] = {}
         self.took: list[str] = []
+        self.settings = FAILOVER
 
     def attempt(self, binding: Binding, leaving: Collection[str]) -> DryRun:
         self.without.append(set(leaving))
@@ -67,7 +86,7 @@ class Asked:
         room = {"a": 10, **self.room}
         return planned(
             queue,
-            FAILOVER,
+            self.settings,
             room=lambda name: room.get(name, 10),
             attempt=self.attempt,
             taken=self.taken,
@@ -253,3 +272,62 @@ def test_a_move_names_its_cause() -> None:
     (move,) = Asked().plan(row()).moves
 
     assert (move.cause, move.row, move.refuge.found) == (judged(0.0), row(), True)
+
+
+def test_a_row_that_is_not_due_is_stored_as_it_waits_and_moves_nothing() -> None:
+    """Its judgement is due after now: it keeps its place, and no dry run is asked for."""
+    asked = Asked()
+
+    found = asked.plan(row(judged=(judged(61.0),)))
+
+    (waiting,) = found.saved
+    assert (waiting.state, waiting.due_at) == (QUEUED, START + timedelta(seconds=61))
+    assert (found.moves, found.dropped, asked.without) == ((), (), [])
+
+
+@pytest.mark.parametrize("seconds", [0.0, 300.0], ids=["due", "not due yet"])
+def test_a_taint_that_only_its_removal_window_keeps_moves_nothing(seconds: float) -> None:
+    ending = with_owned((GONE,), {("gone", "NoExecute"): Ownership({"policy": "rule"}, ending=True)})
+
+    found = check(row(judged=(judged(seconds),)), on=ending)
+
+    assert isinstance(found, Eviction)
+    assert (found.state, found.reason) == (RECOVERING, "Recovering")
+    assert found.due_at == START + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(("ready", "moves"), [("True", 0), ("False", 1), ("Unknown", 1)])
+def test_a_part_of_the_replicas_is_enough_where_the_source_is_not_ready(ready: str, moves: int) -> None:
+    many = binding("web", by_room("a", "b"), on={"a": 3}, replicas=3)
+    asked = Asked(many, clusters=(cluster("a", ready=ready, taints=[GONE]),))
+    asked.answer = DryRun(refused="room for 2 of 3", part=(TargetCluster("b", 2),))
+
+    found = asked.plan(row(of=many))
+
+    assert len(found.moves) == moves
+    assert [one.reason for one in found.saved] == ([] if moves else [NO_REFUGE])
+
+
+@pytest.mark.parametrize(
+    ("on_missing", "status", "held"), [("Hold", None, True), ("Proceed", None, False), ("Hold", {"job": "7"}, False)]
+)
+def test_a_copy_whose_state_cannot_be_read_is_held_unless_it_may_go_without(
+    on_missing: Literal["Hold", "Proceed"], status: dict[str, Any] | None, held: bool
+) -> None:
+    rule = StatePreservation((StatePreservationRule("example.io/job", "{ .job }"),))
+    mine = binding(
+        "web", by_room("a", "b"), on={"a": 1}, failover=ClusterFailoverBehavior(DIRECTLY, state_preservation=rule)
+    )
+    mine = mine.with_status(aggregated_status=(AggregatedStatusItem("a", status=status),))
+    asked = Asked(mine)
+    asked.settings = replace(
+        FAILOVER,
+        state_preservation_on_missing=on_missing,
+        feature_gates={**FAILOVER.feature_gates, "StatefulFailoverInjection": True},
+    )
+
+    found = asked.plan(row(of=mine))
+
+    assert [(one.state, one.reason) for one in found.saved] == ([(HELD, STATE_MISSING)] if held else [])
+    assert [one.failed_at for one in found.saved] == ([None] if held else [])
+    assert [move.state.labels for move in found.moves] == ([] if held else [{"example.io/job": "7"} if status else {}])
