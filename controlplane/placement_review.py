@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from controlplane import bindings
 from controlplane.admission import admit_create
-from controlplane.causes import forbidden, invalid, required
+from controlplane.causes import forbidden, invalid, mistyped, required
 from controlplane.errors import BadRequest, Cause, Invalid
 from controlplane.identity import child_uid
 from controlplane.kind import KINDS
@@ -246,6 +246,8 @@ def _cluster(
 ) -> Cluster:
     metadata = document.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    if not isinstance(name, str):
+        raise _Wrong([mistyped(f"{path}.metadata.name", name, "must be of type string")])
     if new and name in known:
         raise _Wrong([invalid(f"{path}.metadata.name", name, "is there already; put it under changed")])
     if not new:

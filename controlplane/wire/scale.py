@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.causes import invalid
+from controlplane.causes import invalid, mistyped
 from controlplane.errors import BadRequest, Invalid
 from controlplane.wire import builtin
 from controlplane.wire.columns import at, number
@@ -65,6 +65,10 @@ def scaled(document: Document, wanted: Document, resource: Resource) -> Document
     """Return the workload with the replicas a Scale asks for. Raises BadRequest or Invalid where it asks for none."""
     if wanted.get("kind", "Scale") != "Scale":
         raise BadRequest(f"the object provided is a {wanted['kind']}, this URL takes a Scale of autoscaling/v1")
+    for part in ("spec", "metadata"):
+        if not isinstance(wanted.get(part) or {}, dict):
+            cause = mistyped(part, wanted[part], "must be of type object")
+            raise Invalid.of("Scale", document["metadata"]["name"], [cause], group="autoscaling")
     replicas = (wanted.get("spec") or {}).get("replicas", 0)
     if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
         cause = invalid("spec.replicas", replicas, "must be a whole number, 0 or more")

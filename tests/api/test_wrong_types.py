@@ -1,7 +1,7 @@
 """Whatever type a value has, the answer is a Status of 4xx or the object: never a 5xx.
 
 Every field of every kind, with values of every other type, as JSON, YAML, merge patch, JSON patch and applied. CI asks
-for a part that fits into its time; LIFEBOAT_WRONG_TYPES=1 asks for all of them.
+for a part that fits into its time. LIFEBOAT_WRONG_TYPES=N asks for every Nth of our own kinds and of all others.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import pytest
 
 from controlplane.kind import KINDS
 from controlplane.wire import protobuf
-from tests.api.builders import config_map, config_maps, policies, policy
+from tests.api.builders import CLUSTERS, cluster, config_map, config_maps, deployment, deployments, policies, policy
 from tests.api.server import Client
-from tests.api.wrong_types import attempts, created
+from tests.api.wrong_types import attempts, bent, created
 from tests.core.test_wire_protobuf import body as enveloped
 
 OURS = sorted(kind.key for kind in KINDS if kind.resource.group.endswith(("karmada.io", "lifeboat.io")))
 OTHERS = sorted(kind.key for kind in KINDS if kind.key not in OURS)
 EACH = {"ours": 7, "others": 97}
-ALL = bool(os.environ.get("LIFEBOAT_WRONG_TYPES"))
+CHOSEN = int(os.environ.get("LIFEBOAT_WRONG_TYPES", "0"))
 
 
 @pytest.mark.parametrize("which", ["ours", "others"])
 def test_a_value_of_the_wrong_type_is_never_an_error_of_the_server(api: Client, namespace: str, which: str) -> None:
     asked, failed = 0, list[str]()
     for number, key in enumerate(OURS if which == "ours" else OTHERS):
-        each = 1 if ALL else EACH[which]
+        each = CHOSEN or EACH[which]
         api.post(*created(key, namespace))
         for one in attempts(key, namespace, each=each, first=number % each):
             asked += 1
@@ -38,6 +38,41 @@ def test_a_value_of_the_wrong_type_is_never_an_error_of_the_server(api: Client, 
                 failed.append(f"{answer.status} {one.method} {one.url} {one.type} {one.body[:300]!r}")
 
     assert asked > 500
+    assert not failed, "\n".join(failed[:20])
+
+
+def test_a_question_or_an_action_with_a_wrong_body_is_never_an_error_of_the_server(api: Client, namespace: str) -> None:
+    api.post(deployments(namespace), deployment("wrong"))
+    api.post(CLUSTERS, cluster("wrong"))
+    ours, access = "/apis/failover.lifeboat.io/v1alpha1", "/apis/authorization.k8s.io/v1"
+    why, scale = {"reason": "a", "expiresInSeconds": 60}, {"spec": {"replicas": 1}}
+    reviewed = {"manifest": deployment("a"), "policy": policy("a")}
+    lost = {"lost": ["wrong"], "added": [cluster("b")], "changed": [cluster("wrong")]}
+    placed = {"manifest": deployment("a"), "placement": {"clusterAffinity": {"clusterNames": ["b"]}}, "clusters": lost}
+    attributes = {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": namespace, "group": ""}}
+    options = {"preconditions": {"uid": "a"}, "propagationPolicy": "Background", "dryRun": ["All"]}
+    operations = [{"op": "replace", "path": "/spec/replicas", "value": 2, "from": "/spec"}]
+    asked = (
+        ("POST", f"{ours}/placementreviews", "application/json", {"spec": reviewed}),
+        ("POST", f"{ours}/placementreviews", "application/json", {"spec": placed}),
+        ("POST", f"{access}/selfsubjectaccessreviews", "application/json", {"spec": attributes}),
+        ("POST", f"{access}/selfsubjectrulesreviews", "application/json", {"spec": {"namespace": namespace}}),
+        ("POST", f"{CLUSTERS}/wrong/fence?dryRun=All", "application/json", why),
+        ("POST", f"{ours}/namespaces/{namespace}/evictions/a.b/hold", "application/json", why),
+        ("DELETE", f"{deployments(namespace, 'wrong')}?dryRun=All", "application/json", options),
+        ("PUT", f"{deployments(namespace, 'wrong')}/scale?dryRun=All", "application/json", scale),
+        ("PATCH", f"{deployments(namespace, 'wrong')}/scale?dryRun=All", "application/merge-patch+json", scale),
+        ("PATCH", f"{deployments(namespace, 'wrong')}?dryRun=All", "application/json-patch+json", operations),
+    )
+    step = 1 if CHOSEN else 7
+    requests = [one for method, url, type_, body in asked for one in bent(method, url, type_, body)][::step]
+
+    failed = [
+        f"{answer.status} {one.method} {one.url} {one.body[:300]!r}"
+        for one in requests
+        if (answer := api.ask(one.method, one.url, one.body, type=one.type)).status >= 500
+    ]
+
     assert not failed, "\n".join(failed[:20])
 
 

@@ -103,6 +103,24 @@ def _sent(kind: Kind, namespace: str, base: Document, path: Path, value: Any, *,
             return Attempt("PUT", one + status, "application/json", _json(document))
 
 
+def bent(method: str, url: str, type: str, body: Any) -> Iterator[Attempt]:
+    """Yield a request whose body is good, then with each part of the body replaced by each value."""
+    yield Attempt(method, url, type, _json(body))
+    for path in ((), *_parts(body, ())):
+        for value in VALUES:
+            yield Attempt(method, url, type, _json(_with(body, path, value)))
+
+
+def _parts(value: Any, path: Path) -> Iterator[Path]:
+    if isinstance(value, dict):
+        inner: Any = value.items()
+    else:
+        inner = enumerate(value[:1]) if isinstance(value, list) else ()
+    for part, item in inner:
+        yield (*path, part)
+        yield from _parts(item, (*path, part))
+
+
 def _json(value: Any) -> bytes:
     return json.dumps(value).encode().replace(f'"{_HUGE}"'.encode(), b"1e400")
 
