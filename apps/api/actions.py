@@ -10,7 +10,7 @@ import msgspec
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import bodies, renderers
+from apps.api import bodies, pages
 from apps.api.answer import Many, One
 from apps.api.authorization import Attempt, check
 from apps.api.failures import nothing_here
@@ -125,7 +125,7 @@ class RecordsView(KubernetesView):
     """GET failoverrecords, of a namespace or of all, and one of them."""
 
     http_method_names = ["get", "head", "options"]
-    renderer_classes = renderers.OBJECTS
+    renderer_classes = pages.OBJECTS
 
     def get(self, request: Request, namespace: str | None = None, name: str | None = None) -> Response:
         namespace, name = namespace or "", name or ""
@@ -135,7 +135,7 @@ class RecordsView(KubernetesView):
         refuse_watch(request, resource)
         if name:
             return Response(One(resource, _text(_one(namespace, name))))
-        asked = listing_of(request.query_params, resource, namespace=namespace)
+        asked = pages.bounded(listing_of(request.query_params, resource, namespace=namespace), request)
         found = _page(asked, namespace)
         takes = asked.choice.takes
         texts = [_text(one) for one in found.records if asked.choice.is_everything or takes(msgspec.to_builtins(one))]

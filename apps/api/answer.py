@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -98,6 +98,10 @@ class Many(Answer):
     @cached_property
     def items(self) -> list[Document]:
         return [orjson.loads(text) for text in self.texts]
+
+    def decoded(self) -> Iterator[Document]:
+        """Yield the items, decoded one after the other."""
+        return (orjson.loads(text) for text in self.texts)
 
     @property
     def document(self) -> Document:

@@ -9,7 +9,7 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import renderers
+from apps.api import pages, renderers
 from apps.api.answer import Answer, Text
 from apps.api.failures import nothing_here
 from apps.api.views import KubernetesView
@@ -82,7 +82,7 @@ _PATHS = ["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"
 class LadderView(DocumentView):
     """/api and /apis: which groups there are; aggregated for those who ask so."""
 
-    renderer_classes = renderers.DOCUMENTS
+    renderer_classes = pages.DOCUMENTS
     core = False
 
     def get(self, request: Request) -> Response:

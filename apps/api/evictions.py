@@ -13,7 +13,7 @@ import orjson
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import renderers
+from apps.api import pages
 from apps.api.answer import Many, One
 from apps.api.authorization import Attempt, check
 from apps.api.eviction_metrics import tokens
@@ -37,7 +37,7 @@ class EvictionsView(KubernetesView):
     """GET the queue or one eviction of it; POST …/hold, release, skip or expedite with {"reason": "…"}."""
 
     http_method_names = ["get", "head", "post", "options"]
-    renderer_classes = renderers.OBJECTS
+    renderer_classes = pages.OBJECTS
 
     def get(self, request: Request) -> Response:
         target = self._target(request, "get")
@@ -50,7 +50,7 @@ class EvictionsView(KubernetesView):
         if target.name:
             item = _item(_named(found.rows, target), forecasts, ends(forecasts.values()))
             return Response(One(target.resource, _encoded(item, version)))
-        asked = listing_of(request.query_params, target.resource, namespace=target.namespace)
+        asked = pages.bounded(listing_of(request.query_params, target.resource, namespace=target.namespace), request)
         items = _chosen(found.rows, forecasts, target, asked)
         begin = _begin(asked)
         page = items[begin : begin + asked.limit] if asked.limit else items[begin:]

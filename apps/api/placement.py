@@ -9,7 +9,7 @@ import msgspec
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import bodies, renderers
+from apps.api import bodies, pages, renderers
 from apps.api.answer import Answer
 from apps.api.authorization import Attempt, check
 from apps.api.query import writing_of
@@ -56,7 +56,7 @@ class ExplainView(KubernetesView):
     """GET …/resourcebindings/<name>/explain: why the last decision was made, cluster by cluster."""
 
     http_method_names = ["get", "head", "options"]
-    renderer_classes = (renderers.JSONRenderer, renderers.YAMLRenderer, SentencesRenderer, renderers.PageRenderer)
+    renderer_classes = (renderers.JSONRenderer, renderers.YAMLRenderer, SentencesRenderer, pages.PageRenderer)
 
     def get(self, request: Request) -> Response:
         target = target_of(request.path_info.strip("/"))

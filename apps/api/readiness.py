@@ -9,7 +9,7 @@ import msgspec
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api import renderers
+from apps.api import pages
 from apps.api.answer import Answer, Many, One
 from apps.api.authorization import Attempt, check
 from apps.api.query import listing_of
@@ -59,7 +59,7 @@ class FleetReadinessView(KubernetesView):
     """GET fleetreadinesses: one object, about all bindings that have a place of their own."""
 
     http_method_names = ["get", "head", "options"]
-    renderer_classes = renderers.OBJECTS
+    renderer_classes = pages.OBJECTS
 
     def get(self, request: Request, name: str | None = None) -> Response:
         verb = "get" if name else "list"

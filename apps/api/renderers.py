@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import orjson
 import yaml
-from django.utils.html import escape
-from rest_framework.renderers import BaseRenderer, BrowsableAPIRenderer
+from rest_framework.renderers import BaseRenderer
 
-from apps.api.answer import Answer
+from apps.api.answer import Answer, Many
 from apps.api.clock import wall_now
 from controlplane.wire.discovery import AGGREGATED_GROUP, content_type
 from controlplane.wire.negotiate import JSON, YAML
@@ -47,13 +46,13 @@ class JSONRenderer(FormRenderer):
 
 
 class YAMLRenderer(FormRenderer):
-    """The object as YAML."""
+    """The object as YAML; of a list one object after the other is decoded, as all of them together take much memory."""
 
     media_type = YAML
     format = "yaml"
 
     def encode(self, answer: Answer, context: Mapping[str, Any]) -> bytes:
-        return yaml_text(answer.document).encode()
+        return b"".join(yaml_parts(answer))
 
 
 class TableRenderer(FormRenderer):
@@ -111,36 +110,6 @@ class OldDiscoveryRenderer(JSONRenderer):
     convert = f"{AGGREGATED_GROUP}/v2beta1"
 
 
-class PageRenderer(BrowsableAPIRenderer):
-    """The browsable API: a page around the YAML of the answer, with forms for those who may write. Of Secrets it shows
-    which keys there are, never a value."""
-
-    format = "api"
-
-    def get_default_renderer(self, view: Any) -> BaseRenderer:
-        return YAMLRenderer()
-
-    def get_context(self, data: Any, accepted_media_type: Any, renderer_context: Any) -> dict[str, Any]:
-        """Offer the forms a browser may ask for: those with parameters have to be named in full."""
-        context: dict[str, Any] = super().get_context(data, accepted_media_type, renderer_context)
-        forms = renderer_context["view"].renderer_classes
-        context["available_formats"] = [one.format for one in forms if ";" not in one.media_type]
-        return context
-
-    def get_content(self, renderer: Any, data: Any, accepted_media_type: Any, renderer_context: Any) -> str:
-        answer = data if isinstance(data, Answer) else Answer(data)
-        return escape(yaml_text(hidden(answer.document)))
-
-    def get_raw_data_form(self, data: Any, view: Any, method: str, request: Any) -> Any:
-        form = super().get_raw_data_form(data, view, method, request)
-        if form is not None and isinstance(data, Answer) and method == "PUT":
-            document = data.document
-            if document.get("kind") == "Secret":
-                return None
-            form.fields["_content"].initial = yaml_text(without_bookkeeping(document))
-        return form
-
-
 class _Dumper(yaml.CSafeDumper):
     """YAML as Kubernetes' tools write it: block style, lists not indented less than their key."""
 
@@ -153,49 +122,17 @@ def _text(dumper: Any, value: str) -> Any:
 _Dumper.add_representer(str, _text)
 
 
-def yaml_text(document: Document) -> str:
+def yaml_text(document: Document | list[Document]) -> str:
     """Return a document as YAML, keys in their order."""
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096)
     return text
 
 
-def hidden(document: Document) -> Document:
-    """Return a document for a page: values of Secrets, also inside lists, are replaced by their size."""
-    if document.get("kind") in ("SecretList", "List"):
-        return {**document, "items": [hidden({**item}) for item in document.get("items", ())]}
-    if document.get("kind") != "Secret":
-        return document
-    shown = dict(document)
-    for part in ("data", "stringData"):
-        if isinstance(shown.get(part), dict):
-            shown[part] = {key: f"({len(str(value))} characters, not shown)" for key, value in shown[part].items()}
-    shown["metadata"] = _without_last_applied(shown.get("metadata") or {})
-    return shown
-
-
-LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-def _without_last_applied(metadata: Document) -> Document:
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != LAST_APPLIED}
-    kept = {key: value for key, value in metadata.items() if key not in ("annotations", "managedFields")}
-    return {**kept, "annotations": annotations} if annotations else kept
-
-
-def without_bookkeeping(document: Document) -> Document:
-    """Return a document as somebody edits it."""
-    metadata = {key: value for key, value in document.get("metadata", {}).items() if key != "managedFields"}
-    return {**document, "metadata": metadata}
-
-
-OBJECTS = (
-    TableRenderer,
-    OldTableRenderer,
-    MetadataRenderer,
-    MetadataListRenderer,
-    JSONRenderer,
-    YAMLRenderer,
-    PageRenderer,
-)
-DOCUMENTS = (DiscoveryRenderer, OldDiscoveryRenderer, JSONRenderer, YAMLRenderer, PageRenderer)
-PLAIN = (JSONRenderer, YAMLRenderer, PageRenderer)
+def yaml_parts(answer: Answer) -> Iterator[bytes]:
+    """Yield an answer as YAML, a list in parts of one object each."""
+    if not isinstance(answer, Many) or not answer.texts:
+        yield yaml_text(answer.document).encode()
+        return
+    yield f"{yaml_text(answer.head)}items:\n".encode()
+    for text in answer.texts:
+        yield yaml_text([orjson.loads(text)]).encode()

@@ -11,11 +11,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.api import agents, bodies, failures, reading, renderers
+from apps.api import agents, bodies, failures, pages, reading, renderers
 from apps.api.answer import Answer, Many, One
 from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attempt, check
 from apps.api.callers import CALLER
+from apps.api.in_force import Configured, ConfiguredList
 from apps.api.parsers import PARSERS, PATCH_PARSERS
 from apps.api.query import dry_run, listing_of, writing_of
 from apps.api.streams import watch_response
@@ -25,6 +26,7 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.causes import required
 from controlplane.errors import Forbidden, Invalid, MethodNotAllowed, Unauthorized, UnsupportedMediaType
+from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.wire import scale
 from controlplane.wire.negotiate import go_bool, media_type_of
 from controlplane.wire.patch import APPLY_PATCH
@@ -42,7 +44,7 @@ class KubernetesView(APIView):
     permission_classes = ()
     throttle_classes = ()
     parser_classes: Any = PARSERS
-    renderer_classes: Any = renderers.PLAIN
+    renderer_classes: Any = pages.PLAIN
     versioning_class = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -67,7 +69,7 @@ class KubernetesView(APIView):
         if renderer is None:
             self.request.accepted_renderer = renderers.JSONRenderer()
             self.request.accepted_media_type = "application/json"
-        elif isinstance(renderer, renderers.PageRenderer) and error.code < 500:
+        elif isinstance(renderer, pages.PageRenderer) and error.code < 500:
             response.content_type = None  # a page around the Status; where the server fails it could not make one
         elif not isinstance(renderer, renderers.JSONRenderer):
             self.request.accepted_renderer = renderers.JSONRenderer()
@@ -93,7 +95,7 @@ class NowhereView(KubernetesView):
 class ObjectView(KubernetesView):
     """Every kind under every URL it has."""
 
-    renderer_classes = renderers.OBJECTS
+    renderer_classes = pages.OBJECTS
     http_method_names = ["get", "head", "post", "put", "patch", "delete", "options"]
 
     target: Target
@@ -135,10 +137,14 @@ class ObjectView(KubernetesView):
             text = reading.get(target)
             if target.subresource == "scale":
                 return _shown(_scale_of(target.resource, text))
-            return _shown(One(target.resource, text))
-        asked = listing_of(request.query_params, target.resource, namespace=target.namespace)
+            return _shown((Configured if target.kind.key == FAILOVER_CONFIGURATION else One)(target.resource, text))
+        asked = pages.bounded(listing_of(request.query_params, target.resource, namespace=target.namespace), request)
         page = reading.listed(store(), target, asked)
-        return _shown(Many(target.resource, page.texts, page.list_meta))
+        if target.kind.key != FAILOVER_CONFIGURATION:
+            return _shown(Many(target.resource, page.texts, page.list_meta))
+        found = ConfiguredList(target.resource, page.texts, page.list_meta)
+        found.selected = not asked.choice.is_everything
+        return _shown(found)
 
     def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if self.target.name:

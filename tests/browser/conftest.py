@@ -98,14 +98,33 @@ def _await(process: subprocess.Popen[bytes], url: str) -> None:
 
 @pytest.fixture
 def browser(chromium: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrowserContext]:
-    """A Chromium with JavaScript off and a profile of its own: every page has to work without."""
+    """A Chromium with JavaScript off and a profile of its own: every page of the admin has to work without."""
+    yield from _opened(chromium, tmp_path, monkeypatch, scripts=False)
+
+
+@pytest.fixture
+def scripted(chromium: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BrowserContext]:
+    """The same with JavaScript on, as people have it: the browsable API sends PUT and DELETE with it."""
+    yield from _opened(chromium, tmp_path, monkeypatch, scripts=True)
+
+
+@pytest.fixture(params=["without scripts", "with scripts"])
+def any_browser(request: pytest.FixtureRequest) -> BrowserContext:
+    """A Chromium with JavaScript off, and one with JavaScript on: the same has to work in both."""
+    found: BrowserContext = request.getfixturevalue("scripted" if request.param == "with scripts" else "browser")
+    return found
+
+
+def _opened(
+    chromium: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, *, scripts: bool
+) -> Iterator[BrowserContext]:
     from django.db import connections
 
     # playwright's loop runs in this thread, beside the database calls of the test.
     monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
-            tmp_path / "profile", executable_path=chromium, headless=True, args=list(FLAGS), java_script_enabled=False
+            folder / "profile", executable_path=chromium, headless=True, args=list(FLAGS), java_script_enabled=scripts
         )
         context.set_default_timeout(PATIENCE_MS)
         expect.set_options(timeout=PATIENCE_MS)

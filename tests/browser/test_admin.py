@@ -28,12 +28,12 @@ def _edit(page: Page, old: str, new: str) -> None:
     page.get_by_role("button", name="Save and continue editing").click()
 
 
-def test_the_front_page_leads_everywhere_and_every_kind_is_found(server: Server, browser: BrowserContext) -> None:
+def test_the_front_page_leads_everywhere_and_every_kind_is_found(server: Server, any_browser: BrowserContext) -> None:
     from tests.apps.pages import list_of, of_kind, stored  # here: needs Django set up
 
     for kind in KINDS:
         stored(of_kind(kind.key, "one"))
-    page = log_in(browser, server)
+    page = log_in(any_browser, server)
     links = page.locator("#content-main th a").evaluate_all("found => found.map(one => one.href)")
 
     answers = {link: page.goto(link).status for link in links}  # type: ignore[union-attr]  # pages always answer
@@ -45,12 +45,12 @@ def test_the_front_page_leads_everywhere_and_every_kind_is_found(server: Server,
 
 
 def test_a_wrong_effect_is_explained_and_a_right_one_reaches_kubectl(
-    server: Server, browser: BrowserContext, kubectl: Path
+    server: Server, any_browser: BrowserContext, kubectl: Path
 ) -> None:
     from tests.apps.pages import found, stored
 
     stored(cluster("member1", "NoExecute"), cluster("member2"))
-    page = log_in(browser, server)
+    page = log_in(any_browser, server)
     with _Watch(kubectl, server) as seen:
         assert "member1" in seen.next()
         assert "member2" in seen.next()
@@ -71,11 +71,11 @@ def test_a_wrong_effect_is_explained_and_a_right_one_reaches_kubectl(
     assert found(Ref(CLUSTER, "", "member1")).spec.taints[0].effect == "NoSchedule"
 
 
-def test_two_people_edit_one_object(server: Server, browser: BrowserContext) -> None:
+def test_two_people_edit_one_object(server: Server, any_browser: BrowserContext) -> None:
     from tests.apps.pages import change, found, stored
 
     made = stored(cluster("member1"))[0]
-    page = log_in(browser, server)
+    page = log_in(any_browser, server)
     open_cluster(page, server, "member1")
     change(made, made.with_spec(region="theirs"))
 
@@ -87,11 +87,11 @@ def test_two_people_edit_one_object(server: Server, browser: BrowserContext) -> 
     assert found(made.ref).spec.region == "theirs"
 
 
-def test_a_cluster_is_cordoned_with_one_click_and_shown_by_the_api(server: Server, browser: BrowserContext) -> None:
+def test_a_cluster_is_cordoned_with_one_click_and_shown_by_the_api(server: Server, any_browser: BrowserContext) -> None:
     from tests.apps.pages import found, stored
 
     made = stored(cluster("member1"))[0]
-    page = log_in(browser, server)
+    page = log_in(any_browser, server)
     open_cluster(page, server, "member1")
 
     page.get_by_role("button", name="Cordon", exact=True).click()

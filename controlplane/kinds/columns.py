@@ -1,0 +1,88 @@
+"""What `kubectl get` shows of ClusterTaintPolicies and of the FailoverConfiguration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from controlplane.wire.resource import Column
+
+Document = dict[str, Any]
+
+
+def target(doc: Document, now: Any) -> str:
+    """Return which clusters a ClusterTaintPolicy is about."""
+    spec = doc.get("spec", {})
+    affinity = spec.get("targetCluster") or spec.get("targetClusters") or {}
+    parts = [",".join(affinity.get("clusterNames", ()))]
+    if excluded := affinity.get("exclude"):
+        parts.append(f"not {','.join(excluded)}")
+    labels = affinity.get("labelSelector") or {}
+    parts += [f"{key}={value}" for key, value in labels.get("matchLabels", {}).items()]
+    fields = affinity.get("fieldSelector") or {}
+    terms = [*labels.get("matchExpressions", ()), *fields.get("matchExpressions", ())]
+    parts += [f"{one.get('key')} {one.get('operator')} {_bracketed(one.get('values', ()))}".rstrip() for one in terms]
+    return "; ".join(filter(None, parts)) or "all"
+
+
+def conditions(doc: Document, now: Any) -> str:
+    """Return when a ClusterTaintPolicy adds its taints."""
+    spec = doc.get("spec", {})
+    adds, removes = _terms(spec.get("addOnConditions", ())), _terms(spec.get("removeOnConditions", ()))
+    if spec.get("taints"):
+        return "; ".join((f"add: {adds or 'never'}", f"remove: {removes or 'never'}"))
+    return _terms(spec.get("matchConditions", ())) or "always"
+
+
+def taints(doc: Document, now: Any) -> str:
+    """Return the taints of a ClusterTaintPolicy, as kubectl writes them."""
+    return ",".join(f"{one.get('key')}:{one.get('effect')}" for one in _taints(doc))
+
+
+def windows(doc: Document, now: Any) -> str:
+    """Return for how long the conditions of each taint have to hold, and to hold no longer: "300s/180s"."""
+    spec = doc.get("spec", {})
+    found = spec.get("taintsToAdd", ())
+    return ",".join(f"{one.get('addOnMatchSeconds', 300)}s/{one.get('removeOnMismatchSeconds', 180)}s" for one in found)
+
+
+def _taints(doc: Document) -> list[Document]:
+    spec = doc.get("spec", {})
+    return [*spec.get("taintsToAdd", ()), *spec.get("taints", ())]
+
+
+def _terms(found: Iterable[Document]) -> str:
+    return ", ".join(
+        f"{one.get('conditionType')} {one.get('operator')} {_bracketed(one.get('statusValues', ()))}" for one in found
+    )
+
+
+def _bracketed(values: Iterable[str]) -> str:
+    found = ",".join(values)
+    return f"[{found}]" if found else ""
+
+
+TAINT_POLICY = (
+    Column("Target", target, description="The clusters it is about."),
+    Column("Conditions", conditions, description="Conditions of clusters under which taints are added."),
+    Column("Taints", taints, description="The taints it adds."),
+    Column("Windows", windows, description="Seconds the conditions have to match, and not to match, for each taint."),
+)
+
+IN_FORCE = "inForce"
+"""Key of a document of FailoverConfiguration under which the API says what is in force when it makes a Table."""
+
+
+def _in_force(name: str) -> Any:
+    return lambda doc, now: doc.get(IN_FORCE, {}).get(name, "")
+
+
+CONFIGURATION = (
+    Column("Failover", _in_force("gate"), description="The feature gate Failover: On or Off."),
+    Column("Tier", _in_force("tier"), description="Normal, Secondary, Stopped or Blind."),
+    Column("Rate", _in_force("rate"), description="Evictions per second that the tier allows now."),
+    Column("Rates", _in_force("rates"), description="resourceEvictionRate/secondaryResourceEvictionRate."),
+    Column("Threshold", _in_force("threshold"), description="unhealthyClusterThreshold."),
+    Column("Large", _in_force("large"), description="largeClusterNumThreshold."),
+    Column("Why", _in_force("why"), priority=1, description="Why the tier is not Normal."),
+)
