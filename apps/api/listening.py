@@ -11,6 +11,7 @@ from typing import Final
 
 from django.db import Error, close_old_connections
 
+from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.runtime import restored
 from apps.runtime.places import take_place
@@ -51,7 +52,7 @@ class Listening:
         try:
             self._hold()
         except Error as error:  # a process that cannot write does not hear agents either
-            log.warning("agents cannot report at present: %s", type(error).__name__)
+            log.warning("agents cannot report at present: %s", cause(error))
         finally:
             close_old_connections()
 

@@ -26,6 +26,7 @@ from apps.objects.apply import CHANGES_CHANNEL
 from apps.objects.arrays import BinaryCursor, teach
 from apps.objects.listening import listening
 from apps.objects.listing import Logged, read_changes
+from apps.objects.refusal import cause
 from controlplane.errors import Expired, TooManyRequests
 from controlplane.wire.table import partial_object_metadata, table
 from controlplane.wire.watch import ADDED, DELETED, MODIFIED, bookmark, frame
@@ -313,7 +314,7 @@ class Tailer:
                 with listening(CHANGES_CHANNEL) as own:
                     position = self._follow(own, position)
             except psycopg.Error as error:
-                log_.warning("the change log is not readable at present: %s", type(error).__name__)
+                log_.warning("the change log is not readable at present: %s", cause(error))
                 self._stopping.wait(RECONNECT_SECONDS)
             except TimeoutError:  # what was given twice is sent once: streams know what they have seen
                 log_.warning("nothing was handed out for %s s: the event loop is busy", HAND_OVER_SECONDS)

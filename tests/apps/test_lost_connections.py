@@ -6,6 +6,7 @@ import select
 import subprocess
 from pathlib import Path
 
+import psycopg
 import pytest
 from django.db import OperationalError, connection, transaction
 
@@ -59,6 +60,31 @@ def tracebacks(running: Stack, processes: list[subprocess.Popen[bytes]]) -> list
     """Return the lines of the logs in which something nobody anticipated is told."""
     logs = running.processes.folder.glob("*.log")
     return [line for log in logs for line in log.read_text().splitlines() if "Traceback" in line]
+
+
+@pytest.mark.slow
+def test_workers_and_members_log_a_held_write_lock_and_go_on_when_it_is_free(
+    tmp_path: Path, redis_url: str, redis_client: object
+) -> None:
+    with stack(tmp_path, redis_url, "member1", database_lock_seconds="1") as running:
+        processes = [running.processes.worker(), running.processes.beat(), running.processes.members()]
+        running.join("member1")
+        running.create(policy("member1"))
+        running.create("\n---\n".join(deployment(f"web-{number}") for number in range(BREAKS)))
+
+        with psycopg.connect(**connection.get_connection_params()) as person:  # type: ignore[arg-type]
+            person.execute("SET idle_in_transaction_session_timeout = 0")
+            person.execute("SELECT 1 FROM objects_counter WHERE id = 1 FOR UPDATE")
+            until(lambda: "another session holds a lock" in log_of(running, "worker"), within=WITHIN)
+            until(lambda: "another session holds a lock" in log_of(running, "members"), within=WITHIN)
+
+        until(lambda: is_everywhere(running), within=WITHIN)
+        assert [one.poll() for one in processes] == [None] * len(processes)
+        assert not tracebacks(running, processes)
+
+
+def log_of(running: Stack, name: str) -> str:
+    return "".join(log.read_text() for log in running.processes.folder.glob(f"{name}-*.log"))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from apps.clusters.client import MemberClient
 from apps.clusters.reading import TooMuch
 from apps.objects.configuration import Configuration, base
+from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.runtime import restored
 from apps.runtime.groups import GROUPS, MEMBERS
@@ -94,7 +95,7 @@ class Members:
                 await self._in_thread(self.presence.begin)
                 return await self._in_thread(self._started)
             except OperationalError as error:
-                log.warning("members: the database is away: %s", error)
+                log.warning("members: this is tried again: %s", cause(error))
                 await asyncio.sleep(AWAY_SECONDS)
 
     def _looked(self) -> None:
@@ -126,7 +127,7 @@ class Members:
                 await self._in_thread(self.presence.renew)
                 await self._in_thread(self._looked)
             except OperationalError as error:
-                log.warning("members: the database is away: %s", error)
+                log.warning("members: this is tried again: %s", cause(error))
 
     async def answer(self, question: Question) -> Answer:
         """Return a member's answer to one question."""
@@ -173,7 +174,7 @@ class Members:
             try:
                 await self._in_thread(self._mark, works, read)
             except OperationalError as error:
-                log.warning("members: the database is away: %s", error)
+                log.warning("members: this is tried again: %s", cause(error))
                 await asyncio.sleep(AWAY_SECONDS)
                 self._read |= read
                 self._note(list(works))
@@ -199,7 +200,7 @@ class Members:
                     self.watches.tell_again()
                 away = False
             except OperationalError as error:
-                log.warning("members: the database is away: %s", error)
+                log.warning("members: this is tried again: %s", cause(error))
                 away = True
             await asyncio.sleep(REFRESH_SECONDS)
 

@@ -14,6 +14,7 @@ import msgspec
 from django.db import OperationalError, close_old_connections
 
 from apps.objects.configuration import Configuration
+from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.runtime.kept import keep
 from controlplane.controllers.member import MemberController
@@ -84,7 +85,7 @@ class Pump:
                     asked, wait = await self._in_thread(self.claim)
                     await self._send(asked)
                 except OperationalError as error:
-                    log.warning("%s: the database is away: %s", self.controller.name, error)
+                    log.warning("%s: this is tried again: %s", self.controller.name, cause(error))
                     await asyncio.sleep(AWAY_SECONDS)
             if wait:
                 await self._pause(wait)
@@ -183,7 +184,7 @@ class Pump:
                     await self._in_thread(self._flushed, batch)
                     break
                 except OperationalError as error:
-                    log.warning("%s: the database is away: %s", self.controller.name, error)
+                    log.warning("%s: this is tried again: %s", self.controller.name, cause(error))
                     await asyncio.sleep(AWAY_SECONDS)
 
     def _flushed(self, batch: Sequence[Asked]) -> None:
