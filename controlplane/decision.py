@@ -51,12 +51,17 @@ class Drop(msgspec.Struct, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """A Kubernetes Event about `about`; stored as one Event object per (about, reason, reporter, message), counted."""
+    """A Kubernetes Event about `about`; stored as one Event object per (about, reason, reporter, message), counted.
+
+    `step`: an ordinary step went well. Events of steps are left out where many objects take the step at once, as each
+    is a row as large as the change it tells of (`run.STEPS_AT_ONCE`).
+    """
 
     about: Object
     reason: str
     message: str
     warning: bool = False
+    step: bool = False
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):

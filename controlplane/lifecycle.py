@@ -11,10 +11,15 @@ from controlplane.decision import Delete, Put, deleting
 from controlplane.errors import Forbidden
 from controlplane.kinds import DEFINITION, EVENT, NAMESPACE
 from controlplane.meta import Object, to_seconds
-from controlplane.names import CLUSTER_NAMESPACE, NAMESPACE_CONTENT_FINALIZER, SYSTEM_NAMESPACE
+from controlplane.names import (
+    CLUSTER_NAMESPACE,
+    KUBE_SYSTEM_NAMESPACE,
+    NAMESPACE_CONTENT_FINALIZER,
+    SYSTEM_NAMESPACE,
+)
 from controlplane.wire.definition import CLEANUP_FINALIZER
 
-ALWAYS: Final = ("default", SYSTEM_NAMESPACE, CLUSTER_NAMESPACE)
+ALWAYS: Final = ("default", KUBE_SYSTEM_NAMESPACE, SYSTEM_NAMESPACE, CLUSTER_NAMESPACE)
 """The namespaces every installation has."""
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 

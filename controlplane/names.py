@@ -9,6 +9,7 @@ from typing import Final
 EXECUTION_NAMESPACE_PREFIX: Final = "karmada-es-"
 SYSTEM_NAMESPACE: Final = "karmada-system"
 CLUSTER_NAMESPACE: Final = "karmada-cluster"
+KUBE_SYSTEM_NAMESPACE: Final = "kube-system"  # of bootstrap tokens; members have one of their own
 """Holds the credentials and heartbeat Leases of clusters."""
 
 # Permanent ids: copied from policy to binding, from binding to Work and manifest, and used to find them again.

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
-from controlplane import aggregation, kinds, works
+from controlplane import aggregation, bindings, kinds, works
 from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
 from controlplane.controllers.works import works_of
-from controlplane.decision import NOTHING, Decision, Put
+from controlplane.decision import NOTHING, Decision, Event, Put
 from controlplane.kinds.binding import FULLY_APPLIED, Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.work import Work
@@ -100,7 +100,19 @@ class BindingStatus(Controller):
         new = binding.with_status(
             aggregated_status=items, conditions=with_condition(binding.status.conditions, applied, now=now)
         )
-        return NOTHING if new is binding else Decision(changes=(Put(new, binding),), reason="AggregateStatus")
+        if new is binding:
+            return NOTHING
+        return Decision(changes=(Put(new, binding),), events=tuple(_first(binding, new)), reason="AggregateStatus")
+
+
+def _first(old: Binding, new: Binding) -> Iterator[Event]:
+    """Yield the Events of the first aggregated status of a binding; later ones have none."""
+    if new.status.aggregated_status and not old.status.aggregated_status:
+        place = new.metadata
+        shown = f"{place.namespace}/{place.name}" if place.namespace else place.name
+        message = f"Update {new.kind}({shown}) with AggregatedStatus successfully."
+        for about in (new, bindings.template_of(new)):
+            yield Event(about, "AggregateStatusSucceed", message, step=True)
 
 
 def _spoken(snapshot: Reports) -> bool:

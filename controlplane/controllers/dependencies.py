@@ -29,6 +29,7 @@ class Family(msgspec.Struct, frozen=True):
 
     ref: Ref
     parent: Binding | None
+    template: Template | None
     needs: tuple[Dependency, ...]
     objects: tuple[Template, ...]
     attached: dict[Ref, Binding]  # of what it needs, and those that still say it needs them
@@ -118,6 +119,7 @@ class Dependencies(Controller):
             Family(
                 ref,
                 parents.get(ref),
+                templates.get(bindings.template_ref(parents[ref])) if ref in parents else None,
                 tuple(needs.get(ref, ())),
                 tuple(found.objects(needs.get(ref, ()))),
                 attached[ref],
@@ -134,7 +136,9 @@ class Dependencies(Controller):
         events: list[Event] = []
         if parent is not None and live:
             told = dependencies.annotated(parent, snapshot.needs if follows else ())
-            changes += [Put(told, parent)] if told is not parent else []
+            if told is not parent:
+                changes.append(Put(told, parent))
+                events += _told(snapshot) if follows else []
         wanted = {bindings.binding_ref(one.ref): one for one in snapshot.objects} if follows else {}
         for ref, attached in snapshot.attached.items():
             if attached.metadata.deletion_timestamp is not None:
@@ -158,6 +162,18 @@ class Dependencies(Controller):
         if not changes:
             return NOTHING
         return Decision(changes=tuple(changes), events=tuple(events), reason="SyncDependencies")
+
+
+def _told(family: Family) -> list[Event]:
+    """Return the Event of a workload whose dependencies are news."""
+    if family.template is None or family.parent is None:
+        return []
+    named = ", ".join(f"{one.kind} {one.name or 'by label'}" for one in family.needs)
+    found, synced = f"Get dependencies({named or 'none'}) succeed.", "Sync schedule results to dependencies succeed."
+    return [
+        Event(family.template, "GetDependenciesSucceed", found, step=True),
+        Event(family.parent, "SyncScheduleResultToDependenciesSucceed", synced, step=True),
+    ]
 
 
 class _Found:

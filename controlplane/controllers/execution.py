@@ -44,6 +44,9 @@ REMOVAL_PATIENCE = timedelta(seconds=60)  # a Namespace with content takes this 
 USED_AGAIN = timedelta(hours=1)  # until a Namespace of somebody else is looked at again: it may have been deleted
 OBJECT_LOST = "ObjectLost"  # reason of Applied=False: the member no longer holds what was applied
 
+_SUSPENDED = Condition(DISPATCHING, "False", "SuspendDispatching", "Work dispatching is in a suspended state.")
+_DISPATCHING = Condition(DISPATCHING, "True", "Dispatching", "Work is being dispatched to member clusters.")
+
 
 class Dispatch(Struct, frozen=True):
     """A Work with the cluster it is for and that cluster's credentials. `late`: what its removal has to mind, and its
@@ -165,11 +168,15 @@ class Execution(MemberController):
         if work.metadata.deletion_timestamp is not None:
             return self._leave(snapshot, answer, now=now)
         if work.spec.suspend_dispatching:
-            said = Condition(DISPATCHING, "False", "SuspendDispatching", "Work dispatching is suspended.")
-            return _told(work, said, now=now)
+            return _dispatched(work, _SUSPENDED, now=now)
         if answer is None:
             # Not reachable: due again by the cluster's own change. Done: nothing is left to do.
             return NOTHING
+        return _dispatched(work, _DISPATCHING, self._answered(snapshot, answer, now=now), now=now)
+
+    def _answered(self, snapshot: Dispatch, answer: Answer, *, now: datetime) -> Decision:
+        """Return what the member's answer to an apply means for the Work."""
+        work = snapshot.subject
         seen = work.metadata.generation
         if answer.ok and snapshot.keeps:
             message = f"{snapshot.keeps} replicas stay until all other copies are healthy"
@@ -178,7 +185,7 @@ class Execution(MemberController):
         if answer.ok:
             message = (answer.note or "Manifest has been applied.")[:1024]
             said = Condition(APPLIED, "True", "AppliedSuccessful", message, None, seen)
-            return _told(work, said, now=now)
+            return replace(_told(work, said, now=now), events=tuple(_synced(work)))
         if answer.reason == NOT_OURS and _is_namespace(work):
             return _used(work, now=now)
         message = f"applying to {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
@@ -257,6 +264,15 @@ def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Re
     }
 
 
+def _synced(work: Work) -> Iterator[Event]:
+    """Yield the Event of a Work that its member takes for the first time, or again after a failure."""
+    applied = condition(work.status.conditions, APPLIED)
+    if applied is None or applied.status != "True":
+        place, cluster = work.manifest.get("metadata") or {}, _cluster_name(work.ref)
+        shown = "/".join(filter(None, (place.get("namespace"), place.get("name"))))
+        yield Event(work, "SyncSucceed", f"Successfully applied resource({shown}) to cluster {cluster}", step=True)
+
+
 def _is_namespace(work: Work) -> bool:
     return (work.manifest.get("apiVersion"), work.manifest.get("kind")) == ("v1", "Namespace")
 
@@ -282,6 +298,17 @@ def _done(work: Work) -> bool:
     if applied is not None and applied.reason == NAMESPACE_USED:
         return False
     return applied is not None and applied.status == "True" and applied.observed_generation == work.metadata.generation
+
+
+def _dispatched(work: Work, said: Condition, decided: Decision = NOTHING, *, now: datetime) -> Decision:
+    """Return the decision with the Work's condition Dispatching, and an Event where its status is news."""
+    before = condition(work.status.conditions, DISPATCHING)
+    if before is not None and before.status == said.status:
+        return decided
+    new = next((one.new for one in decided.changes if isinstance(one, Put) and isinstance(one.new, Work)), work)
+    put = Put(new.with_status(conditions=with_condition(new.status.conditions, said, now=now)), work)
+    told = Event(work, "WorkDispatching", said.message, step=True)
+    return replace(decided, changes=(put,), events=(*decided.events, told), reason=decided.reason or said.reason)
 
 
 def _told(work: Work, said: Condition, *, now: datetime) -> Decision:

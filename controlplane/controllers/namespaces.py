@@ -14,7 +14,12 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
 from controlplane.meta import Ref, Struct
-from controlplane.names import SKIP_AUTO_PROPAGATION_LABEL, cluster_of_execution_namespace, is_reserved_namespace
+from controlplane.names import (
+    KUBE_SYSTEM_NAMESPACE,
+    SKIP_AUTO_PROPAGATION_LABEL,
+    cluster_of_execution_namespace,
+    is_reserved_namespace,
+)
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
@@ -122,6 +127,9 @@ class Namespaces(Controller):
 def spreads(namespace: Template, settings: Settings) -> bool:
     """Test whether a Namespace is brought to the members at all."""
     name = namespace.metadata.name
-    if name == "default" or namespace.metadata.labels.get(SKIP_AUTO_PROPAGATION_LABEL) == "true":
+    if (
+        name in ("default", KUBE_SYSTEM_NAMESPACE)
+        or namespace.metadata.labels.get(SKIP_AUTO_PROPAGATION_LABEL) == "true"
+    ):
         return False
     return propagates(name, settings.skipped_propagating_namespaces)

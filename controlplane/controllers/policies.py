@@ -394,17 +394,45 @@ def _with_policy(
         return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),), wake_at=now + RETRY)
     claimed, active = _claimed_template(template, policy)
     changes = [Put(claimed, template)] if claimed is not template else []
+    made: Binding | None = None
     if active:
         old, gates = snapshot.binding, settings.feature_gates
         if old is None:
-            changes.append(Put(bindings.create(template, policy, priority=priority, gates=gates, now=now), None))
+            made = bindings.create(template, policy, priority=priority, gates=gates, now=now)
+            changes.append(Put(made, None))
         else:
             new = bindings.refresh(old, template, policy, priority=priority, gates=gates)
             if snapshot.unjudged and _judged_by(new) != _judged_by(old) and judges(settings):
                 return Decision(wake_at=now + NOT_YET)
             if new is not old:
                 changes.append(Put(new, old))
-    return Decision(changes=tuple(changes), reason="ApplyPolicy") if changes else NOTHING
+    if not changes:
+        return NOTHING
+    events = tuple(_applied(template, claimed, made)) if active else ()
+    return Decision(changes=tuple(changes), events=events, reason="ApplyPolicy")
+
+
+def _applied(template: Template, claimed: Template, made: Binding | None) -> Iterator[Event]:
+    """Yield the Events of a template that a policy claims for the first time, or takes from another policy.
+
+    Edits of a policy that a template follows already are no Event: a policy may have 10,000 templates.
+    """
+    before = matching.claimant(template)
+    if made is not None and made.workload:
+        message = f"Get replicas({made.spec.replicas}) of resource template succeed."
+        yield Event(template, "GetReplicasSucceed", message, step=True)
+    if before == matching.claimant(claimed) and made is None:
+        return
+    said = f"Apply policy({_shown(matching.claimant(claimed))}) succeed"
+    yield Event(template, "ApplyPolicySucceed", said, step=True)
+    if before is not None and before != matching.claimant(claimed):
+        taken = f"{_shown(matching.claimant(claimed))}) preempted propagation policy({_shown(before)}) successfully"
+        yield Event(template, "PreemptPolicySucceed", f"Propagation policy({taken}", step=True)
+
+
+def _shown(claimant: tuple[str, str] | None) -> str:
+    namespace, name = claimant or ("", "")
+    return f"{namespace}/{name}" if namespace else name
 
 
 def _judged_by(binding: Binding) -> tuple[Any, Any]:

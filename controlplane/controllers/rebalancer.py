@@ -101,7 +101,11 @@ def template_of(workload: RebalancedWorkload) -> Ref:
 
 
 def _handled(rebalancer: WorkloadRebalancer) -> tuple[ObservedWorkload, ...]:
-    return tuple(one for one in rebalancer.status.observed_workloads if one.result)
+    """Return the results that stay. A workload that is no longer listed stays where it was placed anew, and goes from
+    the status where that failed."""
+    listed = set(rebalancer.spec.workloads)
+    known = rebalancer.status.observed_workloads
+    return tuple(one for one in known if one.result and (one.workload in listed or one.result == SUCCESSFUL))
 
 
 def _unhandled(rebalancer: WorkloadRebalancer) -> tuple[RebalancedWorkload, ...]:

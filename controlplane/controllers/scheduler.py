@@ -270,7 +270,7 @@ class _Round:
             return Decision(changes=changes, rooms=rooms, wake_at=wake_at, reason=reason)
         events = _told_replaced(binding, reserved.replaced(outcome.clusters, verdict.explanation))
         if _tells(binding, new):
-            events = (_succeeded(binding, outcome), *events)
+            events = (*_succeeded(binding, outcome), *events)
         changes = _written(new, binding, (*rows, *self._noted(snapshot, verdict, reason)))
         return Decision(changes=changes, events=events, rooms=rooms, wake_at=wake_at, reason=f"Scheduled: {reason}")
 
@@ -381,7 +381,8 @@ def _told_replaced(binding: Binding, message: str) -> tuple[Event, ...]:
     return tuple(Event(about, "EvictionRefugeReplaced", message) for about in abouts)
 
 
-def _succeeded(binding: Binding, outcome: Placed) -> Event:
+def _succeeded(binding: Binding, outcome: Placed) -> tuple[Event, ...]:
     named = ", ".join(f"{one.name}:{one.replicas}" if one.replicas else one.name for one in outcome.clusters)
     message = f"Binding has been scheduled successfully. Result: {{{named}}}"
-    return Event(binding, "ScheduleBindingSucceed", message)
+    reason = "ScheduleBindingSucceed"
+    return Event(binding, reason, message), Event(template_of(binding), reason, message, step=True)

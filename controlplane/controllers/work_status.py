@@ -63,8 +63,8 @@ class WorkStatus(MemberController):
     owns: ClassVar[Ownership] = Ownership({kinds.WORK: ("status.conditions", "status.manifest_statuses")})
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Held | None]:
-        works = state.get(refs)
-        return [Held(works[ref]) if ref in works else None for ref in refs]
+        found = state.get(refs)
+        return [Held(found[ref]) if ref in found else None for ref in refs]
 
     def question(self, snapshot: Held, settings: Settings, *, now: datetime) -> Observe | None:
         work = snapshot.subject
@@ -85,7 +85,9 @@ class WorkStatus(MemberController):
         held: dict[str, Any] = answer.body
         status = ManifestStatus(_identifier(held), reflected(held), health(held))
         changed = work.with_status(manifest_statuses=(status,))
-        return NOTHING if changed is work else Decision(changes=(Put(changed, work),), reason="StatusReflected")
+        if changed is work:
+            return NOTHING
+        return Decision(changes=(Put(changed, work),), events=tuple(_first(work)), reason="StatusReflected")
 
     def _vanished(self, work: Work, applied: Condition, *, now: datetime) -> Decision:
         """Return the Work whose object is gone: applied again, or, where the Work is being removed, released."""
@@ -98,6 +100,13 @@ class WorkStatus(MemberController):
         return replace(
             _without_object(work, said, now=now), events=(Event(work, OBJECT_LOST, said.message, warning=True),)
         )
+
+
+def _first(work: Work) -> Iterator[Event]:
+    """Yield the Events of a Work whose copy on the member is reported for the first time; later reports have none."""
+    if not work.status.manifest_statuses:
+        yield Event(work, "ReflectStatusSucceed", f"Reflect status of cluster {work.cluster} succeed.", step=True)
+        yield Event(work, "InterpretHealthSucceed", f"Interpret health on cluster {work.cluster} succeed.", step=True)
 
 
 def _without_object(work: Work, said: Condition, *, now: datetime) -> Decision:

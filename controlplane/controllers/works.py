@@ -182,7 +182,7 @@ class Works(Controller):
         removes = any(isinstance(one, Delete) for one in changes)
         return Decision(
             changes=(*changes, *conditions),
-            events=tuple(events),
+            events=(*events, *_synced(binding, snapshot.template, changes)),
             guards=(Guard(binding.ref, binding.metadata.generation),) if removes else (),
             wake_at=min(filter(None, (again, None if left is None else now + left)), default=None),
             reason="SyncWork",
@@ -338,6 +338,16 @@ def _present(stored: Work | None, binding: Binding) -> int | None:
     manifest = stored.manifest
     ask = interpret.of(manifest.get("apiVersion", ""), manifest.get("kind", "")).replicas
     return None if ask is None else ask(manifest).replicas
+
+
+def _synced(binding: Binding, template: Template, changes: Sequence[Put | Delete]) -> Iterator[Event]:
+    """Yield the Events of a binding that gets a Work; a Work that is only updated, as by each scaling, has none."""
+    if any(isinstance(one, Put) and one.old is None for one in changes):
+        place = binding.metadata
+        shown = f"{place.namespace}/{place.name}" if place.namespace else place.name
+        message = f"Sync work of {binding.kind}({shown}) successful."
+        yield Event(binding, "SyncWorkSucceed", message, step=True)
+        yield Event(template, "SyncWorkSucceed", message, step=True)
 
 
 def _told(snapshot: Copies, found: Sequence[directly.Source], *, now: datetime) -> tuple[list[Put], list[Event]]:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from controlplane.causes import immutable, invalid, required, unsupported
 from controlplane.errors import Cause
-from controlplane.kinds import failover_rules, patience, placement_rules
+from controlplane.kinds import failover_rules, patience, placement_rules, spread_rules
 from controlplane.kinds.policy import Policy, PropagationSpec
 from controlplane.kinds.together import NO, YES
 from controlplane.names import (
@@ -182,4 +182,5 @@ def warn(new: Policy, old: Policy | None, settings: Settings) -> list[str]:
         found.append("spec.placement.workloadAffinity has no effect while the feature gate WorkloadAffinity is off")
     if spec.failover is not None:
         found += failover_rules.warned(spec.failover, settings, "spec.failover")
+    found += spread_rules.exceeded(spec.placement, "spec.placement.spreadConstraints")
     return found

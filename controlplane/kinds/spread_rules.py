@@ -68,15 +68,26 @@ def _never_met(placement: Placement, path: str) -> Iterator[Cause]:
         yield invalid(f"{places[CLUSTER]}.minGroups", by_cluster.min_groups, rule)
     if by_region is None:
         return
-    if by_cluster is not None and 0 < by_cluster.max_groups < by_region.min_groups:
-        rule = (
-            f"can never be met: {by_region.min_groups} regions are asked for, with a cluster in each; raise maxGroups"
-        )
-        yield invalid(f"{places[CLUSTER]}.maxGroups", by_cluster.max_groups, rule)
     for most, what in ((clusters, "clusters"), (regions, "regions")):
         if most is not None and by_region.min_groups > most:
             rule = f"can never be met: the placement names {most} {what}; name more, or lower minGroups"
             yield invalid(f"{places[REGION]}.minGroups", by_region.min_groups, rule)
+
+
+def exceeded(placement: Placement, path: str) -> Iterator[str]:
+    """Yield a warning where the regions asked for need more clusters than the placement allows.
+
+    The scheduler takes one cluster of each chosen region, as the original does, and so more clusters than maxGroups.
+    """
+    by_field = {one.spread_by_field: (index, one) for index, one in enumerate(placement.spread_constraints)}
+    if placement.ignores_spread or CLUSTER not in by_field or REGION not in by_field:
+        return
+    (index, by_cluster), (_, by_region) = by_field[CLUSTER], by_field[REGION]
+    if 0 < by_cluster.max_groups < by_region.min_groups:
+        yield (
+            f"{path}[{index}].maxGroups is {by_cluster.max_groups}, but {by_region.min_groups} regions are asked for: "
+            "one cluster of each chosen region is used, which is more than maxGroups; raise maxGroups"
+        )
 
 
 def _most(placement: Placement, names: Callable[[ClusterAffinity], frozenset[str] | None]) -> int | None:

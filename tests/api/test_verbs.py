@@ -341,7 +341,7 @@ def test_an_object_as_a_table_or_as_metadata(api: Client, namespace: str) -> Non
 
 
 def test_namespaces_everybody_relies_on_are_there_and_stay(api: Client) -> None:
-    for name in ("default", "karmada-system", "karmada-cluster"):
+    for name in ("default", "kube-system", "karmada-system", "karmada-cluster"):
         found = api.get(f"/api/v1/namespaces/{name}").document
         assert found["status"]["phase"] == "Active"
         assert api.delete(f"/api/v1/namespaces/{name}").status == 403

@@ -232,3 +232,27 @@ def test_a_priority_class_that_is_missing_is_said_and_found_once_it_is_there() -
     assert binding is not None
     assert binding.spec.schedule_priority is not None
     assert binding.spec.schedule_priority.priority == 7
+
+
+def test_a_claim_and_a_first_work_are_events_as_the_original_tells_them_and_a_scaling_is_none() -> None:
+    web, preempting = deployment(), Settings(feature_gates={**GATES, "PropagationPolicyPreemption": True})
+    story = Story(*MEMBERS, policy("low"), web, settings=preempting)
+    story.place(web, member1=3)
+
+    def told() -> dict[str, list[str]]:
+        reasons = ("ApplyPolicySucceed", "PreemptPolicySucceed", "SyncWorkSucceed")
+        return {reason: story.events(reason) for reason in reasons if story.events(reason)}
+
+    synced = ["Sync work of ResourceBinding(default/web-deployment) successful."] * 2  # of binding and template
+    first = {"ApplyPolicySucceed": ["Apply policy(default/low) succeed"], "SyncWorkSucceed": synced}
+    assert told() == first
+
+    story.place(web, member1=5)
+    assert told() == first
+
+    selector = ResourceSelector("apps/v1", "Deployment", name="web")
+    story.add(policy("high", selector, priority=1, preemption="Always"))
+    assert "Apply policy(default/high) succeed" in told()["ApplyPolicySucceed"]
+    assert told()["PreemptPolicySucceed"] == [
+        "Propagation policy(default/high) preempted propagation policy(default/low) successfully"
+    ]

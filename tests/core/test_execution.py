@@ -99,6 +99,7 @@ class Story:
 
     def events(self) -> list[tuple[str, str, int]]:
         found = [one for one in self.store.objects.values() if isinstance(one, Event)]
+        found = [one for one in found if not one.reason.endswith(("Dispatching", "Succeed"))]
         return [(one.type, one.reason, one.count) for one in found]
 
 
@@ -158,3 +159,25 @@ def test_a_namespace_of_somebody_else_that_is_gone_after_an_hour_is_created() ->
     story.run()
 
     assert (story.member.held, story.applied) == (True, ("True", "AppliedSuccessful"))
+
+
+def test_whether_a_work_is_dispatched_is_a_condition_and_an_event_each_time_it_turns() -> None:
+    story = Story(Member())
+
+    def said() -> tuple[str, list[str]]:
+        assert story.work is not None
+        dispatching = condition(story.work.status.conditions, "Dispatching")
+        assert dispatching is not None
+        told = [one for one in story.store.objects.values() if isinstance(one, Event)]
+        return dispatching.status, sorted(one.message for one in told if one.reason == "WorkDispatching")
+
+    goes, stops = "Work is being dispatched to member clusters.", "Work dispatching is in a suspended state."
+    assert said() == ("True", [goes])
+
+    for suspended, expected in ((True, "False"), (False, "True")):
+        work = story.work
+        assert work is not None
+        story.store.put(work.with_spec(suspend_dispatching=suspended), work)
+        story.run()
+        assert said() == (expected, sorted([goes, stops]))
+    assert story.applied == ("True", "AppliedSuccessful")

@@ -129,6 +129,15 @@ def test_editing_the_list_never_places_a_handled_workload_anew() -> None:
     assert set(desk.results()) == {"web", "more"}
 
 
+def test_a_workload_that_is_no_longer_listed_goes_from_the_status_unless_it_was_placed_anew() -> None:
+    desk = Desk(bound("web"), rebalancer("web", "missing"))
+    assert desk.results() == {"web": ("Successful", ""), "missing": ("Failed", "ReferencedBindingNotFound")}
+
+    desk.change(workloads=(workload("gone"),))
+
+    assert desk.results() == {"web": ("Successful", ""), "gone": ("Failed", "ReferencedBindingNotFound")}
+
+
 def test_a_failed_workload_stays_failed_when_its_binding_comes_later() -> None:
     desk = Desk(rebalancer("web"))
     desk.store.create(bound("web"))

@@ -76,11 +76,6 @@ def spilling(*affinities: dict[str, Any]) -> dict[str, Any]:
             "names 2 clusters",
         ),
         (
-            {"spreadConstraints": [spread(least=1, most=1), spread(least=2, most=2, field="region")]},
-            f"{CLUSTERS}.maxGroups",
-            "2 regions are asked for, with a cluster in each",
-        ),
-        (
             {
                 "clusterAffinity": TWO_NAMED,
                 "spreadConstraints": [spread(), spread(least=3, most=3, field="region")],
@@ -132,3 +127,13 @@ def test_what_no_fleet_can_meet_is_refused_with_the_number_that_is_in_the_way(
 )
 def test_what_some_fleet_can_meet_is_accepted(placement: dict[str, Any]) -> None:
     assert created(policy(placement=placement)).object.spec.placement.spread_constraints
+
+
+@pytest.mark.parametrize(("most", "warned"), [(1, True), (2, False)])
+def test_more_regions_than_clusters_are_taken_with_a_warning(most: int, warned: bool) -> None:
+    """The original takes such a policy, and one cluster of each region with it."""
+    placement = {"spreadConstraints": [spread(most=most), spread(least=2, most=2, field="region")]}
+
+    warnings = created(policy(placement=placement)).warnings
+
+    assert [f"{CLUSTERS}.maxGroups is 1, but 2 regions" in one for one in warnings] == [True] * warned

@@ -25,7 +25,7 @@ def config_map(name: str = "settings") -> Template:
 
 
 def told(story: Story, about: Object) -> list[tuple[str, str]]:
-    found = [one for one in story.store.list(kinds.EVENT) if isinstance(one, Event)]
+    found = [one for one in story.store.list(kinds.EVENT) if isinstance(one, Event) and "Succeed" not in one.reason]
     name = about.metadata.name
     return [(one.type, one.message) for one in found if one.involved_object.name == name and "Polic" in one.reason]
 

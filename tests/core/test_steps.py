@@ -1,0 +1,18 @@
+"""Events of ordinary steps: told of a few objects, left out where many take the step at once."""
+
+from __future__ import annotations
+
+from controlplane.run import STEPS_AT_ONCE
+from tests.core.propagation_story import MEMBERS, Story, deployment, policy
+
+
+def test_steps_of_a_few_objects_are_events_and_those_of_many_are_none() -> None:
+    few, many = STEPS_AT_ONCE, STEPS_AT_ONCE + 1
+
+    for count, told in ((few, few), (many, 0)):
+        story = Story(*MEMBERS, *(deployment(f"web-{number}") for number in range(count)))
+        story.add(policy("all"))
+
+        assert len(story.store.list("work.karmada.io/ResourceBinding")) == count
+        assert len(story.events("ApplyPolicySucceed")) == told
+        assert len(story.events("GetReplicasSucceed")) == told
