@@ -106,10 +106,12 @@ def refused(
 ) -> Iterator[Cause]:
     """Yield what can be known to be wrong when a failback is written. `binding`: the one it names, None: there is none.
 
-    `clusters`: the one it names, and those the binding is away from.
+    `clusters`: the one it names, and those the binding is away from. A dry run moves nothing, so a cluster that has
+    been Ready for a moment only is planned for.
     """
+    seasoned = not spec.dry_run
     if spec.cluster:
-        why = unfit(clusters.get(spec.cluster), spec.cluster, now=now)
+        why = unfit(clusters.get(spec.cluster), spec.cluster, seasoned=seasoned, now=now)
         if why:
             yield invalid("spec.cluster", spec.cluster, f"{why}; create the failback once that is over")
     if not spec.binding:
@@ -123,7 +125,7 @@ def refused(
     elif spec.cluster and spec.cluster not in known.left:
         yield invalid("spec.binding", spec.binding, f"it has not left cluster {spec.cluster}")
     elif not spec.cluster:
-        found = [unfit(clusters.get(name), name, now=now) for name in sorted(known.left)]
+        found = [unfit(clusters.get(name), name, seasoned=seasoned, now=now) for name in sorted(known.left)]
         if all(found):
             yield invalid("spec.binding", spec.binding, f"{'; '.join(found)}; create the failback once that is over")
 

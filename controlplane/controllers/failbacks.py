@@ -341,7 +341,7 @@ def _way(
     snapshot: FailingBack, binding: Binding, known: home.Home, name: str, trial: failback.Trial, *, now: datetime
 ) -> failback.Way | failback.Blocked:
     one, holds = snapshot.subject, snapshot.holds
-    why = failback.unfit(snapshot.clusters.get(name), name, now=now)
+    why = failback.unfit(snapshot.clusters.get(name), name, seasoned=not one.spec.dry_run, now=now)
     if not why and name in holds.maintained(now=now):
         why = f"cluster {name} is in a MaintenanceWindow"
     if why:
@@ -382,6 +382,11 @@ def _planned(snapshot: FailingBack, settings: Settings, *, now: datetime) -> Dec
     plans = tuple(Planned(str(one.ref), way.cluster, way.replicas, way.leaves) for one, way in found.ways)
     first = f" of the first {PAGE}" if len(snapshot.page) >= PAGE else ""
     message = f"{len(plans)} bindings{first} would go back, {len(found.staying)} cannot; set spec.dryRun to false"
+    homes = {plan.cluster: snapshot.clusters[plan.cluster] for plan in plans}
+    moments = {name: moment for name, one in homes.items() if (moment := failback.fit_at(one)) and moment > now}
+    if moments:
+        begins = ", ".join(f"{name} from {moment:%Y-%m-%dT%H:%M:%SZ} on" for name, moment in sorted(moments.items()))
+        message += f". A cluster has to be Ready for 10 minutes before anything goes back to it: {begins}"
     return _said(
         snapshot.subject,
         PLANNED,

@@ -211,6 +211,24 @@ def test_a_failback_is_refused_when_it_would_begin_on_a_cluster_that_is_not_well
     assert [cause.field for cause in raised.value.details.causes] == ["spec.cluster"]
 
 
+@pytest.mark.parametrize(("old", "dry", "refused"), [(None, True, False), (None, False, True), (True, False, True)])
+def test_a_dry_run_does_not_wait_until_a_cluster_has_been_ready_for_ten_minutes(
+    old: bool | None, dry: bool, refused: bool
+) -> None:
+    store = MemoryStore(clock=lambda: NOW)
+    store.create(cluster("member1", at=NOW - timedelta(minutes=1)))
+
+    def of(dry_run: bool) -> Failback:
+        return Failback(API, "Failback", ObjectMeta(name="home"), FailbackSpec("member1", dry_run=dry_run))
+
+    before = None if old is None else of(old)
+    if not refused:
+        assert circumstances.told(store, KINDS[FAILBACK], of(dry), before, DEFAULT, now=NOW) == ()
+        return
+    with pytest.raises(Invalid, match="less than 10 minutes"):
+        circumstances.told(store, KINDS[FAILBACK], of(dry), before, DEFAULT, now=NOW)
+
+
 def test_a_write_of_a_policy_that_is_being_deleted_says_that_it_does_not_keep_it() -> None:
     going = propagation_policy("all").with_meta(deletion_timestamp=START)
     store = MemoryStore(clock=lambda: START)

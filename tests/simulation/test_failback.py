@@ -151,6 +151,22 @@ def test_a_dry_run_says_what_would_happen_and_moves_nothing(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_dry_run_plans_before_the_ten_minutes_are_over_and_says_when_it_may_begin(seed: int) -> None:
+    world = failed_over(DIVIDED, NGINX % 3, seed=seed)
+    world.run(READY_AGAIN + 60)
+    before = binding(world)
+
+    apply(world, HOME % "cluster: member1\n  dryRun: true")
+    world.run(READY_AGAIN + 90)
+
+    status = failback(world).status
+    assert binding(world) == before
+    assert [(plan.cluster, plan.replicas) for plan in status.planned] == [("member1", 1)]
+    assert "has to be Ready for 10 minutes" in status.message
+    assert "member1 from" in status.message
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_it_keeps_to_its_rate_and_can_be_stopped_and_resumed(seed: int) -> None:
     world = failed_over(*apps(6), seed=seed)
     world.run(SEASONED)
