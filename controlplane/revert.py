@@ -10,12 +10,15 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from controlplane.eviction.pending import EVICTION_PENDING
+from controlplane.eviction.pending import REVERTED as TAKEN_BACK
 from controlplane.eviction.preserve import held_for, preserved
 from controlplane.eviction.purge import leaving, purge_mode, shrinking
 from controlplane.kinds import by_hand
 from controlplane.kinds.binding import PARTLY_REVERTED, REVERTED, Binding, TargetCluster
 from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster
 from controlplane.kinds.policy import DIRECTLY
+from controlplane.meta import Condition, condition, with_condition
 from controlplane.settings import Settings
 from controlplane.tolerations import spelled, untolerated
 
@@ -82,7 +85,19 @@ def reverted(binding: Binding, before: Binding, settings: Settings, *, by: str, 
     )
     each = before.spec.clusters if _divided(binding) else tuple(_with(one, binding) for one in before.spec.clusters)
     placed = binding.with_spec(clusters=each, graceful_eviction_tasks=kept)
-    return by_hand.marked(placed, binding)
+    return by_hand.marked(_told(placed, by=by, now=now), binding)
+
+
+def _told(binding: Binding, *, by: str, now: datetime) -> Binding:
+    """Return the binding whose condition EvictionPending, if it has one, says that the failover was taken back."""
+    conditions = binding.status.conditions
+    if condition(conditions, EVICTION_PENDING) is None:
+        return binding
+    names = ", ".join(target.name for target in binding.spec.clusters)
+    told = Condition(
+        EVICTION_PENDING, "False", TAKEN_BACK, f"{by} reverted the failover: it is placed on {names} again"
+    )
+    return binding.with_status(conditions=with_condition(conditions, told, now=now))
 
 
 def _with(target: TargetCluster, binding: Binding) -> TargetCluster:

@@ -28,7 +28,7 @@ from controlplane import causes as causes_of
 from controlplane.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.eviction import orders
 from controlplane.eviction.forecast import Forecast, ends
-from controlplane.kinds.eviction import EvictionItem, eviction_name, shown
+from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_name, shown
 from controlplane.kinds.rows import Eviction
 from controlplane.meta import Ref
 
@@ -48,10 +48,10 @@ class EvictionsView(KubernetesView):
         forecasts = found.forecast(rate=_rate(request.query_params.get("rate", "")), tokens=tokens(found.buckets()))
         version = store().current_version()
         if target.name:
-            item = _item(_named(found.rows, target), forecasts, ends(forecasts.values()))
+            item = _item(_named(found.rows, target), forecasts, ends(forecasts.values()), found.stopped)
             return Response(One(target.resource, _encoded(item, version)))
         asked = pages.bounded(listing_of(request.query_params, target.resource, namespace=target.namespace), request)
-        items = _chosen(found.rows, forecasts, target, asked)
+        items = _chosen(found, forecasts, target, asked)
         begin = _begin(asked)
         page = items[begin : begin + asked.limit] if asked.limit else items[begin:]
         meta = {"resourceVersion": str(version)}
@@ -75,7 +75,7 @@ class EvictionsView(KubernetesView):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
         forecasts = found.forecast(tokens=tokens(found.buckets()))
-        after = _item(_named(found.rows, target), forecasts, ends(forecasts.values()))
+        after = _item(_named(found.rows, target), forecasts, ends(forecasts.values()), found.stopped)
         return Response(One(target.resource, _encoded(after, store().current_version())), status=201)
 
     def _target(self, request: Request, verb: str) -> Target:
@@ -133,21 +133,22 @@ def _missing(target: Target) -> NotFound:
     return NotFound.of(target.resource.plural, target.name, group=target.resource.group)
 
 
-def _item(row: Eviction, forecasts: dict[str, Forecast], end: datetime | None) -> EvictionItem:
+def _item(row: Eviction, forecasts: dict[str, Forecast], end: datetime | None, stopped: Stopped | None) -> EvictionItem:
     seen = forecasts.get(row.key, Forecast())
-    return shown(row, position=seen.position, estimated_at=seen.at, estimate=seen.told, queue_ends_at=end)
+    return shown(
+        row, position=seen.position, estimated_at=seen.at, estimate=seen.told, queue_ends_at=end, stopped=stopped
+    )
 
 
-def _chosen(
-    rows: tuple[Eviction, ...], forecasts: dict[str, Forecast], target: Target, asked: Listing
-) -> list[EvictionItem]:
+def _chosen(found: queue.Queue, forecasts: dict[str, Forecast], target: Target, asked: Listing) -> list[EvictionItem]:
     """Return the evictions a list is about: those in order first, then what is held, then what is over."""
+    rows, stopped = found.rows, found.stopped
     named = bool(target.resource.namespaced)
     mine = [row for row in rows if bool(Ref.parse(row.binding).namespace) == named]
     last = len(rows) + 1
     placed = sorted(mine, key=lambda row: (forecasts.get(row.key, Forecast()).position or last, row.state, row.key))
     end = ends(forecasts.values())
-    items = [_item(row, forecasts, end) for row in placed]
+    items = [_item(row, forecasts, end, stopped) for row in placed]
     return [item for item in items if asked.choice.takes(_document(item))]
 
 

@@ -20,6 +20,7 @@ from controlplane import circumstances, lifecycle, orphans, unjoin
 from controlplane.admission import without_status
 from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from controlplane.eviction import hold_events
 from controlplane.kind import text_of
 from controlplane.kinds import DEFINITION
 from controlplane.meta import Object
@@ -177,7 +178,10 @@ class Writer:
             unjoin.check(self.store, live.values(), self.settings)
             orphans.check(self.store, live.values(), policy)
             changes = [lifecycle.deletion(obj, now=self.now, policy=policy) for obj in live.values()]
-            decisions = [Decision(changes=(change,), reason="API") for change in changes]
+            decisions = [
+                Decision(changes=(one,), events=hold_events.told(one, by=self.actor.name), reason="API")
+                for one in changes
+            ]
             outcomes = self.store.apply(
                 [(None, decision) for decision in decisions], by=self.actor, dry_run=self.writing.dry_run
             )
@@ -209,7 +213,8 @@ class Writer:
         return live
 
     def _apply(self, change: Any) -> Outcome:
-        decision = Decision(changes=(change,), reason="API")
+        events = hold_events.told(change, by=self.actor.name)
+        decision = Decision(changes=(change,), events=events, reason="API")
         outcome = self.store.apply([(None, decision)], by=self.actor, dry_run=self.writing.dry_run)[0]
         if self.kind.key == DEFINITION:
             definitions().refresh(at_once=True)  # who wrote it finds it in force

@@ -33,7 +33,8 @@ def order(key: str, verb: str, *, reason: str, by: str) -> bool:
         new = orders.given(live, row, verb, reason=reason, by=by, now=writing.now())
         # Of two that write at once the first one wins: an order about a copy that has just left is none.
         given = Put(new, live, upon=("spec",))
-        decision = Decision(changes=(given,), reason=f"Eviction{verb}: {reason}"[:200])
+        events = orders.told(live, row, verb, reason=reason, by=by)
+        decision = Decision(changes=(given,), events=events, reason=f"Eviction{verb}: {reason}"[:200])
         if not writing.apply([(None, decision)], by=Actor(by))[0].lost:
             return True
     raise Conflict(f"eviction {key}: others kept changing its binding; try again")

@@ -15,6 +15,7 @@ from controlplane.eviction.forecast import Forecast, forecast
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.rate import bucket_of
 from controlplane.kinds import CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
+from controlplane.kinds.eviction import Stopped
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING, Eviction
 from controlplane.settings import EvictionSettings, Settings
 
@@ -31,6 +32,13 @@ class Queue(msgspec.Struct, frozen=True):
     def buckets(self) -> set[str]:
         """Return the buckets that evictions wait for."""
         return {bucket_of(row.cluster, self.eviction.bucket_scope) for row in self.rows if row.state == QUEUED}
+
+    @property
+    def stopped(self) -> Stopped | None:
+        """Why nothing leaves at present; None: evictions go on."""
+        if self.tier.rate > 0:
+            return None
+        return Stopped(self.tier.name, self.tier.why or "the rate of evictions is 0")
 
     def forecast(self, *, rate: float | None = None, tokens: Mapping[str, float]) -> dict[str, Forecast]:
         """Return positions and estimates, at another rate if asked; `tokens`: those in the buckets already."""

@@ -9,7 +9,9 @@ from apps.objects.admin_for import ObjectAdmin, admin_for
 from apps.objects.changelist import choices
 from apps.objects.models import ChangeLog, Due, Event, Lease, Object, Origin, Sweep
 from apps.objects.rows_admin import ChangeLogAdmin, RowAdmin
+from apps.objects.store import store
 from controlplane.controllers import CONTROLLERS
+from controlplane.kinds.failover import STATES
 
 admin.site.site_header = admin.site.site_title = "Lifeboat"
 admin.site.index_title = "Fleet"
@@ -47,6 +49,28 @@ class EventAdmin(ObjectAdmin):
         return str(row.document.get("message", ""))  # type: ignore[attr-defined]
 
 
+class OthersAdmin(ObjectAdmin):
+    """What has no table of its own. What holds evictions says whether it still does."""
+
+    list_display = ("kind", "namespace", "name", "state", "created_at")
+    list_display_links = ("name",)
+
+    def attach(self, rows: list[Object]) -> None:  # type: ignore[override]  # rows of this table
+        super().attach(rows)
+        holding = [row.pk for row in rows if row.kind in STATES]
+        if not holding:
+            return
+        docs, now = Object._default_manager.filter(pk__in=holding).values_list("pk", "doc"), store().now()
+        found = {key: orjson.loads(doc) for key, doc in docs}
+        for row in rows:
+            if row.pk in found:
+                row.__dict__["counts"] = STATES[row.kind](found[row.pk], now)
+
+    @admin.display
+    def state(self, row: Object) -> str:
+        return str(row.__dict__.get("counts", ""))
+
+
 class DueAdmin(RowAdmin):
     """Who has to look at what, and when."""
 
@@ -64,7 +88,7 @@ class LeaseAdmin(RowAdmin):
     ordering = ("name", "shard")
 
 
-admin.site.register(Object, admin_for(Object))
+admin.site.register(Object, admin_for(Object, page=OthersAdmin))
 admin.site.register(Event, admin_for(Event, page=EventAdmin))
 admin.site.register(ChangeLog, ChangeLogAdmin)
 admin.site.register(Due, DueAdmin)

@@ -17,6 +17,7 @@ from apps.objects.texts import SERVERS
 from controlplane import lifecycle, unjoin
 from controlplane.decision import Decision, Put
 from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
+from controlplane.eviction import hold_events
 from controlplane.kind import KINDS, Kind, text_of
 from controlplane.meta import Object, Ref, kind_key
 from controlplane.state import Actor
@@ -110,7 +111,9 @@ def remove(refs: Sequence[Ref], *, user: str) -> Removed:
     unjoin.check(store(), found.values(), configuration().settings())
     now = store().now()
     changes = [lifecycle.deletion(obj, now=now) for obj in found.values()]
-    decisions = [(None, Decision(changes=(change,), reason=REASON)) for change in changes]
+    decisions = [
+        (None, Decision(changes=(one,), events=hold_events.told(one, by=user), reason=REASON)) for one in changes
+    ]
     outcomes = store().apply(decisions, by=Actor(user))
     removed = Removed([], [])
     for ref, outcome in zip(found, outcomes, strict=True):
@@ -158,7 +161,9 @@ def _put(kind: Kind, new: Object, old: Object | None, *, user: str) -> Object:
         api_version=kind.resource.api_version,
     )
     new = new.with_meta(managed_fields=tuple(tracked["metadata"].get("managedFields", ())))
-    outcome = store().apply([(None, Decision(changes=(Put(new, old),), reason=REASON))], by=Actor(user))[0]
+    put = Put(new, old)
+    decision = Decision(changes=(put,), events=hold_events.told(put, by=user), reason=REASON)
+    outcome = store().apply([(None, decision)], by=Actor(user))[0]
     if outcome.lost:
         if old is None:
             raise AlreadyExists.of(kind.resource.plural, new.metadata.name, group=kind.resource.group)

@@ -14,12 +14,14 @@ import msgspec
 
 from controlplane.bindings import template_of
 from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.fleet import FLEET, QUEUE_ROW, TIER_ROW, remembered, tainted
+from controlplane.controllers.placed import placed_on
 from controlplane.decision import NOTHING, Decision, Drop, Event, Put
 from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
-from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction
+from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction, FleetState
 from controlplane.meta import Condition, Ref, condition, with_condition
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
@@ -31,8 +33,11 @@ LEAVES_WITHIN = timedelta(seconds=10)  # what is due and has left by then is tol
 
 
 class PendingSnapshot(msgspec.Struct, frozen=True):
+    """A binding with its rows. `stopped`: why nothing is evicted at present; "" evictions go on."""
+
     subject: Binding
     rows: tuple[Eviction, ...]
+    stopped: str = ""
 
 
 def _told_after(wanted: timedelta) -> Callable[[Eviction | None, Eviction | None], Iterable[Ref]]:
@@ -51,28 +56,41 @@ def _told_after(wanted: timedelta) -> Callable[[Eviction | None, Eviction | None
     return changed
 
 
+def _stops_changed(old: FleetState | None, new: FleetState | None) -> Iterable[Ref]:
+    """Every binding that waits is due when evictions stop or go on."""
+    before, after = (() if row is None else row.stops for row in (old, new))
+    return (FLEET,) if before != after else ()
+
+
 class EvictionPending(Controller):
     """Key: a binding."""
 
     name = "eviction_pending"
     group = "failover"
     keys = BINDINGS
-    watches = tuple(
-        Watch("row/Eviction", _told_after(after), after=after) for after in (timedelta(0), PATIENCE, LEAVES_WITHIN)
+    watches = (
+        *(Watch("row/Eviction", _told_after(after), after=after) for after in (timedelta(0), PATIENCE, LEAVES_WITHIN)),
+        Watch("row/FleetState", _stops_changed, fan_out=True),
     )
     owns = Ownership(dict.fromkeys(BINDINGS, ("status.conditions",)))
+
+    def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+        """Return the bindings on clusters that carry a taint which moves workloads."""
+        return placed_on(state, tainted(state), index="placed", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[PendingSnapshot | None]:
         bindings = state.get(refs)
         rows = state.rows(Eviction, "binding", [str(ref) for ref in refs])
+        stopped = _stopped(remembered(state, TIER_ROW, QUEUE_ROW))
         return [
-            PendingSnapshot(bindings[ref], tuple(rows.get(str(ref), ()))) if ref in bindings else None for ref in refs
+            PendingSnapshot(bindings[ref], tuple(rows.get(str(ref), ())), stopped) if ref in bindings else None
+            for ref in refs
         ]
 
     def decide(self, snapshot: PendingSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         old = snapshot.subject
         before = condition(old.status.conditions, EVICTION_PENDING)
-        told = pending(old, snapshot.rows, before)
+        told = pending(old, snapshot.rows, before, stopped=snapshot.stopped)
         if told is None:
             return NOTHING
         new = old.with_status(conditions=with_condition(old.status.conditions, told, now=now))
@@ -82,6 +100,12 @@ class EvictionPending(Controller):
         if told.reason != HELD and now < settled_at:
             return Decision(wake_at=settled_at)
         return Decision(changes=(Put(new, old),), events=_told(old, before, told), reason=EVICTION_PENDING)
+
+
+def _stopped(rows: Iterable[FleetState]) -> str:
+    """Return why nothing is evicted now; "" evictions go on."""
+    stops = [row.stops[-1] for row in rows if row.stops]
+    return ", ".join(stop.why for stop in stops if stop.until is None)
 
 
 def _settled_at(row: Eviction) -> datetime:

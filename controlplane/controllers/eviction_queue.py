@@ -13,6 +13,7 @@ from controlplane import health
 from controlplane.bindings import binding_ref
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import FLEET, fleet_changed, fleet_state
+from controlplane.controllers.fleet import tainted as tainted_clusters
 from controlplane.controllers.labels import workload_labels
 from controlplane.controllers.placed import placed_on
 from controlplane.decision import NOTHING, Decision, Drop
@@ -105,8 +106,7 @@ class EvictionQueue(Controller):
         """A cluster concerns the bindings on it; the settings (gate) those on every cluster that moves workloads."""
         names = [origin.name]
         if origin.kind == FAILOVER_CONFIGURATION:
-            tainted = state.by_index(CLUSTER, "taint", EVICTING_EFFECTS)
-            names = sorted({one.metadata.name for found in tainted.values() for one in found})
+            names = tainted_clusters(state)
         return placed_on(state, names, index="placed", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionQueueSnapshot | None]:

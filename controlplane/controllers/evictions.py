@@ -17,7 +17,16 @@ from controlplane import health
 from controlplane.bindings import template_of
 from controlplane.controllers.applications import applications, workload_groups
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import FLEET, FLEET_ROW, STOPS_KEPT, TIER_ROW, configuration, remembered, to_fleet
+from controlplane.controllers.fleet import (
+    FLEET,
+    FLEET_ROW,
+    QUEUE_ROW,
+    STOPS_KEPT,
+    TIER_ROW,
+    configuration,
+    remembered,
+    to_fleet,
+)
 from controlplane.controllers.labels import workload_labels
 from controlplane.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.eviction import plan, rate
@@ -54,7 +63,6 @@ HEADS = 512
 MOST_AT_ONCE = 400  # one decision writes a binding and two Events for each
 IDLE_LOOK = timedelta(seconds=1)
 HELD_LOOK = PROMISE_ENDS_AFTER  # after which held evictions are looked at again though nothing has changed
-QUEUE_ROW = "queue"
 STALE = "stale"  # instead of a digest: what is held for it has to be looked at again
 
 

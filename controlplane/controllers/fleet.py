@@ -14,7 +14,7 @@ from controlplane import health
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.decision import Decision, Event, Save
 from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
-from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import FleetState, Stop
@@ -27,6 +27,7 @@ FLEET = Ref(FAILOVER_CONFIGURATION, "", NAME)
 
 STOPS_KEPT = 8
 FLEET_ROW = "default"
+QUEUE_ROW = "queue"
 TIER_ROW = "tier"  # a row of its own: no binding has to be judged anew for it
 
 
@@ -39,6 +40,12 @@ def remembered(state: State, *keys: str) -> list[FleetState]:
     """Return rows of what is remembered of the fleet, those never written as they are at first; one query."""
     found = state.rows(FleetState, "key", keys)
     return [next(iter(found.get(key, ())), FleetState(key)) for key in keys]
+
+
+def tainted(state: State) -> list[str]:
+    """Return the names of the clusters that carry a taint which moves workloads, in order."""
+    found = state.by_index(CLUSTER, "taint", EVICTING_EFFECTS)
+    return sorted({one.metadata.name for ones in found.values() for one in ones})
 
 
 def configuration(state: State) -> FailoverConfiguration:

@@ -13,6 +13,8 @@ from datetime import datetime
 
 import msgspec
 
+from controlplane.bindings import template_of
+from controlplane.decision import Event
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import HELD_BY_HAND, Eviction
@@ -45,6 +47,12 @@ def orders(binding: Binding) -> dict[str, tuple[Order, ...]]:
         return msgspec.json.decode(text, type=dict[str, tuple[Order, ...]])
     except msgspec.DecodeError:
         return {}
+
+
+def told(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str) -> tuple[Event, ...]:
+    """Return the Events that say who ordered what about an eviction, on the binding and on its workload."""
+    message = f"{by} ordered {verb} for the eviction from cluster {row.cluster}: {reason}"
+    return tuple(Event(about, f"Eviction{verb}Ordered", message) for about in (binding, template_of(binding)))
 
 
 def standing(binding: Binding, cluster: Cluster, *, held: bool = False) -> dict[str, Order]:

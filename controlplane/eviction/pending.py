@@ -6,31 +6,49 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from controlplane.eviction import orders
 from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding
+from controlplane.kinds.eviction import cause
 from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction
 from controlplane.meta import Condition, condition
 
 EVICTION_PENDING: Final = "EvictionPending"
-"""Condition type: True/Queued, True/Held, False/Evicted, False/Abandoned."""
+"""Condition type: True/Queued, True/Held, False/Evicted, False/Abandoned, False/Recovered, False/Reverted."""
+RECOVERED, REVERTED = "Recovered", "Reverted"
 
 DUE: Final = "due "
 
 
-def pending(binding: Binding, rows: Iterable[Eviction], before: Condition | None) -> Condition | None:
-    """Return what the rows of a binding mean for it; None where nothing is or was to be said."""
+def pending(
+    binding: Binding, rows: Iterable[Eviction], before: Condition | None, *, stopped: str = ""
+) -> Condition | None:
+    """Return what the rows of a binding mean for it; None where nothing is or was to be said.
+
+    `stopped`: why nothing is evicted at present; "" evictions go on.
+    """
     waiting = sorted((row for row in rows if row.due_at is not None), key=lambda row: row.cluster)
     if waiting:
         reason = HELD if any(row.held for row in waiting) else QUEUED
-        return Condition(EVICTION_PENDING, "True", reason, "; ".join(_waits(row) for row in waiting))
-    over = [row for row in rows if row.state in ENDED and row.ended_at is not None]
+        given = orders.orders(binding)
+        told = "; ".join(_waits(row, given.get(row.cluster, ()), stopped) for row in waiting)
+        return Condition(EVICTION_PENDING, "True", reason, told)
+    over = [row for row in rows if row.state in ENDED and row.ended_at is not None and not _is_back(binding, row)]
     if over:
         last = max(over, key=lambda row: (row.ended_at, row.cluster))
         return Condition(EVICTION_PENDING, "False", last.state, f"cluster {last.cluster}: {last.message}")
-    if before is None or before.status != "True":
+    if before is None or (before.status != "True" and before.reason != EVICTED):
         return None
+    if before.status != "True":
+        message = f"nothing waits to be evicted any more; before: evicted, {before.message}"
+        return Condition(EVICTION_PENDING, "False", RECOVERED, message)
     if any(task.reason == TAINT_UNTOLERATED for task in binding.spec.graceful_eviction_tasks):
-        return Condition(EVICTION_PENDING, "False", EVICTED, "evicted; the cluster has recovered since")
+        return Condition(EVICTION_PENDING, "False", RECOVERED, "evicted; the cluster has recovered since")
     return Condition(EVICTION_PENDING, "False", ABANDONED, "no taint moves this workload any more")
+
+
+def _is_back(binding: Binding, row: Eviction) -> bool:
+    """Test whether a copy that was evicted is placed on its old cluster again."""
+    return row.state == EVICTED and binding.spec.target(row.cluster) is not None
 
 
 def told_evicted(binding: Binding) -> Condition | None:
@@ -49,8 +67,14 @@ def waits_for(told: Condition | None, cluster: str) -> str:
     return f"{QUEUED}: {found[1]}" if found[1].startswith(DUE) else found[1]
 
 
-def _waits(row: Eviction) -> str:
+def _waits(row: Eviction, given: Iterable[orders.Order], stopped: str) -> str:
+    """Return what a row waits for: its time, with the taint that moves it; or what holds it."""
+    if row.state != QUEUED or row.held:
+        return f"cluster {row.cluster}: {row.reason or row.state}: {row.message}"
     due = "" if row.due_at is None else f"{row.due_at:%Y-%m-%dT%H:%M:%SZ}"
-    if row.state == QUEUED and not row.held:
-        return f"cluster {row.cluster}: {DUE}{due}"
-    return f"cluster {row.cluster}: {row.reason or row.state}: {row.message}"
+    parts = [f"cluster {row.cluster}: {DUE}{due}", cause(row)]
+    taints = {(one.key, one.effect, one.time_added) for one in row.judged}
+    ordered = (one for one in given if one.verb == orders.EXPEDITE and not taints.isdisjoint(one.taints))
+    parts += [f"expedited by {one.by}: {one.reason}" for one in ordered]
+    parts += [f"nothing is evicted at present: {stopped}"] if stopped else []
+    return ", ".join(part for part in parts if part)

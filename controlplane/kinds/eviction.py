@@ -11,6 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from controlplane.kinds.cluster import PREFER_NO_EXECUTE
 from controlplane.kinds.rows import ENDED, QUEUED, Eviction
 from controlplane.meta import Object, ObjectMeta, Ref, Struct, to_seconds
 
@@ -34,8 +35,9 @@ class EvictionStatus(Struct, frozen=True):
     reason: Annotated[
         str,
         Meta(
-            description="Held: NoRefuge, StateMissing, OnHold, Maintenance, Flapping or HeldByHand. Evicted: the key "
-            "of the taint. Abandoned: Skipped or TargetGone."
+            description="Queued: Stopped, Blind or the tier whose rate is 0, while nothing leaves. Held: NoRefuge, "
+            "StateMissing, OnHold, Maintenance, Flapping or HeldByHand. Evicted: the key of the taint. Abandoned: "
+            "Skipped or TargetGone."
         ),
     ] = ""
     message: Annotated[str, Meta(description="The reason in words.")] = ""
@@ -63,6 +65,25 @@ class EvictionItem(Object, frozen=True):
     status: EvictionStatus = EvictionStatus()
 
 
+class Stopped(Struct, frozen=True):
+    """Why nothing leaves at present: the tier in a word, and the rule in words."""
+
+    tier: str
+    why: str
+
+
+def cause(row: Eviction) -> str:
+    """Return the taint that put a row into the queue, and for how long it is tolerated; "" if none is known."""
+    moving = [one for one in row.judged if one.wait_seconds is not None]
+    if not moving:
+        return ""
+    first = min(moving, key=lambda one: (one.due_at or one.time_added, one.key))
+    taint, wait = f"taint {first.key}:{first.effect}", f"{first.wait_seconds:g} s"
+    if first.effect == PREFER_NO_EXECUTE:
+        return f"{taint}, and failover.cluster.tolerationSeconds is {wait}"
+    return f"{taint}, tolerated for {wait}" if first.wait_seconds else f"{taint}, not tolerated"
+
+
 def eviction_name(row: Eviction) -> str:
     """Return the name of a row as an object."""
     return f"{Ref.parse(row.binding).name}.{row.cluster}"
@@ -75,12 +96,15 @@ def shown(
     estimated_at: datetime | None,
     estimate: str,
     queue_ends_at: datetime | None,
+    stopped: Stopped | None = None,
 ) -> EvictionItem:
-    """Return a row as an object. `position` and the estimates: see EvictionStatus."""
+    """Return a row as an object. `position` and the estimates: see EvictionStatus. `stopped`: nothing leaves now."""
     binding = Ref.parse(row.binding)
     reason, message = row.reason, row.message
     if row.state == QUEUED and not row.held:
-        reason = message = ""
+        reason, message = "", cause(row)
+        if stopped is not None:
+            reason, message = stopped.tier, f"{stopped.why}; {message}" if message else stopped.why
     moving = tuple(f"{one.key}:{one.effect}" for one in row.judged if one.wait_seconds is not None)
     return EvictionItem(
         api_version=GROUP_VERSION,

@@ -8,7 +8,7 @@ from typing import Any
 
 from controlplane.kind import Kind
 from controlplane.kinds import eviction, eviction_hold, maintenance_window
-from controlplane.wire.resource import Column, Resource, age
+from controlplane.wire.resource import Column, Resource, age, parse_time
 from controlplane.wire.structs import schema_of
 
 GROUP, VERSION = "failover.lifeboat.io", "v1alpha1"
@@ -40,6 +40,28 @@ def _since(field: str) -> Cell:
 def _eta(doc: dict[str, Any], now: datetime) -> str:
     status = doc.get("status", {})
     return str(status.get("estimate") or status.get("estimatedAt", ""))
+
+
+def _hold_state(doc: dict[str, Any], now: datetime) -> str:
+    """Return Open, or Expired with its age."""
+    return _until(doc.get("spec", {}).get("expiresAt"), "Expired", now)
+
+
+def _window_state(doc: dict[str, Any], now: datetime) -> str:
+    """Return Waiting before a window begins, Open, or Over with its age."""
+    begins = parse_time(doc.get("spec", {}).get("from"))
+    if begins is not None and now < begins:
+        return "Waiting"
+    return _until(doc.get("spec", {}).get("until"), "Over", now)
+
+
+def _until(ends: str | None, over: str, now: datetime) -> str:
+    moment = parse_time(ends)
+    return "Open" if moment is None or now < moment else f"{over} {age(moment, now)} ago"
+
+
+STATES: dict[str, Cell] = {EVICTION_HOLD: _hold_state, MAINTENANCE_WINDOW: _window_state}
+"""Whether something that holds evictions counts now, as the column State shows it."""
 
 
 def _scope(doc: dict[str, Any], now: datetime) -> str:
@@ -96,6 +118,7 @@ DECLARED = (
                 Column("Scope", _scope),
                 Column("Reason", _of("spec", "reason")),
                 Column("Who", _of("spec", "who")),
+                Column("State", _hold_state),
                 Column("Expires", _of("spec", "expiresAt")),
             ),
         ),
@@ -115,6 +138,7 @@ DECLARED = (
             categories=("lifeboat",),
             columns=(
                 Column("Clusters", _of("spec", "clusters")),
+                Column("State", _window_state),
                 Column("From", _of("spec", "from")),
                 Column("Until", _of("spec", "until")),
                 Column("Reason", _of("spec", "reason")),

@@ -1,0 +1,40 @@
+"""Events that say who holds evictions: an EvictionHold or a MaintenanceWindow that was made, changed or removed."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from controlplane.decision import Delete, Event, Put
+from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
+
+
+def told(change: Put | Delete, *, by: str) -> tuple[Event, ...]:
+    """Return the Events for what somebody writes, none for other kinds and for writes that hold nothing else."""
+    obj = change.old if isinstance(change, Delete) else change.new
+    if obj.ref.kind not in (EVICTION_HOLD, MAINTENANCE_WINDOW):
+        return ()
+    kind = obj.kind
+    if isinstance(change, Delete):
+        return (Event(obj, f"{kind}Removed", f"{by} removed it: it held {_what(obj)}"),)
+    if change.old is None:
+        return (Event(obj, f"{kind}Made", f"{by} holds {_what(obj)}"),)
+    if _spec(change.old) == _spec(obj):
+        return ()
+    return (Event(obj, f"{kind}Changed", f"{by} changed it: it holds {_what(obj)}"),)
+
+
+def _spec(obj: Any) -> Any:
+    return obj.spec
+
+
+def _what(holding: Any) -> str:
+    """Return what is held, until when and why."""
+    spec, parts = holding.spec, list[str]()
+    parts += [f"cluster {name}" for name in spec.clusters]
+    parts += [f"namespace {name}" for name in getattr(spec, "namespaces", ())]
+    if getattr(spec, "selector", None) is not None:
+        parts.append("workloads with the labels of its selector")
+    ends: datetime | None = spec.until if holding.ref.kind == MAINTENANCE_WINDOW else spec.expires_at
+    until = "" if ends is None else f" until {ends:%Y-%m-%dT%H:%M:%SZ}"
+    return f"evictions of {', '.join(parts) or 'the whole fleet'}{until}: {spec.reason}"

@@ -1,0 +1,192 @@
+"""What a waiting eviction says: taint and toleration, what stops all evictions, who gave orders; and how it ends."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from controlplane.controllers.eviction_pending import EvictionPending
+from controlplane.decision import Delete, Put
+from controlplane.eviction import hold_events, orders
+from controlplane.eviction.pending import EVICTION_PENDING, pending
+from controlplane.kind import KINDS, to_wire
+from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
+from controlplane.kinds.eviction import Stopped, shown
+from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
+from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
+from controlplane.kinds.rows import EVICTED, HELD, Eviction, FleetState, Judgement, eviction_key
+from controlplane.meta import Condition, Object, ObjectMeta
+from controlplane.revert import reverted
+from controlplane.settings import Settings
+from controlplane.wire.table import table
+from tests.core.fleet_story import START, binding, duplicated
+
+WEB = binding("web", duplicated(), on={"member1": 2})
+API = "failover.lifeboat.io/v1alpha1"
+
+
+def row(effect: str = "NoExecute", wait: float = 300, *, cluster: str = "member1", **fields: object) -> Eviction:
+    judged = (Judgement("power", effect, START, START + timedelta(seconds=wait), wait),)
+    found = Eviction(eviction_key(WEB.ref, cluster), str(WEB.ref), cluster, due_at=judged[0].due_at, judged=judged)
+    return replace(found, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("effect", "wait", "told"),
+    [
+        ("NoExecute", 0, "taint power:NoExecute, not tolerated"),
+        ("NoExecute", 300, "taint power:NoExecute, tolerated for 300 s"),
+        ("PreferNoExecute", 100, "taint power:PreferNoExecute, and failover.cluster.tolerationSeconds is 100 s"),
+    ],
+)
+def test_a_queued_item_names_its_taint_and_for_how_long_that_is_tolerated(effect: str, wait: float, told: str) -> None:
+    one = row(effect, wait)
+
+    item = shown(one, position=1, estimated_at=None, estimate="", queue_ends_at=None)
+    condition = pending(WEB, [one], None)
+
+    assert (item.status.reason, item.status.message) == ("", told)
+    assert condition is not None
+    assert condition.message.endswith(f"Z, {told}")
+
+
+def test_a_tier_that_lets_nothing_leave_is_told_by_the_item_and_by_the_condition() -> None:
+    why = "3 of 4 clusters are faulty, more than 55.00%"
+    item = shown(
+        row(), position=1, estimated_at=None, estimate="stopped", queue_ends_at=None, stopped=Stopped("Stopped", why)
+    )
+    condition = pending(WEB, [row()], None, stopped=why)
+
+    assert item.status.reason == "Stopped"
+    assert item.status.message.startswith(why)
+    assert condition is not None
+    assert condition.message.endswith(f"nothing is evicted at present: {why}")
+
+
+def test_what_is_held_says_by_what_and_not_that_all_is_stopped() -> None:
+    held = row(state=HELD, reason="OnHold", message="EvictionHold release: we are releasing")
+
+    condition = pending(WEB, [held], None, stopped="all is stopped")
+
+    assert condition is not None
+    assert condition.message == "cluster member1: OnHold: EvictionHold release: we are releasing"
+
+
+def test_bindings_that_wait_are_looked_at_when_the_tier_changes_and_for_nothing_else_of_the_fleet() -> None:
+    (watch,) = [one for one in EvictionPending.watches if one.kind == "row/FleetState"]
+
+    assert watch.fan_out
+    assert [bool(list(watch.to(None, FleetState(key)))) for key in ("tier", "queue", "default")] == [True, False, False]
+
+
+def test_who_expedited_is_told_while_the_order_stands() -> None:
+    given = orders.given(WEB, row(), orders.EXPEDITE, reason="it pays", by="ana", now=START)
+    later = row()
+    later = replace(later, judged=(replace(later.judged[0], time_added=START + timedelta(hours=1)),))
+
+    now, then = (pending(given, [one], None) for one in (row(), later))
+
+    assert now is not None
+    assert then is not None
+    assert "expedited by ana: it pays" in now.message
+    assert "ana" not in then.message
+
+
+@pytest.mark.parametrize("verb", [orders.HOLD, orders.SKIP, orders.EXPEDITE, orders.RELEASE])
+def test_an_order_leaves_an_event_on_binding_and_workload_that_says_who(verb: str) -> None:
+    on_binding, on_workload = orders.told(WEB, row(), verb, reason="we look", by="ana")
+
+    assert (on_binding.about.ref.kind, on_workload.about.ref.kind) == (WEB.ref.kind, "apps/Deployment")
+    assert on_binding.reason == on_workload.reason == f"Eviction{verb}Ordered"
+    assert on_binding.message == f"ana ordered {verb} for the eviction from cluster member1: we look"
+
+
+EVICTED_BEFORE = Condition(EVICTION_PENDING, "False", "Evicted", "cluster member1: taint power:NoExecute; member2 fits")
+
+
+def test_a_recovery_ends_what_the_condition_says_and_once_is_enough() -> None:
+    moved = WEB.with_spec(clusters=())
+
+    ended = pending(moved, [], EVICTED_BEFORE)
+
+    assert ended is not None
+    assert (ended.status, ended.reason) == ("False", "Recovered")
+    assert "before: evicted, cluster member1" in ended.message
+    assert pending(moved, [], ended) is None
+
+
+def test_a_copy_that_is_back_on_its_cluster_was_not_just_evicted() -> None:
+    over = row(state=EVICTED, ended_at=START, due_at=None, message="taint power:NoExecute")
+
+    assert getattr(pending(WEB, [over], EVICTED_BEFORE), "reason", "") == "Recovered"
+    assert getattr(pending(WEB.with_spec(clusters=()), [over], None), "reason", "") == "Evicted"
+
+
+def test_a_revert_says_so_in_the_condition() -> None:
+    moved = binding("web", duplicated(), on={"member2": 2})
+    moved = moved.with_status(conditions=(EVICTED_BEFORE,))
+
+    back = reverted(moved, WEB, Settings(), by="ana", now=START)
+
+    told = next(one for one in back.status.conditions if one.type == EVICTION_PENDING)
+    assert (told.status, told.reason) == ("False", "Reverted")
+    assert told.message == "ana reverted the failover: it is placed on member1 again"
+    assert pending(back, [], told) is None
+
+
+def hold(**spec: object) -> EvictionHold:
+    made = EvictionHoldSpec(reason="we release", **spec)  # type: ignore[arg-type]
+    return EvictionHold(API, "EvictionHold", ObjectMeta(name="release", uid="u"), made)
+
+
+def window(**spec: object) -> MaintenanceWindow:
+    made = MaintenanceWindowSpec(clusters=("member1",), reason="new disks", **spec)  # type: ignore[arg-type]
+    return MaintenanceWindow(API, "MaintenanceWindow", ObjectMeta(name="disks", uid="u"), made)
+
+
+AN_HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("one", "state"),
+    [
+        (hold(), "Open"),
+        (hold(expires_at=START + AN_HOUR), "Open"),
+        (hold(expires_at=START - AN_HOUR), "Expired 60m ago"),
+        (window(until=START + AN_HOUR), "Open"),
+        (window(until=START - AN_HOUR), "Over 60m ago"),
+        (window(begins=START + AN_HOUR, until=START + 2 * AN_HOUR), "Waiting"),
+    ],
+)
+def test_what_holds_evictions_shows_whether_it_still_does(one: Object, state: str) -> None:
+    shown_now = table(KINDS[one.ref.kind].resource, [msgspec.to_builtins(to_wire(one), str_keys=True)], now=START)
+
+    place = [column["name"] for column in shown_now["columnDefinitions"]].index("State")
+    assert shown_now["rows"][0]["cells"][place] == state
+
+
+def test_who_makes_changes_and_removes_a_hold_is_told_by_events() -> None:
+    old, new = hold(), hold(clusters=("member1",), expires_at=START)
+    labelled = old.with_meta(labels={"team": "a"})
+
+    made = hold_events.told(Put(old, None), by="ana")
+    changed = hold_events.told(Put(new, old), by="ben")
+    removed = hold_events.told(Delete(new), by="eva")
+
+    assert [(one.reason, one.message) for one in (*made, *changed, *removed)] == [
+        ("EvictionHoldMade", "ana holds evictions of the whole fleet: we release"),
+        (
+            "EvictionHoldChanged",
+            "ben changed it: it holds evictions of cluster member1 until 2026-01-01T00:00:00Z: we release",
+        ),
+        (
+            "EvictionHoldRemoved",
+            "eva removed it: it held evictions of cluster member1 until 2026-01-01T00:00:00Z: we release",
+        ),
+    ]
+    assert hold_events.told(Put(labelled, old), by="ana") == hold_events.told(Put(WEB, None), by="ana") == ()
+    assert hold_events.told(Put(window(until=START), None), by="ana")[0].reason == "MaintenanceWindowMade"
+    assert {one.ref.kind for one in (old, window())} == {EVICTION_HOLD, MAINTENANCE_WINDOW}

@@ -1,0 +1,82 @@
+"""What a binding says while its eviction waits, told by the controllers themselves, and that this ends with the outage."""
+
+from __future__ import annotations
+
+import pytest
+
+from controlplane import kinds
+from controlplane.eviction.pending import EVICTION_PENDING
+from controlplane.meta import Condition, condition
+from tests.simulation.manifests import ANYWHERE, DIVIDED
+from tests.simulation.member import DOWN, UP
+from tests.simulation.outages import serving, wait
+from tests.simulation.stories import binding, placed
+from tests.simulation.world import Simulation
+
+SEEDS = range(2)
+
+
+def said(world: Simulation) -> Condition:
+    found = condition(binding(world).status.conditions, EVICTION_PENDING)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_while_the_tier_stops_evictions_the_condition_says_so_and_no_longer_once_they_go_on(seed: int) -> None:
+    world = serving("member1", "member2", "member3", "member4", seed=seed, policy=ANYWHERE, replicas=4)
+    for name in ("member1", "member2", "member3"):
+        world.fault(name, DOWN)
+    wait(world, 60)
+
+    assert (said(world).status, said(world).reason) == ("True", "Queued")
+    assert "taint cluster.karmada.io/not-ready:NoExecute, not tolerated" in said(world).message
+    assert "nothing is evicted at present: 3 of 4 clusters are faulty" in said(world).message
+
+    world.fault("member3", UP)
+    world.fault("member2", UP)
+    wait(world, 60)
+
+    assert "member1" not in placed(world)
+    assert "nothing is evicted" not in said(world).message
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_after_the_recovery_the_condition_says_that_it_is_over(seed: int) -> None:
+    world = serving("member1", "member2", "member3", seed=seed, policy=ANYWHERE)
+    world.fault("member1", DOWN)
+    wait(world, 60)
+    assert said(world).reason == "Evicted"
+
+    world.fault("member1", UP)
+    wait(world, 60)
+
+    assert (said(world).status, said(world).reason) == ("False", "Recovered")
+    assert world.failures == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_example_of_the_proposal_is_held_until_its_policy_allows_another_cluster_or_fewer_copies(seed: int) -> None:
+    world = serving("member1", "member2", "member3", seed=seed, policy=_printed(spread=""))
+    world.fault("member1", DOWN)
+    wait(world, 60)
+    assert set(placed(world)) == {"member1", "member2"}
+    assert (said(world).status, said(world).reason) == ("True", "Held")
+    assert "NoRefuge" in said(world).message
+
+    fewer = serving("member1", "member2", "member3", seed=seed, policy=_printed(spread=FEWER))
+    fewer.fault("member1", DOWN)
+    wait(fewer, 60)
+    assert set(placed(fewer)) == {"member2"}
+
+
+FEWER = "    spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 2}]\n"
+
+
+def _printed(*, spread: str) -> str:
+    """The policy of the proposal: two clusters allowed, a copy on each, purgeMode Directly."""
+    head = DIVIDED.partition("  placement:")[0]
+    return (
+        f"{head}  placement:\n    clusterAffinity:\n      clusterNames: [member1, member2]\n{spread}"
+        "  failover:\n    cluster:\n      purgeMode: Directly\n      tolerationSeconds: 4\n"
+    )
