@@ -79,12 +79,16 @@ class Obstacle(Struct, frozen=True):
 
 
 class Prospect(Struct, frozen=True):
-    """What would happen if one cluster of a binding went down now."""
+    """What would happen if one cluster of a binding went down now.
+
+    `waits_for`: after the eviction, what the new copies still wait for; "" they start at once.
+    """
 
     cluster: str
     moves: bool
     after_seconds: float | None = None  # between the taint and the eviction
     refuge: str = ""  # where it would go, or why nowhere
+    waits_for: str = ""
 
 
 class Readiness(Struct, frozen=True):
@@ -179,7 +183,8 @@ def readiness(
         found += [*_state(binding, target.name, settings), *_held(binding, cluster, situation, now=now)]
         obstacles += found
         stays = any(one.severity == BLOCKS for one in (*general, *found))
-        prospects.append(Prospect(target.name, not stays, _after(binding, taints), place.why))
+        last = "" if stays else _waits_for(binding, target.name, settings)
+        prospects.append(Prospect(target.name, not stays, _after(binding, taints), place.why, last))
     if not binding.spec.clusters:
         obstacles.append(_nowhere(binding))
     obstacles += [_queued(row) for row in rows if row.reason and row.due_at is not None]
@@ -284,10 +289,22 @@ def _own(binding: Binding, settings: Settings) -> Iterator[Obstacle]:
         yield Obstacle(
             "DirectlyUnreachable",
             WARNS,
-            "purgeMode is Directly: new copies wait for ever for a cluster that cannot be reached (D14)",
-            f"fence the cluster when it happens, or annotate the policy with {DIRECTLY_UNREACHABLE_ANNOTATION}: "
-            "After=<seconds>",
+            "purgeMode is Directly: after the eviction from a cluster that cannot be reached, new copies start only "
+            "once a person has confirmed that the cluster is down",
+            "fence the cluster when it happens (POST clusters/<name>/fence), or annotate the policy with "
+            f"{DIRECTLY_UNREACHABLE_ANNOTATION}: After=<seconds>",
         )
+
+
+def _waits_for(binding: Binding, cluster: str, settings: Settings) -> str:
+    """Return what new copies wait for once the binding has left a cluster that cannot be reached; "" for nothing."""
+    if purge_mode(binding, settings) != DIRECTLY or settings.directly_unreachable != "Wait":
+        return ""
+    said = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
+    after = patience(said)
+    if after is None:
+        return f"a person who confirms that cluster {cluster} is down: POST clusters/{cluster}/fence"
+    return f"{after.total_seconds():g} s after the eviction ({DIRECTLY_UNREACHABLE_ANNOTATION}: {said})"
 
 
 def _tier(situation: Situation, settings: Settings, *, now: datetime) -> Iterator[Obstacle]:

@@ -48,6 +48,7 @@ def test_an_eviction_tells_state_position_and_estimate(api: Client, server: Serv
     assert found["spec"]["cluster"] == "member1"
     assert found["status"]["state"] == "Queued"
     assert found["status"]["position"] >= 1
+    assert found["status"]["message"].endswith("taint gone:NoExecute, not tolerated")
     assert "estimatedAt" in found["status"] or found["status"]["estimate"] == "stopped"
     assert api.get(path, rate="0").document["status"]["estimate"] == "stopped"
     assert "estimatedAt" in api.get(path, rate="5").document["status"]
@@ -105,6 +106,10 @@ def test_an_order_is_kept_on_the_binding_and_in_the_change_log(
 
     assert done.status == 201, done.body
     binding = api.get(f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings/web").document
+    events = api.get(f"/api/v1/namespaces/{namespace}/events").document["items"]
+    told = [one for one in events if one["reason"] == f"Eviction{verb.capitalize()}Ordered"]
+    assert {one["involvedObject"]["kind"] for one in told} == {"ResourceBinding", "Deployment"}
+    assert {one["message"].partition(" ")[0] for one in told} == {"admin"}
     orders = orjson.loads(binding["metadata"].get("annotations", {}).get("failover.lifeboat.io/eviction-orders", "{}"))
     if verb == "release":
         assert orders == {}

@@ -79,6 +79,24 @@ def test_a_workload_that_would_move_says_so_and_where_to() -> None:
     assert "member2" in prospect.refuge
 
 
+@pytest.mark.parametrize(
+    ("patience", "unreachable", "waits_for"),
+    [
+        ("", "Wait", "a person who confirms that cluster member1 is down: POST clusters/member1/fence"),
+        ("After=300", "Wait", "300 s after the eviction (failover.lifeboat.io/directly-unreachable: After=300)"),
+        ("", "Proceed", ""),
+    ],
+)
+def test_a_directly_workload_says_what_will_wait_and_for_whom(patience: str, unreachable: str, waits_for: str) -> None:
+    one = app(ClusterFailoverBehavior(purge_mode=DIRECTLY))
+    one = one.with_meta(annotations={"failover.lifeboat.io/directly-unreachable": patience} if patience else {})
+
+    (prospect,) = asked(one, replace(FAILOVER, directly_unreachable=unreachable)).prospects
+
+    assert (prospect.moves, prospect.waits_for) == (True, waits_for)
+    assert asked(app()).prospects[0].waits_for == ""
+
+
 HOLD = EvictionHold(
     "failover.lifeboat.io/v1alpha1", "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec(reason="fair")
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,23 @@ def test_a_lost_cluster_does_not_become_schedulable_by_removing_its_taints(
 
     assert "Warning: spec.taints: cluster.karmada.io/not-ready:NoSchedule stays" in said
     assert "not-ready:NoSchedule" in k("get", "cluster", name)
+
+
+def test_a_hold_shows_whether_it_still_holds_and_who_made_it(k: Kubectl) -> None:
+    name, past = f"{k.namespace}-hold", datetime.now(UTC) - timedelta(minutes=20)
+    hold = {
+        "apiVersion": "failover.lifeboat.io/v1alpha1",
+        "kind": "EvictionHold",
+        "metadata": {"name": name},
+        "spec": {"reason": "we release", "clusters": ["member1"]},
+    }
+    k("apply", "-f", k.file(hold))
+    assert re.search(rf"{name}\s+cluster member1\s+we release\s+Open", k("get", "evictionhold", name))
+    assert "admin holds evictions of cluster member1: we release" in k("describe", "evictionhold", name)
+
+    hold["spec"] = {"reason": "we release", "clusters": ["member1"], "expiresAt": past.isoformat(timespec="seconds")}
+    k("apply", "-f", k.file(hold))
+
+    assert re.search(rf"{name}\s+cluster member1\s+we release\s+Expired 20m ago", k("get", "evictionhold", name))
+    k("delete", "evictionhold", name)
+    assert "admin removed it" in k("events", "-n", "default", "--for", f"evictionhold/{name}")

@@ -1,13 +1,12 @@
-"""What a binding says while its eviction waits, told by the controllers themselves, and that this ends with the outage."""
+"""What a binding says while its eviction waits, and that this ends with the outage."""
 
 from __future__ import annotations
 
 import pytest
 
-from controlplane import kinds
 from controlplane.eviction.pending import EVICTION_PENDING
 from controlplane.meta import Condition, condition
-from tests.simulation.manifests import ANYWHERE, DIVIDED
+from tests.simulation.manifests import ANYWHERE, DIVIDED, admitted
 from tests.simulation.member import DOWN, UP
 from tests.simulation.outages import serving, wait
 from tests.simulation.stories import binding, placed
@@ -56,27 +55,38 @@ def test_after_the_recovery_the_condition_says_that_it_is_over(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_example_of_the_proposal_is_held_until_its_policy_allows_another_cluster_or_fewer_copies(seed: int) -> None:
-    world = serving("member1", "member2", "member3", seed=seed, policy=_printed(spread=""))
+def test_the_example_of_the_proposal_is_held_until_its_policy_allows_another_cluster(seed: int) -> None:
+    world = serving("member1", "member2", "member3", seed=seed, policy=_printed("member1, member2"))
     world.fault("member1", DOWN)
     wait(world, 60)
     assert set(placed(world)) == {"member1", "member2"}
     assert (said(world).status, said(world).reason) == ("True", "Held")
     assert "NoRefuge" in said(world).message
 
-    fewer = serving("member1", "member2", "member3", seed=seed, policy=_printed(spread=FEWER))
-    fewer.fault("member1", DOWN)
-    wait(fewer, 60)
-    assert set(placed(fewer)) == {"member2"}
+    two_of_three = "    spreadConstraints: [{spreadByField: cluster, minGroups: 2, maxGroups: 2}]\n"
+    wider = admitted(_printed("member1, member2, member3", two_of_three), world.settings, now=world.now)
+    old = world.store.objects[wider.ref]
+    assert not world.store.put(old.with_spec(placement=wider.spec.placement), old).lost
+    wait(world, 60)
+
+    assert set(placed(world)) == {"member2", "member3"}
 
 
-FEWER = "    spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 2}]\n"
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_example_of_the_proposal_leaves_where_its_policy_says_that_fewer_copies_are_enough(seed: int) -> None:
+    fewer = "    spreadConstraints: [{spreadByField: cluster, minGroups: 1, maxGroups: 2}]\n"
+    world = serving("member1", "member2", "member3", seed=seed, policy=_printed("member1, member2", fewer))
+
+    world.fault("member1", DOWN)
+    wait(world, 60)
+
+    assert set(placed(world)) == {"member2"}
 
 
-def _printed(*, spread: str) -> str:
-    """The policy of the proposal: two clusters allowed, a copy on each, purgeMode Directly."""
+def _printed(names: str, spread: str = "") -> str:
+    """The policy of the proposal: a copy on each of two clusters, purgeMode Directly."""
     head = DIVIDED.partition("  placement:")[0]
     return (
-        f"{head}  placement:\n    clusterAffinity:\n      clusterNames: [member1, member2]\n{spread}"
+        f"{head}  placement:\n    clusterAffinity:\n      clusterNames: [{names}]\n{spread}"
         "  failover:\n    cluster:\n      purgeMode: Directly\n      tolerationSeconds: 4\n"
     )
