@@ -14,7 +14,7 @@ import msgspec
 
 from controlplane.bindings import template_of
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import FLEET, QUEUE_ROW, TIER_ROW, remembered, tainted
+from controlplane.controllers.fleet import FLEET, TIER_ROW, remembered, tainted
 from controlplane.controllers.placed import placed_on
 from controlplane.decision import NOTHING, Decision, Drop, Event, Put
 from controlplane.eviction.pending import EVICTION_PENDING, pending
@@ -33,7 +33,7 @@ LEAVES_WITHIN = timedelta(seconds=10)  # what is due and has left by then is tol
 
 
 class PendingSnapshot(msgspec.Struct, frozen=True):
-    """A binding with its rows. `stopped`: why nothing is evicted at present; "" evictions go on."""
+    """A binding with its rows. `stopped`: why the tier lets nothing be evicted now; "" evictions go on."""
 
     subject: Binding
     rows: tuple[Eviction, ...]
@@ -56,10 +56,9 @@ def _told_after(wanted: timedelta) -> Callable[[Eviction | None, Eviction | None
     return changed
 
 
-def _stops_changed(old: FleetState | None, new: FleetState | None) -> Iterable[Ref]:
-    """Every binding that waits is due when evictions stop or go on."""
-    before, after = (() if row is None else row.stops for row in (old, new))
-    return (FLEET,) if before != after else ()
+def _tier_changed(old: FleetState | None, new: FleetState | None) -> Iterable[Ref]:
+    """Every binding that waits is due when the tier stops evictions or lets them go on: the row is kept only then."""
+    return (FLEET,) if new is not None and new.key == TIER_ROW else ()
 
 
 class EvictionPending(Controller):
@@ -70,7 +69,7 @@ class EvictionPending(Controller):
     keys = BINDINGS
     watches = (
         *(Watch("row/Eviction", _told_after(after), after=after) for after in (timedelta(0), PATIENCE, LEAVES_WITHIN)),
-        Watch("row/FleetState", _stops_changed, fan_out=True),
+        Watch("row/FleetState", _tier_changed, fan_out=True),
     )
     owns = Ownership(dict.fromkeys(BINDINGS, ("status.conditions",)))
 
@@ -81,7 +80,7 @@ class EvictionPending(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[PendingSnapshot | None]:
         bindings = state.get(refs)
         rows = state.rows(Eviction, "binding", [str(ref) for ref in refs])
-        stopped = _stopped(remembered(state, TIER_ROW, QUEUE_ROW))
+        stopped = _stopped(remembered(state, TIER_ROW)[0])
         return [
             PendingSnapshot(bindings[ref], tuple(rows.get(str(ref), ())), stopped) if ref in bindings else None
             for ref in refs
@@ -102,10 +101,10 @@ class EvictionPending(Controller):
         return Decision(changes=(Put(new, old),), events=_told(old, before, told), reason=EVICTION_PENDING)
 
 
-def _stopped(rows: Iterable[FleetState]) -> str:
-    """Return why nothing is evicted now; "" evictions go on."""
-    stops = [row.stops[-1] for row in rows if row.stops]
-    return ", ".join(stop.why for stop in stops if stop.until is None)
+def _stopped(row: FleetState) -> str:
+    """Return why the tier lets nothing be evicted now; "" evictions go on."""
+    last = row.stops[-1] if row.stops else None
+    return last.why if last is not None and last.until is None else ""
 
 
 def _settled_at(row: Eviction) -> datetime:

@@ -241,6 +241,7 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "probes": to_clusters,
     "eviction_queue": to_placed,
     "eviction_queue of the fleet": to_all_placed,
+    "eviction_pending": to_all_placed,
     "graceful_eviction": to_leaving,
     "graceful_eviction of the fleet": to_all_leaving,
     "application_failover": to_parts,
