@@ -75,7 +75,9 @@ def said(rows: Iterable[Eviction], before: Condition | None = None) -> tuple[str
         # A copy that stays has a row without a time: it waits for nothing.
         ([row("a", due_at=None)], None),
         ([row("a", due_at=None), row("b")], ("True", "Queued", "cluster b: due 2026-01-01T00:00:00Z")),
-        ([over("a", EVICTED, "taint x; fits")], ("False", "Evicted", "cluster a: taint x; fits")),
+        ([over("c", EVICTED, "taint x; fits")], ("False", "Evicted", "cluster c: taint x; fits")),
+        # It is placed on that cluster again.
+        ([over("a", EVICTED, "taint x; fits")], None),
         ([over("a", ABANDONED, "skipped")], ("False", "Abandoned", "cluster a: skipped")),
         ([over("a", EVICTED, "first"), row("b")], ("True", "Queued", "cluster b: due 2026-01-01T00:00:00Z")),
         (
@@ -95,14 +97,14 @@ def test_rows_of_copies_that_stay_do_not_end_a_condition_twice() -> None:
     assert said([row("a", due_at=None)], WAITED) == ("False", "Abandoned", "no taint moves this workload any more")
 
 
-@pytest.mark.parametrize("before", [None, Condition(EVICTION_PENDING, "False", EVICTED, "cluster a: x")])
+@pytest.mark.parametrize("before", [None, Condition(EVICTION_PENDING, "False", ABANDONED, "cluster a: x")])
 def test_nothing_is_said_where_nothing_waits_and_nothing_waited(before: Condition | None) -> None:
     assert said([], before) is None
 
 
 def test_the_end_of_the_rows_is_told_once_by_what_the_binding_shows() -> None:
     gone = "False", "Abandoned", "no taint moves this workload any more"
-    left = "False", "Evicted", "evicted; the cluster has recovered since"
+    left = "False", "Recovered", "evicted; the cluster has recovered since"
     assert said([], WAITED) == gone
 
     def with_task(reason: str) -> tuple[str, str, str]:
