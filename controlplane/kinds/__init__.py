@@ -480,3 +480,5 @@ for _resource in builtin.RESOURCES:
                 has_status="status" in _resource.subresources,
             )
         )
+
+from controlplane.kinds import texts as texts  # noqa: E402  # gives fields of all kinds their texts

@@ -36,6 +36,14 @@ _LIST_LIMITS = {"min_length": "minItems", "max_length": "maxItems"}
 _SCALARS = str | int | float | bool
 
 
+_texts: dict[type, Mapping[str, str]] = {}
+
+
+def describe(struct_type: type, texts: Mapping[str, str]) -> None:
+    """Give fields of a type their texts, by name; a field that is declared with a text of its own keeps it."""
+    _texts[struct_type] = texts
+
+
 @cache
 def schema_of(struct_type: type[msgspec.Struct], resource: Resource | None = None) -> Schema:
     """Return the Schema of a msgspec Struct type; one Schema a type, however often it is asked for.
@@ -89,14 +97,20 @@ class _Translation:
             text = _text(info.cls)
             if text:
                 component["description"] = text
-            component["properties"] = {field.encode_name: self._field(field) for field in info.fields}
+            texts = ChainMap(*[dict(_texts.get(one, {})) for one in info.cls.__mro__])
+            component["properties"] = {
+                field.encode_name: self._field(field, texts.get(field.name, "")) for field in info.fields
+            }
             required = [field.encode_name for field in info.fields if field.required]
             if required:
                 component["required"] = required
         return {"$ref": REF_PREFIX + name}
 
-    def _field(self, field: inspect.Field) -> Node:
+    def _field(self, field: inspect.Field, text: str) -> Node:
         node = self.node(field.type)
+        own = field.type.extra_json_schema if isinstance(field.type, inspect.Metadata) else None
+        if text and "description" not in (own or {}):
+            node = _with(node, {"description": text})
         if field.default_factory in (msgspec.NODEFAULT, list, dict, set):
             default: Any = field.default or None  # an empty default says only that the field may be left out
         else:
