@@ -52,6 +52,10 @@ _CLAIM = f"""
 _RELEASE = f"""
     UPDATE objects_due d SET lease_until = NULL, due_at = coalesce(%s, clock_timestamp())
     FROM unnest(%s, %s, %s, %s) AS w(controller, kind, namespace, name) WHERE {_SAME}"""
+_EXTEND = f"""
+    UPDATE objects_due d SET lease_until = clock_timestamp() + %s * interval '1 second'
+    FROM unnest(%s, %s, %s, %s, %s) AS w(controller, kind, namespace, name, ends)
+    WHERE {_SAME} AND d.lease_until IS NOT NULL AND w.ends > clock_timestamp()"""
 _FREE = """
     UPDATE objects_due d SET lease_until = NULL FROM unnest(%s, %s) AS w(controller, shards)
     WHERE lower(d.controller) = w.controller AND d.lease_until IS NOT NULL AND d.hash %% w.shards = %s
@@ -174,6 +178,18 @@ def release(cursor: BinaryCursor, claims: Sequence[Claim], *, due_at: datetime |
     ordered = sorted(claims, key=lambda one: (one.controller, one.ref))
     columns = [texts([one.controller for one in ordered]), *_columns([one.ref for one in ordered])]
     cursor.run(_RELEASE, (due_at, *columns))
+
+
+def extend(cursor: BinaryCursor, claims: Sequence[tuple[Claim, datetime]], *, lease_seconds: float) -> datetime:
+    """Extend claims by `lease_seconds` from now; return now. A claim that ended before, as it says, may be somebody
+    else's by now and stays as it is. The write lock is held."""
+    ordered = sorted(claims, key=lambda one: (one[0].controller, one[0].ref))
+    columns = [texts([one.controller for one, _ in ordered]), *_columns([one.ref for one, _ in ordered])]
+    cursor.run(_EXTEND, (lease_seconds, *columns, moments([ends for _, ends in ordered])))
+    row = cursor.run("SELECT clock_timestamp()").fetchone()
+    assert row is not None
+    now: datetime = row[0]
+    return now
 
 
 def free(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int, until: datetime | None) -> None:

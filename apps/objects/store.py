@@ -89,6 +89,11 @@ class DjangoStore(DjangoState):
             with _writing() as cursor:
                 due.release(cursor, claims, due_at=due_at)
 
+    def extend(self, claims: Sequence[tuple[Claim, datetime]], *, lease_seconds: float) -> datetime:
+        """Extend claims, given with their ends, by `lease_seconds` from now; return now. One that has ended stays."""
+        with _writing() as cursor:
+            return due.extend(cursor, claims, lease_seconds=lease_seconds)
+
     def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
         if refs:
             marks = due.pack_marks(Mark(controller, ref) for ref in refs)

@@ -25,6 +25,7 @@ from controlplane.kinds.work import (
     REMOVED,
     REMOVING,
     REPLICAS_KEPT,
+    RETAINED,
     Work,
 )
 from controlplane.members import NOT_OURS, Answer, Discard, Ensure, endpoint_of
@@ -42,6 +43,8 @@ RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(seconds=60)
 REMOVAL_PATIENCE = timedelta(seconds=60)  # a Namespace with content takes this long; then the Work's Events warn
 USED_AGAIN = timedelta(hours=1)  # until a Namespace of somebody else is looked at again: it may have been deleted
+STAYS = timedelta(seconds=60)  # so long an object has to stay on its member to count as kept
+LONGEST_LOST = timedelta(seconds=256)
 OBJECT_LOST = "ObjectLost"  # reason of Applied=False: the member no longer holds what was applied
 
 _SUSPENDED = Condition(DISPATCHING, "False", "SuspendDispatching", "Work dispatching is in a suspended state.")
@@ -104,6 +107,43 @@ def _clusters(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
         yield (new or before).ref
 
 
+def apply_again_after(work: Work) -> timedelta:
+    """Return how long a lost object is left away before it is applied again: as long as it has been lost again and
+    again before, rounded down to a power of two seconds, at most LONGEST_LOST. Nothing after the first loss.
+    """
+    applied, retained = (condition(work.status.conditions, one) for one in (APPLIED, RETAINED))
+    if applied is None or retained is None or applied.last_transition_time is None:
+        return timedelta(0)
+    since = retained.last_transition_time or applied.last_transition_time
+    seconds = int((applied.last_transition_time - since).total_seconds())
+    return min(timedelta(seconds=1 << (seconds.bit_length() - 1)), LONGEST_LOST) if seconds > 0 else timedelta(0)
+
+
+def _lost_until(work: Work, *, now: datetime) -> datetime | None:
+    """Return until when a lost object is not applied again; None where it may be applied now."""
+    applied = condition(work.status.conditions, APPLIED)
+    if applied is None or applied.reason != OBJECT_LOST or applied.last_transition_time is None:
+        return None
+    until = applied.last_transition_time + apply_again_after(work)
+    return until if until > now else None
+
+
+def _is_shaky(work: Work) -> bool:
+    retained = condition(work.status.conditions, RETAINED)
+    return retained is not None and retained.status == "False"
+
+
+def _kept(work: Work, *, now: datetime) -> Decision:
+    """Return the Work as one whose object stays on its member, once it has for STAYS."""
+    applied = condition(work.status.conditions, APPLIED)
+    if not _is_shaky(work) or applied is None or applied.status != "True" or applied.last_transition_time is None:
+        return NOTHING
+    if now < (stays_at := applied.last_transition_time + STAYS):
+        return Decision(wake_at=stays_at)
+    message = f"the object has stayed on {_cluster_name(work.ref)} for {STAYS.total_seconds():g} s"
+    return _told(work, Condition(RETAINED, "True", "ObjectStays", message), now=now)
+
+
 def way_in(cluster: Cluster) -> tuple[Any, ...]:
     """Return how a member is reached: what is different there is asked again."""
     spec = cluster.spec
@@ -156,7 +196,7 @@ class Execution(MemberController):
             if snapshot.late is not None and (snapshot.late.wanted or not snapshot.late.may_go):
                 return None
             return Discard(target, work.manifest, release=work.spec.preserve_resources_on_deletion is True)
-        if work.spec.suspend_dispatching or _done(work):
+        if work.spec.suspend_dispatching or _done(work) or _lost_until(work, now=now) is not None:
             return None
         how = work.manifest.get("metadata", {}).get("annotations", {}).get(CONFLICT_RESOLUTION_ANNOTATION, "")
         return Ensure(target, snapshot.manifest, overwrite=how == "overwrite")
@@ -170,8 +210,9 @@ class Execution(MemberController):
         if work.spec.suspend_dispatching:
             return _dispatched(work, _SUSPENDED, now=now)
         if answer is None:
-            # Not reachable: due again by the cluster's own change. Done: nothing is left to do.
-            return NOTHING
+            # Not reachable: due again by the cluster's own change. Done: nothing is left to do but to see it stay.
+            lost_until = _lost_until(work, now=now)
+            return _kept(work, now=now) if lost_until is None else Decision(wake_at=lost_until)
         return _dispatched(work, _DISPATCHING, self._answered(snapshot, answer, now=now), now=now)
 
     def _answered(self, snapshot: Dispatch, answer: Answer, *, now: datetime) -> Decision:
@@ -185,7 +226,8 @@ class Execution(MemberController):
         if answer.ok:
             message = (answer.note or "Manifest has been applied.")[:1024]
             said = Condition(APPLIED, "True", "AppliedSuccessful", message, None, seen)
-            return replace(_told(work, said, now=now), events=tuple(_synced(work)))
+            done = replace(_told(work, said, now=now), events=tuple(_synced(work)))
+            return replace(done, wake_at=now + STAYS) if _is_shaky(work) else done
         if answer.reason == NOT_OURS and _is_namespace(work):
             return _used(work, now=now)
         message = f"applying to {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]

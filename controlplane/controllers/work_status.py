@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from controlplane import interpret, kinds
 from controlplane.controllers.controller import Ownership
-from controlplane.controllers.execution import OBJECT_LOST
+from controlplane.controllers.execution import OBJECT_LOST, apply_again_after
 from controlplane.controllers.member import MemberController
 from controlplane.decision import NOTHING, Decision, Event, Put
 from controlplane.kinds.binding import HEALTHY, UNHEALTHY, UNKNOWN
@@ -20,6 +20,7 @@ from controlplane.kinds.work import (
     NAMESPACE_USED,
     REMOVED,
     REMOVING,
+    RETAINED,
     ManifestStatus,
     ResourceIdentifier,
     Work,
@@ -96,10 +97,18 @@ class WorkStatus(MemberController):
             return _without_object(work, said, now=now)
         if applied.status != "True":
             return NOTHING
+        retained = Condition(RETAINED, "False", OBJECT_LOST, "The member does not keep the object.")
+        shaky = work.with_status(conditions=with_condition(work.status.conditions, retained, now=now))
         said = Condition(APPLIED, "False", OBJECT_LOST, "The object is no longer on the member; it is applied again.")
-        return replace(
-            _without_object(work, said, now=now), events=(Event(work, OBJECT_LOST, said.message, warning=True),)
+        lost = shaky.with_status(conditions=with_condition(shaky.status.conditions, said, now=now))
+        if wait := apply_again_after(lost).total_seconds():
+            why = "it was lost before, and something on the member deletes it"
+            said = replace(said, message=f"{said.message[:-1]} in {wait:g} s: {why}.")
+        told = Event(work, OBJECT_LOST, said.message, warning=True)
+        changed = shaky.with_status(
+            conditions=with_condition(shaky.status.conditions, said, now=now), manifest_statuses=()
         )
+        return Decision(changes=(Put(changed, work),), events=(told,), reason=OBJECT_LOST)
 
 
 def _first(work: Work) -> Iterator[Event]:

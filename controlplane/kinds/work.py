@@ -42,6 +42,9 @@ class WorkStatus(Struct, frozen=True):
 
 
 APPLIED, DISPATCHING = "Applied", "Dispatching"
+RETAINED = "Retained"
+"""Condition type: False since an object was lost on its member until it has stayed there for a minute. Not there before
+the first loss."""
 # Reasons of Applied: the member did not take the manifest; it did not let the object go; it has the manifest with more
 # replicas than it says, as other copies are not healthy (controlplane/leftovers.py).
 APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT = "AppliedFailed", "CleanupFailed", "ReplicasKept"

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import aiohttp
+import orjson
 import pytest
 
 from apps.clusters.client import MemberClient
@@ -474,3 +475,71 @@ async def test_what_is_not_ours_is_not_updated_where_it_cannot_be_applied(fleet:
     refused = await client.ensure(Ensure(member, twice(image="web:2"), False))
 
     assert (refused.code, "not managed by us" in refused.problem) == (409, True)
+
+
+def test_a_large_object_is_given_more_time() -> None:
+    """A loaded member takes longer for a CustomResourceDefinition of 300 KB than for a small object."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        await reader.readexactly(int(head.partition("content-length:")[2].split()[0]))
+        await asyncio.sleep(1.0)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+        writer.close()
+
+    async def story(client: MemberClient) -> None:
+        server = await asyncio.start_server(serve, HOST, 0, limit=1_000_000)
+        where = Target("member1", f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
+
+        small = await client.call(where, "PATCH", "/x", body={"a": "b"}, seconds=0.3)
+        large = await client.call(where, "PATCH", "/x", body={"a": "b" * 300_000}, seconds=0.3)
+
+        server.close()
+        assert (small.code, large.code) == (0, 200), large.problem
+
+    on_a_client(story)
+
+
+@pytest.mark.parametrize("release", [False, True])
+def test_only_what_is_ours_is_deleted_or_released(release: bool) -> None:
+    async def story(fleet: Fleet, client: MemberClient) -> None:
+        member = target(fleet)
+        theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": "default"}}
+        assert (await client.call(member, "POST", CONFIG_MAPS, body=theirs)).code == 201
+        before = (await client.call(member, "GET", f"{CONFIG_MAPS}/theirs")).body
+
+        answer = await client.discard(Discard(member, theirs, release=release))
+
+        assert answer.code == 404
+        assert (await client.call(member, "GET", f"{CONFIG_MAPS}/theirs")).body == before
+
+    on_a_fleet(story)()
+
+
+def test_an_object_made_anew_while_it_was_being_deleted_stays() -> None:
+    """The uid that was looked at is a precondition of the deletion."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while not reader.at_eof():
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            length = head.lower().partition("content-length:")[2].split()
+            asked.append((head.split()[0], await reader.readexactly(int(length[0]) if length else 0)))
+            body = orjson.dumps({"metadata": {"uid": "seen", "labels": {MANAGED_LABEL: MANAGED_LABEL_VALUE}}})
+            status = "200 OK" if asked[-1][0] == "GET" else "409 Conflict"
+            told = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            writer.write(told.encode() + body)
+
+    async def story(client: MemberClient) -> None:
+        server = await asyncio.start_server(serve, HOST, 0)
+        where = Target("member1", f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "namespace": "default"}}
+
+        answer = await client.discard(Discard(where, manifest))
+
+        server.close()
+        assert (answer.code, [method for method, _ in asked]) == (409, ["GET", "DELETE"])
+        sent = orjson.loads(asked[1][1])
+        assert (sent["preconditions"], sent["propagationPolicy"]) == ({"uid": "seen"}, "Background")
+
+    asked: list[tuple[str, bytes]] = []
+    on_a_client(story)

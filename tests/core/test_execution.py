@@ -181,3 +181,33 @@ def test_whether_a_work_is_dispatched_is_a_condition_and_an_event_each_time_it_t
         story.run()
         assert said() == (expected, sorted([goes, stops]))
     assert story.applied == ("True", "AppliedSuccessful")
+
+
+def test_an_object_that_its_member_keeps_losing_is_applied_ever_more_rarely_until_it_stays() -> None:
+    member = Member()
+    story = Story(member)
+
+    def ensures() -> int:
+        return member.asked.count(Ensure)
+
+    def retained() -> tuple[str, str]:
+        said = None if story.work is None else condition(story.work.status.conditions, "Retained")
+        assert said is not None
+        return said.status, said.reason
+
+    for _ in range(120):  # something on the member deletes it as soon as it is there
+        member.held = False
+        story.seen()
+        story.later(1)
+    assert 6 <= ensures() <= 12
+    assert retained() == ("False", "ObjectLost")
+    assert any("applied again in" in one.message for one in story.store.objects.values() if isinstance(one, Event))
+
+    story.later(130)  # nothing deletes it any more
+    assert member.held
+    assert story.applied == ("True", "AppliedSuccessful")
+    assert retained() == ("True", "ObjectStays")
+
+    before, member.held = ensures(), False
+    story.seen()
+    assert (ensures(), member.held) == (before + 1, True), "the first loss after that is mended at once"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import close_old_connections
+from django.db import close_old_connections, connection
 
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
@@ -140,3 +140,24 @@ def _is_put_off(store: DjangoStore, began: datetime) -> bool:
         return due is not None and began + FAILED_AGAIN <= due <= store.now() + FAILED_AGAIN
     finally:
         close_old_connections()
+
+
+def test_a_claim_whose_question_takes_long_is_extended_and_one_that_has_ended_is_not(pump: Pump) -> None:
+    joined = cluster("member1").with_spec(api_endpoint="http://member1")
+    create(pump.store, joined.with_status(conditions=(Condition("Ready", "True", ""),)), work("large"), work("ended"))
+    asked, _ = pump.claim()
+    large, ended = sorted(asked, key=lambda one: one.claim.ref.name, reverse=True)
+    ended.at -= timedelta(seconds=CLAIM_SECONDS)
+    claimed_at = large.at
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE objects_due SET lease_until = clock_timestamp() + interval '1 second'")
+
+    pump._open |= {large, ended}
+    asyncio.run(pump.extend())
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, lease_until - clock_timestamp() FROM objects_due WHERE controller = 'execution'")
+        left = dict(cursor.fetchall())
+    assert left["large"] > timedelta(seconds=CLAIM_SECONDS - 5)
+    assert left["ended"] <= timedelta(seconds=1)
+    assert large.at > claimed_at > ended.at

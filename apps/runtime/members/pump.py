@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from apps.objects.store import DjangoStore
 from apps.runtime.kept import keep
 from controlplane.controllers.member import MemberController
 from controlplane.decision import NOTHING, Decision
-from controlplane.members import Answer, Observe, Question
+from controlplane.members import Answer, Ensure, Observe, Question
 from controlplane.run import CLAIM_SECONDS, FAILED_AGAIN, FAN_OUT_CHUNK, Failure, written
 from controlplane.settings import Settings
 from controlplane.state import Actor, Claim, Claims, Unstorable
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 IN_FLIGHT_PER_MEMBER = 64
 IN_FLIGHT = 8192  # of all members: many silent ones together do not use it up before they are called not ready
 LONGEST_ANSWER_SECONDS = CLAIM_SECONDS - 5  # a claim is given up before somebody else may take it
+LONGEST_APPLY_SECONDS = 300.0  # a large object takes a loaded member long (`apps.clusters.client.LONGEST_SECONDS`)
+EXTEND_SECONDS = CLAIM_SECONDS / 3  # how often claims are extended whose question has not been answered
 CLAIM_LASTS = timedelta(seconds=CLAIM_SECONDS)
 FLUSH_SECONDS = 0.02
 FLUSH_SIZE = 300
@@ -38,8 +41,8 @@ CROWDED = timedelta(seconds=1)  # how long an object of a member that has enough
 
 
 class Asked(msgspec.Struct, eq=False):
-    """A claim on its way, made `at` that moment of the database: what was loaded, and the answer when it is there.
-    `error`: why there is no question."""
+    """A claim on its way, made or extended `at` that moment of the database: what was loaded, and the answer once it is
+    there. `error`: why there is no question."""
 
     claim: Claim
     at: datetime
@@ -69,12 +72,14 @@ class Pump:
         self._answered: asyncio.Queue[Asked] = asyncio.Queue()
         self._in_flight: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[Asked] = set()  # applies that have not been answered
 
     async def run(self) -> None:
         """Claim and flush until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._claiming())
             tasks.create_task(self._flushing())
+            tasks.create_task(self._extending())
 
     async def _claiming(self) -> None:
         while True:
@@ -162,16 +167,39 @@ class Pump:
         self.store.release(claims, due_at=self.store.now() + CROWDED)
 
     async def _ask(self, one: Asked, question: Question, member: str) -> None:
+        seconds = LONGEST_APPLY_SECONDS if isinstance(question, Ensure) else LONGEST_ANSWER_SECONDS
+        self._open.add(one)
         try:
-            one.answer = await asyncio.wait_for(self.answer(question), LONGEST_ANSWER_SECONDS)
+            one.answer = await asyncio.wait_for(self.answer(question), seconds)
         except TimeoutError:
-            one.answer = Answer(0, problem=f"no answer within {LONGEST_ANSWER_SECONDS:g} s")
+            one.answer = Answer(0, problem=f"no answer within {seconds:g} s")
         except Exception as error:  # one object's trouble touches one object
             log.exception("%s: asking %s failed", self.controller.name, member)
             one.answer = Answer(0, problem=f"could not be asked: {type(error).__name__}: {error}")
         finally:
+            self._open.discard(one)
             self._in_flight[member] -= 1
         self._answered.put_nowait(one)
+
+    async def _extending(self) -> None:
+        """Keep the claims of questions that take long: nobody else asks them meanwhile."""
+        while True:
+            await asyncio.sleep(EXTEND_SECONDS)
+            try:
+                await self.extend()
+            except OperationalError as error:
+                log.warning("%s: the database is away: %s", self.controller.name, error)
+
+    async def extend(self) -> None:
+        """Extend the claims of all questions that have not been answered."""
+        waiting = list(self._open)
+        if not waiting:
+            return
+        claims = [(one.claim, one.at + CLAIM_LASTS) for one in waiting]
+        now = await self._in_thread(partial(self.store.extend, claims, lease_seconds=CLAIM_SECONDS))
+        for one in waiting:
+            if now < one.at + CLAIM_LASTS:
+                one.at = now
 
     async def _flushing(self) -> None:
         while True:
