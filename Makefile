@@ -20,7 +20,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels
+.PHONY: members-compare help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels
 
 help:
 	@echo "make run          start everything here; Ctrl-C ends it      make up / make down   the same in the background"
@@ -68,6 +68,11 @@ bench: $(DEV_STAMP)
 # Kills -9 of every process at random while clients write and clusters fail; prints its ledger, fails if a write is lost.
 chaos: $(DEV_STAMP)
 	@$(PY) -m tests.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --dir $(DIR)/chaos
+
+# LAB: where the lab's member runs, started with ONLY_APISERVER=1 (a kube-apiserver without controllers) and wiped after.
+members-compare: $(DEV_STAMP)
+	@test -n "$(LAB)" || { echo "say where the lab is: make members-compare LAB=/tmp/lab" >&2; exit 2; }
+	@$(PY) -m tests.simulator.comparison $(LAB)/run/member1.config $(if $(RECORD),--record)
 
 conformance: $(DEV_STAMP)
 	@$(PY) -m tests.conformance

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from typing import Any
+
+from apps.simulator.pod_defaults import pod, pod_spec, quantities, quantity
 
 Document = dict[str, Any]
 
 _ROLLING = {"maxUnavailable": "25%", "maxSurge": "25%"}
+_RBAC = "rbac.authorization.k8s.io"
 
 
 def defaulted(kind: str, document: Document) -> Document:
@@ -16,100 +20,145 @@ def defaulted(kind: str, document: Document) -> Document:
     return document if fill is None else fill(document)
 
 
-def _with_spec(document: Document, template: str = "", **defaults: Any) -> Document:
-    spec = {**defaults, **(document.get("spec") or {})}
-    if template and isinstance(spec.get(template), dict):
-        spec[template] = {**spec[template], "spec": _pod_spec(spec[template].get("spec") or {}, defaults)}
-    return {**document, "spec": spec}
+def _spec_of(document: Document) -> Document:
+    spec = document.get("spec")
+    return spec if isinstance(spec, dict) else {}
 
 
-def _pod_spec(spec: Document, around: Document) -> Document:
-    filled = {
-        "restartPolicy": "Never" if "backoffLimit" in around else "Always",
-        "terminationGracePeriodSeconds": 30,
-        "dnsPolicy": "ClusterFirst",
-        "securityContext": {},
-        "schedulerName": "default-scheduler",
-        **spec,
-    }
-    for field in ("containers", "initContainers"):
-        if field in filled:
-            filled[field] = [_container(container) for container in filled[field]]
-    return filled
+def _with_spec(document: Document, **defaults: Any) -> Document:
+    return {**document, "spec": {**defaults, **_spec_of(document)}}
 
 
-def _container(container: Document) -> Document:
-    image = container.get("image", "")
-    latest = ":" not in image.rpartition("/")[2] or image.endswith(":latest")
-    filled = {
-        "resources": {},
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-        "imagePullPolicy": "Always" if latest else "IfNotPresent",
-        **container,
-    }
-    if "ports" in filled:
-        filled["ports"] = [{"protocol": "TCP", **port} for port in filled["ports"]]
-    return filled
+def _with_template(document: Document, *, restarts: str = "Always", **defaults: Any) -> Document:
+    made = _with_spec(document, **defaults)
+    template = made["spec"].get("template")
+    if isinstance(template, dict):
+        spec = template.get("spec")
+        metadata = {key: value for key, value in (template.get("metadata") or {}).items() if value is not None}
+        filled = pod_spec(spec if isinstance(spec, dict) else {}, restarts=restarts)
+        made["spec"]["template"] = {**template, "metadata": metadata, "spec": filled}
+    return made
 
 
 def _deployment(document: Document) -> Document:
-    strategy = (document.get("spec") or {}).get("strategy") or {}
+    strategy = _spec_of(document).get("strategy") or {}
     kind = strategy.get("type", "RollingUpdate")
     filled = {"type": kind, **strategy}
     if kind == "RollingUpdate":
         filled["rollingUpdate"] = {**_ROLLING, **(strategy.get("rollingUpdate") or {})}
-    defaults = {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}
-    made = _with_spec(document, "template", **defaults)
+    made = _with_template(document, replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)
     return {**made, "spec": {**made["spec"], "strategy": filled}}
 
 
 def _stateful_set(document: Document) -> Document:
-    update = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
-    more = {"podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10, "updateStrategy": update}
-    return _with_spec(document, "template", replicas=1, **more)
+    given = _spec_of(document)
+    update = {"type": "RollingUpdate", **(given.get("updateStrategy") or {})}
+    if update["type"] == "RollingUpdate":
+        update["rollingUpdate"] = {"partition": 0, **(update.get("rollingUpdate") or {})}
+    made = _with_template(document, podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)
+    retained = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    policy = {**retained, **(given.get("persistentVolumeClaimRetentionPolicy") or {})}
+    spec = {**made["spec"], "updateStrategy": update, "persistentVolumeClaimRetentionPolicy": policy}
+    if given.get("volumeClaimTemplates"):
+        spec["volumeClaimTemplates"] = [_claim_template(one) for one in given["volumeClaimTemplates"]]
+    return {**made, "spec": {name: value for name, value in spec.items() if value != []}}
+
+
+def _claim_template(claim: Document) -> Document:
+    made = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **_claim(claim), "status": {"phase": "Pending"}}
+    metadata = {key: value for key, value in (claim.get("metadata") or {}).items() if value is not None}
+    return {**made, "metadata": metadata}
 
 
 def _daemon_set(document: Document) -> Document:
-    update = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
-    return _with_spec(document, "template", revisionHistoryLimit=10, updateStrategy=update)
+    update = {"type": "RollingUpdate", **(_spec_of(document).get("updateStrategy") or {})}
+    if update["type"] == "RollingUpdate":
+        update["rollingUpdate"] = {"maxUnavailable": 1, "maxSurge": 0, **(update.get("rollingUpdate") or {})}
+    made = _with_template(document, revisionHistoryLimit=10)
+    return {**made, "spec": {**made["spec"], "updateStrategy": update}}
+
+
+def _job_spec(given: Document) -> Document:
+    parallelism = given.get("parallelism", 1)
+    more: Document = {"backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False, "parallelism": parallelism}
+    if "parallelism" not in given:
+        more["completions"] = 1
+    return more
 
 
 def _job(document: Document) -> Document:
-    spec = document.get("spec") or {}
+    spec = _spec_of(document)
     uid, name = document["metadata"].get("uid", ""), document["metadata"]["name"]
-    parallelism = spec.get("parallelism", 1)
-    more: Document = {"backoffLimit": 6, "completionMode": "NonIndexed", "suspend": False, "parallelism": parallelism}
-    if "parallelism" not in spec:
-        more["completions"] = 1
+    more = {**_job_spec(spec), "podReplacementPolicy": "TerminatingOrFailed"}
+    if spec.get("podFailurePolicy"):
+        more["podReplacementPolicy"] = "Failed"
     if not spec.get("manualSelector"):
-        labels = {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name, "job-name": name}
-        more["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+        labels = {
+            "batch.kubernetes.io/controller-uid": uid,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": uid,
+            "job-name": name,
+        }
+        more["manualSelector"] = False
         template = spec.get("template") or {}
         metadata = template.get("metadata") or {}
         labelled = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
-        document = {**document, "spec": {**spec, "template": {**template, "metadata": labelled}}}
-    return _with_spec(document, "template", **more)
+        selector = spec.get("selector") or {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+        document = {
+            **document,
+            "spec": {**spec, "selector": selector, "template": {**template, "metadata": labelled}},
+        }
+    return _with_template(document, restarts="Always", **more)
+
+
+def _cron_job(document: Document) -> Document:
+    more = {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    }
+    made = _with_spec(document, **more)
+    template = made["spec"].get("jobTemplate")
+    if isinstance(template, dict):
+        inner = _with_template({"spec": template.get("spec") or {}})
+        made["spec"]["jobTemplate"] = {"metadata": {}, **template, "spec": inner["spec"]}
+    return made
 
 
 def _service(document: Document) -> Document:
-    spec = document.get("spec") or {}
+    spec = _spec_of(document)
     filled: Document = {"type": "ClusterIP", "sessionAffinity": "None", **spec}
     if filled["type"] != "ExternalName":
         # A cluster IP is the member's own: what is applied elsewhere must not carry it along.
         address = _cluster_ip(document["metadata"].get("uid", ""))
         filled = {
             "clusterIP": address,
-            "clusterIPs": [filled.get("clusterIP", address)],
+            "clusterIPs": [filled.get("clusterIP") or address],
             "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack",
             "internalTrafficPolicy": "Cluster",
             **filled,
         }
+    outside = filled["type"] in ("NodePort", "LoadBalancer")
+    if outside:
+        filled.setdefault("externalTrafficPolicy", "Cluster")
+    if filled["type"] == "LoadBalancer":
+        filled.setdefault("allocateLoadBalancerNodePorts", True)
+        if filled["externalTrafficPolicy"] == "Local":
+            filled.setdefault("healthCheckNodePort", _node_port(document, "health"))
+    if filled["sessionAffinity"] == "ClientIP":
+        filled.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
     if isinstance(spec.get("ports"), list):
-        ports = ({"protocol": "TCP", "targetPort": port.get("port"), **port} for port in spec["ports"])
-        filled["ports"] = list(ports)
-    return {**document, "spec": filled}
+        ports = [{"protocol": "TCP", "targetPort": port.get("port"), **port} for port in spec["ports"]]
+        given = [{"nodePort": _node_port(document, str(port.get("port"))), **port} for port in ports]
+        filled["ports"] = given if outside else ports
+    return {**document, "spec": {name: value for name, value in filled.items() if value not in ([], None, {})}}
+
+
+def _node_port(document: Document, what: str) -> int:
+    """Return a port of the range 30000 to 32767 that only this Service has, as good as certainly."""
+    return 30000 + hash((document["metadata"].get("uid", ""), what)) % 2768
 
 
 def _cluster_ip(uid: str) -> str:
@@ -125,15 +174,137 @@ def _namespace(document: Document) -> Document:
     return {**made, "metadata": {**metadata, "labels": labels}, "status": status}
 
 
+def _secret(document: Document) -> Document:
+    made = {"type": "Opaque", **document}
+    texts = made.pop("stringData", None)
+    if texts:
+        encoded = {name: base64.b64encode(str(text).encode()).decode() for name, text in texts.items()}
+        made["data"] = {**(made.get("data") or {}), **encoded}
+    return made
+
+
+def _claim(document: Document) -> Document:
+    made = _with_spec(document, volumeMode="Filesystem")
+    resources = made["spec"].get("resources")
+    if isinstance(resources, dict):
+        made["spec"]["resources"] = {name: quantities(one) for name, one in resources.items()}
+    return made
+
+
+def _volume(document: Document) -> Document:
+    made = _with_spec(document, volumeMode="Filesystem", persistentVolumeReclaimPolicy="Retain")
+    spec = made["spec"]
+    spec["capacity"] = quantities(spec.get("capacity"))
+    if isinstance(spec.get("hostPath"), dict):
+        spec["hostPath"] = {"type": "", **spec["hostPath"]}
+    return made
+
+
+def _quota(document: Document) -> Document:
+    made = _with_spec(document)
+    if isinstance(made["spec"].get("hard"), dict):
+        made["spec"]["hard"] = quantities(made["spec"]["hard"])
+    return made
+
+
+def _limits(document: Document) -> Document:
+    """Container limits fill each other: max is the default limit, the default limit the default request."""
+    made = _with_spec(document)
+    found = []
+    for one in made["spec"].get("limits") or ():
+        limit = {name: quantities(value) for name, value in one.items()}
+        if limit.get("type") == "Container":
+            default = {**(limit.get("max") or {}), **(limit.get("default") or {})}
+            requests = {**default, **(limit.get("min") or {}), **(limit.get("defaultRequest") or {})}
+            limit |= {name: value for name, value in (("default", default), ("defaultRequest", requests)) if value}
+        found.append(limit)
+    made["spec"]["limits"] = found or None
+    return made
+
+
+def _network_policy(document: Document) -> Document:
+    made = _with_spec(document, podSelector={})
+    spec = made["spec"]
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
+    for part in ("ingress", "egress"):
+        if isinstance(spec.get(part), list):
+            spec[part] = [_rule(one) for one in spec[part]]
+    return made
+
+
+def _rule(rule: Document) -> Document:
+    if not isinstance(rule.get("ports"), list):
+        return rule
+    return {**rule, "ports": [{"protocol": "TCP", **port} for port in rule["ports"]]}
+
+
+def _autoscaler(document: Document) -> Document:
+    made = _with_spec(document, minReplicas=1)
+    spec = made["spec"]
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    spec["metrics"] = [_metric(one) for one in spec["metrics"]]
+    behavior = spec.get("behavior")
+    if isinstance(behavior, dict):
+        spec["behavior"] = {part: {**rules, **(behavior.get(part) or {})} for part, rules in _BEHAVIOR.items()}
+    return made
+
+
+_BEHAVIOR: dict[str, Document] = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 0,
+        "selectPolicy": "Max",
+        "policies": [
+            {"type": "Pods", "value": 4, "periodSeconds": 15},
+            {"type": "Percent", "value": 100, "periodSeconds": 15},
+        ],
+    },
+    "scaleDown": {"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]},
+}
+
+
+def _metric(metric: Document) -> Document:
+    source = metric.get("resource")
+    if not isinstance(source, dict):
+        return metric
+    target = source.get("target")
+    if not isinstance(target, dict) or "averageValue" not in target:
+        return metric
+    return {**metric, "resource": {**source, "target": {**target, "averageValue": quantity(target["averageValue"])}}}
+
+
+def _binding(document: Document) -> Document:
+    made = dict(document)
+    if isinstance(made.get("roleRef"), dict):
+        made["roleRef"] = {"apiGroup": _RBAC, **made["roleRef"]}
+    if isinstance(made.get("subjects"), list):
+        people = ("User", "Group")
+        made["subjects"] = [
+            {"apiGroup": _RBAC, **one} if one.get("kind") in people else one for one in made["subjects"]
+        ]
+    return {name: value for name, value in made.items() if value != []}
+
+
 _DEFAULTS: dict[str, Callable[[Document], Document]] = {
     "apps/Deployment": _deployment,
-    "apps/ReplicaSet": lambda document: _with_spec(document, "template", replicas=1),
+    "apps/ReplicaSet": lambda document: _with_template(document, replicas=1),
     "apps/StatefulSet": _stateful_set,
     "apps/DaemonSet": _daemon_set,
     "batch/Job": _job,
+    "batch/CronJob": _cron_job,
     "Service": _service,
     "Namespace": _namespace,
-    "Pod": lambda document: {**document, "spec": _pod_spec(document.get("spec") or {}, {})},
-    "Secret": lambda document: {"type": "Opaque", **document},
-    "PersistentVolumeClaim": lambda document: _with_spec(document, volumeMode="Filesystem"),
+    "Pod": pod,
+    "Secret": _secret,
+    "PersistentVolumeClaim": _claim,
+    "PersistentVolume": _volume,
+    "ResourceQuota": _quota,
+    "LimitRange": _limits,
+    "networking.k8s.io/NetworkPolicy": _network_policy,
+    "autoscaling/HorizontalPodAutoscaler": _autoscaler,
+    "rbac.authorization.k8s.io/RoleBinding": _binding,
+    "rbac.authorization.k8s.io/ClusterRoleBinding": _binding,
+    "scheduling.k8s.io/PriorityClass": lambda document: {"preemptionPolicy": "PreemptLowerPriority", **document},
 }

@@ -1,0 +1,202 @@
+"""What a real API server fills in for pods, alone and in the templates of workloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.quantity import QuantityError, parse
+
+Document = dict[str, Any]
+
+_MODE = 420  # 0644, of files in volumes
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_PROBE_TIMES = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOLERATIONS = [
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+    for key in ("not-ready", "unreachable")
+]
+
+
+def pod_spec(spec: Document, *, restarts: str = "Always") -> Document:
+    """Return the spec of a pod template with its defaults. `restarts`: the restart policy where none is given."""
+    filled = {
+        "restartPolicy": restarts,
+        "terminationGracePeriodSeconds": 30,
+        "dnsPolicy": "ClusterFirst",
+        "securityContext": {},
+        "schedulerName": "default-scheduler",
+        **spec,
+    }
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        filled |= {"serviceAccountName": account, "serviceAccount": account}
+    for field in ("containers", "initContainers"):
+        if isinstance(filled.get(field), list):
+            filled[field] = [_container(one, host=bool(spec.get("hostNetwork"))) for one in filled[field]]
+    if isinstance(filled.get("volumes"), list):
+        filled["volumes"] = [_volume(one) for one in filled["volumes"]]
+    return {name: value for name, value in filled.items() if value not in ([], False, None)}
+
+
+def pod(document: Document) -> Document:
+    """Return a Pod with its defaults, and with what admission adds on every cluster."""
+    spec = pod_spec(document.get("spec") or {})
+    account = spec.get("serviceAccountName") or "default"
+    priority = {"priority": 0, "preemptionPolicy": "PreemptLowerPriority", "enableServiceLinks": True}
+    spec = {**priority, **spec, "serviceAccountName": account, "serviceAccount": account}
+    held = [one for one in spec.get("tolerations") or () if isinstance(one, dict)]
+    missing = [one for one in _TOLERATIONS if not any(_tolerates(other, one) for other in held)]
+    spec["tolerations"] = [*held, *missing]
+    spec["containers"] = [_with_requests(one) for one in spec.get("containers") or ()]
+    if spec.get("automountServiceAccountToken") is not False:
+        spec = _with_token(spec)
+    return {**document, "spec": spec}
+
+
+def _tolerates(one: Document, default: Document) -> bool:
+    key, effect = one.get("key", ""), one.get("effect", "")
+    return (key == default["key"] or not key) and effect in ("", "NoExecute")
+
+
+def _with_requests(container: Document) -> Document:
+    resources = container.get("resources") or {}
+    limits = resources.get("limits")
+    if not limits:
+        return container
+    return {**container, "resources": {**resources, "requests": {**limits, **(resources.get("requests") or {})}}}
+
+
+def _with_token(spec: Document) -> Document:
+    """Return the spec with the volume of the service account's token, mounted in every container."""
+    if any(str(one.get("name", "")).startswith("kube-api-access-") for one in spec.get("volumes") or ()):
+        return spec
+    name = "kube-api-access-aaaaa"
+    root = {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
+    field = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+    token = {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}
+    sources = [token, root, {"downwardAPI": {"items": [field]}}]
+    mount = {"name": name, "readOnly": True, "mountPath": _TOKEN}
+    made = {
+        **spec,
+        "volumes": [
+            *(spec.get("volumes") or ()),
+            {"name": name, "projected": {"sources": sources, "defaultMode": _MODE}},
+        ],
+    }
+    for part in ("containers", "initContainers"):
+        if part in spec:
+            made[part] = [{**one, "volumeMounts": [*(one.get("volumeMounts") or ()), mount]} for one in spec[part]]
+    return made
+
+
+def _container(container: Document, *, host: bool) -> Document:
+    filled = {
+        "resources": {},
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "Always" if _is_latest(container.get("image", "")) else "IfNotPresent",
+        **container,
+    }
+    filled["resources"] = resources(filled["resources"] or {})
+    if filled.get("ports"):
+        filled["ports"] = [_port(one, host=host) for one in filled["ports"]]
+    if filled.get("env"):
+        filled["env"] = [_env(one) for one in filled["env"]]
+    for probe in _PROBES:
+        if isinstance(filled.get(probe), dict):
+            given = {name: value for name, value in filled[probe].items() if value != 0 or name not in _PROBE_TIMES}
+            filled[probe] = {**_PROBE_TIMES, **_handler(given)}
+    if isinstance(filled.get("lifecycle"), dict):
+        filled["lifecycle"] = {name: _handler(one) for name, one in filled["lifecycle"].items()}
+    return {name: value for name, value in filled.items() if value != [] and value != ""}
+
+
+def _is_latest(image: str) -> bool:
+    name, digest = image.partition("@")[::2]
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return tag == "latest" or (not tag and not digest)
+
+
+def resources(given: Document) -> Document:
+    """Return resources with quantities as an API server writes them."""
+    return {name: quantities(one) if name in ("limits", "requests") else one for name, one in given.items()}
+
+
+def quantities(given: Any) -> Any:
+    """Return a map of quantities in their canonical form."""
+    return {name: quantity(one) for name, one in given.items()} if isinstance(given, dict) else given
+
+
+def quantity(given: Any) -> Any:
+    """Return a quantity in its canonical form; what is none is for validation to refuse."""
+    try:
+        return str(parse(str(given)))
+    except QuantityError:
+        return given
+
+
+def _port(port: Document, *, host: bool) -> Document:
+    filled = {"protocol": "TCP", **port}
+    if host and "hostPort" not in port and "containerPort" in port:
+        filled["hostPort"] = port["containerPort"]
+    return filled
+
+
+def _env(one: Document) -> Document:
+    source = one.get("valueFrom")
+    filled = {name: value for name, value in one.items() if value != ""}
+    if not isinstance(source, dict):
+        return filled
+    made = dict(source)
+    if isinstance(source.get("fieldRef"), dict):
+        made["fieldRef"] = {"apiVersion": "v1", **source["fieldRef"]}
+    if isinstance(source.get("resourceFieldRef"), dict):
+        made["resourceFieldRef"] = {"divisor": "0", **source["resourceFieldRef"]}
+    return {**filled, "valueFrom": made}
+
+
+def _handler(handler: Any) -> Any:
+    if not isinstance(handler, dict):
+        return handler
+    made = dict(handler)
+    if isinstance(handler.get("httpGet"), dict):
+        made["httpGet"] = {"path": "/", "scheme": "HTTP", **handler["httpGet"]}
+    if isinstance(handler.get("grpc"), dict):
+        made["grpc"] = {"service": "", **handler["grpc"]}
+    return made
+
+
+def _volume(volume: Document) -> Document:
+    if not set(volume) - {"name"}:
+        return {**volume, "emptyDir": {}}
+    made = dict(volume)
+    for kind in ("configMap", "secret", "projected", "downwardAPI"):
+        if isinstance(volume.get(kind), dict):
+            made[kind] = _items({"defaultMode": _MODE, **volume[kind]})
+    if isinstance(volume.get("projected"), dict):
+        made["projected"]["sources"] = [_source(one) for one in volume["projected"].get("sources") or ()]
+    if isinstance(volume.get("hostPath"), dict):
+        made["hostPath"] = {"type": "", **volume["hostPath"]}
+    if isinstance(volume.get("ephemeral"), dict):
+        template = volume["ephemeral"].get("volumeClaimTemplate") or {}
+        spec = {"volumeMode": "Filesystem", **(template.get("spec") or {})}
+        made["ephemeral"] = {"volumeClaimTemplate": {"metadata": {}, **template, "spec": spec}}
+    return made
+
+
+def _source(source: Document) -> Document:
+    made = {name: _items(one) for name, one in source.items()}
+    if isinstance(source.get("serviceAccountToken"), dict):
+        made["serviceAccountToken"] = {"expirationSeconds": 3600, **source["serviceAccountToken"]}
+    return made
+
+
+def _items(source: Document) -> Document:
+    if not isinstance(source.get("items"), list):
+        return source
+    items = [
+        {**one, "fieldRef": {"apiVersion": "v1", **one["fieldRef"]}} if isinstance(one.get("fieldRef"), dict) else one
+        for one in source["items"]
+    ]
+    return {**source, "items": items}
