@@ -199,5 +199,9 @@ def test_an_eviction_by_a_taint_says_so() -> None:
     new = evicted(WEB, "a", Judgement("gone", "NoExecute", START, START, 0.0), SETTINGS, preserved={"k": "v"}, now=NOW)
 
     (task,) = new.spec.graceful_eviction_tasks
+    assert task.message == (
+        "taint gone:NoExecute of 2026-01-01T00:00:00Z; waited for its turn, which came 100 s after it was due at "
+        "2026-01-01T00:00:00Z"
+    )
     assert (task.reason, task.producer, task.purge_mode) == ("TaintUntolerated", "TaintManager", GRACEFULLY)
     assert task.preserved_label_state == {"k": "v"}
