@@ -42,7 +42,7 @@ def order(page: Page, action: str, *names: str, reason: str) -> None:
     ],
 )
 def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
-    server: Server, any_browser: BrowserContext, kubectl: Path, action: str, verb: str
+    server: Server, browser: BrowserContext, kubectl: Path, action: str, verb: str
 ) -> None:
     from tests.apps.pages import in_queue, lost_cluster  # here, and below: needs Django set up
 
@@ -52,7 +52,7 @@ def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
 
     lost_cluster()
     in_queue("web", "api", "other")
-    page = log_in(any_browser, server)
+    page = log_in(browser, server)
     open_cluster(page, server, "member1")
     page.get_by_role("link", name="Evictions", exact=True).click()
     expect(page.locator("#result_list tbody tr")).to_have_count(3)
@@ -72,13 +72,13 @@ def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
 
 
 def test_what_left_meanwhile_is_told_and_nothing_is_ordered(
-    server: Server, any_browser: BrowserContext, kubectl: Path
+    server: Server, browser: BrowserContext, kubectl: Path
 ) -> None:
     from tests.apps.pages import in_queue, lost_cluster
 
     lost_cluster()
     in_queue("web", state="Evicted")
-    page = log_in(any_browser, server)
+    page = log_in(browser, server)
     open_cluster(page, server, "member1")
     page.get_by_role("link", name="Evictions", exact=True).click()
 
@@ -89,12 +89,12 @@ def test_what_left_meanwhile_is_told_and_nothing_is_ordered(
 
 
 def test_a_lost_cluster_is_fenced_with_a_reason_and_the_fence_is_taken_away(
-    server: Server, any_browser: BrowserContext, kubectl: Path
+    server: Server, browser: BrowserContext, kubectl: Path
 ) -> None:
     from tests.apps.pages import lost_cluster
 
     lost_cluster()
-    page = log_in(any_browser, server)
+    page = log_in(browser, server)
     open_cluster(page, server, "member1")
     page.get_by_role("link", name="Fence", exact=True).click()
 
@@ -119,14 +119,14 @@ def test_a_lost_cluster_is_fenced_with_a_reason_and_the_fence_is_taken_away(
 
 
 def test_a_cluster_that_answers_is_not_fenced_and_the_page_says_why(
-    server: Server, any_browser: BrowserContext, kubectl: Path
+    server: Server, browser: BrowserContext, kubectl: Path
 ) -> None:
     from controlplane.meta import Condition
     from tests.apps.pages import stored
     from tests.stores.grounds import CREATED, cluster
 
     stored(cluster("member1").with_status(conditions=(Condition("Ready", "True", last_transition_time=CREATED),)))
-    page = log_in(any_browser, server)
+    page = log_in(browser, server)
     open_cluster(page, server, "member1")
     page.get_by_role("link", name="Fence", exact=True).click()
 

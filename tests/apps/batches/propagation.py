@@ -12,6 +12,7 @@ from controlplane.controllers.definitions import GROUP
 from controlplane.controllers.works import BACK
 from controlplane.dependencies import annotated
 from controlplane.interpret.interpreter import Dependency
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
@@ -132,6 +133,12 @@ def to_left(size: int) -> Case:
     return Case([*back, *found], [Ref(BACK, "", "spare")], size)
 
 
+def to_reported(size: int) -> Case:
+    found = bound(size, spare=2)
+    works = (work_of(one, "spare", applied=True) for one in found)
+    return Case([*clusters("spare"), *found, *works], [Ref(CLUSTER, "", "spare")], size)
+
+
 def to_namespaces(size: int) -> Case:
     joined = clusters("spare")
     return Case([*joined, *(plain("Namespace", name) for name in many(size))], refs(joined), size)
@@ -169,6 +176,7 @@ FAN_OUTS: dict[str, Callable[[int], Case]] = {
     "dependencies": to_needing,
     "works": to_placed,
     "works left behind": to_left,
+    "binding_status": to_reported,
     "namespaces": to_namespaces,
     "definitions": to_definitions,
 }
