@@ -285,3 +285,29 @@ def test_an_object_made_anew_while_it_was_being_deleted_stays() -> None:
 
     asked: list[tuple[str, bytes]] = []
     on_a_client(story)
+
+
+@on_a_fleet
+async def test_an_object_that_is_released_stays_without_our_marks(fleet: Fleet, client: MemberClient) -> None:
+    member = target(fleet)
+    kept = {"work.karmada.io/name": "w", "example.io/own": "x"}
+    ours = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours", "namespace": "default"}}
+    ours["metadata"] |= {"labels": {MANAGED_LABEL: MANAGED_LABEL_VALUE}, "annotations": kept}  # type: ignore[operator]  # a dict
+    assert (await client.ensure(Ensure(member, ours, overwrite=False))).ok
+
+    assert (await client.discard(Discard(member, ours, release=True))).ok
+
+    left = (await client.call(member, "GET", f"{CONFIG_MAPS}/ours")).body["metadata"]
+    assert (left.get("labels") or {}, left["annotations"]) == ({}, {"example.io/own": "x"})
+
+
+@on_a_fleet
+async def test_an_object_of_somebody_else_is_not_applied_over(fleet: Fleet, client: MemberClient) -> None:
+    member = target(fleet)
+    theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": "default"}}
+    assert (await client.call(member, "POST", CONFIG_MAPS, body=theirs)).code == 201
+
+    answer = await client.ensure(Ensure(member, {**theirs, "data": {"a": "b"}}, overwrite=False))
+
+    assert (answer.code, answer.reason) == (409, "NotOurs")
+    assert "data" not in (await client.call(member, "GET", f"{CONFIG_MAPS}/theirs")).body
