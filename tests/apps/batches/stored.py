@@ -17,7 +17,7 @@ from controlplane.kinds.rows import eviction_key as queued_as
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, Work
 from controlplane.meta import Condition, Object, ObjectMeta, Ref
-from controlplane.names import PROPAGATION_POLICY_NAME_ANNOTATION
+from controlplane.names import PROPAGATION_POLICY_NAME_ANNOTATION, work_name
 from tests.core.fleet_story import START, binding, cluster, duplicated, no_execute
 
 LONG_AGO = START - timedelta(days=30)
@@ -75,7 +75,7 @@ def work_of(one: Binding, place: str, *, applied: bool = False) -> Work:
         "work.karmada.io/v1alpha1",
         "Work",
         ObjectMeta(
-            name=one.metadata.name,
+            name=work_name("Deployment", one.spec.resource.name, one.spec.resource.namespace),
             namespace=f"karmada-es-{place}",
             uid=f"work-{one.metadata.name}-{place}",
             generation=1,
