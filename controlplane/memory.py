@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,7 @@ from controlplane.kind import text_of
 from controlplane.kinds import KINDS, OWNER, WORK
 from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
 from controlplane.meta import Object, Ref
-from controlplane.routing import Router
+from controlplane.routing import Router, shard_of
 from controlplane.scheduling.overtaken import Numbers, overtaken
 from controlplane.settle import Lost, Remove, Same, Write, check_generation, settle
 from controlplane.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, Promised, Selection
@@ -39,11 +38,6 @@ class _Lease(msgspec.Struct, frozen=True, gc=False):
 
 _NOTHING_DONE = Outcome()
 _ROWS = (Save, Drop)
-
-
-def shard_of(ref: Ref, shards: int) -> int:
-    """Return the shard of a reference: CRC-32 of its text, the same in every process and in the database store."""
-    return zlib.crc32(str(ref).encode()) % shards
 
 
 class MemoryStore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -103,3 +104,8 @@ def changed_paths(old: Any, new: Any) -> Iterator[str]:
             left, right = getattr(before, name), getattr(after, name)
             if left is not right and left != right:
                 yield f"{part}.{name}"
+
+
+def shard_of(ref: Ref, shards: int) -> int:
+    """Return the shard of a reference: CRC-32 of its text, the same in every process and in the database store."""
+    return zlib.crc32(str(ref).encode()) % shards

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, ClassVar
 
-import msgspec
 from msgspec.structs import replace
 
 from controlplane import bindings, kinds, matching, unselected
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.fleet import fleet_state
+from controlplane.controllers.lazy_activation import LAZY, LAZY_ANNOTATION, digest, lazily_active
 from controlplane.decision import NOTHING, Decision, Event, Put, deleting
 from controlplane.eviction.judge import unjudged
 from controlplane.kind import KINDS
@@ -28,9 +27,6 @@ from controlplane.pattern import whole
 from controlplane.settings import Settings
 from controlplane.state import State, Watch
 
-# A Lazy policy changes a binding only when the user edits the template: what the template last said is kept here.
-LAZY_ANNOTATION = "policy.lifeboat.io/template-seen"
-LAZY = "Lazy"
 PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
 RETRY = timedelta(seconds=30)
 NOT_YET = timedelta(seconds=1)
@@ -453,7 +449,7 @@ def _claimed_template(template: Template, policy: Policy) -> tuple[Template, boo
     active = True
     if policy.spec.activation_preference == LAZY:
         said = digest(template)
-        active = _lazily_active(template, policy, said)
+        active = lazily_active(template, policy, said)
         annotations[LAZY_ANNOTATION] = said
     elif _claimed_so(old, labels, annotations):
         return template, True
@@ -468,31 +464,6 @@ def _claimed_so(metadata: ObjectMeta, labels: dict[str, str], annotations: dict[
     return all(metadata.labels.get(key) == labels.get(key) for key in matching.CLAIM_LABELS) and all(
         metadata.annotations.get(key) == annotations.get(key) for key in (*matching.CLAIM_ANNOTATIONS, LAZY_ANNOTATION)
     )
-
-
-def _lazily_active(template: Template, policy: Policy, said: str) -> bool:
-    """Test whether the user touched the template since its Lazy policy came, or made it under that policy."""
-    seen = template.metadata.annotations.get(LAZY_ANNOTATION)
-    if seen is not None:
-        return seen != said
-    made, since = template.metadata.creation_timestamp, policy.metadata.creation_timestamp
-    return made is None or since is None or made >= since
-
-
-def digest(template: Template) -> str:
-    """Return a short hash of what a user wrote: content, labels and annotations, without those of the machinery."""
-    metadata = template.metadata
-    own = [
-        sorted((key, value) for key, value in found.items() if not _machinery(key))
-        for found in (metadata.labels, metadata.annotations)
-    ]
-    text = msgspec.json.encode([own, template.content], order="sorted")
-    return hashlib.sha256(text).hexdigest()[:16]
-
-
-def _machinery(key: str) -> bool:
-    prefix = key.partition("/")[0]
-    return prefix.endswith(("karmada.io", "lifeboat.io"))
 
 
 def _name_taken(template: Template, binding: Binding, *, now: datetime) -> Decision:

@@ -234,10 +234,16 @@ TURNED: dict[str, Turned] = {
 }
 # What `manage.py join --pull` tells an agent to do: tests/api/test_settings.py
 TOLD_TO_AGENTS = {"cluster_lease_duration", "cluster_lease_renew_fraction"}
-# No controller reads them. Which partitions they drop: tests/stores/test_postgres.py
+# No controller reads them. Which partitions they drop: tests/stores/test_log.py
 OF_THE_LOG = {"change_log.keep_seconds", "change_log.keep_versions", "change_log.keep_bytes"}
-# Which addresses are called: tests/apps/test_client.py
-OF_CALLS = {"members.refused_addresses", "members.allowed_addresses"}
+# No controller reads them. Which addresses are called: tests/core/test_addresses.py. How much a member may send, and
+# how much of it is kept: tests/apps/test_hostile_member.py
+OF_CALLS = {
+    "members.refused_addresses",
+    "members.allowed_addresses",
+    "members.answer_bytes",
+    "members.watch_bytes",
+}
 
 
 def test_no_switch_is_left_out() -> None:

@@ -1,0 +1,42 @@
+"""Lazy activation: a Lazy policy changes a binding only when the user edits the template."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from controlplane.kinds.policy import Policy
+from controlplane.kinds.template import Template
+
+LAZY: Final = "Lazy"
+LAZY_ANNOTATION: Final = "policy.lifeboat.io/template-seen"  # the digest of the template when it was looked at last
+
+
+def lazily_active(template: Template, policy: Policy, current: str) -> bool:
+    """Test whether the user edited the template since its Lazy policy claimed it, or created it under that policy.
+
+    `current`: the digest of the template now.
+    """
+    seen = template.metadata.annotations.get(LAZY_ANNOTATION)
+    if seen is not None:
+        return seen != current
+    created, since = template.metadata.creation_timestamp, policy.metadata.creation_timestamp
+    return created is None or since is None or created >= since
+
+
+def digest(template: Template) -> str:
+    """Return a short hash of what a user wrote: content, labels and annotations, without those of controllers."""
+    metadata = template.metadata
+    own = [
+        sorted((key, value) for key, value in found.items() if not _of_controllers(key))
+        for found in (metadata.labels, metadata.annotations)
+    ]
+    text = msgspec.json.encode([own, template.content], order="sorted")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _of_controllers(key: str) -> bool:
+    prefix = key.partition("/")[0]
+    return prefix.endswith(("karmada.io", "lifeboat.io"))
