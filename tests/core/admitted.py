@@ -31,9 +31,10 @@ def updated(doc: Document, old: Any, *, subresource: str = "", settings: Setting
     return admit_update(kind, doc, old, subresource=subresource, settings=settings, now=later)
 
 
-def refused(doc: Document, *, settings: Settings = ON, old: Any = None) -> list[Cause]:
+def refused(doc: Document, *, settings: Settings = ON, old: Any = None, subresource: str = "") -> list[Cause]:
+    changes = {"subresource": subresource, "settings": settings}
     with pytest.raises(Invalid) as caught:
-        created(doc, settings=settings) if old is None else updated(doc, old, settings=settings)
+        created(doc, settings=settings) if old is None else updated(doc, old, **changes)
     return list(caught.value.details.causes)
 
 

@@ -87,7 +87,7 @@ def test_a_status_may_not_bring_a_moment_without_a_zone_either() -> None:
     }
     old = created(binding).object
 
-    causes = refused({**binding, "status": {"lastScheduledTime": NAIVE}}, old=old)
+    causes = refused({**binding, "status": {"lastScheduledTime": NAIVE}}, old=old, subresource="status")
     told = updated({**binding, "status": {"lastScheduledTime": ABROAD}}, old, subresource="status").object
 
     assert [cause.field for cause in causes] == ["status.lastScheduledTime"]
