@@ -23,3 +23,8 @@ def open_cluster(page: Page, server: Server, name: str) -> None:
     """Go to a cluster's page from the list of clusters."""
     page.goto(f"{server.url}/admin/clusters/cluster/")
     page.get_by_role("link", name=name, exact=True).click()
+
+
+def open_link(page: Page, name: str) -> None:
+    """Follow a link of the page itself. With JavaScript the admin's sidebar has links of the same names."""
+    page.locator("#content-main").get_by_role("link", name=name, exact=True).click()

@@ -12,7 +12,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from controlplane.eviction.orders import ANNOTATION
 from controlplane.names import FENCE_ANNOTATION
 from tests.browser.conftest import Server
-from tests.browser.person import log_in, open_cluster
+from tests.browser.person import log_in, open_cluster, open_link
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -42,7 +42,7 @@ def order(page: Page, action: str, *names: str, reason: str) -> None:
     ],
 )
 def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
-    server: Server, browser: BrowserContext, kubectl: Path, action: str, verb: str
+    server: Server, any_browser: BrowserContext, kubectl: Path, action: str, verb: str
 ) -> None:
     from tests.apps.pages import in_queue, lost_cluster  # here, and below: needs Django set up
 
@@ -52,9 +52,9 @@ def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
 
     lost_cluster()
     in_queue("web", "api", "other")
-    page = log_in(browser, server)
+    page = log_in(any_browser, server)
     open_cluster(page, server, "member1")
-    page.get_by_role("link", name="Evictions", exact=True).click()
+    open_link(page, "Evictions")
     expect(page.locator("#result_list tbody tr")).to_have_count(3)
 
     order(page, action, "web", "api", reason="")
@@ -72,15 +72,15 @@ def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
 
 
 def test_what_left_meanwhile_is_told_and_nothing_is_ordered(
-    server: Server, browser: BrowserContext, kubectl: Path
+    server: Server, any_browser: BrowserContext, kubectl: Path
 ) -> None:
     from tests.apps.pages import in_queue, lost_cluster
 
     lost_cluster()
     in_queue("web", state="Evicted")
-    page = log_in(browser, server)
+    page = log_in(any_browser, server)
     open_cluster(page, server, "member1")
-    page.get_by_role("link", name="Evictions", exact=True).click()
+    open_link(page, "Evictions")
 
     order(page, "Hold until released", "web", reason="too late")
 
@@ -89,14 +89,14 @@ def test_what_left_meanwhile_is_told_and_nothing_is_ordered(
 
 
 def test_a_lost_cluster_is_fenced_with_a_reason_and_the_fence_is_taken_away(
-    server: Server, browser: BrowserContext, kubectl: Path
+    server: Server, any_browser: BrowserContext, kubectl: Path
 ) -> None:
     from tests.apps.pages import lost_cluster
 
     lost_cluster()
-    page = log_in(browser, server)
+    page = log_in(any_browser, server)
     open_cluster(page, server, "member1")
-    page.get_by_role("link", name="Fence", exact=True).click()
+    open_link(page, "Fence")
 
     page.get_by_label("Counts for (seconds)").fill("604801")
     page.get_by_role("button", name="Fence it").click()
@@ -112,23 +112,23 @@ def test_a_lost_cluster_is_fenced_with_a_reason_and_the_fence_is_taken_away(
     assert (fence["by"], fence["reason"]) == ("root", "its power is off")
     expect(page.get_by_role("table", name="Timeline").get_by_role("row").nth(1)).to_contain_text("root")
 
-    page.get_by_role("link", name="Fence", exact=True).click()
+    open_link(page, "Fence")
     page.get_by_role("button", name="Take the fence away").click()
     expect(page.locator(".messagelist")).to_contain_text("Cluster member1 is no longer fenced.")
     assert told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
 
 
 def test_a_cluster_that_answers_is_not_fenced_and_the_page_says_why(
-    server: Server, browser: BrowserContext, kubectl: Path
+    server: Server, any_browser: BrowserContext, kubectl: Path
 ) -> None:
     from controlplane.meta import Condition
     from tests.apps.pages import stored
     from tests.stores.grounds import CREATED, cluster
 
     stored(cluster("member1").with_status(conditions=(Condition("Ready", "True", last_transition_time=CREATED),)))
-    page = log_in(browser, server)
+    page = log_in(any_browser, server)
     open_cluster(page, server, "member1")
-    page.get_by_role("link", name="Fence", exact=True).click()
+    open_link(page, "Fence")
 
     page.get_by_label("Reason").fill("I believe it is off")
     page.get_by_role("button", name="Fence it").click()
