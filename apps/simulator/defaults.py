@@ -55,7 +55,9 @@ def _stateful_set(document: Document) -> Document:
     update = {"type": "RollingUpdate", **(given.get("updateStrategy") or {})}
     if update["type"] == "RollingUpdate":
         update["rollingUpdate"] = {"partition": 0, **(update.get("rollingUpdate") or {})}
-    made = _with_template(document, podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10)
+    made = _with_template(
+        document, serviceName="", podManagementPolicy="OrderedReady", replicas=1, revisionHistoryLimit=10
+    )
     retained = {"whenDeleted": "Retain", "whenScaled": "Retain"}
     policy = {**retained, **(given.get("persistentVolumeClaimRetentionPolicy") or {})}
     spec = {**made["spec"], "updateStrategy": update, "persistentVolumeClaimRetentionPolicy": policy}
@@ -88,27 +90,19 @@ def _job_spec(given: Document) -> Document:
 
 def _job(document: Document) -> Document:
     spec = _spec_of(document)
-    uid, name = document["metadata"].get("uid", ""), document["metadata"]["name"]
     more = {**_job_spec(spec), "podReplacementPolicy": "TerminatingOrFailed"}
     if spec.get("podFailurePolicy"):
         more["podReplacementPolicy"] = "Failed"
     if not spec.get("manualSelector"):
-        labels = {
-            "batch.kubernetes.io/controller-uid": uid,
-            "batch.kubernetes.io/job-name": name,
-            "controller-uid": uid,
-            "job-name": name,
-        }
         more["manualSelector"] = False
-        template = spec.get("template") or {}
-        metadata = template.get("metadata") or {}
-        labelled = {**metadata, "labels": {**(metadata.get("labels") or {}), **labels}}
-        selector = spec.get("selector") or {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-        document = {
-            **document,
-            "spec": {**spec, "selector": selector, "template": {**template, "metadata": labelled}},
-        }
-    return _with_template(document, restarts="Always", **more)
+    made = _with_template(document, restarts="Always", **more)
+    for rule in (made["spec"].get("podFailurePolicy") or {}).get("rules") or ():
+        if rule.get("onPodConditions"):
+            rule["onPodConditions"] = [{"status": "True", **one} for one in rule["onPodConditions"]]
+    labels = ((made["spec"].get("template") or {}).get("metadata") or {}).get("labels")
+    if labels and not made["metadata"].get("labels"):
+        made["metadata"] = {**made["metadata"], "labels": labels}
+    return made
 
 
 def _cron_job(document: Document) -> Document:
@@ -141,7 +135,7 @@ def _service(document: Document) -> Document:
             **filled,
         }
     outside = filled["type"] in ("NodePort", "LoadBalancer")
-    if outside:
+    if outside or filled.get("externalIPs"):
         filled.setdefault("externalTrafficPolicy", "Cluster")
     if filled["type"] == "LoadBalancer":
         filled.setdefault("allocateLoadBalancerNodePorts", True)
@@ -185,6 +179,8 @@ def _secret(document: Document) -> Document:
 
 def _claim(document: Document) -> Document:
     made = _with_spec(document, volumeMode="Filesystem")
+    if isinstance(made["spec"].get("dataSource"), dict):
+        made["spec"].setdefault("dataSourceRef", {"apiGroup": None, **made["spec"]["dataSource"]})
     resources = made["spec"].get("resources")
     if isinstance(resources, dict):
         made["spec"]["resources"] = {name: quantities(one) for name, one in resources.items()}
@@ -215,7 +211,7 @@ def _limits(document: Document) -> Document:
         limit = {name: quantities(value) for name, value in one.items()}
         if limit.get("type") == "Container":
             default = {**(limit.get("max") or {}), **(limit.get("default") or {})}
-            requests = {**default, **(limit.get("min") or {}), **(limit.get("defaultRequest") or {})}
+            requests = {**(limit.get("min") or {}), **default, **(limit.get("defaultRequest") or {})}
             limit |= {name: value for name, value in (("default", default), ("defaultRequest", requests)) if value}
         found.append(limit)
     made["spec"]["limits"] = found or None
@@ -275,6 +271,15 @@ def _metric(metric: Document) -> Document:
     return {**metric, "resource": {**source, "target": {**target, "averageValue": quantity(target["averageValue"])}}}
 
 
+def _role(document: Document) -> Document:
+    return {name: value for name, value in document.items() if value != []}
+
+
+def _priority_class(document: Document) -> Document:
+    filled = {"preemptionPolicy": "PreemptLowerPriority", "value": 0, **document}
+    return {name: value for name, value in filled.items() if value is not False}
+
+
 def _binding(document: Document) -> Document:
     made = dict(document)
     if isinstance(made.get("roleRef"), dict):
@@ -306,5 +311,6 @@ _DEFAULTS: dict[str, Callable[[Document], Document]] = {
     "autoscaling/HorizontalPodAutoscaler": _autoscaler,
     "rbac.authorization.k8s.io/RoleBinding": _binding,
     "rbac.authorization.k8s.io/ClusterRoleBinding": _binding,
-    "scheduling.k8s.io/PriorityClass": lambda document: {"preemptionPolicy": "PreemptLowerPriority", **document},
+    "rbac.authorization.k8s.io/Role": _role,
+    "scheduling.k8s.io/PriorityClass": _priority_class,
 }

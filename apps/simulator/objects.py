@@ -9,18 +9,19 @@ from typing import Any
 
 import msgspec
 
+from apps.simulator import metadata_rules, rules, strategies
 from apps.simulator.catalogue import DEFINITIONS, Catalogue
 from apps.simulator.defaults import defaulted
+from apps.simulator.preparation import prepared
 from apps.simulator.store import Store, Stored, key_of
-from controlplane import document_check, selectors
+from controlplane import document_check
 from controlplane.errors import (
     AlreadyExists,
-    BadRequest,
-    Cause,
     Conflict,
     Invalid,
     MethodNotAllowed,
     NotFound,
+    StatusError,
 )
 from controlplane.wire import definition_rules
 from controlplane.wire.apply import server_side_apply, track
@@ -35,6 +36,12 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _KEPT = ("uid", "creationTimestamp", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # what generated names end in: no vowels, no words
+
+
+class Unexpected(StatusError):
+    """An error that kube-apiserver gives neither a code nor a reason of its own: clients see a 500."""
+
+    code, reason = 500, ""
 
 
 class Writer(msgspec.Struct, frozen=True):
@@ -68,13 +75,22 @@ class Objects:
         if self.store.get(resource.key, namespace, name) is not None:
             raise AlreadyExists.of(resource.plural, name, group=resource.group)
         if document["metadata"].get("resourceVersion"):
-            raise BadRequest("resourceVersion should not be set on objects to be created")
+            raise Unexpected("resourceVersion should not be set on objects to be created")
         fresh = self._fresh(resource, document)
         made = track(None, fresh, manager=writer.manager, **self._words(resource, writer))
         return self._keep(resource, self._admitted(resource, made, None), writer)
 
-    def update(self, resource: Resource, live: Stored, document: Document, writer: Writer) -> Stored:
-        """Store a whole new state of an object. Raises Conflict where it is based on an older version, Invalid."""
+    def update(
+        self, resource: Resource, live: Stored, document: Document, writer: Writer, *, is_patch: bool = False
+    ) -> Stored:
+        """Store a whole new state of an object. Raises Conflict where it is based on an older version, Invalid.
+
+        Another uid than that of the object is a conflict in an update, and an immutable field in a patch."""
+        if is_patch:
+            was = live.document["metadata"]
+            uid_causes = list(metadata_rules.uid_causes(document.get("metadata") or {}, was))
+            if uid_causes:
+                raise Invalid.of(resource.kind, was["name"], uid_causes, group=resource.group)
         document = self._based_on(resource, live, document, writer)
         made = track(live.document, document, manager=writer.manager, **self._words(resource, writer))
         return self._replace(resource, live, made, writer)
@@ -118,7 +134,7 @@ class Objects:
                 raise Conflict.of(
                     resource.plural, metadata["name"], group=resource.group, why=f"Precondition failed: {why}"
                 )
-        finalizers = _finalizers_of_deletion(metadata.get("finalizers", []), options)
+        finalizers = _finalizers_of_deletion(resource, metadata.get("finalizers", []), options)
         if resource.key == DEFINITIONS and not metadata.get("deletionTimestamp"):
             finalizers = [*(name for name in finalizers if name != CLEANUP_FINALIZER), CLEANUP_FINALIZER]
         terminating = resource.key == "Namespace"
@@ -128,11 +144,9 @@ class Objects:
             return None
         if metadata.get("deletionTimestamp") and finalizers == metadata.get("finalizers", []):
             return live
-        marked = {
-            **metadata,
-            "deletionTimestamp": metadata.get("deletionTimestamp") or stamp(),
-            "deletionGracePeriodSeconds": 0,
-        }
+        marked = {**metadata, "deletionTimestamp": metadata.get("deletionTimestamp") or stamp()}
+        if not terminating:
+            marked["deletionGracePeriodSeconds"] = 0
         if finalizers:
             marked["finalizers"] = finalizers
         if "generation" in metadata and not metadata.get("deletionTimestamp"):
@@ -152,7 +166,7 @@ class Objects:
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + "".join(secrets.choice(_LETTERS) for _ in range(5))
         name = metadata.get("name") or ""
-        causes = _name_causes(resource, name)
+        causes = metadata_rules.name_causes(resource, name)
         if causes:
             raise Invalid.of(resource.kind, name, causes, group=resource.group)
         if resource.namespaced:
@@ -169,7 +183,10 @@ class Objects:
     def _fresh(self, resource: Resource, document: Document) -> Document:
         metadata = {key: value for key, value in document["metadata"].items() if key not in (*_KEPT, "resourceVersion")}
         metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": stamp()}
-        if has_generation(resource):
+        protection = strategies.FINALIZERS.get(resource.key)
+        if protection and protection not in (metadata.get("finalizers") or ()):
+            metadata["finalizers"] = [*(metadata.get("finalizers") or ()), protection]
+        if strategies.has_generation(resource):
             metadata["generation"] = 1
         made = {**document, "metadata": metadata}
         if "status" in resource.subresources:
@@ -206,7 +223,9 @@ class Objects:
         made = self._admitted(resource, document, live.document)
         if _without_times(made) == _without_times(live.document):
             return live
-        if has_generation(resource) and _intent(made) != _intent(live.document):
+        if strategies.has_generation(resource) and strategies.intent(resource, made) != strategies.intent(
+            resource, live.document
+        ):
             generation = live.document["metadata"].get("generation", 0) + 1
             made = {**made, "metadata": {**made["metadata"], "generation": generation}}
         kept = self._keep(resource, made, writer)
@@ -217,15 +236,17 @@ class Objects:
         return kept
 
     def _admitted(self, resource: Resource, document: Document, old: Document | None) -> Document:
-        made = defaulted(resource.key, {"apiVersion": resource.api_version, "kind": resource.kind, **document})
-        causes = _workload_causes(resource, made)
+        made = prepared(resource.key, {"apiVersion": resource.api_version, "kind": resource.kind, **document}, old)
+        made = defaulted(resource.key, made)
+        causes = [*metadata_rules.causes(made["metadata"])]
+        causes += rules.causes(resource.key, made, old)
         if resource.key == DEFINITIONS:
             made = definition_rules.defaulted(made)
-            causes = definition_rules.faults(made, old)
+            causes += definition_rules.faults(made, old)
         elif self.catalogue.is_custom(resource):
             schema = self.catalogue.schema(resource)
             made = filled(document_check.without_nulls(made, schema), schema)
-            causes = document_check.faults(made, schema)
+            causes += document_check.faults(made, schema)
         if causes:
             raise Invalid.of(resource.kind, made["metadata"]["name"], causes, group=resource.group)
         return made
@@ -244,25 +265,9 @@ class Objects:
         }
 
 
-def has_generation(resource: Resource) -> bool:
-    """Test whether a kind counts its generations: kinds with a desired state do."""
-    return "status" in resource.subresources and resource.key not in (
-        "Namespace",
-        "Node",
-        "Pod",
-        "PersistentVolume",
-        "PersistentVolumeClaim",
-        "Service",
-    )
-
-
 def stamp() -> str:
     """Return the present as RFC 3339."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _intent(document: Document) -> Document:
-    return {key: value for key, value in document.items() if key not in ("metadata", "status")}
 
 
 def _without_times(document: Document) -> Document:
@@ -272,43 +277,10 @@ def _without_times(document: Document) -> Document:
     return {**document, "metadata": metadata}
 
 
-def _finalizers_of_deletion(finalizers: list[str], options: Document) -> list[str]:
+def _finalizers_of_deletion(resource: Resource, finalizers: list[str], options: Document) -> list[str]:
     policy = options.get("propagationPolicy") or ("Orphan" if options.get("orphanDependents") else "")
+    if not policy and "orphanDependents" not in options and resource.key in strategies.ORPHANING:
+        policy = "Orphan"
     chosen = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy)
     kept = [name for name in finalizers if policy == "" or name not in (FOREGROUND, ORPHAN)]
     return [*kept, chosen] if chosen and chosen not in kept else kept
-
-
-def _name_causes(resource: Resource, name: str) -> list[Cause]:
-    if not name:
-        return [Cause("FieldValueRequired", "Required value: name or generateName is required", "metadata.name")]
-    if resource.group == "rbac.authorization.k8s.io":
-        errors = [f"{name!r} holds / or %"] if "/" in name or "%" in name else []
-    elif resource.key in ("Namespace", "Service"):
-        errors = selectors.dns1123_label_errors(name)
-    else:
-        errors = selectors.dns1123_subdomain_errors(name)
-    return [Cause("FieldValueInvalid", f'Invalid value: "{name}": {error}', "metadata.name") for error in errors]
-
-
-def _workload_causes(resource: Resource, document: Document) -> list[Cause]:
-    """Return why a workload cannot be: its selector has to choose the pods it makes."""
-    if resource.group != "apps" or resource.kind not in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"):
-        return []
-    spec = document.get("spec") or {}
-    template = spec.get("template") or {}
-    causes = []
-    chosen = (spec.get("selector") or {}).get("matchLabels") or {}
-    labels = (template.get("metadata") or {}).get("labels") or {}
-    if not spec.get("selector"):
-        causes.append(Cause("FieldValueRequired", "Required value", "spec.selector"))
-    elif any(labels.get(key) != value for key, value in chosen.items()):
-        text = f"Invalid value: {labels}: `selector` does not match template `labels`"
-        causes.append(Cause("FieldValueInvalid", text, "spec.template.metadata.labels"))
-    if not (template.get("spec") or {}).get("containers"):
-        causes.append(Cause("FieldValueRequired", "Required value", "spec.template.spec.containers"))
-    replicas = spec.get("replicas", 0)
-    if not isinstance(replicas, int) or replicas < 0:
-        text = f"Invalid value: {replicas!r}: must be a number greater than or equal to 0"
-        causes.append(Cause("FieldValueInvalid", text, "spec.replicas"))
-    return causes

@@ -12,6 +12,7 @@ _MODE = 420  # 0644, of files in volumes
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROBE_TIMES = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
+PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _TOLERATIONS = [
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
     for key in ("not-ready", "unreachable")
@@ -36,19 +37,26 @@ def pod_spec(spec: Document, *, restarts: str = "Always") -> Document:
             filled[field] = [_container(one, host=bool(spec.get("hostNetwork"))) for one in filled[field]]
     if isinstance(filled.get("volumes"), list):
         filled["volumes"] = [_volume(one) for one in filled["volumes"]]
-    return {name: value for name, value in filled.items() if value not in ([], False, None)}
+    return {name: value for name, value in filled.items() if not (value is None or value is False or value == [])}
 
 
 def pod(document: Document) -> Document:
-    """Return a Pod with its defaults, and with what admission adds on every cluster."""
-    spec = pod_spec(document.get("spec") or {})
-    account = spec.get("serviceAccountName") or "default"
-    priority = {"priority": 0, "preemptionPolicy": "PreemptLowerPriority", "enableServiceLinks": True}
-    spec = {**priority, **spec, "serviceAccountName": account, "serviceAccount": account}
+    """Return a Pod with its defaults, and with the tolerations that admission adds on every write."""
+    spec = {"enableServiceLinks": True, **pod_spec(document.get("spec") or {})}
     held = [one for one in spec.get("tolerations") or () if isinstance(one, dict)]
     missing = [one for one in _TOLERATIONS if not any(_tolerates(other, one) for other in held)]
     spec["tolerations"] = [*held, *missing]
     spec["containers"] = [_with_requests(one) for one in spec.get("containers") or ()]
+    return {**document, "spec": spec}
+
+
+def new_pod(document: Document) -> Document:
+    """Return a Pod with what admission adds when it is created: its priority, its service account and the token."""
+    spec = document.get("spec") or {}
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    priority = PRIORITIES.get(str(spec.get("priorityClassName")), 0)
+    added = {"priority": priority, "preemptionPolicy": "PreemptLowerPriority"}
+    spec = {**added, **spec, "serviceAccountName": account, "serviceAccount": account}
     if spec.get("automountServiceAccountToken") is not False:
         spec = _with_token(spec)
     return {**document, "spec": spec}
@@ -113,6 +121,8 @@ def _container(container: Document, *, host: bool) -> Document:
 
 
 def _is_latest(image: str) -> bool:
+    if image != image.strip():  # cannot be parsed, so it has no tag
+        return False
     name, digest = image.partition("@")[::2]
     tag = name.rpartition("/")[2].partition(":")[2]
     return tag == "latest" or (not tag and not digest)

@@ -10,15 +10,15 @@ import msgspec
 import orjson
 import yaml
 
-from apps.simulator import reviews
+from apps.simulator import reviews, strategies, typed
 from apps.simulator.objects import Objects
 from apps.simulator.requests import Request, Target, nothing_here
 from apps.simulator.store import Stored, key_of
-from controlplane.errors import BadRequest, Expired, MethodNotAllowed, StatusError
+from controlplane.errors import BadRequest, Expired, Invalid, MethodNotAllowed, StatusError
 from controlplane.wire import protobuf, scale
 from controlplane.wire.body import decode_body
 from controlplane.wire.negotiate import YAML, Representation, media_type_of, representation
-from controlplane.wire.patch import APPLY_PATCH, apply_patch
+from controlplane.wire.patch import APPLY_PATCH, apply_patch, patch_type_of
 from controlplane.wire.prune import prune, undeclared, validate_fields
 from controlplane.wire.request import about
 from controlplane.wire.resource import Resource
@@ -169,6 +169,11 @@ class Rest:
         self, resource: Resource, document: Document, complaints: list[str], validation: str
     ) -> tuple[Document, tuple[str, ...]]:
         schema = self.objects.catalogue.schema(resource)
+        wrong = typed.mistyped(document, schema)
+        if wrong:
+            raise BadRequest(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {wrong[0]}'
+            )
         if validation != "Ignore":
             complaints = [*complaints, *validate_fields(document, schema)]
         if complaints and validation == "Strict":
@@ -199,15 +204,27 @@ class Rest:
         if media_type_of(request.content_type) == APPLY_PATCH:
             if not request.query.get("fieldManager"):
                 told = "fieldManager: Required value: is required for apply patch"
-                raise BadRequest(f"PatchOptions.meta.k8s.io is invalid: {told}")
+                raise Invalid(f"PatchOptions.meta.k8s.io is invalid: {told}")
             return self._apply(request)
-        live = self._live(request)
         catalogue = self.objects.catalogue
         schema = None if catalogue.is_custom(target.resource) else catalogue.schema(target.resource)
-        patched = self._about(request, apply_patch(request.content_type, live.document, request.body, schema))
-        known, warnings = self._known(target.resource, patched, [], request.query.get("fieldValidation") or "Warn")
-        stored = self.objects.update(target.resource, live, known, request.writer)
+        patch_type_of(request.content_type, schema)
+        live = self._live(request)
+        patched = apply_patch(request.content_type, live.document, request.body, schema)
+        known, warnings = self._patched(request, patched)
+        stored = self.objects.update(target.resource, live, known, request.writer, is_patch=True)
         return self._shown(request, stored, warnings=warnings)
+
+    def _patched(self, request: Request, document: Document) -> tuple[Document, tuple[str, ...]]:
+        """Return a patched object as its schema knows it. Raises Invalid where the patch made it unreadable."""
+        resource = request.target.resource
+        wrong = typed.mistyped(document, self.objects.catalogue.schema(resource))
+        if (document.get("kind"), document.get("apiVersion")) != (resource.kind, resource.api_version):
+            wrong.insert(0, f"the patched object is a {document.get('kind')} of {document.get('apiVersion')}")
+        if wrong:
+            raise Invalid(f"the patch cannot be applied: {wrong[0]}")
+        validation = request.query.get("fieldValidation") or "Warn"
+        return self._known(resource, self._about(request, document), [], validation)
 
     def _apply(self, request: Request) -> Answer:
         """Apply the body server-side. Raises Untyped where its field ownership cannot be computed."""
@@ -216,6 +233,9 @@ class Rest:
         unknown = undeclared(intent, objects.catalogue.schema(target.resource))
         if unknown:
             raise Untyped(target, [f"{path}: field not declared in schema" for path in unknown])
+        wrong = typed.unmergeable(intent, objects.catalogue.schema(target.resource))
+        if wrong:
+            raise Untyped(target, wrong)
         try:
             stored, created = objects.apply(target.resource, target.namespace, target.name, intent, request.writer)
         except Twins as error:
@@ -228,6 +248,8 @@ class Rest:
         held = self.objects.delete(resource, live, self._delete_options(request), dry_run=request.writer.dry_run)
         if held is not None:
             return self._shown(request, held)
+        if resource.key in strategies.RETURNED:
+            return self._shown(request, strategies.deleted(resource, live))
         metadata = live.document["metadata"]
         done = success(kind=resource.plural, name=metadata["name"], group=resource.group, uid=metadata["uid"])
         return Answer(orjson.dumps(done))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from apps.simulator import nodes, pods, status
+from apps.simulator import nodes, pods, status, strategies
 from apps.simulator.catalogue import DEFINITIONS, Catalogue
 from apps.simulator.objects import FOREGROUND, ORPHAN, Objects, stamp
 from apps.simulator.store import Change, Key, Stored, key_of
@@ -164,6 +164,10 @@ class Workloads:
         finalizers = metadata.get("finalizers", [])
         if kind == DEFINITIONS and CLEANUP_FINALIZER in finalizers:
             return self._empty_kind(resource, stored)
+        if strategies.FINALIZERS.get(kind) in finalizers:
+            # On a real cluster a claim waits for the pods that use it; a simulated pod holds no claim back.
+            self._drop_finalizer(resource, document, strategies.FINALIZERS[kind])
+            return True
         for policy in (FOREGROUND, ORPHAN):
             if policy not in finalizers:
                 continue
@@ -172,13 +176,18 @@ class Workloads:
                 self._release(due, metadata["uid"]) if policy == ORPHAN else self._delete(due)
             if any(self._store.get(due[0], *due[1]) for due in left) and policy == FOREGROUND:
                 return True
-            rest = [name for name in finalizers if name != policy]
-            if rest:
-                self._store.put(resource, {**document, "metadata": {**metadata, "finalizers": rest}})
-            else:
-                self._store.remove(resource, *key_of(document))
+            self._drop_finalizer(resource, document, policy)
             return True
         return False
+
+    def _drop_finalizer(self, resource: Resource, document: Document, name: str) -> None:
+        """Remove a finalizer of an object being deleted, and the object where it was the last one."""
+        metadata = document["metadata"]
+        rest = [one for one in metadata["finalizers"] if one != name]
+        if rest:
+            self._store.put(resource, {**document, "metadata": {**metadata, "finalizers": rest}})
+        else:
+            self._store.remove(resource, *key_of(document))
 
     def _empty_namespace(self, stored: Stored) -> bool:
         name = stored.document["metadata"]["name"]
@@ -196,16 +205,12 @@ class Workloads:
     def _empty_kind(self, resource: Resource, stored: Stored) -> bool:
         """Delete what a definition brought; take the definition out of its hold when nothing of it is left."""
         document = stored.document
-        spec, metadata = document["spec"], document["metadata"]
+        spec = document["spec"]
         kind = f"{spec['group']}/{spec['names']['kind']}"
         for one in self._store.all(kind):
             self._delete((kind, key_of(one.document)))
         if not self._store.count(kind):
-            rest = [name for name in metadata["finalizers"] if name != CLEANUP_FINALIZER]
-            if rest:
-                self._store.put(resource, {**document, "metadata": {**metadata, "finalizers": rest}})
-            else:
-                self._store.remove(resource, *key_of(document))
+            self._drop_finalizer(resource, document, CLEANUP_FINALIZER)
         return True
 
     def _orphaned(self, kind: str, stored: Stored) -> bool:
@@ -219,7 +224,7 @@ class Workloads:
     def _delete(self, due: Due) -> None:
         stored = self._store.get(due[0], *due[1])
         if stored is not None and not stored.document["metadata"].get("deletionTimestamp"):
-            self._objects.delete(self._resources[due[0]], stored, {})
+            self._objects.delete(self._resources[due[0]], stored, {"propagationPolicy": "Background"})
 
     def _release(self, due: Due, uid: str) -> None:
         stored = self._store.get(due[0], *due[1])

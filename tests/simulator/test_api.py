@@ -107,7 +107,7 @@ async def test_applying_the_same_again_keeps_the_version(cluster: Cluster) -> No
 async def test_applying_without_saying_who_is_refused(cluster: Cluster) -> None:
     reply = await cluster.ask("PATCH", f"{CONFIGMAPS}/settings", configmap("settings"), kind=APPLY)
 
-    assert (reply.status, "fieldManager" in reply.body["message"]) == (400, True)
+    assert (reply.status, "fieldManager" in reply.body["message"]) == (422, True)
 
 
 @simulated()

@@ -209,7 +209,10 @@ async def test_deleting_a_workload_deletes_its_pods(cluster: Cluster) -> None:
         ),
         (
             "/api/v1/namespaces/default/persistentvolumeclaims",
-            {"metadata": {"name": "x"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}},
+            {
+                "metadata": {"name": "x"},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            },
             lambda one: one["status"]["phase"] == "Bound",
         ),
     ],
