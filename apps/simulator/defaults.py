@@ -151,12 +151,14 @@ def _service(document: Document) -> Document:
 
 
 def _node_port(document: Document, what: str) -> int:
-    """Return a port of the range 30000 to 32767 that only this Service has, as good as certainly."""
-    return 30000 + hash((document["metadata"].get("uid", ""), what)) % 2768
+    """Return a port of the range 30086 to 32767 that only this Service has, as good as certainly.
+
+    Ports from 30000 to 30085 are left to Services that ask for one, as kube-apiserver does."""
+    return 30086 + hash((document["metadata"].get("uid", ""), what)) % 2682
 
 
 def _cluster_ip(uid: str) -> str:
-    number = int(uid[:4] or "0", 16)
+    number = int(uid[:4] or "0", 16) | 0x8000  # the lower half is left to Services that ask for an address
     return f"10.96.{number >> 8}.{number & 255}"
 
 
@@ -180,7 +182,8 @@ def _secret(document: Document) -> Document:
 def _claim(document: Document) -> Document:
     made = _with_spec(document, volumeMode="Filesystem")
     if isinstance(made["spec"].get("dataSource"), dict):
-        made["spec"].setdefault("dataSourceRef", {"apiGroup": None, **made["spec"]["dataSource"]})
+        made["spec"]["dataSource"] = {"apiGroup": None, **made["spec"]["dataSource"]}
+        made["spec"].setdefault("dataSourceRef", made["spec"]["dataSource"])
     resources = made["spec"].get("resources")
     if isinstance(resources, dict):
         made["spec"]["resources"] = {name: quantities(one) for name, one in resources.items()}
@@ -272,7 +275,7 @@ def _metric(metric: Document) -> Document:
 
 
 def _role(document: Document) -> Document:
-    return {name: value for name, value in document.items() if value != []}
+    return {**document, "rules": document.get("rules") or None}
 
 
 def _priority_class(document: Document) -> Document:
@@ -311,6 +314,7 @@ _DEFAULTS: dict[str, Callable[[Document], Document]] = {
     "autoscaling/HorizontalPodAutoscaler": _autoscaler,
     "rbac.authorization.k8s.io/RoleBinding": _binding,
     "rbac.authorization.k8s.io/ClusterRoleBinding": _binding,
+    "rbac.authorization.k8s.io/ClusterRole": _role,
     "rbac.authorization.k8s.io/Role": _role,
     "scheduling.k8s.io/PriorityClass": _priority_class,
 }

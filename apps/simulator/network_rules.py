@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from apps.simulator.checks import (
@@ -47,6 +47,37 @@ def _service(document: Document) -> Iterator[Cause]:
             if not port.get("name"):
                 yield causes.required(f"spec.ports[{index}].name")
     yield from labels(spec.get("selector") or {}, "spec.selector")
+
+
+def taken(document: Document, old: Document | None, others: Callable[[], Iterable[Document]]) -> Iterator[Cause]:
+    """Yield a cause for each address and node port that a Service asks for and another one has. What it has already,
+    in `old`, it keeps."""
+    mine, ports = _claimed(document)
+    if old is not None:
+        had, held = _claimed(old)
+        mine, ports = "" if mine == had else mine, ports - held
+    if not mine and not ports:
+        return
+    for other in others():
+        if _name_of(other) == _name_of(document):
+            continue
+        theirs, used = _claimed(other)
+        if mine and mine == theirs:
+            yield causes.invalid("spec.clusterIPs", [mine], "failed to allocate IP: provided IP is already allocated")
+        for port in ports & used:
+            yield causes.invalid("spec.ports[].nodePort", port, "provided port is already allocated")
+
+
+def _name_of(document: Document) -> tuple[str, str]:
+    return document["metadata"].get("namespace", ""), document["metadata"]["name"]
+
+
+def _claimed(document: Document) -> tuple[str, set[int]]:
+    spec = document.get("spec") or {}
+    address = spec.get("clusterIP") or ""
+    return "" if address == "None" else address, {
+        one["nodePort"] for one in spec.get("ports") or () if "nodePort" in one
+    }
 
 
 def _ingress(document: Document) -> Iterator[Cause]:

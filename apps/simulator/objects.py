@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from apps.simulator import metadata_rules, rules, strategies
+from apps.simulator import metadata_rules, network_rules, pod_admission, rules, strategies
 from apps.simulator.catalogue import DEFINITIONS, Catalogue
 from apps.simulator.defaults import defaulted
 from apps.simulator.preparation import prepared
@@ -236,10 +236,15 @@ class Objects:
         return kept
 
     def _admitted(self, resource: Resource, document: Document, old: Document | None) -> Document:
-        made = prepared(resource.key, {"apiVersion": resource.api_version, "kind": resource.kind, **document}, old)
-        made = defaulted(resource.key, made)
+        made = {"apiVersion": resource.api_version, "kind": resource.kind, **document}
+        if resource.key == "Pod" and old is None:
+            made = pod_admission.admitted(made, self.store)
+        made = defaulted(resource.key, prepared(resource.key, made, old))
         causes = [*metadata_rules.causes(made["metadata"])]
         causes += rules.causes(resource.key, made, old)
+        if resource.key == "Service":
+            # What the member itself chooses is not looked at: only what the document asks for.
+            causes += network_rules.taken(document, old, lambda: (one.document for one in self.store.all("Service")))
         if resource.key == DEFINITIONS:
             made = definition_rules.defaulted(made)
             causes += definition_rules.faults(made, old)

@@ -12,6 +12,8 @@ _MODE = 420  # 0644, of files in volumes
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROBE_TIMES = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
+_PLAIN_BOOLEANS = ("hostIPC", "hostNetwork", "hostPID")  # left out where false; other booleans are shown
+_LIMITED = "kubernetes.io/limit-ranger"
 PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _TOLERATIONS = [
     {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -34,10 +36,13 @@ def pod_spec(spec: Document, *, restarts: str = "Always") -> Document:
         filled |= {"serviceAccountName": account, "serviceAccount": account}
     for field in ("containers", "initContainers"):
         if isinstance(filled.get(field), list):
-            filled[field] = [_container(one, host=bool(spec.get("hostNetwork"))) for one in filled[field]]
+            filled[field] = [_container(one) for one in filled[field]]
     if isinstance(filled.get("volumes"), list):
         filled["volumes"] = [_volume(one) for one in filled["volumes"]]
-    return {name: value for name, value in filled.items() if not (value is None or value is False or value == [])}
+    for field in _PLAIN_BOOLEANS:
+        if not filled.get(field):
+            filled.pop(field, None)
+    return {name: value for name, value in filled.items() if value is not None and value != []}
 
 
 def pod(document: Document) -> Document:
@@ -46,17 +51,62 @@ def pod(document: Document) -> Document:
     held = [one for one in spec.get("tolerations") or () if isinstance(one, dict)]
     missing = [one for one in _TOLERATIONS if not any(_tolerates(other, one) for other in held)]
     spec["tolerations"] = [*held, *missing]
-    spec["containers"] = [_with_requests(one) for one in spec.get("containers") or ()]
+    for part in ("containers", "initContainers"):
+        if spec.get(part):
+            spec[part] = [_with_requests(one) for one in spec[part]]
+            if spec.get("hostNetwork"):
+                spec[part] = [_on_host(one) for one in spec[part]]
     return {**document, "spec": spec}
 
 
+def _on_host(container: Document) -> Document:
+    """Return a container of a Pod in the host's network: its ports are the host's. In templates they are left open."""
+    if not container.get("ports"):
+        return container
+    ports = [{"hostPort": one["containerPort"], **one} if "containerPort" in one else one for one in container["ports"]]
+    return {**container, "ports": ports}
+
+
+def limited(document: Document, limit_ranges: list[Document]) -> Document:
+    """Return a new Pod with the default requests and limits that the LimitRanges of its namespace give containers."""
+    told: list[str] = []
+    spec = dict(document.get("spec") or {})
+    items = [item for one in limit_ranges for item in (one.get("spec") or {}).get("limits") or ()]
+    ranges = [item for item in items if item.get("type") == "Container"]
+    for part, word in (("initContainers", "init container"), ("containers", "container")):
+        if ranges and spec.get(part):
+            spec[part] = [_limited(one, word, ranges, told) for one in spec[part]]
+    if not told:
+        return document
+    metadata = document["metadata"]
+    annotations = {**(metadata.get("annotations") or {}), _LIMITED: f"LimitRanger plugin set: {'; '.join(told)}"}
+    return {**document, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
+
+
+def _limited(container: Document, word: str, ranges: list[Document], told: list[str]) -> Document:
+    resources = dict(_with_requests(container).get("resources") or {})
+    for field, default, kind in (("requests", "defaultRequest", "request"), ("limits", "default", "limit")):
+        given = resources.get(field) or {}
+        added: Document = {}
+        for one in ranges:
+            added = {**(one.get(default) or {}), **added}
+        added = {name: amount for name, amount in added.items() if name not in given}
+        if added:
+            resources[field] = {**given, **added}
+            told.append(f"{', '.join(sorted(added))} {kind} for {word} {container.get('name')}")
+    return {**container, "resources": resources}
+
+
 def new_pod(document: Document) -> Document:
-    """Return a Pod with what admission adds when it is created: its priority, its service account and the token."""
+    """Return a Pod with what admission adds when it is created: its service account and the token."""
     spec = document.get("spec") or {}
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
-    priority = PRIORITIES.get(str(spec.get("priorityClassName")), 0)
-    added = {"priority": priority, "preemptionPolicy": "PreemptLowerPriority"}
-    spec = {**added, **spec, "serviceAccountName": account, "serviceAccount": account}
+    spec = {
+        "preemptionPolicy": "PreemptLowerPriority",
+        **spec,
+        "serviceAccountName": account,
+        "serviceAccount": account,
+    }
     if spec.get("automountServiceAccountToken") is not False:
         spec = _with_token(spec)
     return {**document, "spec": spec}
@@ -98,7 +148,7 @@ def _with_token(spec: Document) -> Document:
     return made
 
 
-def _container(container: Document, *, host: bool) -> Document:
+def _container(container: Document) -> Document:
     filled = {
         "resources": {},
         "terminationMessagePath": "/dev/termination-log",
@@ -108,7 +158,7 @@ def _container(container: Document, *, host: bool) -> Document:
     }
     filled["resources"] = resources(filled["resources"] or {})
     if filled.get("ports"):
-        filled["ports"] = [_port(one, host=host) for one in filled["ports"]]
+        filled["ports"] = [{"protocol": "TCP", **one} for one in filled["ports"]]
     if filled.get("env"):
         filled["env"] = [_env(one) for one in filled["env"]]
     for probe in _PROBES:
@@ -144,13 +194,6 @@ def quantity(given: Any) -> Any:
         return str(parse(str(given)))
     except QuantityError:
         return given
-
-
-def _port(port: Document, *, host: bool) -> Document:
-    filled = {"protocol": "TCP", **port}
-    if host and "hostPort" not in port and "containerPort" in port:
-        filled["hostPort"] = port["containerPort"]
-    return filled
 
 
 def _env(one: Document) -> Document:

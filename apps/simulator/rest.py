@@ -14,6 +14,7 @@ from apps.simulator import reviews, strategies, typed
 from apps.simulator.objects import Objects
 from apps.simulator.requests import Request, Target, nothing_here
 from apps.simulator.store import Stored, key_of
+from controlplane.causes import invalid
 from controlplane.errors import BadRequest, Expired, Invalid, MethodNotAllowed, StatusError
 from controlplane.wire import protobuf, scale
 from controlplane.wire.body import decode_body
@@ -27,6 +28,8 @@ from controlplane.wire.structured import Twins
 from controlplane.wire.table import include_object_of, partial_object_metadata, partial_object_metadata_list, table
 
 Document = dict[str, Any]
+
+_OMITTED = ("annotations", "finalizers", "labels", "ownerReferences")  # of metadata, where they are empty
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -185,7 +188,14 @@ class Rest:
 
     def _about(self, request: Request, document: Document) -> Document:
         target = request.target
-        return about(document, target.resource, namespace=target.namespace, name=target.name)
+        resource, kind = target.resource, document.get("kind")
+        is_custom = self.objects.catalogue.is_custom(resource) and document.get("apiVersion") == resource.api_version
+        if is_custom and kind not in (None, "", resource.kind):  # custom objects are decoded first and validated then
+            cause = invalid("kind", kind, f"must be {resource.kind}")
+            raise Invalid.of(resource.kind, target.name, [cause], group=resource.group)
+        made = about(document, target.resource, namespace=target.namespace, name=target.name)
+        metadata = {name: value for name, value in made["metadata"].items() if name not in _OMITTED or value}
+        return {**made, "metadata": metadata}
 
     def _create(self, request: Request) -> Answer:
         document, warnings = self._decoded(request)
