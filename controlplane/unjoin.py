@@ -52,11 +52,18 @@ def named(bindings: Sequence[Ref]) -> str:
 
 
 def credentials(cluster: Cluster, secret: Template | None, others: Iterable[Cluster]) -> Template | None:
-    """Return the Secret that goes with a cluster: the one that joining it made, and that no other Cluster names."""
+    """Return the Secret to delete with a cluster: the Secret that joining made; None if it has to stay.
+
+    The annotation alone proves nothing, because everybody who may write Secrets may write it. The Cluster has to name
+    the Secret as well, and no other Cluster may name it.
+    """
     if secret is None or secret.metadata.annotations.get(CREDENTIALS_ANNOTATION) != cluster.metadata.name:
         return None
+    place = (secret.metadata.namespace, secret.metadata.name)
+    if place not in _secrets(cluster):
+        return None
     used = {ref for one in others if one.ref != cluster.ref for ref in _secrets(one)}
-    return None if (secret.metadata.namespace, secret.metadata.name) in used else secret
+    return None if place in used else secret
 
 
 def _secrets(cluster: Cluster) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from controlplane import aggregation, bindings, kinds, works
 from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
-from controlplane.controllers.works import works_of
+from controlplane.controllers.placed import works_of
 from controlplane.decision import NOTHING, Decision, Event, Put
 from controlplane.kinds.binding import FULLY_APPLIED, Binding
 from controlplane.kinds.cluster import Cluster

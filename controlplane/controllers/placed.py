@@ -1,14 +1,14 @@
-"""Fan-out from a cluster to the bindings of both scopes placed on it or leaving it; and who needs them there."""
+"""Where bindings are: the bindings placed on a cluster, the Works of bindings, and the clusters of their workloads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from controlplane import dependencies
+from controlplane import dependencies, works
 from controlplane.kinds import BINDINGS, WORK
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.work import Work
 from controlplane.meta import Ref
-from controlplane.names import cluster_of_execution_namespace
 from controlplane.state import State
 
 
@@ -32,15 +32,25 @@ def placed_on(
     return refs, f"{following[0]},{following[1]}," if following[0] < len(clusters) else None
 
 
-def needed_on(state: State, bindings: Iterable[Binding]) -> dict[Ref, set[str]]:
-    """Return, by binding of what workloads take along (propagateDeps), the clusters these still have a copy on.
+def works_of(state: State, found: Mapping[Ref, Binding]) -> dict[str, list[Work]]:
+    """Return the Works of bindings, by the binding's ref as text.
 
-    No query where there is none.
+    A Work counts only under the name that the Works of its binding have: the annotation alone proves nothing.
+    """
+    named = state.by_index(WORK, "binding", [str(ref) for ref in found])
+    return {
+        str(ref): [work for work in named.get(str(ref), ()) if works.is_of(work, binding)]
+        for ref, binding in found.items()
+    }
+
+
+def needed_on(state: State, bindings: Iterable[Binding]) -> dict[Ref, set[str]]:
+    """Return, for each binding that workloads take along (propagateDeps), the clusters where they still have a copy.
+
+    Without such bindings, no query is made. A workload whose binding is gone has no copy.
     """
     parents = {one.ref: dependencies.needing(one) for one in bindings if one.spec.required_by}
-    names = sorted({str(parent) for ones in parents.values() for parent in ones})
-    works = state.by_index(WORK, "binding", names) if names else {}
-    held = {
-        name: {cluster_of_execution_namespace(one.metadata.namespace) for one in found} for name, found in works.items()
-    }
-    return {ref: {name for one in ones for name in held.get(str(one), ())} for ref, ones in parents.items()}
+    named = sorted({parent for ones in parents.values() for parent in ones})
+    held = works_of(state, state.get(named)) if named else {}
+    places = {name: {work.cluster for work in found} for name, found in held.items()}
+    return {ref: {name for one in ones for name in places.get(str(one), ())} for ref, ones in parents.items()}

@@ -243,9 +243,15 @@ class Policies(Controller):
         return _with_policy(snapshot, template, policy, settings, now=now)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the templates a policy selects, then those it claims; the cursor is "step|namespace/name"."""
-        policy = state.get([origin]).get(origin)
-        steps = [*_selections(policy), *((kind, "", "", str(origin)) for kind in self.keys)]
+        """Return the templates that a policy selects, then those that it claims; the cursor is "step|namespace/name".
+
+        If the policy goes, the templates of the bindings that it claims follow: a user may have written such a claim
+        into a binding whose template has none.
+        """
+        policy: Policy | None = state.get([origin]).get(origin)
+        goes = policy is None or policy.metadata.deletion_timestamp is not None
+        claimed = (*self.keys, *kinds.BINDINGS) if goes else self.keys
+        steps = [*_selections(policy), *((kind, "", "", str(origin)) for kind in claimed)]
         step, _, place = after.partition("|")
         index, found = int(step or 0), list[Ref]()
         named = state.get([ref for one in steps[index:] if (ref := _named(*one)) is not None])
@@ -258,7 +264,7 @@ class Policies(Controller):
                 kind, namespace, _, claim = steps[index]
                 room = limit - len(found)
                 page = _page(state, kind, namespace, claim, after=_place(place), limit=room)
-                found += page
+                found += _templates(state, page) if kind in kinds.BINDINGS else page
                 if len(page) >= room:
                     return found, f"{index}|{page[-1].namespace}/{page[-1].name}"
             index, place = index + 1, ""
@@ -300,6 +306,12 @@ def _page(state: State, kind: str, namespace: str, claim: str, *, after: tuple[s
     if claim:
         return list(state.refs_by_index(kind, "policy", claim, after=after, limit=limit))
     return [one.ref for one in state.list(kind, namespace=namespace, after=after, limit=limit)]
+
+
+def _templates(state: State, refs: Sequence[Ref]) -> list[Ref]:
+    """Return the templates of bindings, as far as a policy may claim these templates."""
+    held: Iterable[Binding] = state.get(refs).values()
+    return [ref for one in held if (ref := bindings.template_ref(one)).kind in Policies.keys]
 
 
 def _place(cursor: str) -> tuple[str, str]:

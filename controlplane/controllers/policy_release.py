@@ -1,7 +1,8 @@
 """Policy release: a policy that is being deleted goes once no template and no binding that stays belongs to it.
 
-What is being deleted itself holds no policy back: the cleanup of a binding may wait for a lost cluster for hours, and
-needs nothing of its policy.
+An object that is being deleted does not keep a policy: the cleanup of a binding may wait for a lost cluster for hours,
+and needs nothing of its policy. Nor does a claim keep a policy that cannot have made it: users may write claims into
+objects where `controllers.policies` neither makes nor removes any.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from controlplane import kinds
+from controlplane import bindings, kinds
 from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.policies import TemplateKinds
+from controlplane.controllers.policies import TemplateKinds, propagates
 from controlplane.decision import NOTHING, Decision, Event, Put
+from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import Policy
+from controlplane.kinds.template import Template
 from controlplane.meta import Ref, Struct
 from controlplane.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, PROPAGATION_POLICY_FINALIZER
 from controlplane.settings import Settings
@@ -27,11 +30,10 @@ _FINALIZERS = (PROPAGATION_POLICY_FINALIZER, CLUSTER_PROPAGATION_POLICY_FINALIZE
 
 
 class Leaving(Struct, frozen=True):
-    """A policy that is being deleted, how many objects still belong to it, and the first of them."""
+    """A policy that is being deleted, and the objects with a claim of it that the policy may have made."""
 
     subject: Policy
-    count: int = 0
-    first: tuple[Ref, ...] = ()
+    claimed: tuple[Ref, ...] = ()
 
 
 def _deleting(old: Policy | None, new: Policy | None) -> Iterator[Ref]:
@@ -55,31 +57,42 @@ class PolicyRelease(Controller):
         claimed: dict[str, list[Ref]] = {}
         for kind in (*kinds.BINDINGS, *TemplateKinds()) if leaving else ():
             for name, ones in state.by_index(kind, "policy", leaving).items():
-                stay = [one.ref for one in ones if one.metadata.deletion_timestamp is None]
+                stay = [one.ref for one in ones if _may_be_claimed(one, Ref.parse(name))]
                 claimed.setdefault(name, []).extend(stay)
         held = {name: tuple(ones) for name, ones in claimed.items()}
-        return [
-            Leaving(found[ref], len(held.get(str(ref), ())), held.get(str(ref), ())[:MOST_NAMED])
-            if str(ref) in leaving
-            else None
-            for ref in refs
-        ]
+        return [Leaving(found[ref], held.get(str(ref), ())) if str(ref) in leaving else None for ref in refs]
 
     def decide(self, snapshot: Leaving, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         policy = snapshot.subject
-        if snapshot.count:
+        skipped = settings.skipped_propagating_namespaces
+        claimed = [ref for ref in snapshot.claimed if propagates(ref.namespace, skipped)]
+        if claimed:
             waited = now - (policy.metadata.deletion_timestamp or now)
             if waited < PATIENCE:
                 return Decision(wake_at=now + SOON)
-            return Decision(events=(_waits(snapshot),), wake_at=now + WAIT)
+            return Decision(events=(_waits(policy, claimed),), wake_at=now + WAIT)
         rest = tuple(one for one in policy.metadata.finalizers if one not in _FINALIZERS)
         freed = policy.with_meta(finalizers=rest)
         return NOTHING if freed is policy else Decision(changes=(Put(freed, policy),), reason="PolicyReleased")
 
 
-def _waits(snapshot: Leaving) -> Event:
-    """Return what a deleted policy says that is not gone yet, again and again."""
-    names = ", ".join(str(ref) for ref in snapshot.first)
-    more = f" and {snapshot.count - len(snapshot.first)} more" if snapshot.count > len(snapshot.first) else ""
+def _may_be_claimed(one: Template | Binding, policy: Ref) -> bool:
+    """Test whether a claim keeps its policy: the object stays, and is in the place of what the policy may have claimed.
+
+    A PropagationPolicy claims in its own namespace alone; and a binding follows a policy only under the name that the
+    binding of its template has.
+    """
+    if one.metadata.deletion_timestamp is not None or (policy.namespace and policy.namespace != one.metadata.namespace):
+        return False
+    if not isinstance(one, Binding):
+        return True
+    template = bindings.template_ref(one)
+    return template.kind in TemplateKinds() and bindings.binding_ref(template) == one.ref
+
+
+def _waits(policy: Policy, claimed: Sequence[Ref]) -> Event:
+    """Return the Event of a deleted policy that objects still belong to."""
+    names = ", ".join(str(ref) for ref in claimed[:MOST_NAMED])
+    more = f" and {len(claimed) - MOST_NAMED} more" if len(claimed) > MOST_NAMED else ""
     message = f"the policy is being deleted and waits until these belong to it no more: {names}{more}; see their Events"
-    return Event(snapshot.subject, "PolicyReleaseWaiting", message, warning=True)
+    return Event(policy, "PolicyReleaseWaiting", message, warning=True)

@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Final
 from msgspec.structs import replace
 
 from controlplane.controllers.controller import Controller, Ownership
+from controlplane.controllers.placed import works_of
 from controlplane.decision import NOTHING, Decision, Drop, Save
-from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Collected, Promise
 from controlplane.kinds.work import APPLIED, Work
@@ -67,15 +68,15 @@ class Promises(Controller):
             return [None] * len(refs)
         reports: dict[str, Sequence[Collected]] = state.rows(Collected, "key", names)
         clusters: dict[Ref, Cluster] = state.get(refs)
-        bindings = sorted(
+        promised = sorted(
             {
-                row.binding
+                Ref.parse(row.binding)
                 for name, found in rows.items()
                 for row in found
                 if row.applied_at is None and not row.reserved and _may_count(row, reports.get(name, ()))
             }
         )
-        works = state.by_index(WORK, "binding", bindings) if bindings else {}
+        works = works_of(state, state.get(promised)) if promised else {}
         applied: dict[str, set[str]] = {}
         for binding, found in works.items():
             for work in found:

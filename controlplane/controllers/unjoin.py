@@ -10,6 +10,7 @@ from controlplane import kinds, lifecycle, unjoin
 from controlplane import works as copies
 from controlplane.controllers.controller import Controller, Ownership
 from controlplane.decision import NOTHING, Decision, Delete, Event, Put, deleting
+from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
@@ -33,13 +34,13 @@ class Departure(Struct, frozen=True):
     """A cluster, and while it is being deleted what still holds it: bindings, Works, their namespace; and what goes
     with it: its heartbeats, and the credentials that joining it made.
 
-    `owners` are the bindings its Works are for, as far as there are any.
+    `owned` are the Works that are copies of a binding that exists: in the place of its copies, not by annotation alone.
     """
 
     subject: Cluster
     placed: tuple[Ref, ...] = ()
     works: tuple[Work, ...] = ()
-    owners: frozenset[Ref] = frozenset()
+    owned: frozenset[Ref] = frozenset()
     home: Template | None = None
     lease: Template | None = None
     credentials: Template | None = None
@@ -102,12 +103,13 @@ class Unjoin(Controller):
         works = state.refs_by_index(kinds.WORK, "cluster", name, limit=PAGE)
         held = state.get([home, lease, secret, *works])
         found: tuple[Work, ...] = tuple(held[ref] for ref in works if ref in held)
-        owners = {owner for work in found for owner in copies.owner(work, kinds.BINDINGS)}
+        owners = {work.ref: owner for work in found for owner in copies.owner(work, kinds.BINDINGS)}
+        bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
         return Departure(
             cluster,
             tuple(unjoin.placed_on(state, name)),
             found,
-            frozenset(state.get(sorted(owners))) if owners else frozenset(),
+            frozenset(work.ref for work in found if _is_owned(work, bindings.get(owners.get(work.ref, work.ref)))),
             held.get(home),
             held.get(lease),
             unjoin.credentials(cluster, held.get(secret), state.list(kinds.CLUSTER)),
@@ -147,7 +149,11 @@ def _is_kept(work: Work, snapshot: Departure) -> bool:
     cluster = snapshot.subject
     if unjoin.forced(cluster) or cluster.ready != "True" or work.metadata.deletion_timestamp is not None:
         return False
-    return any(owner in snapshot.owners for owner in copies.owner(work, kinds.BINDINGS))
+    return work.ref in snapshot.owned
+
+
+def _is_owned(work: Work, binding: Binding | None) -> bool:
+    return binding is not None and copies.is_of(work, binding)
 
 
 def _emptying(snapshot: Departure, kept: set[Ref], *, now: datetime) -> Iterator[Put | Delete]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from controlplane import bindings, fence, interpret, kinds, leftovers, matching, unjoin, works
 from controlplane.controllers.answered import last_answers
 from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
-from controlplane.controllers.placed import needed_on
+from controlplane.controllers.placed import needed_on, works_of
 from controlplane.controllers.policies import TemplateKinds
 from controlplane.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
 from controlplane.eviction import directly
@@ -210,15 +210,6 @@ class Works(Controller):
                 return found, None
             place = ""
         return [], None
-
-
-def works_of(state: State, found: Mapping[Ref, Binding]) -> dict[str, list[Work]]:
-    """Return the Works of bindings, by the binding's ref as text. A Work that only says so is left out."""
-    named = state.by_index(kinds.WORK, "binding", [str(ref) for ref in found])
-    return {
-        str(ref): [work for work in named.get(str(ref), ()) if works.is_of(work, binding)]
-        for ref, binding in found.items()
-    }
 
 
 def _named(binding: Binding) -> Iterable[str]:

@@ -62,12 +62,26 @@ def validate_binding(new: Binding, old: Binding | None, settings: Settings) -> l
     ):
         if not value:
             causes.append(required(f"spec.resource.{field}"))
+    causes += _of_another_namespace(new, old)
     causes += _dependencies(new)
     causes += _targets([one.name for one in spec.clusters], [one.replicas for one in spec.clusters])
     causes += _tasks(spec.graceful_eviction_tasks)
     if spec.replicas < 0:
         causes.append(invalid("spec.replicas", spec.replicas, "must be greater than or equal to 0"))
     return causes
+
+
+def _of_another_namespace(new: Binding, old: Binding | None) -> Iterator[Cause]:
+    """Yield the cause if a binding names an object outside its own namespace.
+
+    Whoever may write bindings in one namespace could otherwise propagate the objects of another namespace, or take the
+    names of their Works. A binding that names such an object already may stay as it is.
+    """
+    named, own = new.spec.resource.namespace, new.metadata.namespace
+    if named == own or (old is not None and old.spec.resource.namespace == named):
+        return
+    rule = f'must be "{own}", the namespace of the binding' if own else "must be empty in a ClusterResourceBinding"
+    yield invalid("spec.resource.namespace", named, rule)
 
 
 def _dependencies(binding: Binding) -> Iterator[Cause]:

@@ -29,6 +29,27 @@ def binding(**spec: Any) -> Document:
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "namespace", "told"),
+    [
+        ("ResourceBinding", "payments", 'must be "default", the namespace of the binding'),
+        ("ResourceBinding", "", 'must be "default", the namespace of the binding'),
+        ("ClusterResourceBinding", "payments", "must be empty in a ClusterResourceBinding"),
+    ],
+)
+def test_a_binding_of_an_object_outside_its_namespace_is_refused(kind: str, namespace: str, told: str) -> None:
+    """It would propagate an object, a Secret for example, that its author may not read."""
+    doc = {**binding(), "kind": kind}
+    doc["spec"]["resource"]["namespace"] = namespace
+
+    with pytest.raises(Invalid) as caught:
+        created(doc)
+
+    (cause,) = caught.value.details.causes
+    assert cause.field == "spec.resource.namespace"
+    assert told in cause.message
+
+
 def test_people_may_edit_placement_and_tasks_of_a_binding() -> None:
     """D23."""
     old: Binding = created(binding()).object

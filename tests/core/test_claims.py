@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace
 
+from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec
 from controlplane.kinds.policy import (
     Placement,
     ResourceSelector,
@@ -13,6 +15,8 @@ from controlplane.kinds.policy import (
     Toleration,
 )
 from controlplane.kinds.template import Template
+from controlplane.meta import ObjectMeta
+from controlplane.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, PROPAGATION_POLICY_FINALIZER
 from controlplane.selectors import LabelSelector
 from controlplane.settings import GATES, Settings
 from tests.core.propagation_story import (
@@ -24,6 +28,8 @@ from tests.core.propagation_story import (
     namespace,
     policy,
 )
+
+FINALIZERS = (PROPAGATION_POLICY_FINALIZER, CLUSTER_PROPAGATION_POLICY_FINALIZER)
 
 
 def test_a_policy_claims_the_templates_there_are_and_makes_their_bindings() -> None:
@@ -187,6 +193,50 @@ def test_reserved_and_skipped_namespaces_are_never_propagated(place: str) -> Non
     story.add(hidden)
 
     assert story.binding(hidden) is None
+
+
+CLAIM = {"clusterpropagationpolicy.karmada.io/name": "all"}
+CLAIM_OF_DEFAULT = {"propagationpolicy.karmada.io/namespace": "default", "propagationpolicy.karmada.io/name": "all"}
+
+
+def by_hand(name: str, *, namespace: str = "default", claim: dict[str, str] = CLAIM, of: str = "web") -> Binding:
+    """A binding that a user wrote, with a claim that no controller made."""
+    resource = ObjectReference("apps/v1", "Deployment", of, namespace)
+    about = ObjectMeta(name=name, namespace=namespace, uid=f"uid-{name}", generation=1, annotations=claim)
+    return Binding("work.karmada.io/v1alpha2", "ResourceBinding", about, ResourceBindingSpec(resource))
+
+
+@pytest.mark.parametrize(
+    ("one", "of"),
+    [
+        (deployment(namespace="karmada-system", annotations=CLAIM), ""),
+        (deployment(namespace="kube-public", annotations=CLAIM), ""),
+        (deployment(namespace="kube-public", annotations=CLAIM_OF_DEFAULT), "default"),
+        (by_hand("mine"), ""),
+        (by_hand("web-deployment"), ""),
+        (by_hand("other-deployment", namespace="other", claim=CLAIM_OF_DEFAULT, of="other"), "default"),
+    ],
+    ids=[
+        "in a reserved namespace",
+        "in a skipped namespace",
+        "in a skipped namespace, of a policy elsewhere",
+        "a binding under another name",
+        "the binding of a template without a claim",
+        "the binding of a template elsewhere",
+    ],
+)
+def test_a_claim_that_its_policy_never_made_does_not_keep_the_policy(one: Template | Binding, of: str) -> None:
+    """Whoever may write one object could otherwise keep every policy Terminating."""
+    chosen = ResourceSelector("apps/v1", "Deployment", "default", "chosen")
+    held = policy("all", chosen, namespace=of).with_meta(finalizers=FINALIZERS)
+    story = Story(*MEMBERS, held, deployment("chosen"), deployment("web"), deployment("other", namespace="other"))
+    story.settings = replace(Settings(), skipped_propagating_namespaces=("kube-.*",))
+    story.add(one)
+
+    story.delete(held)
+    story.later(seconds=5)
+
+    assert held.ref not in story.store.objects
 
 
 def test_a_lazy_policy_waits_for_the_user_to_touch_the_template() -> None:

@@ -94,9 +94,9 @@ def test_a_cluster_that_joined_before_there_was_one_gets_it() -> None:
         (Departure(leaving(), placed=(WEB.ref,), works=(OF_WEB,)), EMPTIED, "the eviction queue moves them"),
         (Departure(leaving(), placed=(WEB.ref,)), CLOSED, "nobody moves them"),
         (Departure(leaving(ready="Unknown"), placed=(WEB.ref,)), FAILOVER, "web-deployment"),
-        (Departure(leaving(), works=(OF_WEB,), owners=frozenset({WEB.ref})), FAILOVER, "may be the last that work"),
+        (Departure(leaving(), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), FAILOVER, "may be the last that work"),
         (
-            Departure(leaving(), works=(OF_TEAM, OF_WEB), owners=frozenset({WEB.ref})),
+            Departure(leaving(), works=(OF_TEAM, OF_WEB), owned=frozenset({OF_WEB.ref})),
             FAILOVER,
             "(karmada-es-member1/web)",
         ),
@@ -119,10 +119,10 @@ def test_what_it_waits_for_is_said_and_nothing_is_removed(
         (Departure(leaving(), works=(BY_HAND, GOING), home=HOME), {"by-hand"}),
         (Departure(leaving(), works=(OF_WEB,)), {"web"}),
         (Departure(leaving(), works=(OF_TEAM, OF_WEB)), {"team", "web"}),
-        (Departure(leaving(), works=(OF_WEB, BY_HAND), owners=frozenset({WEB.ref})), {"by-hand"}),
-        (Departure(leaving(ready="False"), works=(OF_WEB,), owners=frozenset({WEB.ref})), {"web"}),
-        (Departure(leaving("delete"), placed=(WEB.ref,), works=(OF_WEB,), owners=frozenset({WEB.ref})), {"web"}),
-        (Departure(leaving("keep"), placed=(WEB.ref,), works=(OF_WEB,), owners=frozenset({WEB.ref})), {"web"}),
+        (Departure(leaving(), works=(OF_WEB, BY_HAND), owned=frozenset({OF_WEB.ref})), {"by-hand"}),
+        (Departure(leaving(ready="False"), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), {"web"}),
+        (Departure(leaving("delete"), placed=(WEB.ref,), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), {"web"}),
+        (Departure(leaving("keep"), placed=(WEB.ref,), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), {"web"}),
         (Departure(leaving(), works=(GOING,), home=HOME), set()),
         (Departure(leaving(), home=HOME, lease=LEASE), {"karmada-es-member1"}),
     ],
@@ -175,19 +175,31 @@ IMPERSONATING = cluster("other").with_spec(impersonator_secret_ref=SecretReferen
 
 
 @pytest.mark.parametrize(
-    ("held", "other", "goes"),
+    ("held", "names", "other", "goes"),
     [
-        (secret(), cluster("other"), True),
-        (secret(""), cluster("other"), False),
-        (secret("other"), cluster("other"), False),
-        (secret(), SHARING, False),
-        (secret(), IMPERSONATING, False),
+        (secret(), "member1", cluster("other"), True),
+        (secret(""), "member1", cluster("other"), False),
+        (secret("other"), "member1", cluster("other"), False),
+        (secret(), "of-an-operator", cluster("other"), False),
+        (secret(), "", cluster("other"), False),
+        (secret(), "member1", SHARING, False),
+        (secret(), "member1", IMPERSONATING, False),
     ],
-    ids=["made by join", "a user's own", "made for another", "another cluster uses it", "another impersonates with it"],
+    ids=[
+        "made by join",
+        "a user's own",
+        "made for another",
+        "the cluster names another Secret",
+        "the cluster names no Secret",
+        "another cluster uses it",
+        "another impersonates with it",
+    ],
 )
-def test_the_credentials_join_made_go_with_their_cluster(held: Template, other: Cluster, goes: bool) -> None:
+def test_the_credentials_join_made_go_with_their_cluster(
+    held: Template, names: str, other: Cluster, goes: bool
+) -> None:
     controller = Unjoin()
-    named = leaving().with_spec(secret_ref=SecretReference("karmada-cluster", "member1"))
+    named = leaving().with_spec(secret_ref=SecretReference("karmada-cluster", names) if names else None)
     store = MemoryStore(controllers=[controller])
     store.create(named, other, held)
 
@@ -251,14 +263,15 @@ def test_another_wish_than_keep_or_delete_is_refused() -> None:
 
 def test_what_it_finds_is_what_holds_it() -> None:
     store = MemoryStore(controllers=())
-    store.create(leaving(), cluster("free"), WEB, OF_WEB, BY_HAND, HOME, LEASE)
+    copy = OF_WEB.with_meta(name=works.work_name("Deployment", "web", "default"), uid="uid-copy")
+    store.create(leaving(), cluster("free"), WEB, copy, OF_WEB, BY_HAND, HOME, LEASE)
 
     (found, other) = Unjoin().load(store, [Ref(kinds.CLUSTER, "", "member1"), Ref(kinds.CLUSTER, "", "free")])
 
     assert found is not None
     assert [ref.name for ref in found.placed] == ["web-deployment"]
-    assert {one.metadata.name for one in found.works} == {"web", "by-hand"}
-    assert found.owners == {WEB.ref}
+    assert {one.metadata.name for one in found.works} == {copy.metadata.name, "web", "by-hand"}
+    assert found.owned == {copy.ref}, "the other Work says in an annotation alone that it is a copy of the binding"
     assert found.home is not None
     assert found.lease is not None
     assert other is not None

@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from controlplane import kinds
 from controlplane.kind import KINDS
 from controlplane.kinds.event import Event
-from controlplane.kinds.policy import ResourceSelector
+from controlplane.kinds.policy import ResourceSelector, SchedulePriority
 from controlplane.kinds.template import Template
 from controlplane.meta import Object
-from controlplane.settings import Settings
 from controlplane.wire.table import columns_of
 from tests.core.propagation_story import MEMBERS, START, Story, deployment, policy
 
@@ -93,8 +92,9 @@ def test_a_lazy_policy_takes_a_template_over_once_the_binding_that_goes_is_gone(
 
 def test_a_deleted_policy_says_what_it_waits_for() -> None:
     web = deployment()
+    urgent = policy("urgent", at=START, schedule_priority=SchedulePriority("KubePriorityClass", "missing"))
     story = Story(*MEMBERS, policy("all"), web)
-    story.settings = replace(Settings(), skipped_propagating_namespaces=("default",))
+    story.add(urgent)  # takes the template over once its PriorityClass is there
 
     story.delete(policy("all"))
     story.later(seconds=9)

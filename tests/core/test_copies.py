@@ -1,0 +1,65 @@
+"""Whose copy a Work is: its name and its place say it together with the annotation, never the annotation alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from controlplane.controllers.placed import needed_on
+from controlplane.controllers.promises import Promises
+from controlplane.decision import Decision, Save
+from controlplane.kinds.binding import BindingSnapshot
+from controlplane.kinds.cluster import ResourceSummary
+from controlplane.kinds.rows import Collected, Promise
+from controlplane.kinds.work import APPLIED, Work, WorkStatus
+from controlplane.memory import MemoryStore
+from controlplane.meta import Condition, ObjectMeta
+from controlplane.names import BINDING_ANNOTATION, work_name
+from controlplane.state import Actor
+from tests.core.fleet_story import START, binding, cluster, duplicated
+
+WEB = binding("web", duplicated("member1"), on={"member1": 2})
+SETTINGS = binding("settings", duplicated("member1"), on={})
+COPY = work_name("Deployment", "web", "default")
+
+
+def work(name: str) -> Work:
+    """A Work on member1 that says it is a copy of WEB, and that the member has applied."""
+    about = ObjectMeta(
+        name=name,
+        namespace="karmada-es-member1",
+        uid=f"uid-{name}",
+        generation=1,
+        annotations={BINDING_ANNOTATION: str(WEB.ref)},
+    )
+    applied = Condition(APPLIED, "True", "AppliedSuccessful", "", None, 1)
+    return Work("work.karmada.io/v1alpha1", "Work", about, status=WorkStatus(conditions=(applied,)))
+
+
+@pytest.mark.parametrize(("name", "clusters"), [(COPY, {"member1"}), ("forged", set())])
+def test_only_a_copy_of_a_workload_keeps_what_the_workload_needs_on_a_cluster(name: str, clusters: set[str]) -> None:
+    attached = SETTINGS.with_spec(required_by=(BindingSnapshot("default", WEB.metadata.name),))
+    store = MemoryStore(controllers=())
+    store.create(WEB, attached, work(name))
+
+    assert needed_on(store, [attached]) == {attached.ref: clusters}
+
+
+@pytest.mark.parametrize(("name", "applied"), [(COPY, {str(WEB.ref)}), ("forged", set())])
+def test_only_a_copy_ends_a_promise_of_its_binding_early(name: str, applied: set[str]) -> None:
+    controller = Promises()
+    store = MemoryStore(controllers=[controller], clock=lambda: START)
+    summary = ResourceSummary(allocatable={"pods": "10"})
+    member1 = cluster("member1")
+    member1 = member1.with_status(resource_summary=summary)
+    store.create(member1, WEB, work(name))
+    promise = Promise("web|member1", str(WEB.ref), "member1", 2, "", START - timedelta(minutes=1))
+    report = replace(Collected("member1", at=START), resource_summary=summary)
+    store.apply([(None, Decision(changes=(Save(promise), Save(report))))], by=Actor("test"))
+
+    (promised,) = controller.load(store, [member1.ref])
+
+    assert promised is not None
+    assert promised.applied == applied
