@@ -19,8 +19,8 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import HELD_BY_HAND, Eviction
 from controlplane.meta import Struct, to_seconds
+from controlplane.names import EVICTION_ORDERS_ANNOTATION
 
-ANNOTATION = "failover.lifeboat.io/eviction-orders"
 HOLD, SKIP, EXPEDITE, RELEASE = "Hold", "Skip", "Expedite", "Release"
 VERBS = {one.lower(): one for one in (HOLD, RELEASE, SKIP, EXPEDITE)}
 EXPEDITED = 1 << 40  # the priority of what was expedited: first in order, whatever else waits
@@ -40,7 +40,7 @@ class Order(Struct, frozen=True):
 
 def orders(binding: Binding) -> dict[str, tuple[Order, ...]]:
     """Return the orders by cluster; what cannot be read orders nothing."""
-    text = binding.metadata.annotations.get(ANNOTATION, "")
+    text = binding.metadata.annotations.get(EVICTION_ORDERS_ANNOTATION, "")
     if not text:
         return {}
     try:
@@ -85,7 +85,9 @@ def given(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str, n
         left = (order, *others) if verb == HOLD else (*held, order)
     if left:
         known[row.cluster] = left
-    annotations = {name: text for name, text in binding.metadata.annotations.items() if name != ANNOTATION}
+    annotations = {
+        name: text for name, text in binding.metadata.annotations.items() if name != EVICTION_ORDERS_ANNOTATION
+    }
     if known:
-        annotations[ANNOTATION] = msgspec.json.encode(known, order="sorted").decode()
+        annotations[EVICTION_ORDERS_ANNOTATION] = msgspec.json.encode(known, order="sorted").decode()
     return binding.with_meta(annotations=annotations)

@@ -18,6 +18,7 @@ from controlplane.names import (
     BINDING_ANNOTATION,
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     DEPENDENCIES_ANNOTATION,
+    EVICTION_ORDERS_ANNOTATION,
     LEFTOVER_ANNOTATION,
     REDUCED_ANNOTATION,
     RESOURCE_BINDING_ID_LABEL,
@@ -63,6 +64,7 @@ def validate_binding(new: Binding, old: Binding | None, settings: Settings) -> l
         if not value:
             causes.append(required(f"spec.resource.{field}"))
     causes += _of_another_namespace(new, old)
+    causes += _orders(new, old)
     causes += _dependencies(new)
     causes += _targets([one.name for one in spec.clusters], [one.replicas for one in spec.clusters])
     causes += _tasks(spec.graceful_eviction_tasks)
@@ -82,6 +84,16 @@ def _of_another_namespace(new: Binding, old: Binding | None) -> Iterator[Cause]:
         return
     rule = f'must be "{own}", the namespace of the binding' if own else "must be empty in a ClusterResourceBinding"
     yield invalid("spec.resource.namespace", named, rule)
+
+
+def _orders(new: Binding, old: Binding | None) -> Iterator[Cause]:
+    """Yield the cause if a write adds or changes orders: they name their author, whom the API knows. Removing them is
+    allowed, as a release is."""
+    before = None if old is None else old.metadata.annotations.get(EVICTION_ORDERS_ANNOTATION)
+    after = new.metadata.annotations.get(EVICTION_ORDERS_ANNOTATION)
+    if after is not None and after != before:
+        rule = "an order is given with POST …/evictions/<name>/{hold,release,skip,expedite}; leave this annotation out"
+        yield forbidden(f"metadata.annotations[{EVICTION_ORDERS_ANNOTATION}]", rule)
 
 
 def _dependencies(binding: Binding) -> Iterator[Cause]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from controlplane.eviction.orders import ANNOTATION
+from controlplane.names import EVICTION_ORDERS_ANNOTATION as ORDERS
 from controlplane.names import FENCE_ANNOTATION
 from tests.browser.conftest import Server
 from tests.browser.person import log_in, open_cluster, open_link
@@ -47,7 +47,7 @@ def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
     from tests.apps.pages import in_queue, lost_cluster  # here, and below: needs Django set up
 
     def orders(name: str) -> list[tuple[str, str, str]]:
-        found = told_kubectl(kubectl, server, "resourcebinding", name, "-n", "shop", annotation=ANNOTATION)
+        found = told_kubectl(kubectl, server, "resourcebinding", name, "-n", "shop", annotation=ORDERS)
         return [(one["verb"], one["reason"], one["by"]) for one in found.get("member1", [])]  # type: ignore[attr-defined]  # JSON
 
     lost_cluster()
@@ -85,7 +85,7 @@ def test_what_left_meanwhile_is_told_and_nothing_is_ordered(
     order(page, "Hold until released", "web", reason="too late")
 
     expect(page.locator(".messagelist .error")).to_contain_text("has left cluster member1 already")
-    assert told_kubectl(kubectl, server, "resourcebinding", "web", "-n", "shop", annotation=ANNOTATION) == {}
+    assert told_kubectl(kubectl, server, "resourcebinding", "web", "-n", "shop", annotation=ORDERS) == {}
 
 
 def test_a_lost_cluster_is_fenced_with_a_reason_and_the_fence_is_taken_away(

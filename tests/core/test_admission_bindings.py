@@ -50,6 +50,20 @@ def test_a_binding_of_an_object_outside_its_namespace_is_refused(kind: str, name
     assert told in cause.message
 
 
+def test_an_order_is_given_through_the_api_that_knows_its_author() -> None:
+    field = "metadata.annotations[failover.lifeboat.io/eviction-orders]"
+    text = '{"member1": [{"verb": "Hold", "by": "eve"}]}'
+    forged = binding()
+    forged["metadata"]["annotations"] = {"failover.lifeboat.io/eviction-orders": text}
+    plain: Binding = created(binding()).object
+    given = plain.with_meta(annotations=forged["metadata"]["annotations"])
+
+    assert fields(forged) == {field}
+    assert fields(forged, old=plain) == {field}
+    assert updated(forged, given).object.metadata.annotations == given.metadata.annotations
+    assert updated(binding(), given).object.metadata.annotations == {}
+
+
 def test_people_may_edit_placement_and_tasks_of_a_binding() -> None:
     """D23."""
     old: Binding = created(binding()).object
