@@ -74,16 +74,14 @@ def validate_binding(new: Binding, old: Binding | None, settings: Settings) -> l
 
 
 def _of_another_namespace(new: Binding, old: Binding | None) -> Iterator[Cause]:
-    """Yield the cause if a binding names an object outside its own namespace.
+    """Yield the cause if a ResourceBinding names an object outside its own namespace.
 
     Whoever may write bindings in one namespace could otherwise propagate the objects of another namespace, or take the
     names of their Works. A binding that names such an object already may stay as it is.
     """
     named, own = new.spec.resource.namespace, new.metadata.namespace
-    if named == own or (old is not None and old.spec.resource.namespace == named):
-        return
-    rule = f'must be "{own}", the namespace of the binding' if own else "must be empty in a ClusterResourceBinding"
-    yield invalid("spec.resource.namespace", named, rule)
+    if own and named != own and (old is None or old.spec.resource.namespace != named):
+        yield invalid("spec.resource.namespace", named, f'must be "{own}", the namespace of the binding')
 
 
 def _orders(new: Binding, old: Binding | None) -> Iterator[Cause]:
