@@ -8,9 +8,17 @@ from typing import Any
 import pytest
 
 from controlplane import interpret
-from controlplane.aggregation import counting
+from controlplane.aggregation import SUCCESS, aggregated, counting, fully_applied
 from controlplane.kinds import binding_columns
-from controlplane.kinds.binding import AggregatedStatusItem
+from controlplane.kinds.binding import (
+    AggregatedStatusItem,
+    Binding,
+    ObjectReference,
+    ResourceBindingSpec,
+    TargetCluster,
+)
+from controlplane.kinds.work import Work
+from controlplane.meta import ObjectMeta
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LOST = NOW - timedelta(minutes=15)
@@ -28,6 +36,26 @@ def template_status(api_version: str, kind: str, *items: AggregatedStatusItem) -
     known = interpret.of(api_version, kind)
     assert known.aggregate is not None
     return known.aggregate({"metadata": {"generation": 1}}, counting(items, final=known.final), NOW)
+
+
+@pytest.mark.parametrize("ready_changed", [LOST, NOW])
+def test_a_mark_keeps_the_time_when_the_cluster_got_out_of_reach(ready_changed: datetime) -> None:
+    work = Work("work.karmada.io/v1alpha1", "Work", ObjectMeta(name="web", namespace="karmada-es-a"))
+
+    (found,) = aggregated([work], out_of_reach={"a": ready_changed}, before=[item("a", {}, lost=True)])
+
+    assert found.out_of_reach_since == LOST
+
+
+def test_fully_applied_names_the_clusters_out_of_reach() -> None:
+    web = ObjectReference("apps/v1", "Deployment", "web", "shop")
+    spec = ResourceBindingSpec(resource=web, clusters=(TargetCluster("a", 1), TargetCluster("b", 1)))
+    binding = Binding("work.karmada.io/v1alpha2", "ResourceBinding", ObjectMeta(name="web", namespace="shop"), spec)
+
+    said = fully_applied(binding, [item("a", {}), item("b", {}, lost=True)])
+
+    assert said.status == "True"
+    assert said.message == f"{SUCCESS.message}; out of reach: b since 2026-03-01T11:45:00Z"
 
 
 def test_replicas_of_a_lost_cluster_are_not_ready() -> None:
