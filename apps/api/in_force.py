@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import orjson
+
+from apps.api import reading
 from apps.api.answer import Many, One
+from apps.api.target import Target
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane import health, kinds
 from controlplane.controllers.fleet import fleet_state
+from controlplane.errors import NotFound
 from controlplane.kinds.columns import IN_FORCE
 from controlplane.kinds.configuration import NAME
 from controlplane.kinds.maintenance_window import MaintenanceWindow
+from controlplane.wire.resource import Resource
 from controlplane.wire.table import IncludeObject, table
 
 Document = dict[str, Any]
@@ -38,30 +44,50 @@ class ConfiguredList(Many):
     def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
         items: Sequence[Document] = self.items
         if not items and not self.selected:
-            head = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
-            items = [{**head, "metadata": {"name": NAME, "creationTimestamp": None}, "spec": {}}]
+            items = [unwritten(self.resource)]
         return _table(self, items, self.list_meta, now, include_object)
+
+
+def configured(target: Target, *, as_table: bool) -> One:
+    """Return the object; as a Table `default` is there even if it was never written. Raises NotFound.
+
+    Only as a Table, which people read: `kubectl apply` reads JSON, and creates the object where it is not found.
+    """
+    try:
+        return Configured(target.resource, reading.get(target))
+    except NotFound:
+        if not as_table or target.subresource or target.name != NAME:
+            raise
+        return Configured(target.resource, orjson.dumps(unwritten(target.resource)))
+
+
+def unwritten(resource: Resource) -> Document:
+    """Return `default` as rows of a Table show it while nobody has written it."""
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return {**head, "metadata": {"name": NAME, "creationTimestamp": None}, "spec": {}}
 
 
 def _table(
     answer: One | Many, items: Sequence[Document], meta: Document, now: datetime, include_object: IncludeObject
 ) -> Document:
-    told = in_force()
-    shown = [{**one, IN_FORCE: told} if one["metadata"]["name"] == NAME else one for one in items]
-    found = table(answer.resource, shown, now=now, include_object=include_object, list_meta=meta)
-    for row in found["rows"]:
-        row.get("object", {}).pop(IN_FORCE, None)
-    return found
+    return table(
+        answer.resource, items, now=now, include_object=include_object, list_meta=meta, beside=beside_objects()
+    )
+
+
+def beside_objects() -> dict[str, Document]:
+    """Return what the columns of each object read besides the object. Four queries."""
+    return {NAME: {IN_FORCE: in_force()}}
 
 
 def in_force() -> Document:
     """Return what columns show: gate, tier, rates and thresholds as they count now. Four queries."""
-    reading, settings = store(), configuration().settings(anew=True)
-    windows: list[MaintenanceWindow] = list(reading.list(kinds.MAINTENANCE_WINDOW))
-    now = reading.now()
+    state, settings = store(), configuration().settings(anew=True)
+    windows: list[MaintenanceWindow] = list(state.list(kinds.MAINTENANCE_WINDOW))
+    now = state.now()
     maintained = {name for one in windows if one.open(now=now) for name in one.spec.clusters}
-    fleet = health.fleet_health(tuple(reading.list(kinds.CLUSTER)), maintained=maintained)
-    tier = health.in_force(fleet, fleet_state(reading), settings)
+    fleet = health.fleet_health(tuple(state.list(kinds.CLUSTER)), maintained=maintained)
+    tier = health.in_force(fleet, fleet_state(state), settings)
     return {
         "gate": "On" if settings.gate("Failover") else "Off",
         "tier": tier.name,

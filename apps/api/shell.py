@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
@@ -242,6 +242,7 @@ class Shell:
             return
         await write(b"")  # the headers go out now, not with the first event
         if stream.initial is not None:
+            await self._read_beside(stream)
             await self._send_initial(watcher, stream.initial.texts, write)
             stream.initial = None  # other streams may still need it; this one does not
         if stream.ends_initial:
@@ -274,6 +275,8 @@ class Shell:
     async def _drain(self, watcher: Watcher, write: Callable[[bytes], Awaitable[None]]) -> None:
         """Send what is in the queue, and a bookmark where one is due."""
         lines: list[bytes] = []
+        if watcher.pending:
+            await self._read_beside(watcher.stream)
         while watcher.pending:
             item = watcher.pending.popleft()
             if isinstance(item, CatchUp):
@@ -289,6 +292,12 @@ class Shell:
             lines.append(watcher.bookmark(max(watcher.seen, self.tailer.position)))
         if lines:
             await write(b"".join(lines))
+
+    async def _read_beside(self, stream: Stream) -> None:
+        """Read what columns show that is not part of the objects; few streams have such columns."""
+        if stream.read_beside is not None:
+            loop = asyncio.get_running_loop()
+            stream.beside = await loop.run_in_executor(self.pool, _read, stream.read_beside)
 
     async def _catch_up(
         self, watcher: Watcher, until: int, lines: list[bytes], write: Callable[[bytes], Awaitable[None]]
@@ -320,6 +329,13 @@ def _take(watcher: Watcher, event: Event, lines: list[bytes]) -> None:
 def _history(kind: str, since: int, until: int) -> list[Any]:
     try:
         return changes_between([kind], since, until, limit=CHUNK)
+    finally:
+        close_old_connections()
+
+
+def _read(beside: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    try:
+        return beside()
     finally:
         close_old_connections()
 

@@ -6,6 +6,7 @@ A WatchResponse is an ordinary response to Django; a server that is not our shel
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from django.conf import settings
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from apps.api import reading
+from apps.api import in_force, reading
 from apps.api.initial_states import InitialState, InitialStates
 from apps.api.logins import Login, login_of
 from apps.api.query import Listing, listing_of, number
@@ -22,6 +23,7 @@ from apps.api.renderers import FormRenderer
 from apps.api.target import Target
 from apps.objects.store import DjangoStore
 from controlplane.errors import BadRequest, Expired, ServiceUnavailable, StatusError
+from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.wire.negotiate import YAML, go_bool
 from controlplane.wire.request import Choice
 from controlplane.wire.resource import Resource
@@ -49,6 +51,8 @@ class Stream(msgspec.Struct, kw_only=True):
     seconds: float = LONGEST_SECONDS
     convert: str = ""  # "", Table, PartialObjectMetadata
     include_object: IncludeObject = "Metadata"
+    read_beside: Callable[[], Mapping[str, Any]] | None = None  # from the database, before rows of a Table are made
+    beside: Mapping[str, Any] = {}  # what columns show that is not part of the objects, by name: as it was read last
     error: StatusError | None = None  # sent as the only event: the version asked for is gone
 
 
@@ -79,6 +83,7 @@ def watch_response(request: Request, target: Target, store: DjangoStore) -> Watc
         convert = ""
     else:
         convert = renderer.convert
+    configured = convert == "Table" and target.kind.key == FAILOVER_CONFIGURATION
     stream = Stream(
         user=request.user.get_username(),
         login=login_of(request),
@@ -90,6 +95,7 @@ def watch_response(request: Request, target: Target, store: DjangoStore) -> Watc
         seconds=_seconds(query),
         convert=convert,
         include_object=include_object_of(query.get("includeObject")),
+        read_beside=in_force.beside_objects if configured else None,
     )
     initial = send_initial if "sendInitialEvents" in query else asked.version == 0
     return WatchResponse(_started(stream, target, asked, store, initial=initial, marked=send_initial))
@@ -104,6 +110,8 @@ def _started(
         stream.error = Expired(f"resourceVersion {asked.version} is newer than anything written here ({current})")
     elif initial:
         stream.initial = _initial(target, asked, store)
+        if stream.read_beside is not None:
+            stream.initial = _with_unwritten(stream.initial, target, asked.choice)
         stream.since = stream.initial.version
         stream.ends_initial = marked
     elif not asked.version:
@@ -123,6 +131,14 @@ def _initial(target: Target, asked: Listing, store: DjangoStore) -> InitialState
         page = reading.listed(store, target, Listing(choice=asked.choice))
         texts = _named(page.texts, asked.choice) if asked.choice.name else page.texts
         return initial_states.add(key, texts, page.version)
+
+
+def _with_unwritten(found: InitialState, target: Target, choice: Choice) -> InitialState:
+    """Return the present state of FailoverConfigurations as a Table shows it: with `default` before it is written."""
+    document = in_force.unwritten(target.resource)
+    if found.texts or not choice.takes(document):
+        return found
+    return InitialState([orjson.dumps(document)], found.version)
 
 
 def _named(texts: list[bytes], choice: Choice) -> list[bytes]:

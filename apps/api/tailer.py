@@ -115,6 +115,7 @@ def shown(stream: Stream, event: str, document: bytes, *, definitions: bool) -> 
             include_object=stream.include_object,
             list_meta=meta,
             definitions=definitions,
+            beside=stream.beside,
         )
         document = orjson.dumps(rows)
     elif stream.convert:

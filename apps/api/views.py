@@ -16,7 +16,7 @@ from apps.api.answer import Answer, Many, One
 from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attempt, check
 from apps.api.callers import CALLER
-from apps.api.in_force import Configured, ConfiguredList
+from apps.api.in_force import ConfiguredList, configured
 from apps.api.parsers import PARSERS, PATCH_PARSERS
 from apps.api.query import dry_run, listing_of, writing_of
 from apps.api.streams import watch_response
@@ -133,11 +133,14 @@ class ObjectView(KubernetesView):
         target = self.target
         if is_watch(request) and not target.subresource:
             return watch_response(request, target, store())
+        if target.name and target.kind.key == FAILOVER_CONFIGURATION:
+            as_table = isinstance(request.accepted_renderer, renderers.TableRenderer)
+            return _shown(configured(target, as_table=as_table))
         if target.name:
             text = reading.get(target)
             if target.subresource == "scale":
                 return _shown(_scale_of(target.resource, text))
-            return _shown((Configured if target.kind.key == FAILOVER_CONFIGURATION else One)(target.resource, text))
+            return _shown(One(target.resource, text))
         asked = pages.bounded(listing_of(request.query_params, target.resource, namespace=target.namespace), request)
         page = reading.listed(store(), target, asked)
         if target.kind.key != FAILOVER_CONFIGURATION:

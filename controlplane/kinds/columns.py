@@ -70,7 +70,7 @@ TAINT_POLICY = (
 )
 
 IN_FORCE = "inForce"
-"""Key of a document of FailoverConfiguration under which the API says what is in force when it makes a Table."""
+"""Under this key the columns of a FailoverConfiguration read what is in force. It is not part of the object."""
 
 
 def _in_force(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -41,14 +41,18 @@ def table(
     include_object: IncludeObject = "Metadata",
     list_meta: Document | None = None,
     definitions: bool = True,
+    beside: Mapping[str, Document] | None = None,
 ) -> Document:
     """Return the Table of some documents: of a list, of one object, or of one watch event.
 
     `list_meta` is the metadata of the list (resourceVersion, continue). `definitions` is False for every watch event
-    but the first of a stream, because clients remember the columns.
+    but the first of a stream, because clients remember the columns. `beside`: fields that cells read and that are not
+    part of the object, by the name of the object.
     """
     columns = columns_of(resource)
-    rows = [_row(document, columns, now, include_object) for document in documents]
+    rows = [
+        _row(document, _cells(_with(document, beside or {}), columns, now), include_object) for document in documents
+    ]
     shown: Document = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta or {}}
     shown["columnDefinitions"] = [_definition(column) for column in columns] if definitions else []
     shown["rows"] = rows
@@ -77,8 +81,12 @@ def partial_object_metadata_list(documents: Iterable[Document], list_meta: Docum
     return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta, "items": items}
 
 
-def _row(document: Document, columns: tuple[Column, ...], now: datetime, include_object: IncludeObject) -> Document:
-    cells = _cells(document, columns, now)
+def _with(document: Document, beside: Mapping[str, Document]) -> Document:
+    extra = beside.get(document.get("metadata", {}).get("name", "")) if beside else None
+    return {**document, **extra} if extra else document
+
+
+def _row(document: Document, cells: list[Any], include_object: IncludeObject) -> Document:
     if include_object == "None":
         return {"cells": cells}
     return {"cells": cells, "object": document if include_object == "Object" else _row_metadata(document)}
