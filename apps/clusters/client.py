@@ -300,7 +300,7 @@ class MemberClient:
             params = {"limit": str(size)} | ({"labelSelector": selector} if selector else {})
             answer = await self._read(target, path, params | ({"continue": token} if token else {}))
             if answer.exceeded and size > 1:  # large objects: fewer of them at once
-                size //= 10
+                size = max(size // 10, 1)  # 0 would be no limit
                 continue
             if not answer.ok:
                 return answer
