@@ -18,6 +18,7 @@ _HEAD = 32
 """Clusters of a region that are added up one by one: mostly the first few suffice."""
 
 _PATIENCE = 20_000
+"""Sets of regions that are tried."""
 
 _NO_CONSTRAINT = SpreadConstraint(spread_by_field="cluster", min_groups=0, max_groups=0)
 
@@ -60,9 +61,8 @@ def select(
         )
     first = [int(region.members[0]) for region in chosen]
     rest = np.sort(np.concatenate([region.members[1:] for region in chosen]))
-    more = min(len(first) + len(rest), clusters.max_groups) - len(first)
-    picked = np.array(first, dtype=np.intp)
-    return candidates.places[np.concatenate((picked, rest[:more])) if more > 0 else picked]
+    more = max(clusters.max_groups - len(first), 0)
+    return candidates.places[np.concatenate((np.array(first, dtype=np.intp), rest[:more]))]
 
 
 def _group(
@@ -110,11 +110,14 @@ def _reach(room: NDArray[np.int64], scores: NDArray[np.int64], *, least: int, go
 
 
 def best_path(regions: list[Region], *, least: int, most: int, clusters: int) -> list[Region]:
-    """Return the regions to use: between `least` and `most` of them with enough clusters, of the highest total score,
-    then of the most clusters, then found first; of these as few as suffice, best first. Empty where none suffices.
+    """Return the regions to use, best score first; an empty list where no set of regions suffices.
 
-    Regions are tried from few clusters to many; a set that suffices is not extended. Where dozens of regions would make
-    that last for ever, the best of the first twenty thousand tries is taken, or the regions with most clusters.
+    A set suffices with `least` to `most` regions and at least `clusters` clusters. The set with the highest total score
+    is taken, then the one with most clusters, then the one found first. Regions that its best ones do not need are left
+    out.
+
+    Sets are tried from regions with few clusters to those with many, and a set that suffices is not extended. Dozens of
+    regions have too many sets: after _PATIENCE tries the best set so far is taken, or the regions with most clusters.
     """
     ordered = sorted(regions, key=lambda one: (one.clusters, -one.score, one.name))
     deepest = min(most, len(ordered))
@@ -145,14 +148,11 @@ def best_path(regions: list[Region], *, least: int, most: int, clusters: int) ->
             path.pop()
 
     visit(0, 0, 0)
-    if not found and visits > _PATIENCE and largest[deepest] >= clusters and least <= deepest:
+    if not found and visits > _PATIENCE and least <= deepest:  # the largest regions suffice, else nothing is tried
         found = ordered[len(ordered) - deepest :]
     by_score = sorted(found, key=lambda one: (-one.score, one.name))
-    for length in range(max(least, 1), len(found)):
-        head = [one for one in found if one in by_score[:length]]
-        if _suffices(head, least, clusters) and not any(
-            _suffices(head[:shorter], least, clusters) for shorter in range(length)
-        ):
+    for length in range(least, len(found)):
+        if sum(one.clusters for one in by_score[:length]) >= clusters:
             return by_score[:length]
     return by_score
 
@@ -169,7 +169,3 @@ def _hopes(scores: list[int], most: int) -> list[list[int]]:
             row[place] = sum(top)
         hopes.append(row)
     return hopes
-
-
-def _suffices(path: list[Region], least: int, clusters: int) -> bool:
-    return len(path) >= least and sum(one.clusters for one in path) >= clusters

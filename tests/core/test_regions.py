@@ -25,8 +25,10 @@ def chosen(
     *,
     replicas: int = 1,
     divided: bool = False,
+    unfeasible: str = "",
 ) -> list[str]:
-    """Return the clusters chosen, in the order they are chosen. `layout`: by cluster, its region, score and room."""
+    """Return the clusters chosen, in the order they are chosen. `layout`: by cluster, its region, score and room;
+    `unfeasible`: a cluster of the fleet that is no candidate."""
     found = [cluster(name) for name in sorted(layout)]
     fleet = Fleet.of([one.with_spec(region=layout[one.metadata.name][0]) for one in found], settings=Settings())
     constraints = tuple(one for one in (by_region, by_cluster) if one is not None)
@@ -34,7 +36,9 @@ def chosen(
         ClusterAffinity(), spread_constraints=constraints, replica_scheduling=DIVIDED if divided else None
     )
     scores, room = (np.array([layout[name][column] for name in fleet.names]) for column in (1, 2))
-    candidates = rank(np.arange(fleet.size), scores, room, np.zeros(fleet.size, dtype=np.int64))
+    feasible = np.array([place for place in range(fleet.size) if fleet.names[place] != unfeasible])
+    tiers = np.zeros(len(feasible), dtype=np.int64)
+    candidates = rank(feasible, scores[feasible], room[feasible], tiers)
     plan = plan_of(fleet, placement, 0, workload=True)
     places = regions.select(plan, candidates, by_region, by_cluster, replicas=replicas)
     return [fleet.names[place] for place in places.tolist()]
@@ -55,17 +59,61 @@ def test_as_many_regions_as_are_asked_for_suffice(least: int, met: bool) -> None
     layout = {"a1": ("a", 0, 9), "b1": ("b", 0, 9)}
 
     if met:
-        assert sorted(chosen(layout, Spread("region", min_groups=least, max_groups=least))) == ["a1", "b1"]
+        assert sorted(chosen(layout, Spread("region", min_groups=least, max_groups=9))) == ["a1", "b1"]
         return
     with pytest.raises(Unselectable, match="2 regions have feasible clusters, spreadConstraints ask for at least 3"):
-        chosen(layout, Spread("region", min_groups=least, max_groups=least))
+        chosen(layout, Spread("region", min_groups=least, max_groups=9))
 
 
 def test_regions_with_too_few_clusters_are_said_to_be_so() -> None:
     layout = {"a1": ("a", 0, 9), "b1": ("b", 0, 9)}
 
     with pytest.raises(Unselectable, match="no 1 to 2 regions together have the 3 feasible clusters"):
-        chosen(layout, Spread("region", min_groups=1, max_groups=2), Spread("cluster", min_groups=3, max_groups=3))
+        chosen(layout, Spread("region", min_groups=1, max_groups=2), Spread("cluster", min_groups=3, max_groups=9))
+
+
+THREE = {"a1": ("a", 0, 9), "b1": ("b", 0, 8), "c1": ("c", 0, 7)}
+
+
+@pytest.mark.parametrize(
+    ("regions_", "clusters", "found"),
+    [
+        ((1, 3), None, 1),  # maxGroups is a limit: no region beyond minGroups is taken without need
+        ((2, 3), None, 2),
+        ((1, 9), None, 1),  # fewer regions than maxGroups are no reason to refuse
+        ((1, 2), (2, 2), 2),  # as many regions as the clusters need
+        ((1, 3), (3, 3), 3),
+        ((1, 2), (3, 3), 0),  # more than maxGroups are needed
+        ((3, 3), (1, 2), 3),  # regions go before maxGroups of clusters
+    ],
+)
+def test_regions_are_taken_from_the_least_number_on_up_to_the_largest(
+    regions_: tuple[int, int], clusters: tuple[int, int] | None, found: int
+) -> None:
+    by_region = Spread("region", min_groups=regions_[0], max_groups=regions_[1])
+    by_cluster = None if clusters is None else Spread("cluster", min_groups=clusters[0], max_groups=clusters[1])
+
+    if found:
+        assert len(chosen(THREE, by_region, by_cluster)) == found
+        return
+    with pytest.raises(Unselectable, match="no 1 to 2 regions together have the 3 feasible clusters"):
+        chosen(THREE, by_region, by_cluster)
+
+
+def test_with_fewer_clusters_allowed_than_regions_each_region_has_its_best_alone() -> None:
+    layout = {f"{region}{n}": (region, 0, 9 - n) for region in "ab" for n in range(1, 4)}
+
+    found = chosen(layout, Spread("region", min_groups=2, max_groups=2), Spread("cluster", min_groups=1, max_groups=1))
+
+    assert sorted(found) == ["a1", "b1"]
+
+
+def test_a_region_without_a_candidate_does_not_count_and_those_after_it_do() -> None:
+    with_one = Spread("region", min_groups=2, max_groups=2)
+
+    assert sorted(chosen(THREE, with_one, unfeasible="b1")) == ["a1", "c1"]
+    with pytest.raises(Unselectable, match="2 regions have feasible clusters"):
+        chosen(THREE, Spread("region", min_groups=3, max_groups=3), unfeasible="b1")
 
 
 def test_a_cluster_without_a_region_is_in_none() -> None:
@@ -135,28 +183,56 @@ def test_a_region_scores_for_shares_by_what_its_first_clusters_hold(
 
 def test_each_region_is_to_hold_its_share_rounded_up() -> None:
     """5 replicas over two regions: 3 for each."""
-    layout = {"a1": ("a", 0, 2), "b1": ("b", 0, 3), "c1": ("c", 0, 3)}
+    layout = {"a1": ("a", 50, 2), "b1": ("b", 0, 3), "c1": ("c", 0, 3)}
 
-    found = chosen(layout, Spread("region", min_groups=2, max_groups=2), replicas=5, divided=True)
+    found = chosen(layout, Spread("region", min_groups=2, max_groups=5), replicas=5, divided=True)
 
     assert sorted(found) == ["b1", "c1"]
 
 
-def test_the_clusters_asked_for_count_in_each_region() -> None:
-    """A region is scored by as many clusters as are asked for, or regions if these are more."""
-    layout = {"a1": ("a", 100, 9), "a2": ("a", 0, 9), "b1": ("b", 60, 9), "b2": ("b", 60, 9)}
+def test_room_beyond_its_share_does_not_make_a_region_better() -> None:
+    """5 replicas over two regions: 3 for each. Where minGroups is 0, the one region is to hold all of them."""
+    layout = {"a1": ("a", 0, 9), "b1": ("b", 50, 3), "c1": ("c", 50, 3)}
 
-    one = chosen(layout, Spread("region", min_groups=1, max_groups=1), divided=True, replicas=2)
-    two = chosen(
-        layout,
-        Spread("region", min_groups=1, max_groups=1),
-        Spread("cluster", min_groups=2, max_groups=2),
-        divided=True,
-        replicas=2,
+    two = chosen(layout, Spread("region", min_groups=2, max_groups=2), replicas=5, divided=True)
+    least_unset = Spread("region", min_groups=0, max_groups=1), Spread("cluster", min_groups=1, max_groups=1)
+
+    assert sorted(two) == ["b1", "c1"]
+    assert chosen(layout, *least_unset, replicas=5, divided=True) == ["a1"]
+
+
+# The best region by the average score of its first cluster, of its first two, and of its first three.
+BY_NUMBER = {
+    **{"a1": ("a", 100, 9), "a2": ("a", 0, 9), "a3": ("a", 0, 9)},
+    **{"b1": ("b", 60, 9), "b2": ("b", 60, 9), "b3": ("b", 0, 9)},
+    **{"c1": ("c", 50, 9), "c2": ("c", 50, 9), "c3": ("c", 50, 9)},
+}
+
+
+@pytest.mark.parametrize(
+    ("regions_", "clusters", "found"),
+    [
+        ((1, 1), None, "a"),
+        ((1, 1), (1, 3), "a"),
+        ((1, 1), (2, 3), "b"),  # minGroups of clusters, and not maxGroups
+        ((1, 1), (3, 3), "c"),
+        ((2, 3), None, "bd"),  # minGroups of regions, and not maxGroups
+        ((2, 3), (1, 3), "bd"),  # the larger of both minimums
+        ((2, 3), (3, 3), "cd"),
+    ],
+)
+def test_a_region_is_scored_by_as_many_clusters_as_minimums_ask_for(
+    regions_: tuple[int, int], clusters: tuple[int, int] | None, found: str
+) -> None:
+    always_best = {f"d{number}": ("d", 99, 9) for number in (1, 2, 3)}
+    layout = BY_NUMBER | (always_best if "d" in found else {})
+    by_cluster = None if clusters is None else Spread("cluster", min_groups=clusters[0], max_groups=clusters[1])
+
+    got = chosen(
+        layout, Spread("region", min_groups=regions_[0], max_groups=regions_[1]), by_cluster, replicas=2, divided=True
     )
 
-    assert one == ["a1"]
-    assert sorted(two) == ["b1", "b2"]
+    assert "".join(sorted({name[0] for name in got})) == found
 
 
 def some(*sizes: tuple[int, int]) -> list[Region]:
@@ -181,3 +257,44 @@ def test_the_bounds_of_many_regions_are_kept_exactly(most: int, clusters: int, f
     equal = some(*[(10, 1000)] * 40)
 
     assert len(best_path(equal, least=most, most=most, clusters=clusters)) == found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "least", "most", "clusters", "found"),
+    [
+        (((1, 10), (2, 20), (3, 30)), 1, 1, 3, ["r2"]),
+        (((1, 10), (2, 20), (3, 30)), 1, 1, 4, []),  # one region is allowed, and none has four clusters
+        (((1, 10), (2, 20), (3, 30)), 1, 2, 4, ["r2", "r1"]),
+        (((1, 10), (2, 20), (3, 30)), 1, 2, 6, []),
+        (((1, 10), (2, 20), (3, 30)), 1, 3, 6, ["r2", "r1", "r0"]),
+        (((1, 10), (2, 20), (3, 30)), 3, 3, 1, ["r2", "r1", "r0"]),
+        (((1, 10), (2, 20), (3, 30)), 4, 4, 1, []),  # more regions are asked for than there are
+        (((2, 10), (2, 20)), 1, 3, 4, ["r1", "r0"]),  # more are allowed than there are
+        (((1, 90), (1, 80), (4, 10)), 1, 2, 4, ["r0", "r2"]),  # the best has too few clusters alone
+        (((1, 10), (1, 20), (4, 90)), 2, 3, 4, ["r2", "r1"]),  # one region has the clusters: not the minimum of regions
+    ],
+)
+def test_regions_are_the_best_that_keep_all_bounds(
+    sizes: tuple[tuple[int, int], ...], least: int, most: int, clusters: int, found: list[str]
+) -> None:
+    assert names(best_path(some(*sizes), least=least, most=most, clusters=clusters)) == found
+
+
+@pytest.mark.parametrize(
+    ("tries", "least", "clusters", "found"),
+    [
+        (1, 1, 4, ["r2", "r1"]),  # no set was found that suffices: the regions with most clusters
+        (1, 1, 5, ["r2", "r1"]),
+        (1, 1, 6, []),  # two regions have five at most
+        (1, 3, 4, []),  # more than two are not allowed
+        (2, 1, 4, ["r2", "r0"]),  # the best so far
+        (4, 1, 4, ["r2", "r0"]),
+        (5, 1, 4, ["r2", "r1"]),  # the best of all
+    ],
+)
+def test_after_so_many_tries_the_best_set_so_far_is_taken_or_the_largest_regions(
+    tries: int, least: int, clusters: int, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regions, "_PATIENCE", tries)
+
+    assert names(best_path(some((1, 10), (2, 20), (3, 30)), least=least, most=2, clusters=clusters)) == found
