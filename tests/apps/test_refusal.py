@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from django.db import DatabaseError, connection
 
+from apps.api.failures import status_error
 from apps.objects.apply import binary_cursor
 from apps.objects.refusal import UNKNOWN, cause, sqlstate
 
@@ -82,6 +83,46 @@ def test_a_refusal_of_the_server_is_told_by_its_state_and_not_in_its_words(state
     assert cause(error).endswith(f"(SQLSTATE {state})")
     assert cause(error) != f"PostgreSQL refuses (SQLSTATE {state})"
     assert SECRET not in cause(error)
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "seconds"),
+    [
+        ("53100", "the disk of PostgreSQL is full", 5),
+        ("53200", "PostgreSQL is out of memory", 5),
+        ("25006", "PostgreSQL is read-only", 5),
+        ("55P03", "another session holds a lock", 5),
+        ("58030", "PostgreSQL cannot read or write its files", 5),
+        ("57014", "a statement was cancelled", 1),
+        ("40P01", "PostgreSQL ended a deadlock", 1),
+    ],
+)
+def test_a_request_that_the_server_refuses_is_answered_with_the_cause(state: str, told: str, seconds: int) -> None:
+    """A cause that does not pass by itself is tried again after 5 s, any other after 1 s."""
+    block = f"DO $$ BEGIN RAISE EXCEPTION '{SECRET}' USING ERRCODE = '{state}'; END $$"
+
+    answer = status_error(refused(lambda cursor: cursor.run(block)))
+
+    assert (answer.code, answer.details.retry_after_seconds) == (503, seconds)
+    assert f"the database did not do this: {told}" in str(answer)
+    assert f"(SQLSTATE {state})" in str(answer)
+    assert "not reachable" not in str(answer)
+
+
+def test_a_request_without_a_connection_left_is_answered_with_the_cause() -> None:
+    with role() as name:
+        answer = status_error(connecting(user=name, password=SECRET))
+
+    assert (answer.code, answer.details.retry_after_seconds) == (503, 5)
+    assert "PostgreSQL takes no more connections (max_connections) (SQLSTATE 53300)" in str(answer)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("lock_timeout", "10s"), ("statement_timeout", "1min")])
+def test_sessions_of_the_product_wait_no_longer_than_its_limits(limit: str, value: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting(%s)", [limit])
+
+        assert cursor.fetchone() == (value,)
 
 
 def test_a_read_only_database_is_an_operational_error_as_any_other_refusal() -> None:

@@ -38,6 +38,21 @@ def test_a_session_paused_within_a_transaction_ends_with_the_lease(options: Any)
     assert "-c idle_in_transaction_session_timeout=7s" in told
 
 
+@pytest.mark.parametrize(
+    ("variables", "lock", "statement"),
+    [
+        ({}, "10s", "60s"),
+        ({"LIFEBOAT_DATABASE_LOCK_SECONDS": "3", "LIFEBOAT_DATABASE_STATEMENT_SECONDS": "20"}, "3s", "20s"),
+    ],
+)
+def test_a_session_waits_for_locks_and_statements_no_longer_than_its_limits(
+    options: Any, variables: dict[str, str], lock: str, statement: str
+) -> None:
+    told = options("", **variables)["options"].split(" -c ")
+
+    assert {f"lock_timeout={lock}", f"statement_timeout={statement}"} <= set(told)
+
+
 def test_a_server_that_says_nothing_any_more_is_given_up_in_half_a_minute_unless_the_url_says_otherwise(
     options: Any,
 ) -> None:

@@ -165,6 +165,15 @@ def test_the_rate_is_over_the_time_in_which_evictions_were_counted(passed: int, 
     assert told.clusters["member1"].rate == pytest.approx(rate, abs=0.005)
 
 
+def test_a_rate_is_over_one_second_at_least() -> None:
+    """One eviction a millisecond after the taint is not a thousand a second."""
+    now = START + timedelta(milliseconds=1)
+
+    told = figures([row(1, state=EVICTED, due_at=None, ended_at=now), row(2)], FLEET_OF_FIVE, NORMAL, now=now)
+
+    assert told.clusters["member1"].rate == 1
+
+
 def test_the_rate_does_not_count_the_time_in_which_a_toleration_runs() -> None:
     """The copies are in the queue from the taint on and may leave 100 s later."""
     story = waiting_fleet(10, tolerates=100)

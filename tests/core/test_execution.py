@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from controlplane import kinds, run
-from controlplane.controllers.execution import Execution
+from controlplane.controllers.execution import Execution, apply_again_after
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.decision import Decision, deleting
 from controlplane.kinds.cluster import SecretReference
@@ -211,3 +213,37 @@ def test_an_object_that_its_member_keeps_losing_is_applied_ever_more_rarely_unti
     before, member.held = ensures(), False
     story.seen()
     assert (ensures(), member.held) == (before + 1, True), "the first loss after that is mended at once"
+
+
+@pytest.mark.parametrize(
+    ("lost_for", "seconds"),
+    [(0, 0), (1, 1), (3, 2), (4, 4), (255, 128), (256, 256), (511, 256), (512, 256), (86_400, 256)],
+)
+def test_a_lost_object_is_left_away_as_long_as_it_has_been_lost_again_and_again(lost_for: int, seconds: int) -> None:
+    """Rounded down to a power of two, and never longer than 256 s."""
+    story = Story(Member())
+    assert story.work is not None
+    retained = Condition("Retained", "False", "ObjectLost", "", START)
+    applied = Condition("Applied", "False", "ObjectLost", "", START + timedelta(seconds=lost_for))
+
+    work = story.work.with_status(conditions=(applied, retained))
+
+    assert apply_again_after(work) == timedelta(seconds=seconds)
+
+
+def test_an_object_that_is_looked_at_before_its_minute_is_over_still_counts_as_kept_after_it() -> None:
+    story = Story(Member())
+    for _ in range(2):
+        story.member.held = False
+        story.seen()
+        story.later(1)
+    assert story.applied == ("True", "AppliedSuccessful")
+
+    story.later(30)
+    story.store.mark("execution", [REF])
+    story.later(40)
+
+    assert story.work is not None
+    said = condition(story.work.status.conditions, "Retained")
+    assert said is not None
+    assert (said.status, said.reason) == ("True", "ObjectStays")

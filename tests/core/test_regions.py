@@ -285,6 +285,7 @@ def test_regions_are_the_best_that_keep_all_bounds(
     [
         (1, 1, 4, ["r2", "r1"]),  # no set was found that suffices: the regions with most clusters
         (1, 1, 5, ["r2", "r1"]),
+        (1, 2, 4, ["r2", "r1"]),
         (1, 1, 6, []),  # two regions have five at most
         (1, 3, 4, []),  # more than two are not allowed
         (2, 1, 4, ["r2", "r0"]),  # the best so far
