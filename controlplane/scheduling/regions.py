@@ -62,7 +62,8 @@ def select(
     first = [int(region.members[0]) for region in chosen]
     rest = np.sort(np.concatenate([region.members[1:] for region in chosen]))
     more = max(clusters.max_groups - len(first), 0)
-    return candidates.places[np.concatenate((np.array(first, dtype=np.intp), rest[:more]))]
+    picked: Places = candidates.places[np.concatenate((np.array(first, dtype=np.intp), rest[:more]))]
+    return picked
 
 
 def _group(
