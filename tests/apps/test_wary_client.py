@@ -242,6 +242,26 @@ def test_a_large_object_is_given_more_time() -> None:
     on_a_client(story)
 
 
+def test_the_time_for_a_large_object_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apps.clusters.client.LONGEST_SECONDS", 0.5)
+
+    async def read_only(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65_536):
+            pass
+        writer.close()
+
+    async def story(client: MemberClient) -> None:
+        server = await asyncio.start_server(read_only, HOST, 0)
+        where = Target("member1", f"http://{HOST}:{server.sockets[0].getsockname()[1]}")
+
+        answer = await client.call(where, "PATCH", "/x", body={"a": "b" * 50_000}, seconds=0.3)
+
+        server.close()
+        assert (answer.code, answer.problem) == (0, "no answer within 0.5 s")
+
+    on_a_client(story)
+
+
 @pytest.mark.parametrize("release", [False, True])
 def test_only_what_is_ours_is_deleted_or_released(release: bool) -> None:
     async def story(fleet: Fleet, client: MemberClient) -> None:
