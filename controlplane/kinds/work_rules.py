@@ -41,6 +41,10 @@ def default_binding(new: Binding, old: Binding | None, settings: Settings) -> Bi
 
 def default_work(new: Work, old: Work | None, settings: Settings) -> Work:
     """Return the Work with its permanent id, and manifests that leave out what they do not set."""
+    return _completed(new, old)
+
+
+def _completed(new: Work, old: Work | None) -> Work:
     manifests = tuple(manifest_rules.without_nulls(one) for one in new.spec.workload.manifests)
     return _identified(new.with_spec(workload=Workload(manifests)), old, WORK_ID_LABEL)
 
@@ -140,16 +144,17 @@ def _tasks(tasks: Sequence[GracefulEvictionTask]) -> Iterator[Cause]:
 
 def agent_work_faults(new: Work, old: Work) -> list[Cause]:
     """Return what an agent changed of a Work beside its status: nothing but its own finalizer, once the Work is being
-    deleted."""
+    deleted. What admission itself completes (the permanent id of a Work that a controller made) is no change."""
+    completed = _completed(old, None)
     causes = [
         forbidden(field, "an agent writes the status of its Works, and nothing else")
-        for field, before, after in (
-            ("metadata.labels", old.metadata.labels, new.metadata.labels),
-            ("metadata.annotations", old.metadata.annotations, new.metadata.annotations),
-            ("metadata.ownerReferences", old.metadata.owner_references, new.metadata.owner_references),
-            ("spec", old.spec, new.spec),
+        for field, allowed, after in (
+            ("metadata.labels", (old.metadata.labels, completed.metadata.labels), new.metadata.labels),
+            ("metadata.annotations", (old.metadata.annotations,), new.metadata.annotations),
+            ("metadata.ownerReferences", (old.metadata.owner_references,), new.metadata.owner_references),
+            ("spec", (old.spec, completed.spec), new.spec),
         )
-        if before != after
+        if after not in allowed
     ]
     before, after = old.metadata.finalizers, new.metadata.finalizers
     freed = tuple(one for one in before if one != WORK_FINALIZER)

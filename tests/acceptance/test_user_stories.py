@@ -79,9 +79,11 @@ def test_s001_story_2_a_hard_failure_moves_all_but_those_that_bear_it(fleet: Liv
 
     fleet.fail(HOME)
     fleet.until(lambda: all(HOME not in placements(fleet, ns)[name] for name in names - {"app-0"}))
-    fleet.until(lambda: fleet.settled(ns, *(f"{name}-deployment" for name in names)))
+    fleet.until(lambda: fleet.settled(ns, *(f"{name}-deployment" for name in names - {"app-0"})))
 
     assert placements(fleet, ns)["app-0"] == {HOME}
+    last_known = fleet.get(f"{BINDINGS.format(ns)}/app-0-deployment")["status"]["aggregatedStatus"]
+    assert [(one["health"], one["lastKnownHealth"]) for one in last_known] == [("Unknown", "Healthy")]
     assert fleet.ready(ns, "app-1") == {next(iter(placements(fleet, ns)["app-1"])): 1}
 
 

@@ -79,7 +79,12 @@ def test_a_failback_is_created_and_seen_in_a_table(api: Client, server: Server, 
     made = ask(api, f"{namespace}-home", cluster=origin, rate=2, reason="the network is mended")
 
     assert made.status == 201, made.body
-    assert made.document["spec"] == {"cluster": origin, "rate": 2.0, "reason": "the network is mended"}
+    assert made.document["spec"] == {
+        "cluster": origin,
+        "rate": 2.0,
+        "reason": "the network is mended",
+        "atOnce": 10,  # the declared default
+    }
     columns = [column["name"] for column in api.get(FAILBACKS, accept=TABLE).document["columnDefinitions"]]
     assert columns[:6] == ["Name", "Subject", "Phase", "Returned", "Returning", "Remaining"]
     assert api.get(f"{FAILBACKS}/{namespace}-home/status").status == 200

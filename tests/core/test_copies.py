@@ -14,9 +14,11 @@ from controlplane.kinds.binding import BindingSnapshot
 from controlplane.kinds.cluster import ResourceSummary
 from controlplane.kinds.rows import Collected, Promise
 from controlplane.kinds.work import APPLIED, Work, WorkStatus
+from controlplane.kinds.work_rules import agent_work_faults, default_work
 from controlplane.memory import MemoryStore
 from controlplane.meta import Condition, ObjectMeta
-from controlplane.names import BINDING_ANNOTATION, work_name
+from controlplane.names import BINDING_ANNOTATION, WORK_FINALIZER, work_name
+from controlplane.settings import Settings
 from controlplane.state import Actor
 from tests.core.fleet_story import START, binding, cluster, duplicated
 
@@ -63,3 +65,15 @@ def test_only_a_copy_ends_a_promise_of_its_binding_early(name: str, applied: set
 
     assert promised is not None
     assert promised.applied == applied
+
+
+def test_an_agent_frees_a_work_that_a_controller_made_without_its_permanent_id() -> None:
+    """Admission gives the Work its id in the same write: that label is no change of the agent's."""
+    meta = ObjectMeta(name="made", namespace="karmada-es-edge", uid="u1", finalizers=(WORK_FINALIZER,))
+    old = Work(api_version="work.karmada.io/v1alpha1", kind="Work", metadata=replace(meta, deletion_timestamp=START))
+    freed = default_work(old.with_meta(finalizers=()), old, Settings())
+
+    assert freed.metadata.labels
+    assert agent_work_faults(freed, old) == []
+    assert agent_work_faults(old.with_status(conditions=()), old) == [], "a write of the status completes nothing"
+    assert [cause.field for cause in agent_work_faults(freed.with_meta(labels={"a": "b"}), old)] == ["metadata.labels"]

@@ -186,14 +186,14 @@ def test_apply_new_changed_and_unchanged(k: Kubectl) -> None:
     assert k("get", "pp", "rule", "-o", "jsonpath={.spec.priority}") == "7"
 
 
-def test_a_policy_that_leaves_its_namespace_to_us_is_said_to_be_configured_and_nothing_is_written(k: Kubectl) -> None:
-    """kubectl compares whole lists with what it applied last, and we have filled in the namespace of the selector."""
+def test_a_policy_whose_selector_names_no_namespace_is_unchanged_when_it_is_applied_again(k: Kubectl) -> None:
+    """kubectl compares whole lists with what is stored, so the namespace is not filled in there."""
     file = k.file(policy("rule"))
     versions = ("get", "pp", "rule", "-o", "jsonpath={.metadata.resourceVersion}/{.metadata.generation}")
     k("apply", "-f", file)
     before = k(*versions)
 
-    assert "configured" in k("apply", "-f", file)
+    assert "unchanged" in k("apply", "-f", file)
     assert k(*versions) == before
 
 
@@ -363,6 +363,7 @@ def test_describe_says_why_a_binding_waits(k: Kubectl, api: Client) -> None:
     bindings = f"/apis/work.karmada.io/v1alpha2/namespaces/{k.namespace}/resourcebindings"
     document = json.loads(encode(refused).at(1))
     document["metadata"] = {"name": "web-deployment", "namespace": k.namespace}
+    document["spec"]["resource"]["namespace"] = k.namespace
     made = api.post(bindings, document).document
     made["status"] = document["status"]
     api.put(f"{bindings}/web-deployment/status", made)
