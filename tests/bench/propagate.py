@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 import threading
 from pathlib import Path
@@ -21,6 +23,9 @@ from tests.processes import Processes, environment, family, own_redis, peak_mega
 BINDINGS = 10_000
 CLUSTERS = 3
 WITHIN = 300.0  # seconds until we give up
+_BUSY = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND state <> 'idle'"""
 
 
 def run() -> list[Figure]:
@@ -31,9 +36,12 @@ def run() -> list[Figure]:
             worker = processes.worker(application="tests.bench.observed")
             templates = _prepare()
             ring(ticks(), redis_url=redis_url)
-            until(_idle, within=WITHIN)
+            until(_started, within=WITHIN)
+            # Workers go on for as long as nobody rings again: they are paused until everything is stored.
+            until(lambda: _paused(family(worker)), within=WITHIN)
             store_all(store(), templates, by="bench")
             began = perf_counter()
+            _signal(family(worker), signal.SIGCONT)
             seconds = _propagate(redis_url) - began
             pids = family(worker)
             peaks = [peak_megabytes(pid) for pid in pids]
@@ -83,14 +91,32 @@ def _propagate(redis_url: str) -> float:
         bell.join()
 
 
-def _idle() -> bool:
-    """Test whether every group has had its turn and none has one now."""
+def _started() -> bool:
+    """Test whether every group has had a turn."""
     from django.db import connection  # here: Django is set up by now
 
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*), count(*) FILTER (WHERE until > clock_timestamp()) FROM objects_lease")
-        known, held = cursor.fetchone()
-    return bool(known == len(ticks()) and held == 0)
+        cursor.execute("SELECT count(*) FROM objects_lease")
+        (known,) = cursor.fetchone()
+    return bool(known == len(ticks()))
+
+
+def _paused(pids: list[int]) -> bool:
+    """Pause processes; let them go on and return False if one has a transaction open: it could hold the write lock."""
+    from django.db import connection
+
+    _signal(pids, signal.SIGSTOP)
+    with connection.cursor() as cursor:
+        cursor.execute(_BUSY)
+        (busy,) = cursor.fetchone()
+    if busy:
+        _signal(pids, signal.SIGCONT)
+    return not busy
+
+
+def _signal(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        os.kill(pid, number)
 
 
 def _works() -> int:
