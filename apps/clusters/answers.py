@@ -49,7 +49,7 @@ def answer_of(status: int, content_type: str, raw: bytes) -> Answer:
 
 
 def untrusted(error: Exception) -> Answer:
-    """Return what trouble with TLS means: the member is there, and we cannot be sure that it is it (D22, fault 7)."""
+    """Return what a failure of TLS means: something answers, but it has not proved to be the member [lost-access]."""
     cause: Any = getattr(error, "certificate_error", error)
     if getattr(cause, "verify_code", 0) == _X509_EXPIRED:
         problem = "TLS: the member's certificate has expired; renew it there, nothing has to be changed here"
