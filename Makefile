@@ -8,7 +8,7 @@ CLUSTERS ?= 100
 BINDINGS ?= 10000
 PYTHONS ?= 3.11 3.12 3.13 3.14
 PY = .venv/bin/python
-SUPERVISE = $(PY) -m apps.runtime.supervise
+SUPERVISE = $(PY) -m apps.development.supervise
 RUN_STAMP = .venv/.installed-run
 DEV_STAMP = .venv/.installed-dev
 PURE_TESTS = tests/core tests/properties tests/conformance tests/config
@@ -52,7 +52,7 @@ fault: $(RUN_STAMP)
 	@$(SUPERVISE) fault --dir $(DIR) --member $(MEMBER) --fault $(FAULT)
 
 demo: $(RUN_STAMP)
-	@$(PY) -m apps.runtime.demo
+	@$(PY) -m apps.development.demo
 
 fleet: $(RUN_STAMP)
 	@environment=$$($(SUPERVISE) env --dir $(DIR)) && eval "$$environment" && \

@@ -5,7 +5,7 @@ import os
 from celery import Celery
 from kombu.transport.redis import Channel
 
-from apps.runtime.groups import INTERVAL_SECONDS, ticks
+from apps.worker.groups import INTERVAL_SECONDS, ticks
 from config import env
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -39,7 +39,7 @@ app.conf.update(
         name: {"task": "lifeboat.tick", "schedule": INTERVAL_SECONDS, "args": (name,), "options": TICK_OPTIONS}
         for name in ticks()
     },
-    beat_scheduler="apps.runtime.bell:Bell",
+    beat_scheduler="apps.worker.beat_schedule:Bell",
     beat_max_loop_interval=1,
 )
-app.autodiscover_tasks(["apps.runtime"])
+app.autodiscover_tasks(["apps.worker"])

@@ -14,7 +14,7 @@ urlpatterns = [
     path("", include("apps.api.urls")),
 ]
 
-handler400 = "apps.api.failures.handler400"
-handler403 = "apps.api.failures.handler403"
-handler404 = "apps.api.failures.handler404"
-handler500 = "apps.api.failures.handler500"
+handler400 = "apps.api.error_mapping.handler400"
+handler403 = "apps.api.error_mapping.handler403"
+handler404 = "apps.api.error_mapping.handler404"
+handler500 = "apps.api.error_mapping.handler500"

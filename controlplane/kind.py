@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from controlplane.as_written import plain
-from controlplane.errors import Cause
-from controlplane.meta import Object, Ref
+from controlplane.apimachinery.as_written import plain
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.settings import Settings
 from controlplane.wire.resource import Resource
 from controlplane.wire.schema import Schema

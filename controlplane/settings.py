@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from controlplane import addresses
-from controlplane.meta import Struct
-from controlplane.pattern import whole
+from controlplane.apimachinery import addresses
+from controlplane.apimachinery.meta import Struct
+from controlplane.apimachinery.regex import whole
 
 LONGEST = 1_000_000_000  # seconds, thirty years: a moment so much later than now still is one
 SLOWEST, FASTEST = 0.000_001, 1_000_000  # resources per second, where it is not 0

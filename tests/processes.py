@@ -158,7 +158,7 @@ def until(
 
 def ring(names: Sequence[str], *, redis_url: str) -> None:
     """Send a tick for each name, as beat does."""
-    from apps.runtime.tasks import tick  # here: importing this module needs no Django
+    from apps.worker.tasks import tick  # here: importing this module needs no Django
     from config.celery import TICK_OPTIONS, app
 
     with app.connection_for_write(redis_url) as connection:

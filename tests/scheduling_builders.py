@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds.binding import (
     GracefulEvictionTask,
     ObjectReference,
@@ -34,8 +35,7 @@ from controlplane.kinds.policy import (
     StaticClusterWeight,
     Toleration,
 )
-from controlplane.meta import ObjectMeta
-from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.schedule import Placed, Refused, Verdict, schedule
 from controlplane.settings import Settings

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.runtime.supervise import lifetime
-from apps.runtime.supervise.errors import SuperviseError
-from apps.runtime.supervise.home import Home
+from apps.development.supervise import lifetime
+from apps.development.supervise.errors import SuperviseError
+from apps.development.supervise.run_folder import Home
 
 TESTS = Path(__file__).parent
 # Pure, or starting servers of their own.

@@ -13,26 +13,26 @@ from rest_framework.response import Response
 from apps.api import bodies, pages
 from apps.api.answer import Many, One
 from apps.api.authorization import Attempt, check
-from apps.api.failures import nothing_here
+from apps.api.error_mapping import nothing_here
 from apps.api.query import Continue, Listing, dry_run, listing_of
 from apps.api.target import Target, target_of
 from apps.api.views import KubernetesView, refuse_watch, warning
 from apps.objects import failovers
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from controlplane import revert
-from controlplane.decision import Decision, Put
-from controlplane.errors import BadRequest, Conflict, NotFound
-from controlplane.fence import FenceRequest, fenced
+from controlplane.apimachinery.errors import BadRequest, Conflict, NotFound
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.clusters.fence import FenceRequest, fenced
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor, State
+from controlplane.eviction import revert
+from controlplane.insight.record import record_name
 from controlplane.kind import text_of
 from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds import failover_record as records
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.failover_record import FailoverRecord
-from controlplane.meta import Object, Ref
-from controlplane.record import record_name
 from controlplane.settings import Settings
-from controlplane.state import Actor, State
 
 ATTEMPTS = 30
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from django.contrib.auth import get_user_model
 
 from apps.objects.store import store
-from controlplane.causes import forbidden
-from controlplane.errors import Invalid
+from controlplane.apimachinery.causes import forbidden
+from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.names import CLUSTER_NAMESPACE, execution_namespace
 from controlplane.kind import Kind
 from controlplane.kinds import CLUSTER, LEASE, WORK
 from controlplane.kinds.work_rules import agent_work_faults
-from controlplane.meta import Ref
-from controlplane.names import CLUSTER_NAMESPACE, execution_namespace
 
 PREFIX = "system:lifeboat:agent:"
 GROUP = "system:lifeboat:agents"

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from apps.api import agents
 from apps.objects.configuration import configuration
-from controlplane.errors import Forbidden, ServiceUnavailable, qualified
+from controlplane.apimachinery.errors import Forbidden, ServiceUnavailable, qualified
 
 READING = frozenset(("get", "list", "watch"))
 ANYBODY_MAY_ASK = frozenset(("authentication.k8s.io", "authorization.k8s.io"))

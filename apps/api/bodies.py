@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from apps.api.query import Writing
 from apps.api.target import Target
-from controlplane import document_check
-from controlplane.errors import BadRequest, Invalid, TooLarge
-from controlplane.wire import builtin, protobuf, request
+from controlplane.apimachinery.errors import BadRequest, Invalid, TooLarge
+from controlplane.wire import builtin, document_check, protobuf, request
 from controlplane.wire.body import MAX_BYTES, decode_body
 from controlplane.wire.negotiate import go_bool, media_type_of
 from controlplane.wire.resource import Resource

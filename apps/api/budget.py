@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.errors import TooManyRequests
+from controlplane.apimachinery.errors import TooManyRequests
 
 ANONYMOUS = ""  # the account of callers who have not been identified
 RETRY_SECONDS = 1

@@ -14,8 +14,8 @@ from django.db import Error, close_old_connections
 
 from apps.api import tokens
 from apps.api.budget import ANONYMOUS
-from apps.api.failures import status_error
-from controlplane.errors import Unauthorized
+from apps.api.error_mapping import status_error
+from controlplane.apimachinery.errors import Unauthorized
 
 CALLER = "lifeboat.user"  # key of the WSGI environment: the view notes there whom it has authenticated
 BAD_TOKEN = (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from apps.objects.store import DjangoStore
-from controlplane import bindings, kinds
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.names import cluster_of_execution_namespace
 from controlplane.kind import Kind
-from controlplane.meta import Ref
-from controlplane.names import cluster_of_execution_namespace
+from controlplane.propagation import bindings
 
 COUNTED = 1000  # bindings
 NAMED = 10  # clusters

@@ -11,10 +11,10 @@ from rest_framework.response import Response
 
 from apps.api import pages, renderers
 from apps.api.answer import Answer, Text
-from apps.api.failures import nothing_here
+from apps.api.error_mapping import nothing_here
 from apps.api.views import KubernetesView
 from apps.objects.definitions import definitions
-from controlplane.errors import NotAcceptable
+from controlplane.apimachinery.errors import NotAcceptable
 from controlplane.kind import KINDS
 from controlplane.kinds import failover_record, fleet_readiness, placement_review
 from controlplane.wire import builtin, discovery

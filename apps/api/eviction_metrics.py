@@ -23,9 +23,9 @@ from apps.failover import queue
 from apps.failover.bucket import RedisBucket
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from apps.runtime import broker
-from controlplane.eviction.figures import ClusterFigures, Figures, cumulative, together
+from apps.worker import broker
 from controlplane.eviction.rate import FLEET_BUCKET, bucket_of
+from controlplane.insight.figures import ClusterFigures, Figures, cumulative, together
 
 FRESH_SECONDS = 1.0
 _STUCK = """

@@ -24,13 +24,13 @@ from apps.failover import queue
 from apps.failover.orders import order
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from controlplane import causes as causes_of
-from controlplane.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
+from controlplane.apimachinery import causes as causes_of
+from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
+from controlplane.apimachinery.meta import Ref
 from controlplane.eviction import orders
-from controlplane.eviction.forecast import Forecast, ends
+from controlplane.insight.forecast import Forecast, ends
 from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_name, shown
 from controlplane.kinds.rows import Eviction
-from controlplane.meta import Ref
 
 
 class EvictionsView(KubernetesView):

@@ -24,7 +24,7 @@ from apps.failover.bucket import RedisBucket, refusal
 from apps.objects import origin
 from apps.objects.configuration import base
 from apps.objects.refusal import CAUSES, LOCKED, READ_ONLY, cause, sqlstate
-from apps.runtime.groups import GROUPS, MEMBERS, ticks
+from apps.worker.groups import GROUPS, MEMBERS, ticks
 from controlplane.wire.negotiate import go_bool
 
 FRESH_SECONDS: Final = 1.0  # a look at everything is answered with for so long

@@ -13,9 +13,10 @@ from apps.api.answer import Many, One
 from apps.api.target import Target
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from controlplane import health, kinds
-from controlplane.controllers.fleet import fleet_state
-from controlplane.errors import NotFound
+from controlplane import kinds
+from controlplane.apimachinery.errors import NotFound
+from controlplane.clusters import health
+from controlplane.controllers.fleet_watch import fleet_state
 from controlplane.kinds.columns import IN_FORCE
 from controlplane.kinds.configuration import NAME
 from controlplane.kinds.maintenance_window import MaintenanceWindow

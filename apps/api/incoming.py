@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
 from apps.api.budget import ANONYMOUS, Budget, Hold
-from controlplane.errors import BadRequest, StatusError, TooLarge, Unauthorized
+from controlplane.apimachinery.errors import BadRequest, StatusError, TooLarge, Unauthorized
 from controlplane.wire.body import MAX_BYTES
 
 Scope = MutableMapping[str, Any]

@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 
-from controlplane.errors import TooManyRequests
+from controlplane.apimachinery.errors import TooManyRequests
 
 RETRY_SECONDS = 2
 

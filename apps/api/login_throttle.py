@@ -20,8 +20,8 @@ from django.core import signing
 from django.http import HttpRequest, HttpResponse
 
 from apps.api.clock import ticks
-from apps.api.failures import respond
-from controlplane.errors import TooManyRequests
+from apps.api.error_mapping import respond
+from controlplane.apimachinery.errors import TooManyRequests
 
 AT_ONCE = 2  # passwords checked at the same time for unknown browsers, and again for known ones
 MAX_COUNTED = 10_000  # addresses and browsers remembered, newest attempts first

@@ -17,17 +17,17 @@ from apps.api.target import target_of
 from apps.api.views import KubernetesView, warning
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from controlplane import placement_review
-from controlplane.causes import invalid
-from controlplane.controllers.applications import applications, workload_groups
-from controlplane.errors import BadRequest, Invalid, NotFound
+from controlplane.apimachinery.causes import invalid
+from controlplane.apimachinery.errors import BadRequest, Invalid, NotFound
+from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.insight import placement_review
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.placement_review import KIND, RESOURCE
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
-from controlplane.scheduling import account
+from controlplane.scheduling import explanation_text
+from controlplane.scheduling.dry_run import Around
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
-from controlplane.scheduling.review import Around
 from controlplane.wire.prune import validate_fields
 
 EXPLAIN = "explain"
@@ -36,9 +36,9 @@ EXPLAIN = "explain"
 class Explained(Answer):
     """A PlacementExplanation, and the same as sentences."""
 
-    def __init__(self, explanation: account.PlacementExplanation) -> None:
+    def __init__(self, explanation: explanation_text.PlacementExplanation) -> None:
         super().__init__(msgspec.to_builtins(explanation))
-        self.sentences = account.text(explanation)
+        self.sentences = explanation_text.text(explanation)
 
 
 class SentencesRenderer(renderers.FormRenderer):
@@ -76,7 +76,7 @@ class ExplainView(KubernetesView):
             )
         fleet = _one(reading.rows(FleetNames, "key", [note.fleet]))
         names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
-        return Response(Explained(account.explained(ref, note, fleet, _reported_at(names))))
+        return Response(Explained(explanation_text.explained(ref, note, fleet, _reported_at(names))))
 
 
 class PlacementReviewView(KubernetesView):

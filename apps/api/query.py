@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import orjson
 
-from controlplane.errors import BadRequest, Cause, Invalid
+from controlplane.apimachinery.errors import BadRequest, Cause, Invalid
 from controlplane.wire.negotiate import go_bool
 from controlplane.wire.request import Choice, choice_of
 from controlplane.wire.resource import Resource

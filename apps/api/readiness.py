@@ -19,17 +19,17 @@ from apps.objects import listing
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore, store
 from controlplane import kinds
-from controlplane.controllers.applications import applications, workload_groups
-from controlplane.controllers.fleet import fleet_state
-from controlplane.controllers.labels import workload_labels
-from controlplane.errors import NotFound
+from controlplane.apimachinery.errors import NotFound
+from controlplane.apimachinery.meta import ObjectMeta, to_seconds
+from controlplane.controllers.fleet_watch import fleet_state
+from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.controllers.reads.template_labels import workload_labels
 from controlplane.eviction.holds import Holds
+from controlplane.insight.readiness import Readiness, Situation, goes_along, readiness, rehearsal_of, summary
 from controlplane.kinds import fleet_readiness
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.fleet_readiness import NAME, RESOURCE, FleetReadiness
 from controlplane.kinds.rows import Eviction
-from controlplane.meta import ObjectMeta, to_seconds
-from controlplane.readiness import Readiness, Situation, goes_along, readiness, rehearsal_of, summary
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.settings import Settings
 

@@ -11,7 +11,7 @@ from apps.api.query import Continue, Listing
 from apps.api.target import Target
 from apps.objects import listing as stored
 from apps.objects.store import DjangoStore
-from controlplane.errors import BadRequest, NotFound, TooManyRequests
+from controlplane.apimachinery.errors import BadRequest, NotFound, TooManyRequests
 from controlplane.kinds import EVENT
 from controlplane.wire.request import Choice
 

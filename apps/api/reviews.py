@@ -12,11 +12,10 @@ from apps.api import authorization, bodies
 from apps.api.answer import Answer
 from apps.api.authentication import groups_of
 from apps.api.authorization import Attempt
-from apps.api.failures import nothing_here
+from apps.api.error_mapping import nothing_here
 from apps.api.views import KubernetesView
-from controlplane import document_check
-from controlplane.errors import Invalid
-from controlplane.wire import builtin
+from controlplane.apimachinery.errors import Invalid
+from controlplane.wire import builtin, document_check
 
 Document = dict[str, Any]
 

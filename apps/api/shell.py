@@ -26,13 +26,13 @@ from apps.api import callers
 from apps.api.budget import Budget
 from apps.api.clock import ticks
 from apps.api.health import HEALTH, unanswered
+from apps.api.heartbeat_intake import Listening
 from apps.api.incoming import Disconnected, Receive, Scope, body_of, environ_of
-from apps.api.listening import Listening
 from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_whole
 from apps.api.streams import Stream, WatchResponse
-from apps.api.tailer import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
+from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
 from apps.objects.listing import changes_between
-from controlplane.errors import BadRequest, ServiceUnavailable, StatusError, TooManyRequests
+from controlplane.apimachinery.errors import BadRequest, ServiceUnavailable, StatusError, TooManyRequests
 from controlplane.wire.negotiate import go_bool
 from controlplane.wire.status import status_of
 from controlplane.wire.watch import ADDED, error_frame

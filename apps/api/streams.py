@@ -22,7 +22,7 @@ from apps.api.query import Listing, listing_of, number
 from apps.api.renderers import FormRenderer
 from apps.api.target import Target
 from apps.objects.store import DjangoStore
-from controlplane.errors import BadRequest, Expired, ServiceUnavailable, StatusError
+from controlplane.apimachinery.errors import BadRequest, Expired, ServiceUnavailable, StatusError
 from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.wire.negotiate import YAML, go_bool
 from controlplane.wire.request import Choice

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from apps.api.failures import nothing_here
+from apps.api.error_mapping import nothing_here
 from apps.objects.definitions import definitions
+from controlplane.apimachinery.meta import Ref
 from controlplane.kind import KINDS, Kind
-from controlplane.meta import Ref
 from controlplane.wire.request import place_of
 from controlplane.wire.resource import Resource
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.api import agents, bodies, failures, pages, reading, renderers
+from apps.api import agents, bodies, error_mapping, pages, reading, renderers
 from apps.api.answer import Answer, Many, One
 from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attempt, check
@@ -24,8 +24,8 @@ from apps.api.target import Target, target_of
 from apps.api.writing import Gone, Writer
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from controlplane.causes import required
-from controlplane.errors import Forbidden, Invalid, MethodNotAllowed, Unauthorized, UnsupportedMediaType
+from controlplane.apimachinery.causes import required
+from controlplane.apimachinery.errors import Forbidden, Invalid, MethodNotAllowed, Unauthorized, UnsupportedMediaType
 from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.wire import scale
 from controlplane.wire.negotiate import go_bool, media_type_of
@@ -63,7 +63,7 @@ class KubernetesView(APIView):
         return final
 
     def handle_exception(self, exc: Exception) -> Response:
-        error = failures.status_error(exc)
+        error = error_mapping.status_error(exc)
         response = Response(Answer(status_of(error)), status=error.code, content_type="application/json")
         renderer = getattr(self.request, "accepted_renderer", None)
         if renderer is None:
@@ -73,7 +73,7 @@ class KubernetesView(APIView):
             response.content_type = None  # a page around the Status; where the server fails it could not make one
         elif not isinstance(renderer, renderers.JSONRenderer):
             self.request.accepted_renderer = renderers.JSONRenderer()
-        failures.add_headers(response, error)
+        error_mapping.add_headers(response, error)
         response.exception = True
         return response
 
@@ -89,7 +89,7 @@ class NowhereView(KubernetesView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        raise failures.nothing_here()
+        raise error_mapping.nothing_here()
 
 
 class ObjectView(KubernetesView):

@@ -13,19 +13,21 @@ from apps.api import agents, bodies, reading
 from apps.api.answer import Many
 from apps.api.query import Listing, Writing
 from apps.api.target import Target
-from apps.objects import admitting
+from apps.objects import admission
 from apps.objects.definitions import definitions
 from apps.objects.store import DjangoStore
-from controlplane import circumstances, lifecycle, orphans, unjoin
-from controlplane.admission import without_status
-from controlplane.decision import Decision, Put
-from controlplane.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from controlplane.admission import against_state, orphans
+from controlplane.admission.documents import without_status
+from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Conflict, NotFound
+from controlplane.apimachinery.meta import Object
+from controlplane.clusters import unjoin
+from controlplane.engine import lifecycle
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor, Outcome
 from controlplane.eviction import hold_events
 from controlplane.kind import text_of
 from controlplane.kinds import DEFINITION
-from controlplane.meta import Object
 from controlplane.settings import Settings
-from controlplane.state import Actor, Outcome
 from controlplane.wire import scale
 from controlplane.wire.apply import differ_in_times_only, server_side_apply, track
 from controlplane.wire.body import decode_body
@@ -82,7 +84,7 @@ class Writer:
         if document["metadata"].get("resourceVersion"):
             raise BadRequest("resourceVersion should not be set on objects to be created")
         generated = not document["metadata"].get("name") and document["metadata"].get("generateName")
-        admitting.check_namespace(self.store, self.kind, document)
+        admission.check_namespace(self.store, self.kind, document)
         for _ in range(GENERATED if generated else 1):
             made, more = self._fresh(document)
             outcome = self._apply(Put(made, None))
@@ -122,7 +124,7 @@ class Writer:
         words = self._words() | {"force": self.writing.force, "resets": resets}
         live = self.store.get([self.target.ref]).get(self.target.ref)
         if live is None and not self.target.subresource:
-            admitting.check_namespace(self.store, self.kind, intent)
+            admission.check_namespace(self.store, self.kind, intent)
             made, more = self._fresh(server_side_apply(None, intent, **words), tracked=True)
             outcome = self._apply(Put(made, None))
             if not outcome.lost:
@@ -150,7 +152,7 @@ class Writer:
             exact = bool(options.get("preconditions", {}).get("resourceVersion"))
             unjoin.check(self.store, [live], self.settings)
             orphans.check(self.store, [live], policy)
-            warnings = circumstances.told_of_deletion(self.store, live)
+            warnings = against_state.told_of_deletion(self.store, live)
             outcome = self._apply(lifecycle.deletion(live, now=self.now, policy=policy, exact=exact))
             if not outcome.lost:
                 left = outcome.objects[0]
@@ -237,7 +239,7 @@ class Writer:
 
     def _fresh(self, document: Document, *, tracked: bool = False) -> tuple[Object, tuple[str, ...]]:
         """Return the new object: admitted, and with who set which field."""
-        made = admitting.created(self.store, self.kind, document, settings=self.settings, now=self.now)
+        made = admission.created(self.store, self.kind, document, settings=self.settings, now=self.now)
         if self.by_agent:
             agents.check_write(self.kind, made.object, None)
         return (made.object if tracked else self._tracked(None, made.object, document)), made.warnings
@@ -247,7 +249,7 @@ class Writer:
     ) -> tuple[Object, tuple[str, ...]]:
         """Return the new state of an object: what clients cannot set is kept, the rest admitted and accounted for."""
         base = self._based_on(before, document)
-        made = admitting.changed(
+        made = admission.changed(
             self.store,
             self.kind,
             base,

@@ -18,12 +18,12 @@ from apps.objects.admin_for import ObjectAdmin, admin_for
 from apps.objects.changelist import STATES, choices
 from apps.objects.rows_admin import RowAdmin
 from apps.objects.store import store
-from controlplane.errors import StatusError
-from controlplane.fence import FenceRequest, fence_of, fenced
+from controlplane.apimachinery.errors import StatusError
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters.fence import FenceRequest, fence_of, fenced
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import EFFECTS, NO_SCHEDULE
 from controlplane.kinds.cluster import Cluster as FleetMember
-from controlplane.meta import Ref
 
 UNSCHEDULABLE_KEY = "cluster.karmada.io/unschedulable"
 _MODES = (("Push", "Push"), ("Pull", "Pull"))

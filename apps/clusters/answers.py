@@ -6,8 +6,9 @@ from typing import Any
 
 import aiohttp
 
-from apps.clusters.addresses import AddressRefused
-from apps.clusters.reading import decoded, without_nul
+from apps.clusters.address_guard import AddressRefused
+from apps.clusters.response_reader import decoded, without_nul
+from controlplane.clusters.questions import Answer
 from controlplane.kinds.cluster import (
     ACCESS_REFUSED,
     ADDRESS_REFUSED,
@@ -15,7 +16,6 @@ from controlplane.kinds.cluster import (
     CERTIFICATE_REFUSED,
     REDIRECTED,
 )
-from controlplane.members import Answer
 
 MESSAGE_CHARACTERS = 1_000
 _X509_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL

@@ -16,7 +16,7 @@ from aiohttp_socks import ProxyConnectionError, ProxyError, ProxyTimeoutError
 from msgspec.structs import replace
 
 from apps.clusters import inventory
-from apps.clusters.addresses import CheckedResolver, check
+from apps.clusters.address_guard import CheckedResolver, check
 from apps.clusters.answers import (
     MESSAGE_CHARACTERS,
     REDIRECT,
@@ -29,10 +29,10 @@ from apps.clusters.answers import (
     untrusted,
 )
 from apps.clusters.connection import connector, credentials, through
-from apps.clusters.reading import PROBE_BYTES, Account, TooMuch, decoded, lines, whole
-from controlplane.kinds import KINDS
-from controlplane.kinds.cluster import MISCONFIGURED
-from controlplane.members import (
+from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, decoded, lines, whole
+from controlplane.apimachinery.meta import kind_key
+from controlplane.apimachinery.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
+from controlplane.clusters.questions import (
     FIELD_MANAGER,
     NOT_OURS,
     REMOVING,
@@ -44,10 +44,10 @@ from controlplane.members import (
     Probe,
     Target,
 )
-from controlplane.meta import kind_key
-from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
-from controlplane.removing import held_back
-from controlplane.replacing import is_unapplicable, replacement, taken_over
+from controlplane.clusters.removing import held_back
+from controlplane.clusters.replacing import is_unapplicable, replacement, taken_over
+from controlplane.kinds import KINDS
+from controlplane.kinds.cluster import MISCONFIGURED
 from controlplane.settings import MemberSettings
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class MemberClient:
                 connector=connector(
                     target, limit=CONNECTIONS[lane], resolver=self._resolver, account=self.account(target.cluster, lane)
                 ),
-                auto_decompress=False,  # within limits: apps.clusters.reading
+                auto_decompress=False,  # within limits: apps.clusters.response_reader
                 headers={
                     "User-Agent": USER_AGENT,
                     "Accept": "application/json",

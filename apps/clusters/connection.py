@@ -10,9 +10,9 @@ import aiohttp
 from aiohttp_socks import ProxyConnector
 from python_socks import parse_proxy_url
 
-from apps.clusters.addresses import CheckedResolver
-from apps.clusters.reading import Account, Charged
-from controlplane.members import Target
+from apps.clusters.address_guard import CheckedResolver
+from apps.clusters.response_reader import Account, Charged
+from controlplane.clusters.questions import Target
 
 
 class Direct(aiohttp.TCPConnector):

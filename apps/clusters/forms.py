@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django import forms
 
-from controlplane.errors import StatusError
-from controlplane.fence import LONGEST_SECONDS
+from controlplane.apimachinery.errors import StatusError
+from controlplane.clusters.fence import LONGEST_SECONDS
 
 FIELDS = {"reason": "reason", "expiresInSeconds": "expires_in_seconds"}  # of a cause, and of the form
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from apps.clusters.reading import MEBIBYTE, TooMuch, encoded
+from apps.clusters.response_reader import MEBIBYTE, TooMuch, encoded
 
 VERSIONS = 1_000  # API versions of a member: each is a request
 RESOURCES = 20_000  # API resources of a member: all are kept with its Cluster

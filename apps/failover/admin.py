@@ -14,7 +14,7 @@ from apps.failover.models import AilingCopies, Eviction, FleetState, GracefulEvi
 from apps.failover.orders import order
 from apps.objects.changelist import choices, cluster_names
 from apps.objects.rows_admin import RowAdmin
-from controlplane.errors import StatusError
+from controlplane.apimachinery.errors import StatusError
 from controlplane.eviction.orders import EXPEDITE, HOLD, RELEASE, SKIP
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING
 

@@ -39,7 +39,7 @@ _REFUSALS: Mapping[type[redis.RedisError] | str, str] = {
 
 
 class RedisBucket:
-    """The token buckets of the fleet. `answer` fits `controlplane.run.World`."""
+    """The token buckets of the fleet. `answer` fits `controlplane.engine.run.World`."""
 
     def __init__(self, client: redis.Redis, *, prefix: str = PREFIX) -> None:
         self._script: Any = client.register_script(SCRIPT)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from apps.objects.store import store
-from controlplane.decision import Decision, Put
-from controlplane.errors import Conflict
+from controlplane.apimachinery.errors import Conflict
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
 from controlplane.eviction import orders
 from controlplane.kinds.rows import ENDED, EVICTED, Eviction
-from controlplane.meta import Ref
-from controlplane.state import Actor
 
 ATTEMPTS = 10
 

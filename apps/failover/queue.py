@@ -8,12 +8,12 @@ from datetime import datetime
 import msgspec
 
 from apps.objects.store import DjangoStore
-from controlplane import health
-from controlplane.controllers.fleet import fleet_state
-from controlplane.eviction.figures import Figures, figures
-from controlplane.eviction.forecast import Forecast, forecast
+from controlplane.clusters import health
+from controlplane.controllers.fleet_watch import fleet_state
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.rate import bucket_of
+from controlplane.insight.figures import Figures, figures
+from controlplane.insight.forecast import Forecast, forecast
 from controlplane.kinds import CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.eviction import Stopped
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING, Eviction

@@ -25,11 +25,11 @@ from apps.objects.forms import DocumentForm
 from apps.objects.masks import masked
 from apps.objects.models import StoredObject
 from apps.objects.store import store
-from apps.objects.texts import edited, to_yaml
-from controlplane.errors import BadRequest, NotFound, StatusError
+from apps.objects.yaml_text import edited, to_yaml
+from controlplane.apimachinery.errors import BadRequest, NotFound, StatusError
+from controlplane.apimachinery.meta import Ref
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import EVENT
-from controlplane.meta import Ref
 from controlplane.wire.table import table
 
 SECRET = "Secret"

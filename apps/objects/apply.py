@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from psycopg import Error, Pipeline
 from psycopg.errors import IdleInTransactionSessionTimeout, PipelineAborted, ReadOnlySqlTransaction, UniqueViolation
 
-from apps.objects import due, log
+from apps.objects import change_log, due
 from apps.objects.arrays import BinaryCursor, teach
 from apps.objects.batch import Batch, Settled, batches
 from apps.objects.lookup import (
@@ -32,13 +32,13 @@ from apps.objects.lookup import (
     moved_queries,
     promised_query,
 )
-from apps.objects.prepared import Prepared, prepare
 from apps.objects.refusal import cause
-from controlplane.decision import Decision
-from controlplane.meta import Object, Ref
-from controlplane.routing import Router
-from controlplane.scheduling.overtaken import Since
-from controlplane.state import Actor, Claim, Fence, Fenced, Outcome
+from apps.objects.statements import Prepared, prepare
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.engine.decision import Decision
+from controlplane.engine.ledger_conflicts import Since
+from controlplane.engine.routing import Router
+from controlplane.engine.state import Actor, Claim, Fence, Fenced, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -111,8 +111,10 @@ def apply(
     observe: Callable[[Timing], None] | None = None,
     written: list[Outcome] | None = None,
 ) -> list[Outcome]:
-    """Write decisions, each whole or not at all; see `controlplane.state.Store.apply`. `written` gets the outcomes of
-    what is stored, also where the rest raises."""
+    """Write decisions, each whole or not at all; see `controlplane.engine.state.Store.apply`.
+
+    `written` gets the outcomes of what is stored, also where the rest raises.
+    """
     found = [Batch(part, router=router, by=by) for part in batches(decisions, by=by)]
     with binary_cursor() as cursor:
         unknown = set[Ref]().union(*(batch.unknown() for batch in found))
@@ -174,7 +176,7 @@ class _Writer:
             except BaseException:
                 self._abandon()
                 raise
-        if before is not None and not log.has_room(before.newest):
+        if before is not None and not change_log.has_room(before.newest):
             _extend_log(before.newest)
         return outcomes
 
@@ -185,10 +187,10 @@ class _Writer:
     def _make_room(self, version: int) -> None:
         """Make sure the log takes versions up to this one. Partitions are looked for while nothing is on its way: after
         an ALTER every statement has to be prepared anew."""
-        if not log.reaches(version):
+        if not change_log.reaches(version):
             self.open.close()
             with BinaryCursor(self.raw) as cursor:
-                log.make_room(cursor, version)
+                change_log.make_room(cursor, version)
             self._begin()
 
     def _send(self, one: _Transaction) -> None:
@@ -215,7 +217,7 @@ class _Writer:
 
     def _abandon(self) -> None:
         """Take back what was begun. Where even that fails, the connection is gone, and the transaction with it."""
-        log.forget()
+        change_log.forget()
         try:
             with suppress(PipelineAborted):  # so says everything that was sent behind what failed
                 self.open.close()
@@ -229,7 +231,7 @@ def _extend_log(version: int) -> None:
     next write."""
     try:
         with transaction.atomic(durable=True), binary_cursor() as cursor:
-            log.extend(cursor, version)
+            change_log.extend(cursor, version)
     except OperationalError as error:
         logger.warning("no partition of the change log was made ahead: %s", cause(error))
 

@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from apps.objects.sealing import sealed
-from controlplane.decision import Decision, Delete, Drop, Put, Room, Save
-from controlplane.events import counted, event_ref
+from apps.objects.encryption import sealed
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.engine.decision import Decision, Delete, Drop, Put, Room, Save
+from controlplane.engine.events import counted, event_ref
+from controlplane.engine.ledger_conflicts import Since, overtaken
+from controlplane.engine.merge import Lost, Remove, Same, Write, check_generation, settle
+from controlplane.engine.routing import Router
+from controlplane.engine.state import Actor, Claim, Mark
 from controlplane.kind import Encoded, encode
 from controlplane.kinds.event import Event
-from controlplane.meta import Object, Ref
-from controlplane.routing import Router
-from controlplane.scheduling.overtaken import Since, overtaken
-from controlplane.settle import Lost, Remove, Same, Write, check_generation, settle
-from controlplane.state import Actor, Claim, Mark
 
 MAX_OBJECTS = 600  # in one transaction
 SLACK = 5  # objects by which parts may differ: a decision is never cut

@@ -13,8 +13,8 @@ from django.db.models import Max, Q, QuerySet
 
 from apps.objects.models import ChangeLog
 from apps.objects.tables import object_table
+from controlplane.apimachinery.meta import Ref
 from controlplane.kinds import CLUSTER
-from controlplane.meta import Ref
 
 COUNTED = 10_000  # rows a list counts and can be turned to; what lies behind is found by searching
 SEARCHED_VERSIONS = 100_000  # changes the log is searched through for anything but one object

@@ -14,11 +14,11 @@ from apps.objects.definitions import definitions
 from apps.objects.store import store
 from config.product import from_environment
 from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.restored import Held, observing
+from controlplane.engine.state import State
 from controlplane.kinds.configuration import NAME
-from controlplane.meta import Ref
-from controlplane.restored import Held, observing
 from controlplane.settings import SettingError, Settings, with_overrides
-from controlplane.state import State
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from apps.objects.models import Object
 from apps.objects.store import store
-from controlplane.definitions import is_refused, kind_of
+from controlplane.engine.state import State
 from controlplane.kind import KINDS, Kind
-from controlplane.state import State
+from controlplane.propagation.definitions import is_refused, kind_of
 from controlplane.wire.definition import KEY
 
 FRESH_SECONDS = 0.5

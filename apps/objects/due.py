@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from apps.objects.arrays import Array, BinaryCursor, bigints, booleans, moments, texts
-from controlplane.meta import Ref
-from controlplane.state import Claim, Claims, Mark
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.state import Claim, Claims, Mark
 
 WRITE_LOCK = "SELECT 1 FROM objects_counter WHERE id = 1 FOR UPDATE"
 
@@ -105,7 +105,7 @@ class Ends(NamedTuple):
 
 
 def shard_hash(ref: Ref) -> int:
-    """Return what a reference's shard is computed from: the same in every process and in `controlplane.memory`."""
+    """Return what a reference's shard is computed from. It is equal in every process and in MemoryStore."""
     return zlib.crc32(str(ref).encode())
 
 

@@ -7,20 +7,21 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from apps.objects import admitting, log
+from apps.objects import admission, change_log
 from apps.objects.apply import binary_cursor
 from apps.objects.configuration import configuration
 from apps.objects.masks import unmasked
 from apps.objects.store import store
 from apps.objects.tables import read
-from apps.objects.texts import SERVERS
-from controlplane import lifecycle, unjoin
-from controlplane.decision import Decision, Put
-from controlplane.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
+from apps.objects.yaml_text import SERVERS
+from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
+from controlplane.apimachinery.meta import Object, Ref, kind_key
+from controlplane.clusters import unjoin
+from controlplane.engine import lifecycle
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
 from controlplane.eviction import hold_events
 from controlplane.kind import KINDS, Kind, text_of
-from controlplane.meta import Object, Ref, kind_key
-from controlplane.state import Actor
 from controlplane.wire.apply import track
 from controlplane.wire.body import decode_body
 from controlplane.wire.prune import validate_fields
@@ -69,9 +70,9 @@ def create(document: Document, *, user: str) -> Edited:
         raise BadRequest("metadata.name is missing")
     if not kind.resource.namespaced:
         document["metadata"].pop("namespace", None)
-    admitting.check_namespace(store(), kind, document)
+    admission.check_namespace(store(), kind, document)
     _refuse(kind, document, causes)
-    made = admitting.created(store(), kind, document, settings=settings, now=store().now())
+    made = admission.created(store(), kind, document, settings=settings, now=store().now())
     return Edited(_put(kind, made.object, None, user=user), [*normalised, *made.warnings])
 
 
@@ -88,7 +89,7 @@ def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
     document, hidden = unmasked(document, before)
     document, normalised = _known(kind, _without_servers(document))
     _refuse(kind, document, [*causes, *hidden])
-    made = admitting.changed(store(), kind, document, base, settings=configuration().settings(), now=store().now())
+    made = admission.changed(store(), kind, document, base, settings=configuration().settings(), now=store().now())
     return Edited(_put(kind, made.object, base, user=user), [*normalised, *made.warnings])
 
 
@@ -136,7 +137,7 @@ def as_of(ref: Ref, version: int) -> Object:
     current = stored(ref)
     if current.metadata.resource_version == str(version):
         return current
-    query = f"SELECT doc FROM {log.TABLE} WHERE version = %s AND kind = %s AND namespace = %s AND name = %s"
+    query = f"SELECT doc FROM {change_log.TABLE} WHERE version = %s AND kind = %s AND namespace = %s AND name = %s"
     with binary_cursor() as cursor:
         row = cursor.run(query, (version, *ref)).fetchone()
     then: Object | None = None if row is None else read(ref.kind, row[0])

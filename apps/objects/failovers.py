@@ -1,4 +1,4 @@
-"""The failovers of bindings, from the change log: see `controlplane.record`."""
+"""The failovers of bindings, from the change log: see `controlplane.insight.record`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import bigints, moments, texts
 from apps.objects.models import BEGINS_FAILOVER
-from controlplane import record
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.state import Change
+from controlplane.insight import record
 from controlplane.kind import KINDS, decode
 from controlplane.kinds import BINDINGS, CLUSTER, WORK
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.failover_record import FailoverRecord
-from controlplane.meta import Ref
-from controlplane.state import Change
 
 MOST_CHANGES = 20_000  # lines of the log read for one binding, and for one page if that is of several bindings
 MOST_BINDINGS = 500  # bindings whose failovers one page shows; without pages, those that failed over last

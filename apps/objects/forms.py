@@ -9,8 +9,8 @@ from django import forms
 
 from apps.objects import edits
 from apps.objects.edits import Document, Edited
-from apps.objects.texts import line_of
-from controlplane.errors import Conflict, StatusError
+from apps.objects.yaml_text import line_of
+from controlplane.apimachinery.errors import Conflict, StatusError
 
 
 class DocumentForm(forms.Form):

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import orjson
 from django.db.models import Q
 
+from apps.objects.encryption import opened
 from apps.objects.models import ChangeLog, Event
-from apps.objects.sealing import opened
-from apps.objects.texts import changed_fields
-from controlplane.meta import Ref
+from apps.objects.yaml_text import changed_fields
+from controlplane.apimachinery.meta import Ref
 
 
 class Entry(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from apps.objects.arrays import BinaryCursor
-from controlplane.state import Fence
+from controlplane.engine.state import Fence
 
 _TAKE = """
     INSERT INTO objects_lease AS l (name, shard, holder, epoch, until)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from apps.objects import log, sealing
+from apps.objects import change_log, encryption
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import BinaryCursor, texts
 from apps.objects.state import START, field_conditions, label_conditions, place_conditions
 from apps.objects.tables import object_table
-from controlplane.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
+from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
 
 
 class Text(NamedTuple):
@@ -60,8 +60,8 @@ def page(
         ) o ON true ORDER BY o.namespace, o.name"""
     with binary_cursor() as cursor:
         rows = cursor.run(query, (*params, limit) if limit else params).fetchall()
-    if kind in sealing.KINDS:
-        rows = [(*row[:3], None if row[3] is None else sealing.opened(kind, row[3])) for row in rows]
+    if kind in encryption.KINDS:
+        rows = [(*row[:3], None if row[3] is None else encryption.opened(kind, row[3])) for row in rows]
     return Page(rows[0][0], [Text(space, name, text) for _, space, name, text in rows if name is not None])
 
 
@@ -81,7 +81,7 @@ def text_of(kind: str, namespace: str, name: str) -> bytes | None:
         SELECT textsend(doc) FROM {object_table(kind).name} WHERE kind = %s AND namespace = %s AND name = %s"""
     with binary_cursor() as cursor:
         row = cursor.run(query, (kind, namespace, name)).fetchone()
-    return None if row is None else sealing.opened(kind, row[0])
+    return None if row is None else encryption.opened(kind, row[0])
 
 
 class Logged(NamedTuple):
@@ -97,7 +97,7 @@ class Logged(NamedTuple):
 
 
 _CHANGES = f"""
-    SELECT version, kind, namespace, name, type, textsend(doc), textsend(old_doc) FROM {log.TABLE}
+    SELECT version, kind, namespace, name, type, textsend(doc), textsend(old_doc) FROM {change_log.TABLE}
     WHERE version > %s AND version <= %s AND kind = ANY(%s) ORDER BY version LIMIT %s"""
 
 
@@ -111,6 +111,6 @@ def read_changes(cursor: BinaryCursor, kinds: Collection[str], since: int, until
     """Return the same through a cursor of the caller's."""
     found = cursor.run(_CHANGES, (since, until, texts(kinds), limit))
     return [
-        Logged(version, kind, namespace, name, event, *log.opened_both(kind, doc, old_doc))
+        Logged(version, kind, namespace, name, event, *change_log.opened_both(kind, doc, old_doc))
         for version, kind, namespace, name, event, doc, old_doc in found
     ]

@@ -7,9 +7,9 @@ from typing import Any
 
 from apps.objects.arrays import Array, BinaryCursor, bigints, texts
 from apps.objects.tables import ObjectTable, object_table, read, row_table
-from controlplane.decision import EVERY, Room
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.engine.decision import EVERY, Room
 from controlplane.kinds.rows import Promise
-from controlplane.meta import Object, Ref
 
 Stored = Mapping[Ref, Object | None]
 Query = tuple[str, Sequence[Any]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.objects.secret import HELD, LAST_APPLIED, annotations_of, secrets
-from controlplane.errors import Cause
+from apps.objects.secret_fields import HELD, LAST_APPLIED, annotations_of, secrets
+from controlplane.apimachinery.errors import Cause
 
 Document = dict[str, Any]
 

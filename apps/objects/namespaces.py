@@ -5,12 +5,12 @@ from __future__ import annotations
 import uuid
 
 from apps.objects.store import DjangoStore
-from controlplane import lifecycle
-from controlplane.decision import Decision, Put
+from controlplane.apimachinery.meta import ObjectMeta, Ref, to_seconds
+from controlplane.engine import lifecycle
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
 from controlplane.kinds import NAMESPACE
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta, Ref, to_seconds
-from controlplane.state import Actor
 
 
 def make_namespaces(store: DjangoStore) -> list[str]:

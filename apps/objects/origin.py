@@ -1,7 +1,8 @@
 """The origin of the database: which PostgreSQL it is kept in, and whether it was restored from a backup.
 
-The row is written at the first start and compared at every later one (`controlplane.restored` judges). A raise happens
-once, under the write lock: of several processes that notice a restore together, the first one raises the counter.
+The row is written at the first start and compared at every later one (`controlplane.engine.restored` judges).
+A raise happens once, under the write lock: of several processes that notice a restore together, the first one
+raises the counter.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from typing import Any, NamedTuple
 from django.db import Error, transaction
 from psycopg import Error as ServerError
 
-from apps.objects import log
+from apps.objects import change_log
 from apps.objects.apply import CHANGES_CHANNEL, binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.due import WRITE_LOCK
-from controlplane import restored
-from controlplane.restored import Finding, Held, Origin, Seen
+from controlplane.engine import restored
+from controlplane.engine.restored import Finding, Held, Origin, Seen
 
 _EPOCHS = 1_000_000  # holders of leases from before a raise are fenced off: no later epoch is one of theirs
 
 _STATE = f"""
-    SELECT coalesce(c.version, 0), (SELECT at FROM {log.TABLE} ORDER BY version DESC LIMIT 1), clock_timestamp(),
+    SELECT coalesce(c.version, 0), (SELECT at FROM {change_log.TABLE} ORDER BY version DESC LIMIT 1), clock_timestamp(),
         o.installation, o.system, o.timeline, o.database, o.held_since, o.held_for
     FROM (SELECT 1) one
     LEFT JOIN objects_counter c ON c.id = 1 LEFT JOIN objects_origin o ON o.id = 1"""
@@ -128,7 +129,7 @@ def _go_beyond(cursor: BinaryCursor, version: int, found: Origin, why: str) -> N
     The write lock is held.
     """
     target = restored.raised(version)
-    log.begin_after(cursor, target)
+    change_log.begin_after(cursor, target)
     cursor.run(_RAISE, (target,))
     cursor.run(_MOVED, tuple(_fields(found)))
     cursor.run(_FLOOR, (target,))

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
-from apps.objects import due, log, sealing
+from apps.objects import change_log, due, encryption
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import BinaryCursor, bigints, texts
 from apps.objects.tables import object_table
@@ -23,9 +23,9 @@ def rotate() -> int:
     something was sealed with a key that is no longer named.
     """
     changed = 0
-    for table, key in ((name, "id") for name in sorted({object_table(kind).name for kind in sealing.KINDS})):
+    for table, key in ((name, "id") for name in sorted({object_table(kind).name for kind in encryption.KINDS})):
         changed += sum(_passes(table, key, ("doc",)))
-    return changed + sum(_passes(log.TABLE, "version", ("doc", "old_doc")))
+    return changed + sum(_passes(change_log.TABLE, "version", ("doc", "old_doc")))
 
 
 def _passes(table: str, key: str, columns: tuple[str, ...]) -> Iterator[int]:
@@ -45,13 +45,13 @@ def _read(cursor: BinaryCursor, table: str, key: str, columns: tuple[str, ...], 
     query = f"""
         SELECT {key}, {", ".join(columns)} FROM {table}
         WHERE {key} > %s AND kind = ANY(%s) ORDER BY {key} LIMIT %s"""
-    return list(cursor.run(query, (after, texts(sorted(sealing.KINDS)), BATCH)))
+    return list(cursor.run(query, (after, texts(sorted(encryption.KINDS)), BATCH)))
 
 
 def _write(cursor: BinaryCursor, table: str, key: str, columns: tuple[str, ...], rows: list[Any]) -> int:
     written: set[int] = set()
     for place, column in enumerate(columns, start=1):
-        found = [(row[0], row[place], sealing.rotated(row[place])) for row in rows if row[place] is not None]
+        found = [(row[0], row[place], encryption.rotated(row[place])) for row in rows if row[place] is not None]
         new = [(number, after) for number, before, after in found if after != before]
         if not new:
             continue

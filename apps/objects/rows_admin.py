@@ -15,8 +15,8 @@ from django.urls import reverse
 from apps.objects.admin_for import SECRET
 from apps.objects.changelist import CappedPaginator, Page, search_log
 from apps.objects.masks import without_contents
-from apps.objects.texts import difference, to_yaml
-from controlplane.meta import Ref
+from apps.objects.yaml_text import difference, to_yaml
+from controlplane.apimachinery.meta import Ref
 
 _NOISE = ("resourceVersion", "managedFields")
 

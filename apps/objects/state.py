@@ -6,18 +6,18 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from apps.objects import leases, log, sealing
+from apps.objects import change_log, encryption, leases
 from apps.objects.apply import binary_cursor
 from apps.objects.arrays import texts
 from apps.objects.lookup import load
 from apps.objects.tables import object_table, read, row_table
-from controlplane.errors import Expired
+from controlplane.apimachinery.errors import Expired
+from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
+from controlplane.engine.state import Change, Promised, Selection
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, OWNER, WORK
 from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
-from controlplane.meta import Ref
-from controlplane.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
-from controlplane.state import Change, Promised, Selection
 
 START = ("", "")
 # No plan made while a table was small may walk all objects of a kind where it should look up keys.
@@ -318,7 +318,7 @@ class DjangoState:
                  WHERE {where} AND resource_version <= %s ORDER BY namespace, name{ending})
                 UNION ALL
                 (SELECT namespace, name, old_doc AS doc FROM (
-                    SELECT DISTINCT ON (namespace, name) namespace, name, old_doc FROM {log.TABLE}
+                    SELECT DISTINCT ON (namespace, name) namespace, name, old_doc FROM {change_log.TABLE}
                     WHERE {where} AND version > %s ORDER BY namespace, name, version
                  ) undone WHERE old_doc IS NOT NULL)
             ) found ORDER BY namespace, name{ending}"""
@@ -326,22 +326,22 @@ class DjangoState:
         two = (*params, version, limit) if limit else (*params, version)
         with binary_cursor() as cursor:
             found = [Document(*row) for row in cursor.run(query, (*one, *two))]
-            if version < log.oldest(cursor):
+            if version < change_log.oldest(cursor):
                 raise Expired(
-                    f"the list was started at resourceVersion {version}, and history before {log.oldest(cursor)} "
-                    "is no longer kept; list again without continue"
+                    f"the list was started at resourceVersion {version}, and history before "
+                    f"{change_log.oldest(cursor)} is no longer kept; list again without continue"
                 )
         return _opened(kind, found)
 
     def changes(self, since: int, *, limit: int = 1000) -> Sequence[Change]:
         """Return log lines after a version, in order."""
         with binary_cursor() as cursor:
-            return log.changes(cursor, since, limit=limit)
+            return change_log.changes(cursor, since, limit=limit)
 
     def oldest_version(self) -> int:
         """Return the oldest version a watch may start from."""
         with binary_cursor() as cursor:
-            return log.oldest(cursor)
+            return change_log.oldest(cursor)
 
     def current_version(self) -> int:
         """Return the newest version there is; 0 before the first."""
@@ -364,9 +364,9 @@ def _clusters(found: Sequence[Document]) -> list[Any]:
 
 
 def _opened(kind: str, found: Sequence[Document]) -> Sequence[Document]:
-    if kind not in sealing.KINDS:
+    if kind not in encryption.KINDS:
         return found
-    return [one._replace(text=sealing.opened(kind, one.text)) for one in found]
+    return [one._replace(text=encryption.opened(kind, one.text)) for one in found]
 
 
 def _scalar(row: Sequence[Any] | None) -> Any:

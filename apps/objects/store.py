@@ -1,4 +1,4 @@
-"""DjangoStore: the Store protocol over PostgreSQL. Same rules, same contract as `controlplane.memory.MemoryStore`."""
+"""DjangoStore: the Store protocol over PostgreSQL. Same contract as `controlplane.engine.memory.MemoryStore`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from struct import error as StructError
 from django.db import DataError, IntegrityError, OperationalError, transaction
 from psycopg.errors import ProgramLimitExceeded
 
-from apps.objects import due, leases, log
+from apps.objects import change_log, due, leases
 from apps.objects.apply import Timing, apply, binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.refusal import LOCKED, sqlstate
 from apps.objects.state import DjangoState
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers import CONTROLLERS
-from controlplane.controllers.controller import Controller
-from controlplane.decision import Decision
-from controlplane.meta import Ref
-from controlplane.routing import Router
-from controlplane.state import Actor, Claim, Claims, Fence, Mark, Outcome, Unstorable
+from controlplane.engine.controller import Controller
+from controlplane.engine.decision import Decision
+from controlplane.engine.routing import Router
+from controlplane.engine.state import Actor, Claim, Claims, Fence, Mark, Outcome, Unstorable
 
 logger = logging.getLogger(__name__)
 
@@ -148,13 +148,13 @@ class DjangoStore(DjangoState):
         """
         newest = self.current_version()
         with binary_cursor() as cursor:
-            names = log.droppable(
+            names = change_log.droppable(
                 cursor, now=now, newest=newest, keep=keep, keep_versions=keep_versions, keep_bytes=keep_bytes
             )
         for dropped, name in enumerate(names):
             try:
                 with transaction.atomic(durable=True), binary_cursor() as cursor:
-                    log.drop(cursor, name)
+                    change_log.drop(cursor, name)
             except OperationalError as error:
                 if sqlstate(error) != LOCKED:
                     raise

@@ -13,13 +13,13 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from apps.objects.arrays import PACKERS, Array, texts
+from apps.objects.encryption import opened
 from apps.objects.models import Child, StoredObject
-from apps.objects.sealing import opened
-from controlplane.as_written import plain
+from controlplane.apimachinery.as_written import plain
+from controlplane.apimachinery.meta import Object, Ref
 from controlplane.kind import KINDS, decode
 from controlplane.kinds import rows
 from controlplane.kinds.template import Template
-from controlplane.meta import Object, Ref
 
 SEPARATOR = "\x1f"  # between the items of an array column, which travels as one text per row
 

@@ -16,10 +16,10 @@ from apps.objects.changelist import STATES, choices, cluster_names
 from apps.objects.rows_admin import RowAdmin
 from apps.objects.store import store
 from apps.resources.models import Binding, TargetCluster, Work
+from controlplane.apimachinery.meta import Ref
 from controlplane.kinds import CLUSTER, WORK, binding_columns
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
-from controlplane.meta import Ref
-from controlplane.scheduling import account
+from controlplane.scheduling import explanation_text
 from controlplane.wire.resource import age
 
 SHOWN_CHANGES = 40
@@ -92,7 +92,7 @@ def why_there(ref: Ref) -> str:
     names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
     read = store().rows(Collected, "key", names)
     reported_at = {name: rows[0].at for name, rows in read.items() if rows[0].at is not None}
-    return account.text(account.explained(ref, notes[0], fleet, reported_at))
+    return explanation_text.text(explanation_text.explained(ref, notes[0], fleet, reported_at))
 
 
 class WorkAdmin(ObjectAdmin):

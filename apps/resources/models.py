@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from django.db import models
 
 from apps.objects.models import Child, StoredObject, Word, search_indexes
+from controlplane.apimachinery.meta import Condition
 from controlplane.kinds.binding import SCHEDULED
 from controlplane.kinds.binding import Binding as BindingObject
 from controlplane.kinds.work import APPLIED
-from controlplane.meta import Condition
 
 
 def _state(conditions: tuple[Condition, ...], type_: str) -> str:

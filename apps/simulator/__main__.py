@@ -19,7 +19,7 @@ import uvloop
 
 from apps.simulator import folder
 from apps.simulator.faults import Fault
-from apps.simulator.fleet import Fleet, ask
+from apps.simulator.members import Fleet, ask
 from apps.simulator.nodes import NodeShape
 
 _USUAL_FOLDER = Path(".lifeboat/members")

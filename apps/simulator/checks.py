@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from controlplane import causes, quantity, selectors
-from controlplane.errors import Cause
+from controlplane.apimachinery import causes, quantities, selectors
+from controlplane.apimachinery.errors import Cause
 
 Document = dict[str, Any]
 Rule = Callable[[Document], Iterator[Cause]]
@@ -145,17 +145,17 @@ def is_nothing(value: Any) -> bool:
 
 def is_positive(value: Any) -> bool:
     """Test for a quantity above zero."""
-    return quantity.parse(str(value)).sign() > 0
+    return quantities.parse(str(value)).sign() > 0
 
 
 def is_not_negative(value: Any) -> bool:
     """Test for a quantity of zero or more."""
-    return quantity.parse(str(value)).sign() >= 0
+    return quantities.parse(str(value)).sign() >= 0
 
 
 def exceeds(value: Any, limit: Any) -> bool:
     """Test whether a quantity is larger than another."""
-    return quantity.parse(str(value)) > quantity.parse(str(limit))
+    return quantities.parse(str(value)) > quantities.parse(str(limit))
 
 
 def is_subdomain(value: Any) -> bool:

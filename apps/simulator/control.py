@@ -19,7 +19,7 @@ from aiohttp import web
 
 from apps.simulator.faults import Fault, Trouble
 from apps.simulator.member import Member
-from controlplane.errors import BadRequest, NotFound, StatusError
+from controlplane.apimachinery.errors import BadRequest, NotFound, StatusError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from controlplane import causes as words
-from controlplane.errors import Cause
+from controlplane.apimachinery import causes as words
+from controlplane.apimachinery.errors import Cause
 
 Document = dict[str, Any]
 

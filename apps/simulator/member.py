@@ -18,7 +18,7 @@ from apps.simulator.server import Server
 from apps.simulator.store import Store
 from apps.simulator.tls import Contexts
 from apps.simulator.workloads import Workloads
-from controlplane.errors import BadRequest, NotFound
+from controlplane.apimachinery.errors import BadRequest, NotFound
 
 log = logging.getLogger("simulator")
 

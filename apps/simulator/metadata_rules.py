@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from controlplane import selectors
-from controlplane.causes import immutable, invalid, required
-from controlplane.errors import Cause
-from controlplane.metadata_check import labels
+from controlplane.admission.metadata_rules import labels
+from controlplane.apimachinery import selectors
+from controlplane.apimachinery.causes import immutable, invalid, required
+from controlplane.apimachinery.errors import Cause
 from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]

@@ -17,9 +17,9 @@ from apps.simulator.checks import (
     one_of,
     unique,
 )
-from controlplane import causes
-from controlplane.errors import Cause
-from controlplane.metadata_check import labels
+from controlplane.admission.metadata_rules import labels
+from controlplane.apimachinery import causes
+from controlplane.apimachinery.errors import Cause
 
 Document = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from controlplane.quantity import QuantityError, parse
+from controlplane.apimachinery.quantities import QuantityError, parse
 
 Document = dict[str, Any]
 

@@ -14,19 +14,11 @@ from apps.simulator.catalogue import DEFINITIONS, Catalogue
 from apps.simulator.defaults import defaulted
 from apps.simulator.preparation import prepared
 from apps.simulator.store import Store, Stored, key_of
-from controlplane import document_check
-from controlplane.errors import (
-    AlreadyExists,
-    Conflict,
-    Invalid,
-    MethodNotAllowed,
-    NotFound,
-    StatusError,
-)
-from controlplane.wire import definition_rules
+from controlplane.apimachinery.errors import AlreadyExists, Conflict, Invalid, MethodNotAllowed, NotFound, StatusError
+from controlplane.wire import definition_rules, document_check
 from controlplane.wire.apply import server_side_apply, track
 from controlplane.wire.definition import CLEANUP_FINALIZER
-from controlplane.wire.home import check_home
+from controlplane.wire.namespace_check import check_home
 from controlplane.wire.resource import Resource
 from controlplane.wire.structural import filled
 

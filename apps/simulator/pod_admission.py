@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.simulator.pod_defaults import PRIORITIES, limited
 from apps.simulator.store import Store
-from controlplane.errors import Forbidden
+from controlplane.apimachinery.errors import Forbidden
 
 Document = dict[str, Any]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.quantity import QuantityError, parse
+from controlplane.apimachinery.quantities import QuantityError, parse
 
 Document = dict[str, Any]
 

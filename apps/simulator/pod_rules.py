@@ -7,8 +7,8 @@ from typing import Any
 
 from apps.simulator import checks
 from apps.simulator.checks import between, each, is_port_name, needed, one_of, unique
-from controlplane import causes, selectors
-from controlplane.errors import Cause
+from controlplane.apimachinery import causes, selectors
+from controlplane.apimachinery.errors import Cause
 
 Document = dict[str, Any]
 

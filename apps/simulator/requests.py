@@ -9,7 +9,7 @@ import msgspec
 
 from apps.simulator.catalogue import Catalogue
 from apps.simulator.objects import Writer
-from controlplane.errors import BadRequest, NotFound
+from controlplane.apimachinery.errors import BadRequest, NotFound
 from controlplane.wire.negotiate import go_bool
 from controlplane.wire.request import Choice, choice_of, place_of
 from controlplane.wire.resource import Resource

@@ -14,8 +14,8 @@ from apps.simulator import reviews, strategies, typed
 from apps.simulator.objects import Objects
 from apps.simulator.requests import Request, Target, nothing_here
 from apps.simulator.store import Stored, key_of
-from controlplane.causes import invalid
-from controlplane.errors import BadRequest, Expired, Invalid, MethodNotAllowed, StatusError
+from controlplane.apimachinery.causes import invalid
+from controlplane.apimachinery.errors import BadRequest, Expired, Invalid, MethodNotAllowed, StatusError
 from controlplane.wire import protobuf, scale
 from controlplane.wire.body import decode_body
 from controlplane.wire.negotiate import YAML, Representation, media_type_of, representation

@@ -24,9 +24,9 @@ from apps.simulator.checks import (
     one_of,
     selector,
 )
-from controlplane import causes as words
-from controlplane import quantity
-from controlplane.errors import Cause
+from controlplane.apimachinery import causes as words
+from controlplane.apimachinery import quantities
+from controlplane.apimachinery.errors import Cause
 
 Document = dict[str, Any]
 
@@ -87,7 +87,7 @@ def _quota(document: Document) -> Iterator[Cause]:
     for name, amount in ((document.get("spec") or {}).get("hard") or {}).items():
         if not is_not_negative(amount):
             yield words.invalid(f"spec.hard[{name}]", amount, "must be greater than or equal to 0")
-        elif (name == "pods" or name.startswith("count/")) and quantity.parse(str(amount)).milli_value() % 1000:
+        elif (name == "pods" or name.startswith("count/")) and quantities.parse(str(amount)).milli_value() % 1000:
             yield words.invalid(f"spec.hard[{name}]", amount, "must be an integer")
 
 

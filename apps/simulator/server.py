@@ -17,7 +17,7 @@ from apps.simulator.requests import Request, nothing_here, target_of
 from apps.simulator.rest import Answer, Rest
 from apps.simulator.store import Subscriber
 from apps.simulator.watching import Watch
-from controlplane.errors import Expired, InternalError, NotAcceptable, StatusError, TooLarge, Unauthorized
+from controlplane.apimachinery.errors import Expired, InternalError, NotAcceptable, StatusError, TooLarge, Unauthorized
 from controlplane.wire import discovery
 from controlplane.wire.body import MAX_BYTES
 from controlplane.wire.negotiate import DISCOVERY, representation

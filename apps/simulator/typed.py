@@ -7,7 +7,7 @@ import binascii
 from collections.abc import Iterator
 from typing import Any
 
-from controlplane import document_check
+from controlplane.wire import document_check
 from controlplane.wire.schema import Schema
 from controlplane.wire.structural import StructuralSchema
 from controlplane.wire.structured import METADATA

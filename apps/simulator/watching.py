@@ -9,7 +9,7 @@ import orjson
 
 from apps.simulator.requests import Request
 from apps.simulator.store import Change, Store, Stored, Subscriber
-from controlplane.errors import Expired
+from controlplane.apimachinery.errors import Expired
 from controlplane.wire.negotiate import representation
 from controlplane.wire.table import include_object_of, partial_object_metadata, table
 from controlplane.wire.watch import ADDED, DELETED, MODIFIED, bookmark, error_frame, frame

@@ -8,8 +8,8 @@ from typing import Any
 
 from apps.simulator.checks import found, is_nothing, is_share
 from apps.simulator.pod_rules import pod_causes
-from controlplane import causes
-from controlplane.errors import Cause
+from controlplane.apimachinery import causes
+from controlplane.apimachinery.errors import Cause
 
 Document = dict[str, Any]
 

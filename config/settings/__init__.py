@@ -37,7 +37,9 @@ INSTALLED_APPS = [
     "apps.scheduling",
     "apps.api",
     "apps.console",
-    "apps.runtime",
+    "apps.worker",
+    "apps.members",
+    "apps.development",
     "apps.simulator",
 ]
 MIDDLEWARE = [
@@ -138,7 +140,7 @@ API_CONNECTIONS = env.number("LIFEBOAT_API_CONNECTIONS", default=8192, at_least=
 # Logins by password that one address, or one browser that is known, may try in a minute.
 LOGINS_PER_MINUTE = env.number("LIFEBOAT_LOGINS_PER_MINUTE", default=10, at_least=1)
 DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024  # bytes; the API's own limit is 3 MiB and says so
-CSRF_FAILURE_VIEW = "apps.api.failures.csrf_failure"
+CSRF_FAILURE_VIEW = "apps.api.error_mapping.csrf_failure"
 LOGIN_URL = "/login/login/"
 LOGIN_REDIRECT_URL = "/"
 REST_FRAMEWORK = {

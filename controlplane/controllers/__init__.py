@@ -7,7 +7,6 @@ from controlplane.controllers.binding_status import BindingStatus
 from controlplane.controllers.cluster_status import ClusterStatus
 from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.collection import Collection
-from controlplane.controllers.controller import Controller
 from controlplane.controllers.definitions import Definitions
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.drains import Drains
@@ -16,8 +15,8 @@ from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.failbacks import Failbacks
-from controlplane.controllers.fleet import FleetWatch
 from controlplane.controllers.fleet_names import FleetLists
+from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.controllers.garbage import Garbage
 from controlplane.controllers.graceful_eviction import GracefulEviction
 from controlplane.controllers.namespace_content import NamespaceContent
@@ -33,6 +32,7 @@ from controlplane.controllers.template_status import TemplateStatus
 from controlplane.controllers.unjoin import Unjoin
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.controllers.works import Works
+from controlplane.engine.controller import Controller
 
 __all__ = ["CONTROLLERS"]
 

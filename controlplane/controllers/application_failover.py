@@ -8,20 +8,20 @@ from typing import Any
 
 import msgspec
 
-from controlplane.bindings import template_ref
-from controlplane.controllers.applications import applications
-from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
-from controlplane.decision import Decision, Drop, Event, Put, Save
+from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.reads.applications import applications
+from controlplane.engine.controller import Controller, Ownership, cursor_after, page
+from controlplane.engine.decision import Decision, Drop, Event, Put, Save
+from controlplane.engine.state import State, Watch
 from controlplane.eviction.application import Course, course, version
 from controlplane.eviction.following import Moves, following, leaders, led
 from controlplane.kinds import BINDINGS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.home import departed
+from controlplane.kinds.colocation_index import application
+from controlplane.kinds.origin import departed
 from controlplane.kinds.rows import AilingCopies
-from controlplane.kinds.together import application
-from controlplane.meta import Ref
+from controlplane.propagation.bindings import template_ref
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 RETRY = timedelta(seconds=30)
 

@@ -6,17 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
-from controlplane import aggregation, bindings, kinds, works
-from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
-from controlplane.controllers.placed import works_of
-from controlplane.decision import NOTHING, Decision, Event, Put
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, Struct, condition, with_condition
+from controlplane.controllers.reads.placed import works_of
+from controlplane.engine.controller import Controller, Ownership, cursor_after, page
+from controlplane.engine.decision import NOTHING, Decision, Event, Put
+from controlplane.engine.state import State, Watch
+from controlplane.eviction.leftovers import is_leftover
 from controlplane.kinds.binding import FULLY_APPLIED, Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.work import Work
-from controlplane.leftovers import is_leftover
-from controlplane.meta import Ref, Struct, condition, with_condition
+from controlplane.propagation import aggregation, bindings, works
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 
 class Reports(Struct, frozen=True):

@@ -13,19 +13,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import fence, flapping, health, heartbeats
-from controlplane.controllers.controller import Controller, Ownership, all_clusters
-from controlplane.controllers.fleet import FLEET
-from controlplane.decision import Decision, Event, Put, Save
+from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
+from controlplane.apimachinery.names import CLUSTER_NAMESPACE
+from controlplane.clusters import fence, flapping, health, heartbeats
+from controlplane.controllers.fleet_watch import FLEET
+from controlplane.engine.controller import Controller, Ownership, all_clusters
+from controlplane.engine.decision import Decision, Event, Put, Save
+from controlplane.engine.state import State, Watch
 from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION, LEASE
 from controlplane.kinds.cluster import ACCESS_LOST, COMPLETE_APIS, FENCED, FLAPPING, PULL, READY, Cluster
 from controlplane.kinds.cluster import ClusterStatus as Status
 from controlplane.kinds.rows import Collected, Observation
 from controlplane.kinds.template import Template
-from controlplane.meta import Condition, Ref, condition, with_condition
-from controlplane.names import CLUSTER_NAMESPACE
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 
 class ClusterStatusSnapshot(msgspec.Struct, frozen=True):

@@ -11,17 +11,17 @@ from typing import Any
 
 import msgspec
 
-from controlplane import health, taint_policies, taints
-from controlplane.controllers.controller import Controller, Ownership, all_clusters
-from controlplane.controllers.fleet import FLEET, fleet_changed, fleet_state
-from controlplane.decision import Decision, Drop, Event, Put, Save
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters import health, taint_policies, taints
+from controlplane.controllers.fleet_watch import FLEET, fleet_changed, fleet_state
+from controlplane.engine.controller import Controller, Ownership, all_clusters
+from controlplane.engine.decision import Decision, Drop, Event, Put, Save
+from controlplane.engine.state import State, Watch
 from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY, FAILOVER_CONFIGURATION
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import FleetState, MatchWindow, Observation
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
-from controlplane.meta import Ref
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 NOT_YET = timedelta(seconds=1)
 
@@ -115,7 +115,7 @@ class ClusterTaints(Controller):
                 counting_since=opened,
                 now=now,
             )
-        elif gate:  # controllers.fleet has not noted yet since when: nothing of the policies changes meanwhile
+        elif gate:  # controllers.fleet_watch has not noted yet since when: nothing of the policies changes meanwhile
             return Decision(wake_at=now + NOT_YET)
 
         wants = automatic.wants + policies.wanted.wants

@@ -10,19 +10,19 @@ from typing import Any, ClassVar, Final
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.controllers.controller import Ownership, all_clusters
+from controlplane.apimachinery.meta import Ref, Struct
+from controlplane.clusters.questions import Answer, Collect, endpoint_of
 from controlplane.controllers.execution import credentials_of
-from controlplane.controllers.fleet import FLEET
-from controlplane.controllers.member import MemberController
-from controlplane.decision import NOTHING, Decision, Event, Save
+from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.member_controller import MemberController
+from controlplane.engine.controller import Ownership, all_clusters
+from controlplane.engine.decision import NOTHING, Decision, Event, Save
+from controlplane.engine.state import State, Watch
 from controlplane.estimate.summary import count_nodes, summarise
 from controlplane.kinds.cluster import PUSH, APIEnablement, APIResource, Cluster
 from controlplane.kinds.rows import Collected
 from controlplane.kinds.template import Template
-from controlplane.members import Answer, Collect, endpoint_of
-from controlplane.meta import Ref, Struct
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 USE_SHOWN_EVERY: Final = timedelta(seconds=60)
 """What pods take moves with every pod: a report that differs in nothing else is kept once in this time, so that Cluster

@@ -1,8 +1,8 @@
 """CustomResourceDefinitions: established where their names are free; deleted, they take what they brought along.
 
-What a definition brings is served as soon as it is written (`controlplane.definitions`). This controller settles who
-has a name two definitions want, lets the other one have it when it is free again, and empties a kind that goes
-(semantics of apiextensions.k8s.io/v1).
+What a definition brings is served as soon as it is written (`controlplane.propagation.definitions`). This controller
+settles who has a name two definitions want, lets the other one have it when it is free again, and empties
+a kind that goes (semantics of apiextensions.k8s.io/v1).
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
-from controlplane import definitions, kinds
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import NOTHING, Decision, Put, deleting
+from controlplane import kinds
+from controlplane.apimachinery.meta import Object, Ref, Struct
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Put, deleting
+from controlplane.engine.state import State, Watch
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
-from controlplane.meta import Object, Ref, Struct
+from controlplane.propagation import definitions
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 from controlplane.wire.definition import CLEANUP_FINALIZER
 from controlplane.wire.resource import Resource
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import msgspec
 
-from controlplane import bindings, dependencies
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.placed import placed_on
-from controlplane.decision import NOTHING, Decision, Delete, Event, Put, deleting
+from controlplane.apimachinery.meta import Ref
+from controlplane.controllers.reads.placed import placed_on
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
+from controlplane.engine.state import Selection, State, Watch
 from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import BINDINGS, SELECTED
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.template import Template
-from controlplane.meta import Ref
+from controlplane.propagation import attached_bindings, bindings
 from controlplane.settings import Settings
-from controlplane.state import Selection, State, Watch
 
 FOLLOWED = frozenset({"ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim", "Service", "EndpointSlice"})
 CHOSEN = frozenset({"EndpointSlice"})  # of those, what workloads may choose by label
@@ -44,7 +44,7 @@ def _binding(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     """A workload's binding is due when it changes, and when what was attached for it has gone: it may need it again."""
     present = new or old
     if old is not None and new is None and old.spec.required_by:
-        return (old.ref, *dependencies.needing(old))
+        return (old.ref, *attached_bindings.needing(old))
     if present is None or not any(one is not None and one.spec.propagate_deps for one in (old, new)):
         return ()
     same = old is not None and new is not None and old.metadata.generation == new.metadata.generation
@@ -104,7 +104,7 @@ class Dependencies(Controller):
         for ref, parent in parents.items():
             template = templates.get(bindings.template_ref(parent))
             follows = template is not None and parent.spec.propagate_deps
-            needs[ref] = dependencies.needed(template) if follows and template is not None else []
+            needs[ref] = attached_bindings.needed(template) if follows and template is not None else []
         found = _Found(state, [one for ones in needs.values() for one in ones])
         owners = [f"{ref.namespace}/{ref.name}" for ref in refs]
         still = {kind: state.by_index(kind, "required", owners) for kind in BINDINGS}
@@ -112,7 +112,9 @@ class Dependencies(Controller):
         for ref in refs:
             mine = {one.ref: one for kind in BINDINGS for one in still[kind].get(f"{ref.namespace}/{ref.name}", ())}
             attached[ref] = mine | found.bindings(needs.get(ref, ()))
-        sharing = {other for ones in attached.values() for one in ones.values() for other in dependencies.needing(one)}
+        sharing = {
+            other for ones in attached.values() for one in ones.values() for other in attached_bindings.needing(one)
+        }
         missing = sorted(sharing - parents.keys())
         others: dict[Ref, Binding] = {**parents, **(state.get(missing) if missing else {})}
         return [
@@ -135,7 +137,7 @@ class Dependencies(Controller):
         changes: list[Put | Delete] = []
         events: list[Event] = []
         if parent is not None and live:
-            told = dependencies.annotated(parent, snapshot.needs if follows else ())
+            told = attached_bindings.annotated(parent, snapshot.needs if follows else ())
             if told is not parent:
                 changes.append(Put(told, parent))
                 events += _told(snapshot) if follows else []
@@ -143,13 +145,13 @@ class Dependencies(Controller):
         for ref, attached in snapshot.attached.items():
             if attached.metadata.deletion_timestamp is not None:
                 continue
-            clusters = dependencies.places(parent) if ref in wanted and parent is not None else None
-            new = dependencies.required(attached, snapshot.ref, clusters)
-            if new is not attached and dependencies.idle(new):
+            clusters = attached_bindings.places(parent) if ref in wanted and parent is not None else None
+            new = attached_bindings.required(attached, snapshot.ref, clusters)
+            if new is not attached and attached_bindings.idle(new):
                 changes.append(deleting(attached, now=now))
                 continue
-            policy = dependencies.agreed(_parents(snapshot, new))
-            new = dependencies.treated(new, policy)
+            policy = attached_bindings.agreed(_parents(snapshot, new))
+            new = attached_bindings.treated(new, policy)
             if new is attached:
                 continue
             changes.append(Put(new, attached))
@@ -158,7 +160,7 @@ class Dependencies(Controller):
                 events.append(Event(attached, "DependencyPolicyConflict", differing, warning=True))
         for ref, template in wanted.items():
             if ref not in snapshot.attached and parent is not None and template.metadata.deletion_timestamp is None:
-                changes.append(Put(dependencies.created(template, parent, now=now), None))
+                changes.append(Put(attached_bindings.created(template, parent, now=now), None))
         if not changes:
             return NOTHING
         return Decision(changes=tuple(changes), events=tuple(events), reason="SyncDependencies")
@@ -180,16 +182,16 @@ class _Found:
     """What the workloads of a batch need that exists, and the bindings of that: three queries for all of them."""
 
     def __init__(self, state: State, needs: Sequence[Dependency]) -> None:
-        asked = dependencies.selections(needs)
-        self._named: dict[Ref, Template] = state.get(sorted(set(dependencies.named(needs))))
+        asked = attached_bindings.selections(needs)
+        self._named: dict[Ref, Template] = state.get(sorted(set(attached_bindings.named(needs))))
         self._chosen: dict[Selection, Sequence[Template]] = state.selected(asked) if asked else {}
         everything = {*self._named, *(one.ref for ones in self._chosen.values() for one in ones)}
         self._bindings: dict[Ref, Binding] = state.get(sorted({bindings.binding_ref(ref) for ref in everything}))
 
     def objects(self, needs: Sequence[Dependency]) -> Iterator[Template]:
         """Yield what is there of what a workload needs, each once."""
-        found = [self._named[ref] for ref in dependencies.named(needs) if ref in self._named]
-        found += [one for asked in dependencies.selections(needs) for one in self._chosen.get(asked, ())]
+        found = [self._named[ref] for ref in attached_bindings.named(needs) if ref in self._named]
+        found += [one for asked in attached_bindings.selections(needs) for one in self._chosen.get(asked, ())]
         yield from {one.ref: one for one in found}.values()
 
     def bindings(self, needs: Sequence[Dependency]) -> dict[Ref, Binding]:
@@ -200,4 +202,4 @@ class _Found:
 
 def _parents(family: Family, attached: Binding) -> list[Binding]:
     """Return the workloads' bindings that need an attached one, as they are now."""
-    return [family.others[ref] for ref in dependencies.needing(attached) if ref in family.others]
+    return [family.others[ref] for ref in attached_bindings.needing(attached) if ref in family.others]

@@ -9,32 +9,32 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import health
-from controlplane.bindings import template_of
-from controlplane.controllers import rounds
-from controlplane.controllers.applications import applications, workload_groups
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import fleet_state, goes_first
-from controlplane.controllers.labels import workload_labels
-from controlplane.decision import NOTHING, Decision, Event, Guard, Put, Save
+from controlplane.apimachinery.meta import Ref, to_seconds
+from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
+from controlplane.clusters import health
+from controlplane.controllers.fleet_watch import fleet_state, goes_first
+from controlplane.controllers.reads import paging
+from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.controllers.reads.template_labels import workload_labels
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, Save
+from controlplane.engine.state import Promised, State, Watch
 from controlplane.eviction import rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.preserve import Preserved, held_for, preserved
 from controlplane.eviction.purge import leaving, purge_mode
 from controlplane.eviction.refuge import DryRun, Reservation, refuge
+from controlplane.insight.readiness import Situation, rehearsal_of
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
-from controlplane.kinds.home import departed
+from controlplane.kinds.origin import departed
 from controlplane.kinds.rows import Eviction, FleetState, Promise
-from controlplane.meta import Ref, to_seconds
-from controlplane.names import UNSCHEDULABLE_TAINT
-from controlplane.readiness import Situation, rehearsal_of
+from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
-from controlplane.state import Promised, State, Watch
 
 REASON = "Drain"
 PAGE = 200  # one look writes a binding and two Events for each, at most; a transaction takes about 600 objects
@@ -100,7 +100,7 @@ class Drains(Controller):
 
     def _one(self, state: State, drain: Drain) -> Draining:
         name = drain.spec.cluster
-        page = rounds.page(state, "placed", name, after=drain.status.after, limit=PAGE)
+        page = paging.page(state, "placed", name, after=drain.status.after, limit=PAGE)
         bindings: dict[Ref, Binding] = state.get(page)
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
         if holds.needs_labels():
@@ -109,8 +109,8 @@ class Drains(Controller):
             drain,
             page,
             bindings,
-            rounds.count(state, "placed", name),
-            rounds.count(state, "leaving", name),
+            paging.count(state, "placed", name),
+            paging.count(state, "leaving", name),
             {one.metadata.name: one for one in state.list(CLUSTER)},
             state.next_eviction(),
             fleet_state(state),

@@ -12,19 +12,19 @@ from typing import Any
 
 import msgspec
 
-from controlplane.bindings import template_of
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import FLEET, TIER_ROW, remembered, tainted
-from controlplane.controllers.placed import placed_on
-from controlplane.decision import NOTHING, Decision, Drop, Event, Put
+from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
+from controlplane.controllers.fleet_watch import FLEET, TIER_ROW, remembered, tainted
+from controlplane.controllers.reads.placed import placed_on
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Drop, Event, Put
+from controlplane.engine.state import State, Watch
 from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction, FleetState
-from controlplane.meta import Condition, Ref, condition, with_condition
+from controlplane.propagation.bindings import template_of
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 DROPPED_AT_ONCE = 5000
 LONG_AGO = datetime.min.replace(tzinfo=UTC)

@@ -9,14 +9,16 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import health
-from controlplane.bindings import binding_ref
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import FLEET, fleet_changed, fleet_state
-from controlplane.controllers.fleet import tainted as tainted_clusters
-from controlplane.controllers.labels import workload_labels
-from controlplane.controllers.placed import placed_on
-from controlplane.decision import NOTHING, Decision, Drop
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters import health
+from controlplane.clusters.taints import ending
+from controlplane.controllers.fleet_watch import FLEET, fleet_changed, fleet_state
+from controlplane.controllers.fleet_watch import tainted as tainted_clusters
+from controlplane.controllers.reads.placed import placed_on
+from controlplane.controllers.reads.template_labels import workload_labels
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Drop
+from controlplane.engine.state import State, Watch
 from controlplane.eviction import orders, queue
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import told_evicted
@@ -26,10 +28,8 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
 from controlplane.kinds.rows import HELD, ON_HOLD, Eviction, FleetState
 from controlplane.kinds.template import Template
-from controlplane.meta import Ref
+from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
-from controlplane.taints import ending
 
 NOT_YET = timedelta(seconds=1)
 

@@ -13,11 +13,10 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import health
-from controlplane.bindings import template_of
-from controlplane.controllers.applications import applications, workload_groups
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import (
+from controlplane.apimachinery.meta import Ref, condition, with_condition
+from controlplane.clusters import health
+from controlplane.clusters.taints import for_flapping
+from controlplane.controllers.fleet_watch import (
     FLEET,
     FLEET_ROW,
     QUEUE_ROW,
@@ -27,20 +26,23 @@ from controlplane.controllers.fleet import (
     remembered,
     to_fleet,
 )
-from controlplane.controllers.labels import workload_labels
-from controlplane.decision import Decision, Drop, Event, Guard, Put, Save
-from controlplane.eviction import plan, rate
+from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.controllers.reads.template_labels import workload_labels
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import Decision, Drop, Event, Guard, Put, Save
+from controlplane.engine.state import Promised, State, Watch
+from controlplane.eviction import next_moves, rate
+from controlplane.eviction.capacity_digest import Room, digest
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import EVICTION_PENDING, pending
 from controlplane.eviction.queue import ended
 from controlplane.eviction.refuge import DryRun, Refuge, Reservation
-from controlplane.eviction.rehearsal import Rehearsal
-from controlplane.eviction.room import Room, digest
+from controlplane.eviction.refuge_search import Rehearsal
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.configuration import FailoverConfiguration
-from controlplane.kinds.home import departed
+from controlplane.kinds.origin import departed
 from controlplane.kinds.rows import (
     EVICTED,
     QUEUED,
@@ -50,14 +52,12 @@ from controlplane.kinds.rows import (
     Promise,
     Stop,
 )
-from controlplane.meta import Ref, condition, with_condition
+from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.batch import may_need_room
-from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
-from controlplane.state import Promised, State, Watch
-from controlplane.taints import for_flapping
 
 HEADS = 512
 MOST_AT_ONCE = 400  # one decision writes a binding and two Events for each
@@ -141,7 +141,7 @@ class Evictions(Controller):
         return [one if ref == FLEET else None for ref in refs]
 
     def __init__(self) -> None:
-        self._planned: tuple[EvictionsSnapshot, Settings, datetime, tuple[health.Tier, plan.Plan]] | None = None
+        self._planned: tuple[EvictionsSnapshot, Settings, datetime, tuple[health.Tier, next_moves.Plan]] | None = None
         self._room = Room()
         self._fleet: Fleet | None = None  # only spares reading unchanged clusters again
         self._terms: tuple[Settings, str] | None = None  # and this digesting unchanged settings
@@ -156,7 +156,9 @@ class Evictions(Controller):
             self._terms = settings, digest([msgspec.json.encode(settings, order="sorted")])
         return self._terms[1]
 
-    def _plan(self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> tuple[health.Tier, plan.Plan]:
+    def _plan(
+        self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime
+    ) -> tuple[health.Tier, next_moves.Plan]:
         """Return the tier in force and the plan. `ask` makes it and `decide` takes it over for the same snapshot: dry
         runs cost too much to be made twice."""
         known = self._planned
@@ -230,12 +232,12 @@ def plan_of(
     *,
     fleet: Callable[[], Fleet],
     now: datetime,
-) -> plan.Plan:
+) -> next_moves.Plan:
     """Return what may move and what may not. Pure: `ask` and `decide` come to the same plan. `fleet`: all clusters,
     read into arrays only once somebody is about to leave."""
     clocks_from = health.clock_start(snapshot.fleet)
     if clocks_from is None:
-        return plan.Plan()
+        return next_moves.Plan()
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
     scope, most = settings.eviction.bucket_scope, min(MOST_AT_ONCE, rate.capacity(tier.rate))
     moving = Counter[str]()  # by bucket
@@ -254,13 +256,15 @@ def plan_of(
         return rehearsal.taken(binding, refuge, now=now)
 
     heads = snapshot.heads if tier.rate > 0 else ()
-    queue = plan.Heads(heads, snapshot.held or (), snapshot.bindings, snapshot.rows, known, clocks_from, snapshot.holds)
-    return plan.planned(queue, settings, room=room, attempt=attempt, taken=taken, now=now)
+    queue = next_moves.Heads(
+        heads, snapshot.held or (), snapshot.bindings, snapshot.rows, known, clocks_from, snapshot.holds
+    )
+    return next_moves.planned(queue, settings, room=room, attempt=attempt, taken=taken, now=now)
 
 
 def _granted(
-    moves: Sequence[plan.Move], answer: rate.Tokens | None, settings: Settings
-) -> tuple[list[plan.Move], bool]:
+    moves: Sequence[next_moves.Move], answer: rate.Tokens | None, settings: Settings
+) -> tuple[list[next_moves.Move], bool]:
     """Return the moves that have a token, in order, and whether tokens were short."""
     left = Counter({} if answer is None else answer.granted)
     granted = []
@@ -273,10 +277,10 @@ def _granted(
 
 
 def _evicted(
-    snapshot: EvictionsSnapshot, moves: Sequence[plan.Move], settings: Settings, *, now: datetime
+    snapshot: EvictionsSnapshot, moves: Sequence[next_moves.Move], settings: Settings, *, now: datetime
 ) -> tuple[Decision, ...]:
     """Return one decision per binding, however many clusters it leaves: a conflict costs that binding's tokens only."""
-    together: dict[str, list[plan.Move]] = {}
+    together: dict[str, list[next_moves.Move]] = {}
     for move in moves:
         together.setdefault(move.row.binding, []).append(move)
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
@@ -289,7 +293,7 @@ def _evicted(
 def _moved(
     snapshot: EvictionsSnapshot,
     old: Binding,
-    moves: Sequence[plan.Move],
+    moves: Sequence[next_moves.Move],
     clusters: Mapping[str, Cluster],
     settings: Settings,
     *,
@@ -302,7 +306,7 @@ def _moved(
     last, before = moves[-1], [one for one in snapshot.promised.own.get(str(old.ref), ()) if one.reserved]
     replaced = _replaced(before, last.reserved.promises)
     for move in moves:
-        after = plan.moved(after, move, settings, stops=snapshot.stops, now=now)
+        after = next_moves.moved(after, move, settings, stops=snapshot.stops, now=now)
         cause = f"{move.cause.key}:{move.cause.effect}"
         message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}{replaced}"
         events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]
@@ -326,7 +330,7 @@ def _moved(
     )
 
 
-def _over(move: plan.Move, *, now: datetime) -> Eviction:
+def _over(move: next_moves.Move, *, now: datetime) -> Eviction:
     """Return the row of an eviction that has happened."""
     because = f"taint {move.cause.key}:{move.cause.effect}; {move.refuge.why}"
     return ended(move.row, move.cause.key, because, now=now, state=EVICTED)
@@ -366,7 +370,7 @@ def _once(old: Binding, new: Binding) -> Binding:
 
 
 def _without_tokens(
-    stops: tuple[Stop, ...], planned: plan.Plan, answer: rate.Tokens | None, *, now: datetime
+    stops: tuple[Stop, ...], planned: next_moves.Plan, answer: rate.Tokens | None, *, now: datetime
 ) -> tuple[Stop, ...]:
     """Return the times in which evictions waited because nobody could be asked for tokens, up to now."""
     problem = "" if answer is None else answer.problem
@@ -401,14 +405,14 @@ def _noted(
     return replace(begun, cursor=None if last is None else (last.priority, last.due_at, last.key))
 
 
-def _told_held(snapshot: EvictionsSnapshot, planned: plan.Plan) -> Iterable[Event]:
+def _told_held(snapshot: EvictionsSnapshot, planned: next_moves.Plan) -> Iterable[Event]:
     for row in planned.held:
         binding = snapshot.bindings[Ref.parse(row.binding)]
         for about in (binding, template_of(binding)):
             yield Event(about, "EvictionHeld", f"stays on cluster {row.cluster}: {row.message}", warning=True)
 
 
-def _told_problem(snapshot: EvictionsSnapshot, planned: plan.Plan, answer: rate.Tokens | None) -> Iterable[Event]:
+def _told_problem(snapshot: EvictionsSnapshot, planned: next_moves.Plan, answer: rate.Tokens | None) -> Iterable[Event]:
     if planned.moves and answer is not None and answer.problem:
         message = f"nothing is evicted: no tokens, {answer.problem}"
         yield Event(snapshot.subject, "EvictionTokensUnavailable", message, warning=True)
@@ -416,8 +420,8 @@ def _told_problem(snapshot: EvictionsSnapshot, planned: plan.Plan, answer: rate.
 
 def _wake_at(
     snapshot: EvictionsSnapshot,
-    planned: plan.Plan,
-    granted: Sequence[plan.Move],
+    planned: next_moves.Plan,
+    granted: Sequence[next_moves.Move],
     *,
     noted: FleetState,
     short: bool,

@@ -8,11 +8,21 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from controlplane import interpret, kinds, leftovers, works
-from controlplane.controllers.controller import Ownership, cursor_after, page
-from controlplane.controllers.member import MemberController
-from controlplane.controllers.placed import needed_on
-from controlplane.decision import NOTHING, Decision, Event, Put
+from controlplane import interpret, kinds
+from controlplane.apimachinery.meta import Condition, Ref, Struct, condition, with_condition
+from controlplane.apimachinery.names import (
+    CONFLICT_RESOLUTION_ANNOTATION,
+    WORK_FINALIZER,
+    cluster_of_execution_namespace,
+)
+from controlplane.clusters.questions import NOT_OURS, Answer, Discard, Ensure, endpoint_of
+from controlplane.clusters.questions import REMOVING as STILL_REMOVING
+from controlplane.controllers.reads.member_controller import MemberController
+from controlplane.controllers.reads.placed import needed_on
+from controlplane.engine.controller import Ownership, cursor_after, page
+from controlplane.engine.decision import NOTHING, Decision, Event, Put
+from controlplane.engine.state import State, Watch
+from controlplane.eviction import leftovers
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import PULL, Cluster
 from controlplane.kinds.template import Template
@@ -28,16 +38,8 @@ from controlplane.kinds.work import (
     RETAINED,
     Work,
 )
-from controlplane.members import NOT_OURS, Answer, Discard, Ensure, endpoint_of
-from controlplane.members import REMOVING as STILL_REMOVING
-from controlplane.meta import Condition, Ref, Struct, condition, with_condition
-from controlplane.names import (
-    CONFLICT_RESOLUTION_ANNOTATION,
-    WORK_FINALIZER,
-    cluster_of_execution_namespace,
-)
+from controlplane.propagation import works
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(seconds=60)

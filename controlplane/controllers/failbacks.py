@@ -9,22 +9,18 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import failback, health
-from controlplane.bindings import template_of
-from controlplane.controllers import rounds
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import fleet_state, goes_first
-from controlplane.controllers.labels import workload_labels
-from controlplane.decision import NOTHING, Decision, Event, Guard, Put, Save
-from controlplane.eviction import graceful, rate
+from controlplane.apimachinery.meta import Condition, Ref, condition, to_seconds, with_condition
+from controlplane.apimachinery.selectors import matches
+from controlplane.clusters import health
+from controlplane.controllers.fleet_watch import fleet_state, goes_first
+from controlplane.controllers.reads import paging
+from controlplane.controllers.reads.template_labels import workload_labels
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, Save
+from controlplane.engine.state import Promised, State, Watch
+from controlplane.eviction import failback, graceful, rate
 from controlplane.eviction.holds import Holds
-from controlplane.kinds import (
-    BINDINGS,
-    CLUSTER,
-    EVICTION_HOLD,
-    MAINTENANCE_WINDOW,
-    home,
-)
+from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW, origin
 from controlplane.kinds.binding import FAILED_BACK, Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.failback import (
@@ -42,11 +38,9 @@ from controlplane.kinds.failback import (
     Staying,
 )
 from controlplane.kinds.rows import Eviction, FleetState, Promise
-from controlplane.meta import Condition, Ref, condition, to_seconds, with_condition
+from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
-from controlplane.selectors import matches
 from controlplane.settings import Settings
-from controlplane.state import Promised, State, Watch
 
 PAGE = 500
 SHOWN = 10
@@ -157,8 +151,8 @@ def _page(state: State, one: Failback) -> tuple[tuple[Ref, ...], int]:
     spec = one.spec
     if spec.binding:
         return (failback.binding_ref(spec.binding),), 1
-    value, after = spec.cluster or home.ANY, "" if spec.dry_run else one.status.after
-    return rounds.page(state, "left", value, after=after, limit=PAGE), rounds.count(state, "left", value, after=after)
+    value, after = spec.cluster or origin.ANY, "" if spec.dry_run else one.status.after
+    return paging.page(state, "left", value, after=after, limit=PAGE), paging.count(state, "left", value, after=after)
 
 
 def _paused(snapshot: FailingBack, settings: Settings, *, now: datetime) -> str:
@@ -185,7 +179,7 @@ def _arrived(
         binding = snapshot.bindings.get(Ref.parse(one.binding))
         if binding is None or binding.metadata.deletion_timestamp is not None:
             continue
-        known = home.home(binding)
+        known = origin.home(binding)
         left = None if known is None else known.left.get(one.cluster)
         if left is not None and left < one.since:
             continue  # somebody else wrote the binding just then: it has not begun, and the next round sees it
@@ -320,7 +314,7 @@ def _ways(
     snapshot: FailingBack, binding: Binding, trial: failback.Trial, *, now: datetime
 ) -> Iterator[failback.Way | Staying]:
     """Yield the first way a binding can take and, for each cluster it cannot go back to now, why."""
-    spec, known, gone = snapshot.subject.spec, home.home(binding), False
+    spec, known, gone = snapshot.subject.spec, origin.home(binding), False
     on_its_way = {one.binding for one in snapshot.subject.status.returning}
     if known is None or binding.metadata.deletion_timestamp is not None or str(binding.ref) in on_its_way:
         return
@@ -338,7 +332,7 @@ def _ways(
 
 
 def _way(
-    snapshot: FailingBack, binding: Binding, known: home.Home, name: str, trial: failback.Trial, *, now: datetime
+    snapshot: FailingBack, binding: Binding, known: origin.Home, name: str, trial: failback.Trial, *, now: datetime
 ) -> failback.Way | failback.Blocked:
     one, holds = snapshot.subject, snapshot.holds
     why = failback.unfit(snapshot.clusters.get(name), name, seasoned=not one.spec.dry_run, now=now)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import FLEET
-from controlplane.decision import Decision, Drop
+from controlplane.apimachinery.meta import Ref, Struct
+from controlplane.controllers.fleet_watch import FLEET
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import Decision, Drop
+from controlplane.engine.state import State, Watch
 from controlplane.kinds.rows import FleetNames, PlacementNote
-from controlplane.meta import Ref, Struct
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 LOOK: Final = timedelta(hours=1)
 """Bindings are placed anew now and then, and their notes leave the fleet they spoke of."""

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from controlplane import bindings, kinds
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import NOTHING, Decision, Delete, Drop, Put, Save, deleting
+from controlplane import kinds
+from controlplane.apimachinery.meta import Object, Ref, Struct
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Delete, Drop, Put, Save, deleting
+from controlplane.engine.state import State, Watch
 from controlplane.kind import KINDS
 from controlplane.kinds.event import Event
 from controlplane.kinds.rows import (
@@ -23,9 +25,8 @@ from controlplane.kinds.rows import (
     Row,
     Sweep,
 )
-from controlplane.meta import Object, Ref, Struct
+from controlplane.propagation import bindings
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 EVENT_LIFETIME = timedelta(hours=1)
 PAGE = 500  # objects of one kind looked at in one go

@@ -8,21 +8,21 @@ from typing import Any
 
 import msgspec
 
-from controlplane.bindings import binding_ref, template_ref
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import FLEET
-from controlplane.controllers.placed import placed_on
-from controlplane.decision import Decision, Event, Put
-from controlplane.eviction import companions, graceful
-from controlplane.health import heard_at
+from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
+from controlplane.clusters.health import heard_at
+from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.placed import placed_on
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import Decision, Event, Put
+from controlplane.engine.state import State, Watch
+from controlplane.eviction import graceful, supporting_objects
 from controlplane.kinds import BINDINGS, CLUSTER, COMPANIONS, FAILOVER_CONFIGURATION
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
-from controlplane.meta import Condition, Ref, condition, with_condition
+from controlplane.propagation.bindings import binding_ref, template_ref
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 SCHEDULED_WITHIN = timedelta(seconds=1)  # the scheduler has mostly decided by then, which makes the binding due anyway
 
@@ -104,7 +104,7 @@ class GracefulEviction(Controller):
             )
             for ref, cluster in clusters.items()
         }
-        beside = _beside(state, [one for one in bindings.values() if companions.waits(one)])
+        beside = _beside(state, [one for one in bindings.values() if supporting_objects.waits(one)])
         return [
             GracefulEvictionSnapshot(binding, places, beside.get(ref, {}))
             if (binding := bindings.get(ref)) is not None
@@ -140,20 +140,20 @@ def _beside(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.Besi
     if not waiting:
         return {}
     templates: dict[Ref, Template] = state.get([template_ref(one) for one in waiting])
-    asked = {ref: companions.asked(one) for ref, one in templates.items()}
+    asked = {ref: supporting_objects.asked(one) for ref, one in templates.items()}
     values = sorted({one.value for one in asked.values() if one.value})
     found: dict[str, list[Template]] = {}
     for kind in COMPANIONS if values else ():
         for value, ones in state.by_index(kind, "companions", values).items():
             found.setdefault(value, []).extend(ones)
-    chosen = {ref: companions.chosen(one, found.get(one.value, ())) for ref, one in asked.items()}
+    chosen = {ref: supporting_objects.chosen(one, found.get(one.value, ())) for ref, one in asked.items()}
     bindings: dict[Ref, Binding] = state.get(sorted({binding_ref(ref) for refs in chosen.values() for ref in refs}))
     kinds = {ref: one.kind for ref, one in asked.items() if one.kind}
     on_members = state.kinds_on_members() if kinds else ()
     return {
-        one.ref: companions.of_kind(kinds[ref], on_members)
+        one.ref: supporting_objects.of_kind(kinds[ref], on_members)
         if (ref := template_ref(one)) in kinds
-        else companions.there(chosen.get(ref, ()), bindings)
+        else supporting_objects.there(chosen.get(ref, ()), bindings)
         for one in waiting
     }
 

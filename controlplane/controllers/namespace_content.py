@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import Decision, Delete, Put, deleting
-from controlplane.definitions import kinds_of
+from controlplane.apimachinery.meta import Object, Ref, Struct
+from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import Decision, Delete, Put, deleting
+from controlplane.engine.state import State, Watch
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds.template import Template
-from controlplane.meta import Object, Ref, Struct
-from controlplane.names import NAMESPACE_CONTENT_FINALIZER
+from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 PAGE = 200  # objects of one kind deleted in one go
 CHANGES = 500  # in one decision: a transaction takes about 600

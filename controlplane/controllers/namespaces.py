@@ -6,22 +6,23 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, ClassVar
 
-from controlplane import kinds, works
-from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
-from controlplane.controllers.policies import propagates
-from controlplane.decision import NOTHING, Decision, Delete, Put, deleting
-from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.template import Template
-from controlplane.kinds.work import Work
-from controlplane.meta import Ref, Struct
-from controlplane.names import (
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, Struct
+from controlplane.apimachinery.names import (
     KUBE_SYSTEM_NAMESPACE,
     SKIP_AUTO_PROPAGATION_LABEL,
     cluster_of_execution_namespace,
     is_reserved_namespace,
 )
+from controlplane.controllers.policies import propagates
+from controlplane.engine.controller import Controller, Ownership, cursor_after, page
+from controlplane.engine.decision import NOTHING, Decision, Delete, Put, deleting
+from controlplane.engine.state import State, Watch
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
+from controlplane.propagation import works
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 
 class Spread(Struct, frozen=True):

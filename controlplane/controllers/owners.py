@@ -10,15 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from controlplane import bindings, kinds
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import NOTHING, Decision, Delete, Put
+from controlplane import kinds
+from controlplane.apimachinery.meta import Object, OwnerReference, Ref, Struct, kind_key
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Delete, Put
+from controlplane.engine.lifecycle import ALWAYS, FOREGROUND, FOREGROUND_FINALIZER, ORPHAN_FINALIZER, deletion
+from controlplane.engine.state import State, Watch
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
-from controlplane.lifecycle import ALWAYS, FOREGROUND, FOREGROUND_FINALIZER, ORPHAN_FINALIZER, deletion
-from controlplane.meta import Object, OwnerReference, Ref, Struct, kind_key
+from controlplane.propagation import bindings
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 PAGE = 200  # dependents of one owner looked at in one go
 LOOK_AGAIN = timedelta(seconds=1)  # while there are more

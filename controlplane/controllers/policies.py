@@ -9,23 +9,24 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from controlplane import bindings, kinds, matching, unselected
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.fleet import fleet_state
-from controlplane.controllers.lazy_activation import LAZY, LAZY_ANNOTATION, digest, lazily_active
-from controlplane.decision import NOTHING, Decision, Event, Put, deleting
-from controlplane.eviction.judge import unjudged
+from controlplane import kinds
+from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct, kind_key
+from controlplane.apimachinery.names import is_reserved_namespace
+from controlplane.apimachinery.regex import whole
+from controlplane.controllers.fleet_watch import fleet_state
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Event, Put, deleting
+from controlplane.engine.state import State, Watch
+from controlplane.eviction.eligibility import unjudged
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.rows import Eviction
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta, Ref, Struct, kind_key
-from controlplane.names import is_reserved_namespace
-from controlplane.pattern import whole
+from controlplane.propagation import bindings, matching, unselected
+from controlplane.propagation.lazy_activation import LAZY, LAZY_ANNOTATION, digest, lazily_active
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
 RETRY = timedelta(seconds=30)

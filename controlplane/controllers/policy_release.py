@@ -11,17 +11,18 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from controlplane import bindings, kinds
-from controlplane.controllers.controller import Controller, Ownership
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, Struct
+from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, PROPAGATION_POLICY_FINALIZER
 from controlplane.controllers.policies import TemplateKinds, propagates
-from controlplane.decision import NOTHING, Decision, Event, Put
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Event, Put
+from controlplane.engine.state import State, Watch
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.template import Template
-from controlplane.meta import Ref, Struct
-from controlplane.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, PROPAGATION_POLICY_FINALIZER
+from controlplane.propagation import bindings
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 SOON, WAIT = timedelta(seconds=0.5), timedelta(seconds=2)  # controllers.policies removes claims template by template
 PATIENCE = timedelta(seconds=10)  # how long that may take before the policy says what it waits for

@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 from typing import ClassVar
 
 from controlplane import kinds
-from controlplane.controllers.controller import Ownership, all_clusters
+from controlplane.apimachinery.meta import Ref, Struct
+from controlplane.clusters.health import observe, seen
+from controlplane.clusters.questions import Answer, Probe, endpoint_of
 from controlplane.controllers.execution import credentials_of, way_in
-from controlplane.controllers.fleet import FLEET
-from controlplane.controllers.member import MemberController
-from controlplane.decision import NOTHING, Decision, Save
-from controlplane.health import observe, seen
+from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.member_controller import MemberController
+from controlplane.engine.controller import Ownership, all_clusters
+from controlplane.engine.decision import NOTHING, Decision, Save
+from controlplane.engine.state import State, Watch
 from controlplane.kinds.cluster import ACCESS_REFUSED, Cluster
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
-from controlplane.members import Answer, Probe, endpoint_of
-from controlplane.meta import Ref, Struct
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 
 class Sight(Struct, frozen=True):

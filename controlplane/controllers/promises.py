@@ -8,18 +8,18 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.controllers.placed import works_of
-from controlplane.decision import NOTHING, Decision, Drop, Save
+from controlplane.apimachinery.meta import Ref, Struct, condition
+from controlplane.apimachinery.names import execution_namespace
+from controlplane.controllers.reads.placed import works_of
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Drop, Save
+from controlplane.engine.state import State, Watch
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Collected, Promise
 from controlplane.kinds.work import APPLIED, Work
-from controlplane.meta import Ref, Struct, condition
-from controlplane.names import execution_namespace
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 DISPATCH: Final = timedelta(seconds=5)
 """A Work that looks applied sooner after a promise may still be the one before it."""

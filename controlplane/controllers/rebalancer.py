@@ -8,9 +8,12 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from controlplane.bindings import binding_ref
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import NOTHING, Decision, Put, deleting
+from controlplane.apimachinery.meta import Ref, Struct, kind_key, to_seconds
+from controlplane.apimachinery.selectors import matches
+from controlplane.apimachinery.times import later
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Put, deleting
+from controlplane.engine.state import State, Watch
 from controlplane.kinds import BINDINGS, WORKLOAD_REBALANCER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.template import Template
@@ -24,11 +27,8 @@ from controlplane.kinds.workload_rebalancer import (
     WorkloadRebalancer,
     WorkloadSelector,
 )
-from controlplane.meta import Ref, Struct, kind_key, to_seconds
-from controlplane.moments import later
-from controlplane.selectors import matches
+from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 AT_ONCE: Final = 500
 """Workloads placed anew in one write; the rest follows in the next."""

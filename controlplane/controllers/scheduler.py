@@ -9,31 +9,31 @@ from typing import Any, ClassVar, Final
 import msgspec
 from msgspec.structs import replace
 
-from controlplane.affinity import matches
-from controlplane.bindings import template_of
-from controlplane.controllers.applications import applications, workload_groups
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import NOTHING, Decision, Drop, Event, Put, Room, Save
+from controlplane.apimachinery.meta import Ref, condition
+from controlplane.clusters.affinity import matches
+from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Drop, Event, Put, Room, Save
+from controlplane.engine.state import Promised, State, Watch
 from controlplane.kinds import BINDINGS, CLUSTER
-from controlplane.kinds.affine import affine_values, follows, pending
+from controlplane.kinds.affinity_index import affine_values, follows, pending
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import FleetNames, PlacementHint, PlacementNote, Promise, Row
-from controlplane.meta import Ref, condition
-from controlplane.scheduling import account, record
+from controlplane.propagation.bindings import template_of
+from controlplane.scheduling import binding_outcome, explanation_text
 from controlplane.scheduling.batch import Batch, Item, growth, needs_no_room
-from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.groups import WorkloadGroups
-from controlplane.scheduling.hinted import Reserved
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
-from controlplane.scheduling.plan import REFUSING
+from controlplane.scheduling.placement_plan import REFUSING
 from controlplane.scheduling.question import Groups, Question
+from controlplane.scheduling.reserved_refuge import Reserved
 from controlplane.scheduling.schedule import UNSCHEDULABLE, Placed, Refused, Verdict
-from controlplane.scheduling.together import Applications
 from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
+from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
-from controlplane.state import Promised, State, Watch
 
 LOOK_AGAIN: Final = timedelta(minutes=5)
 """A binding without room waits for a cluster to change, but no longer than this (semantics 3.1)."""
@@ -221,7 +221,7 @@ class _Round:
         self.fleet = fleet
         self.settings = settings
         self.now = now
-        self.ledger = record.ledger(fleet, shared.promised.totals)
+        self.ledger = binding_outcome.ledger(fleet, shared.promised.totals)
         self.promised = shared.promised
         self.batch = Batch(fleet, self.ledger, settings)
         self.notes = Notes(fleet)
@@ -238,11 +238,11 @@ class _Round:
         reason = needs_scheduling(binding, self.fleet)
         if reason is None:
             rows = _settled(snapshot, self._reserved(snapshot), spec.clusters, binding)
-            changes = _written(record.caught_up(binding), binding, rows)
+            changes = _written(binding_outcome.caught_up(binding), binding, rows)
             return Decision(changes=changes, reason="ResultStands") if changes else NOTHING
         known = {one.cluster: one for one in self._live(snapshot) if not one.reserved}
         reserved = self._reserved(snapshot)
-        record.give_back(self.ledger, self.fleet, reserved.promises)
+        binding_outcome.give_back(self.ledger, self.fleet, reserved.promises)
         item = Item(
             binding.spec,
             binding.status,
@@ -256,11 +256,11 @@ class _Round:
             return self._refused(snapshot, verdict, verdict.outcome, reason)
         outcome = verdict.outcome
         self._joined(binding, outcome)
-        new = record.placed(binding, outcome, asked_again=reason == RESCHEDULE_ASKED, now=self.now)
+        new = binding_outcome.placed(binding, outcome, asked_again=reason == RESCHEDULE_ASKED, now=self.now)
         wanted = growth(question, outcome.clusters, item.uncounted) if question.workload else {}
         rooms = self._rooms(question, [name for name, count in wanted.items() if count > item.uncounted.get(name, 0)])
-        rows = tuple(record.promises(binding, wanted, known, asked=question.asked, now=self.now))
-        record.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
+        rows = tuple(binding_outcome.promises(binding, wanted, known, asked=question.asked, now=self.now))
+        binding_outcome.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
         rows += _settled(snapshot, reserved, outcome.clusters, new)
         wake_at = self.applications.look_again_at(binding, now=self.now)
         if new is binding:
@@ -296,10 +296,14 @@ class _Round:
     def _refused(self, snapshot: Placing, verdict: Verdict, outcome: Refused, trigger: str) -> Decision:
         """Keep what is there, say why, and look again when a cluster changes or after a while."""
         binding = snapshot.subject
-        seen = account.Part(summary_of(verdict, trigger=trigger, now=self.now), detail_of(verdict), self.fleet.names)
-        outcome = replace(outcome, message=account.message(outcome.message, account.accounts(seen, {})))
+        seen = explanation_text.Part(
+            summary_of(verdict, trigger=trigger, now=self.now), detail_of(verdict), self.fleet.names
+        )
+        outcome = replace(
+            outcome, message=explanation_text.message(outcome.message, explanation_text.accounts(seen, {}))
+        )
         part = self._part(binding, outcome)
-        new = record.refused(binding, outcome, part=part, now=self.now)
+        new = binding_outcome.refused(binding, outcome, part=part, now=self.now)
         failed = Event(binding, "ScheduleBindingFailed", outcome.message, warning=True)
         events = (failed,) if _tells(binding, new) else ()
         wake_at = self.now + self._patience(new, outcome) if outcome.retry else None

@@ -8,15 +8,16 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from controlplane import aggregation, bindings, interpret, kinds
-from controlplane.controllers.controller import Controller, Ownership
+from controlplane import interpret, kinds
+from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.controllers.policies import TemplateKinds
-from controlplane.decision import NOTHING, Decision, Put
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Put
+from controlplane.engine.state import State, Watch
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.template import Template
-from controlplane.meta import Ref, Struct
+from controlplane.propagation import aggregation, bindings
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 from controlplane.wire import builtin
 from controlplane.wire.structural import with_required
 

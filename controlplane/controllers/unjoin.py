@@ -6,24 +6,26 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
-from controlplane import kinds, lifecycle, unjoin
-from controlplane import works as copies
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import NOTHING, Decision, Delete, Event, Put, deleting
-from controlplane.kinds.binding import Binding
-from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.template import Template
-from controlplane.kinds.work import Work
-from controlplane.meta import Ref, Struct, to_seconds
-from controlplane.names import (
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, Struct, to_seconds
+from controlplane.apimachinery.names import (
     CLUSTER_FINALIZER,
     CLUSTER_NAMESPACE,
     cluster_of_execution_namespace,
     execution_namespace,
     is_execution_namespace,
 )
+from controlplane.clusters import unjoin
+from controlplane.engine import lifecycle
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
+from controlplane.engine.state import State, Watch
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
+from controlplane.propagation import works as copies
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 PAGE = 200  # Works let go in one decision
 LOOK = timedelta(seconds=1)  # while Works are on their way out

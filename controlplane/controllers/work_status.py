@@ -9,10 +9,13 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from controlplane import interpret, kinds
-from controlplane.controllers.controller import Ownership
+from controlplane.apimachinery.meta import Condition, Ref, Struct, condition, with_condition
+from controlplane.clusters.questions import Answer, Observe
 from controlplane.controllers.execution import OBJECT_LOST, apply_again_after
-from controlplane.controllers.member import MemberController
-from controlplane.decision import NOTHING, Decision, Event, Put
+from controlplane.controllers.reads.member_controller import MemberController
+from controlplane.engine.controller import Ownership
+from controlplane.engine.decision import NOTHING, Decision, Event, Put
+from controlplane.engine.state import State, Watch
 from controlplane.kinds.binding import HEALTHY, UNHEALTHY, UNKNOWN
 from controlplane.kinds.work import (
     APPLIED,
@@ -25,10 +28,7 @@ from controlplane.kinds.work import (
     ResourceIdentifier,
     Work,
 )
-from controlplane.members import Answer, Observe
-from controlplane.meta import Condition, Ref, Struct, condition, with_condition
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 
 class Held(Struct, frozen=True):

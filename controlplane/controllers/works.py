@@ -8,30 +8,32 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from controlplane import bindings, fence, interpret, kinds, leftovers, matching, unjoin, works
-from controlplane.controllers.answered import last_answers
-from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
-from controlplane.controllers.placed import needed_on, works_of
-from controlplane.controllers.policies import TemplateKinds
-from controlplane.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
-from controlplane.eviction import directly
-from controlplane.eviction.purge import purge_mode
-from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.template import Template
-from controlplane.kinds.work import Work
-from controlplane.meta import Ref, Struct, condition
-from controlplane.names import (
+from controlplane import interpret, kinds
+from controlplane.apimachinery.meta import Ref, Struct, condition
+from controlplane.apimachinery.names import (
     BINDING_FINALIZER,
     CLUSTER_BINDING_FINALIZER,
     DIRECTLY_UNREACHABLE_ANNOTATION,
     cluster_of_execution_namespace,
     is_reserved_namespace,
 )
+from controlplane.clusters import fence, unjoin
+from controlplane.controllers.policies import TemplateKinds
+from controlplane.controllers.reads.answers import last_answers
+from controlplane.controllers.reads.placed import needed_on, works_of
+from controlplane.engine.controller import Controller, Ownership, cursor_after, page
+from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
+from controlplane.engine.state import State, Watch
+from controlplane.eviction import directly, leftovers
+from controlplane.eviction.purge import purge_mode
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work
+from controlplane.propagation import bindings, matching, works
 from controlplane.scheduling.completions import split
 from controlplane.settings import Settings
-from controlplane.state import State, Watch
 
 WAIT = timedelta(seconds=30)  # how often a Directly eviction is looked at while its source is still there
 LOOK = timedelta(seconds=5)  # for what a copy is there for to be gone; where a cluster waits to be left

@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from controlplane.apimachinery.quantities import Quantity, parse
 from controlplane.estimate.grades import Grades
 from controlplane.estimate.request import PODS, Bundle, Request, scaled
 from controlplane.kinds.cluster import Cluster, ResourceModel, ResourceSummary
-from controlplane.quantity import Quantity, parse
 
 Counts = NDArray[np.int64]
 

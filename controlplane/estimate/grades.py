@@ -9,9 +9,9 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from controlplane.apimachinery.quantities import QuantityError, parse
 from controlplane.estimate.request import Bundle, Request, scaled
 from controlplane.kinds.cluster import ResourceModel
-from controlplane.quantity import QuantityError, parse
 
 Counts = NDArray[np.int64]
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controlplane.errors import Cause
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.quantities import MAX_INT64, Quantity, QuantityError, parse
 from controlplane.kinds.cluster import ResourceModel, ResourceModelRange
-from controlplane.quantity import MAX_INT64, Quantity, QuantityError, parse
 
 RESOURCES: Final = ("cpu", "memory", "storage", "ephemeral-storage")
 """What S003 lets models speak of; other names are accepted with a Warning (D16)."""

@@ -7,8 +7,9 @@ from functools import lru_cache
 
 import msgspec
 
+from controlplane.apimachinery.as_written import plain
+from controlplane.apimachinery.quantities import MAX_INT64, Quantity, parse
 from controlplane.kinds.binding import Component, ReplicaRequirements
-from controlplane.quantity import MAX_INT64, Quantity, parse
 
 CPU, PODS = "cpu", "pods"
 
@@ -44,6 +45,7 @@ class Bundle(msgspec.Struct, frozen=True):
         return Request(tuple(sorted((name, amount) for name, amount in sums.items() if amount > 0)))
 
 
+Asked = Request | Bundle
 NOTHING_ASKED = Request(slot_only=True)
 
 
@@ -75,3 +77,18 @@ def _request(amounts: tuple[tuple[str, str], ...]) -> Request:
 def bundle_of(components: Iterable[Component]) -> Bundle:
     """Return one set of the components. Raises QuantityError where an amount is no quantity."""
     return Bundle(tuple((one.replicas, request_of(one.replica_requirements)) for one in components))
+
+
+_encoder = msgspec.json.Encoder(enc_hook=plain)
+
+
+def encoded(asked: Asked) -> str:
+    """Return a request as the JSON text that rows of reserved capacity keep."""
+    return _encoder.encode(asked).decode()
+
+
+@lru_cache(maxsize=4096)
+def decoded(text: str) -> Asked:
+    """Return the request that `encoded` wrote."""
+    found = msgspec.json.decode(text)
+    return msgspec.convert(found, Bundle) if "parts" in found else msgspec.convert(found, Request)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from controlplane.apimachinery.quantities import ZERO, Quantity, parse
 from controlplane.estimate.models import grade_of
 from controlplane.estimate.request import PODS
 from controlplane.kinds.cluster import AllocatableModeling, NodeSummary, ResourceModel, ResourceSummary
-from controlplane.quantity import ZERO, Quantity, parse
 
 Document = Mapping[str, Any]
 Amounts = dict[str, Quantity]

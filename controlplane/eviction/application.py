@@ -16,12 +16,12 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane import interpret
+from controlplane.apimachinery.times import later
 from controlplane.eviction.preserve import Preserved, read
 from controlplane.eviction.purge import leaving
 from controlplane.kinds.binding import APPLICATION_FAILURE, HEALTHY, UNHEALTHY, UNKNOWN, Binding
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER, ApplicationFailoverBehavior
 from controlplane.kinds.template import Template
-from controlplane.moments import later
 from controlplane.settings import Settings
 
 NAMESPACED, CLUSTER_SCOPED = (

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from controlplane import fence
+from controlplane.apimachinery.meta import Condition, condition, to_seconds, with_condition
+from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
+from controlplane.clusters import fence
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.patience import patience
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.meta import Condition, condition, to_seconds, with_condition
-from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
+from controlplane.kinds.unreachable_wait import patience
 from controlplane.settings import Settings
 
 DIRECTLY_WAITING = "DirectlyWaiting"  # condition type: new copies wait because the old one may still run

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from controlplane.apimachinery.names import TOGETHER_ANNOTATION
 from controlplane.eviction import application
 from controlplane.kinds.binding import APPLICATION_FAILURE, Binding
-from controlplane.kinds.together import YES
-from controlplane.kinds.together import application as application_of
-from controlplane.names import TOGETHER_ANNOTATION
-from controlplane.scheduling.together import runs_pods
+from controlplane.kinds.colocation_index import YES
+from controlplane.kinds.colocation_index import application as application_of
+from controlplane.scheduling.colocation import runs_pods
 from controlplane.settings import Settings
 
 Moves = Mapping[str, Iterable[str]]

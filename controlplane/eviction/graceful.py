@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import condition, to_seconds
+from controlplane.apimachinery.times import later
 from controlplane.kinds.binding import (
     HEALTHY,
     SCHEDULED,
@@ -19,8 +21,6 @@ from controlplane.kinds.binding import (
     TargetCluster,
 )
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.meta import condition, to_seconds
-from controlplane.moments import later
 from controlplane.settings import Settings
 
 EVICTION_STUCK = "EvictionStuck"  # condition type; its reason is one of STATES, or NotStuck

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from controlplane.decision import Delete, Event, Put
+from controlplane.engine.decision import Delete, Event, Put
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 
 

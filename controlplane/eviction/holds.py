@@ -9,7 +9,9 @@ from datetime import datetime
 
 import msgspec
 
-from controlplane.decision import Guard, unchanged
+from controlplane.apimachinery.meta import Ref, condition
+from controlplane.clusters.taints import BY_DELETION, Identity, owned
+from controlplane.engine.decision import Guard, unchanged
 from controlplane.eviction import orders
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
@@ -17,8 +19,6 @@ from controlplane.kinds.cluster import FLAPPING, Cluster
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction
-from controlplane.meta import Ref, condition
-from controlplane.taints import BY_DELETION, Identity, owned
 
 
 class Holds(msgspec.Struct, frozen=True):

@@ -13,13 +13,13 @@ from datetime import datetime
 
 import msgspec
 
-from controlplane.bindings import template_of
-from controlplane.decision import Event
+from controlplane.apimachinery.meta import Struct, to_seconds
+from controlplane.apimachinery.names import EVICTION_ORDERS_ANNOTATION
+from controlplane.engine.decision import Event
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import HELD_BY_HAND, Eviction
-from controlplane.meta import Struct, to_seconds
-from controlplane.names import EVICTION_ORDERS_ANNOTATION
+from controlplane.propagation.bindings import template_of
 
 HOLD, SKIP, EXPEDITE, RELEASE = "Hold", "Skip", "Expedite", "Release"
 VERBS = {one.lower(): one for one in (HOLD, RELEASE, SKIP, EXPEDITE)}

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from controlplane.apimachinery.meta import Condition, condition
 from controlplane.eviction import orders
 from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding
 from controlplane.kinds.eviction import cause
 from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction
-from controlplane.meta import Condition, condition
 
 EVICTION_PENDING: Final = "EvictionPending"
 """Condition type: True/Queued, True/Held, False/Evicted, False/Abandoned, False/Recovered, False/Reverted."""

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import msgspec
 
+from controlplane.apimachinery.jsonpath import JSONPathError, evaluate
+from controlplane.apimachinery.selectors import label_value_errors
 from controlplane.eviction.purge import purge_mode
-from controlplane.jsonpath import JSONPathError, evaluate
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import DIRECTLY, StatePreservationRule
-from controlplane.selectors import label_value_errors
 from controlplane.settings import Settings
 
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import to_seconds
 from controlplane.kinds.binding import (
     TAINT_MANAGER,
     TAINT_UNTOLERATED,
@@ -14,7 +15,6 @@ from controlplane.kinds.binding import (
     GracefulEvictionTask,
 )
 from controlplane.kinds.rows import Judgement, Stop
-from controlplane.meta import to_seconds
 from controlplane.settings import Settings
 
 MAX_MESSAGE = 1024

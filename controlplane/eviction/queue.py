@@ -7,11 +7,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from controlplane import taints
-from controlplane.decision import Drop, Save
+from controlplane.clusters import taints
+from controlplane.engine.decision import Drop, Save
 from controlplane.eviction import orders
+from controlplane.eviction.eligibility import earliest, judged
 from controlplane.eviction.holds import Holds, by_hand
-from controlplane.eviction.judge import earliest, judged
 from controlplane.eviction.orders import EXPEDITED
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster

@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 
 from controlplane import interpret
-from controlplane.decision import Room
-from controlplane.estimate.request import NOTHING_ASKED, Bundle
+from controlplane.engine.decision import Room
+from controlplane.estimate.request import NOTHING_ASKED, Asked, Bundle
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
-from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.ledger import Asked, Ledger
-from controlplane.scheduling.record import reservations
+from controlplane.scheduling.binding_outcome import reservations
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.ledger import Ledger
 from controlplane.settings import Settings
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from controlplane.apimachinery.meta import to_seconds
 from controlplane.interpret.interpreter import Document
 from controlplane.kinds.binding import AggregatedStatusItem
-from controlplane.meta import to_seconds
 
 COMPLETE, FAILED, CRITERIA_MET = "Complete", "Failed", "SuccessCriteriaMet"
 

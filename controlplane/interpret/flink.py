@@ -6,9 +6,9 @@ import math
 import re
 from typing import Any
 
+from controlplane.apimachinery.quantities import Quantity, QuantityError, parse
 from controlplane.interpret.interpreter import Demand, Document
 from controlplane.kinds.binding import NodeClaim, ReplicaRequirements
-from controlplane.quantity import Quantity, QuantityError, parse
 
 REPORTED = (
     *("clusterInfo", "error", "jobManagerDeploymentStatus", "jobStatus", "observedGeneration", "lifecycleState"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.interpret import aggregate, dependencies, flink, health, prune, reflect, replicas, retain
+from controlplane.interpret import aggregate, flink, health, prune, references, reflect, replicas, retain
 from controlplane.interpret.aggregate_job import finished
 from controlplane.interpret.aggregate_job import job as aggregate_job
 from controlplane.interpret.interpreter import Interpreter
@@ -22,7 +22,7 @@ _DAEMON_SET = (
 _BUDGET = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods", "disruptedPods")
 _JOB = ("active", "succeeded", "failed", "conditions", "startTime", "completionTime")
 _SCALER = ("currentReplicas", "desiredReplicas")
-_OF_TEMPLATE = dependencies.of_pods("spec", "template", "spec")
+_OF_TEMPLATE = references.of_pods("spec", "template", "spec")
 
 NATIVE: dict[tuple[str, str], Interpreter] = {
     ("apps/v1", "Deployment"): Interpreter(
@@ -42,7 +42,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         ready=health.ready_replicas,
         reflect=reflect.fields(*_STATEFUL_SET, "observedGeneration", generations=True),
         aggregate=aggregate.counted(*_STATEFUL_SET, marked=False),
-        dependencies=dependencies.of_stateful_set,
+        dependencies=references.of_stateful_set,
     ),
     ("apps/v1", "ReplicaSet"): Interpreter(
         replicas=replicas.of_workload,
@@ -64,7 +64,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         healthy=health.pod,
         aggregate=aggregate.pod,
         retain=retain.pod,
-        dependencies=dependencies.of_pods("spec"),
+        dependencies=references.of_pods("spec"),
     ),
     ("batch/v1", "Job"): Interpreter(
         replicas=replicas.of_job,
@@ -78,7 +78,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
     ),
     ("batch/v1", "CronJob"): Interpreter(
         aggregate=aggregate.cron_job,
-        dependencies=dependencies.of_pods("spec", "jobTemplate", "spec", "template", "spec"),
+        dependencies=references.of_pods("spec", "jobTemplate", "spec", "template", "spec"),
     ),
     ("autoscaling/v2", "HorizontalPodAutoscaler"): Interpreter(
         reflect=reflect.fields(*_SCALER), aggregate=aggregate.totals(*_SCALER)
@@ -91,7 +91,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         retain=retain.service,
     ),
     ("networking.k8s.io/v1", "Ingress"): Interpreter(
-        healthy=health.ingress, aggregate=aggregate.load_balancer, dependencies=dependencies.of_ingress
+        healthy=health.ingress, aggregate=aggregate.load_balancer, dependencies=references.of_ingress
     ),
     ("v1", "PersistentVolume"): Interpreter(aggregate=aggregate.persistent_volume, retain=retain.persistent_volume),
     ("v1", "PersistentVolumeClaim"): Interpreter(
@@ -112,5 +112,5 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         reflect=reflect.fields(*flink.REPORTED),
         aggregate=aggregate.last_reported(*flink.REPORTED),
     ),
-    ("multicluster.x-k8s.io/v1alpha1", "ServiceImport"): Interpreter(dependencies=dependencies.of_service_import),
+    ("multicluster.x-k8s.io/v1alpha1", "ServiceImport"): Interpreter(dependencies=references.of_service_import),
 }

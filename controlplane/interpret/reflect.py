@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from controlplane.apimachinery.names import TEMPLATE_GENERATION_ANNOTATION
 from controlplane.interpret.interpreter import Document
-from controlplane.names import TEMPLATE_GENERATION_ANNOTATION
 
 READY = "readyReplicas"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from controlplane.apimachinery.quantities import BINARY_SI, DECIMAL_SI, NANO, Quantity
 from controlplane.kinds.binding import NodeClaim, ReplicaRequirements
-from controlplane.quantity import BINARY_SI, DECIMAL_SI, NANO, Quantity
 
 Document = Mapping[str, Any]
 Amounts = dict[str, int]  # cpu in milli, everything else in whole units

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from controlplane.apimachinery.names import RETAIN_REPLICAS_LABEL, RETAIN_REPLICAS_LABEL_VALUE
 from controlplane.interpret.interpreter import Document
 from controlplane.interpret.replicas import with_spec
-from controlplane.names import RETAIN_REPLICAS_LABEL, RETAIN_REPLICAS_LABEL_VALUE
 
 _TOKEN_SECRET = "kubernetes.io/service-account-token"
 _ACCOUNT_UID_ANNOTATION = "kubernetes.io/service-account.uid"

@@ -6,17 +6,25 @@ from typing import Any
 
 import msgspec
 
-from controlplane.errors import Cause
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.meta import Ref, kind_key
+from controlplane.apimachinery.names import (
+    CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
+    DEPENDENCIES_ANNOTATION,
+    LEFTOVER_ANNOTATION,
+    PROPAGATION_POLICY_NAME_ANNOTATION,
+    PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
+)
 from controlplane.kind import KINDS, Index, Kind
 from controlplane.kinds import (
-    affine,
+    affinity_index,
     binding,
     binding_columns,
     cluster,
     cluster_rules,
     cluster_status_rules,
+    colocation_index,
     columns,
-    companions,
     config_map,
     configuration,
     configuration_rules,
@@ -24,14 +32,14 @@ from controlplane.kinds import (
     event,
     failback,
     failover,
-    home,
+    needed_by,
+    origin,
     policy,
     policy_rules,
     secret,
     taint_policy,
     taint_policy_rules,
     template,
-    together,
     work,
     work_rules,
     workload_rebalancer,
@@ -39,14 +47,6 @@ from controlplane.kinds import (
     workload_rules,
 )
 from controlplane.kinds.claim_column import with_policy
-from controlplane.meta import Ref, kind_key
-from controlplane.names import (
-    CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
-    DEPENDENCIES_ANNOTATION,
-    LEFTOVER_ANNOTATION,
-    PROPAGATION_POLICY_NAME_ANNOTATION,
-    PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
-)
 from controlplane.wire import builtin, definition, definition_rules
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
@@ -301,10 +301,18 @@ def _binding_kind(kind: str, plural: str, short: str, *, namespaced: bool) -> No
             default=work_rules.default_binding,
             validate=work_rules.validate_binding,
             indexes=(
-                Index("affine", affine.affine_keys, "controllers.scheduler: bindings a changed cluster concerns"),
-                Index("pending", affine.pending_keys, "controllers.scheduler: bindings that wait for room"),
-                Index("group", affine.group_keys, "controllers.scheduler: bindings of a workload affinity group"),
-                Index("together", together.together_keys, "controllers.scheduler, evictions: parts of an application"),
+                Index(
+                    "affine", affinity_index.affine_keys, "controllers.scheduler: bindings a changed cluster concerns"
+                ),
+                Index("pending", affinity_index.pending_keys, "controllers.scheduler: bindings that wait for room"),
+                Index(
+                    "group", affinity_index.group_keys, "controllers.scheduler: bindings of a workload affinity group"
+                ),
+                Index(
+                    "together",
+                    colocation_index.together_keys,
+                    "controllers.scheduler, evictions: parts of an application",
+                ),
                 Index("placed", _placed_on, "controllers.eviction_queue, scheduler, drains: bindings on a cluster"),
                 Index(
                     "leaving",
@@ -314,7 +322,7 @@ def _binding_kind(kind: str, plural: str, short: str, *, namespaced: bool) -> No
                 Index("required", _required_by, "controllers.dependencies: what a workload said it needs"),
                 Index("depends", _depends_on, "controllers.dependencies: workloads that need an object"),
                 Index("policy", _claimed_by, "controllers.policies: bindings a policy claims, when it changes"),
-                Index("left", home.left_clusters, "controllers.failbacks: what has left a cluster in a failover"),
+                Index("left", origin.left_clusters, "controllers.failbacks: what has left a cluster in a failover"),
             ),
         )
     )
@@ -428,7 +436,7 @@ def _definition_faults(new: template.Template, old: template.Template | None, se
 
 _CLAIMED = Index("policy", _claimed_by, "controllers.policies: templates a policy claims")
 _COMPANIONS = Index(
-    "companions", companions.companion_keys, "controllers.graceful_eviction: what runs the pods an object serves"
+    "companions", needed_by.companion_keys, "controllers.graceful_eviction: what runs the pods an object serves"
 )
 # Built-in kinds whose objects describe members or machinery and are never templates of ours.
 _NOT_TEMPLATES = {"Event", "events.k8s.io/Event"}
@@ -481,4 +489,4 @@ for _resource in builtin.RESOURCES:
             )
         )
 
-from controlplane.kinds import texts as texts  # noqa: E402  # gives fields of all kinds their texts
+from controlplane.kinds import field_texts  # noqa: E402, F401  # gives fields of all kinds their texts

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from controlplane.causes import invalid, unsupported
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import invalid, unsupported
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.selectors import label_key_errors, selector_errors
 from controlplane.kinds.cluster import EFFECTS
 from controlplane.kinds.policy import ClusterAffinity, ClusterAffinityTerm, Placement, Toleration
-from controlplane.selectors import label_key_errors, selector_errors
 
 FIELD_KEYS = ("provider", "region", "zone")
 FIELD_OPERATORS = ("In", "NotIn")

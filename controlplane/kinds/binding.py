@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import field
 
+from controlplane.apimachinery.meta import Condition, Int32, Object, QuantityText, Struct
 from controlplane.kinds.policy import DEFAULT_SCHEDULER, FailoverBehavior, Placement, Suspension
-from controlplane.meta import Condition, Int32, Object, QuantityText, Struct
 
 
 class ObjectReference(Struct, frozen=True):

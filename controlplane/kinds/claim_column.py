@@ -7,7 +7,10 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from controlplane.names import CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION, PROPAGATION_POLICY_NAME_ANNOTATION
+from controlplane.apimachinery.names import (
+    CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
+    PROPAGATION_POLICY_NAME_ANNOTATION,
+)
 from controlplane.wire.resource import Column, Resource
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, field
 
-from controlplane.meta import Condition, Object, QuantityText, Struct, UserStruct, condition
+from controlplane.apimachinery.meta import Condition, Object, QuantityText, Struct, UserStruct, condition
 
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE = "PreferNoExecute", "PreferNoSchedule"
@@ -34,7 +34,7 @@ COMPLETE_APIS = "CompleteAPIEnablements"
 ESTABLISHED = "Established"
 """Condition type: the cluster has been Ready once (D8 counts no other)."""
 FLAPPING = "Flapping"
-"""Condition type: what the member answers changes too fast to be published (`controlplane.flapping`, fault 3)."""
+"""Condition type: what the member answers changes too fast to be published (clusters/flapping.py, fault 3)."""
 FENCED = "Fenced"
 """Condition type: an operator confirmed that the cluster is down, and it has not answered since."""
 PUBLISHED = (READY, ACCESS_LOST, COMPLETE_APIS, ESTABLISHED, FLAPPING, FENCED)

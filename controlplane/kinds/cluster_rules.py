@@ -1,17 +1,17 @@
-"""What has to hold of a Cluster (semantics 1.1). What needs the clock or the estimator is in controlplane.admission."""
+"""What has to hold of a Cluster (semantics 1.1). Rules that need the clock or the estimator: admission/documents.py."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from controlplane import addresses
-from controlplane.causes import forbidden, invalid, mistyped, required, unsupported
-from controlplane.errors import Cause
+from controlplane.apimachinery import addresses
+from controlplane.apimachinery.causes import forbidden, invalid, mistyped, required, unsupported
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.names import CLUSTER_FINALIZER, UNJOIN_ANNOTATION
+from controlplane.apimachinery.selectors import dns1123_label_errors, label_value_errors
 from controlplane.kinds.cluster import PULL, PUSH, Cluster, ClusterSpec, SecretReference
 from controlplane.kinds.taint_rules import taint_causes
-from controlplane.names import CLUSTER_FINALIZER, UNJOIN_ANNOTATION
-from controlplane.selectors import dns1123_label_errors, label_value_errors
 from controlplane.settings import Settings
 
 MAX_NAME = 48

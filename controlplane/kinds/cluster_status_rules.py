@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controlplane import quantity
-from controlplane.causes import duplicate, invalid, required
-from controlplane.errors import Cause
+from controlplane.apimachinery import quantities
+from controlplane.apimachinery.causes import duplicate, invalid, required
+from controlplane.apimachinery.errors import Cause
 from controlplane.kinds.cluster import Cluster, NodeSummary, ResourceSummary
 
 NEGATIVE = "must be greater than or equal to 0: report what there is, or leave it out where nobody knows"
@@ -40,7 +40,7 @@ def _resources(said: ResourceSummary) -> Iterator[Cause]:
         ("allocated", said.allocated),
     ):
         for name, amount in sorted(amounts.items()):
-            if quantity.parse(amount).nano < 0:
+            if quantities.parse(amount).nano < 0:
                 yield invalid(f"{path}.{part}[{name}]", amount, NEGATIVE)
     known = set[int]()
     for index, one in enumerate(said.allocatable_modelings):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from controlplane.meta import Object
+from controlplane.apimachinery.meta import Object
 from controlplane.settings import FIXED, Settings
 
 NAME = "default"

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from controlplane.causes import forbidden, invalid
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import forbidden, invalid
+from controlplane.apimachinery.errors import Cause
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.settings import FIXED, GATES, RETIRED_GATES, Settings, broken, merged
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from controlplane.causes import forbidden, invalid
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import forbidden, invalid
+from controlplane.apimachinery.errors import Cause
 
 LONGEST: Final = 253  # characters
 _SPELLING: Final = re.compile(r"[-._a-zA-Z0-9]+")

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from controlplane.causes import forbidden, invalid, required
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import forbidden, invalid, required
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.meta import Object, Struct, UserStruct
 from controlplane.kind import Kind
-from controlplane.meta import Object, Struct, UserStruct
 from controlplane.settings import Settings
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of

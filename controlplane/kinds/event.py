@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from controlplane.meta import Object, Struct
+from controlplane.apimachinery.meta import Object, Struct
 
 
 class InvolvedObject(Struct, frozen=True):

@@ -11,9 +11,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from controlplane.apimachinery.meta import Object, ObjectMeta, Ref, Struct, to_seconds
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE
 from controlplane.kinds.rows import ENDED, QUEUED, Eviction
-from controlplane.meta import Object, ObjectMeta, Ref, Struct, to_seconds
 
 GROUP_VERSION = "failover.lifeboat.io/v1alpha1"
 

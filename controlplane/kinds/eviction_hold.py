@@ -7,10 +7,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from controlplane.causes import invalid, reason
-from controlplane.errors import Cause
-from controlplane.meta import Object, UserStruct
-from controlplane.selectors import LabelSelector, dns1123_label_errors, matches, selector_errors
+from controlplane.apimachinery.causes import invalid, reason
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.meta import Object, UserStruct
+from controlplane.apimachinery.selectors import LabelSelector, dns1123_label_errors, matches, selector_errors
 from controlplane.settings import Settings
 
 

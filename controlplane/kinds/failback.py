@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from controlplane.causes import immutable, invalid, required
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import immutable, invalid, required
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.meta import Condition, Object, Struct, UserStruct
+from controlplane.apimachinery.selectors import LabelSelector, selector_errors
 from controlplane.kind import Kind
-from controlplane.meta import Condition, Object, Struct, UserStruct
-from controlplane.selectors import LabelSelector, selector_errors
 from controlplane.settings import Settings
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of

@@ -1,6 +1,6 @@
 """FailoverRecord (failover.lifeboat.io/v1alpha1): one failover of a binding, as a person reads it. Never stored.
 
-It is assembled from the change log each time somebody asks (`controlplane.record`).
+It is assembled from the change log each time somebody asks (`controlplane.insight.record`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from controlplane.apimachinery.meta import Object, Struct
 from controlplane.kind import Kind
 from controlplane.kinds.binding import ObjectReference, TargetCluster
-from controlplane.meta import Object, Struct
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
 

@@ -7,9 +7,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from controlplane.causes import invalid, required, unsupported
-from controlplane.errors import Cause
-from controlplane.jsonpath import JSONPathError, parse
+from controlplane.apimachinery.causes import invalid, required, unsupported
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.jsonpath import JSONPathError, parse
+from controlplane.apimachinery.selectors import label_key_errors
 from controlplane.kinds.policy import (
     DIRECTLY,
     GRACEFULLY,
@@ -20,7 +21,6 @@ from controlplane.kinds.policy import (
     StatePreservation,
     todays_mode,
 )
-from controlplane.selectors import label_key_errors
 from controlplane.settings import Settings
 
 APPLICATION_TOLERATION_SECONDS = 300

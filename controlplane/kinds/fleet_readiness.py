@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from controlplane.apimachinery.meta import Object, Struct
 from controlplane.kind import Kind
-from controlplane.meta import Object, Struct
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
 

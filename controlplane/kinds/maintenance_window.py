@@ -7,9 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from controlplane.causes import invalid, reason, required
-from controlplane.errors import Cause
-from controlplane.meta import Object, UserStruct
+from controlplane.apimachinery.causes import invalid, reason, required
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.meta import Object, UserStruct
 from controlplane.settings import Settings
 
 

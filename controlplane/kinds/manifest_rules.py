@@ -10,10 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane import document_check
-from controlplane.causes import required
-from controlplane.errors import Cause
-from controlplane.wire import builtin
+from controlplane.apimachinery.causes import required
+from controlplane.apimachinery.errors import Cause
+from controlplane.wire import builtin, document_check
 from controlplane.wire.schema import Schema
 from controlplane.wire.structured import METADATA
 

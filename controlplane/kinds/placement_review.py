@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
+from controlplane.apimachinery.meta import Object, Struct
 from controlplane.kind import Kind
 from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.policy import Placement
-from controlplane.meta import Object, Struct
 from controlplane.wire.resource import Resource
 from controlplane.wire.structs import schema_of
 

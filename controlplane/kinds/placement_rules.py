@@ -7,8 +7,10 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from controlplane.causes import invalid, unsupported
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import invalid, unsupported
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.meta import compact
+from controlplane.apimachinery.selectors import label_key_errors
 from controlplane.kinds import affinity_rules, spread_rules
 from controlplane.kinds.cluster import NO_EXECUTE, NOT_READY_KEY, UNREACHABLE_KEY
 from controlplane.kinds.policy import (
@@ -21,8 +23,6 @@ from controlplane.kinds.policy import (
     SpreadConstraint,
     Toleration,
 )
-from controlplane.meta import compact
-from controlplane.selectors import label_key_errors
 from controlplane.settings import Compat
 
 DYNAMIC_WEIGHTS = ("AvailableReplicas",)

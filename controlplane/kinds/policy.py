@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from controlplane.as_written import declared
-from controlplane.meta import Int32, Object, UserStruct
-from controlplane.selectors import LabelSelector
+from controlplane.apimachinery.as_written import declared
+from controlplane.apimachinery.meta import Int32, Object, UserStruct
+from controlplane.apimachinery.selectors import LabelSelector
 
 
 class ResourceSelector(UserStruct, frozen=True):

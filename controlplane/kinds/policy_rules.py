@@ -6,12 +6,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from controlplane.causes import immutable, invalid, required, unsupported
-from controlplane.errors import Cause
-from controlplane.kinds import failover_rules, patience, placement_rules, spread_rules
-from controlplane.kinds.policy import Policy, PropagationSpec
-from controlplane.kinds.together import NO, YES
-from controlplane.names import (
+from controlplane.apimachinery.causes import immutable, invalid, required, unsupported
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.names import (
     CLUSTER_PROPAGATION_POLICY_FINALIZER,
     CLUSTER_PROPAGATION_POLICY_ID_LABEL,
     DIRECTLY_UNREACHABLE_ANNOTATION,
@@ -19,7 +16,10 @@ from controlplane.names import (
     PROPAGATION_POLICY_ID_LABEL,
     TOGETHER_ANNOTATION,
 )
-from controlplane.selectors import selector_errors
+from controlplane.apimachinery.selectors import selector_errors
+from controlplane.kinds import failover_rules, placement_rules, spread_rules, unreachable_wait
+from controlplane.kinds.colocation_index import NO, YES
+from controlplane.kinds.policy import Policy, PropagationSpec
 from controlplane.settings import Settings
 
 SERVICE_IMPORT = "ServiceImport"
@@ -150,9 +150,9 @@ def _priority(spec: PropagationSpec) -> Iterator[Cause]:
 def _proceed(policy: Policy) -> Iterator[Cause]:
     """The annotation that lets a Directly eviction go on although its source cannot be reached (D14)."""
     said = policy.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION)
-    if said is None or said == "Wait" or patience.patience(said) is not None:
+    if said is None or said == "Wait" or unreachable_wait.patience(said) is not None:
         return
-    rule = f"write Wait, or After=<seconds> of at most {patience.DIGITS} digits such as After=300"
+    rule = f"write Wait, or After=<seconds> of at most {unreachable_wait.DIGITS} digits such as After=300"
     yield invalid(f"metadata.annotations[{DIRECTLY_UNREACHABLE_ANNOTATION}]", said, rule)
 
 

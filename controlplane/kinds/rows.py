@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, ClassVar
 
+from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.kinds.cluster import APIEnablement, NodeSummary, ResourceSummary
-from controlplane.meta import Ref, Struct
 
 
 class Row(Struct, frozen=True):
@@ -152,8 +152,8 @@ Place = tuple[int, datetime, str]
 class FleetState(Row, frozen=True):
     """What is remembered of the fleet as a whole: blindness (D9) and when the gate was opened (D17).
 
-    Keys "default" and "tier" (`tier`, `stops`) are written by controllers.fleet, key "queue" (`capacity`, `holds`,
-    `scope`, `cursor`, `stops`) by controllers.evictions.
+    Keys "default" and "tier" (`tier`, `stops`) are written by controllers.fleet_watch, key "queue" (`capacity`,
+    `holds`, `scope`, `cursor`, `stops`) by controllers.evictions.
     """
 
     blind_since: datetime | None = None  # None: at least one cluster is not faulty

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from controlplane.causes import invalid
-from controlplane.encoding import is_base64
-from controlplane.errors import Cause
+from controlplane.apimachinery.base64 import is_base64
+from controlplane.apimachinery.causes import invalid
+from controlplane.apimachinery.errors import Cause
 from controlplane.kinds.data_keys import frozen, misspelt
 from controlplane.settings import Settings
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from controlplane.causes import invalid, required, unsupported
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import invalid, required, unsupported
+from controlplane.apimachinery.errors import Cause
 from controlplane.kinds.policy import ClusterAffinity, ClusterAffinityTerm, Placement, SpreadConstraint
 
 CLUSTER, REGION = "cluster", "region"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from controlplane.apimachinery.meta import Object, UserStruct
 from controlplane.kinds.cluster import Effect
 from controlplane.kinds.policy import ClusterAffinity
-from controlplane.meta import Object, UserStruct
 
 
 class MatchCondition(UserStruct, frozen=True):

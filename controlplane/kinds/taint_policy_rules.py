@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from controlplane.causes import forbidden, invalid, required, unsupported
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import forbidden, invalid, required, unsupported
+from controlplane.apimachinery.errors import Cause
 from controlplane.kinds import affinity_rules
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, MatchCondition
 from controlplane.kinds.taint_rules import taint_causes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from controlplane.causes import duplicate, invalid, required, unsupported
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import duplicate, invalid, required, unsupported
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.selectors import label_key_errors, label_value_errors
 from controlplane.kinds.cluster import EFFECTS
-from controlplane.selectors import label_key_errors, label_value_errors
 
 
 class Written(Protocol):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from controlplane.meta import Object, ObjectMeta
+from controlplane.apimachinery.meta import Object, ObjectMeta
 
 
 class Template(Object, frozen=True):

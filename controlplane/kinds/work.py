@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.meta import Condition, Object, Ref, Struct, UserStruct
-from controlplane.names import BINDING_ANNOTATION, cluster_of_execution_namespace, is_execution_namespace
+from controlplane.apimachinery.meta import Condition, Object, Ref, Struct, UserStruct
+from controlplane.apimachinery.names import BINDING_ANNOTATION, cluster_of_execution_namespace, is_execution_namespace
 
 
 class Workload(UserStruct, frozen=True):
@@ -46,7 +46,7 @@ RETAINED = "Retained"
 """Condition type: False since an object was lost on its member until it has stayed there for a minute. Not there before
 the first loss."""
 # Reasons of Applied: the member did not take the manifest; it did not let the object go; it has the manifest with more
-# replicas than it says, as other copies are not healthy (controlplane/leftovers.py).
+# replicas than it says, as other copies are not healthy (controlplane/eviction/leftovers.py).
 APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT = "AppliedFailed", "CleanupFailed", "ReplicasKept"
 # Reasons of Applied while a Work is removed: the member is deleting the object; the object is gone.
 REMOVING, REMOVED = "Removing", "Removed"

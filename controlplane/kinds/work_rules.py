@@ -7,14 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
-from controlplane.causes import duplicate, forbidden, invalid, required, unsupported
-from controlplane.errors import Cause
-from controlplane.kinds import by_hand, manifest_rules
-from controlplane.kinds.binding import Binding, GracefulEvictionTask
-from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER
-from controlplane.kinds.work import Work, Workload
-from controlplane.meta import Object
-from controlplane.names import (
+from controlplane.apimachinery.causes import duplicate, forbidden, invalid, required, unsupported
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.meta import Object
+from controlplane.apimachinery.names import (
     BINDING_ANNOTATION,
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     DEPENDENCIES_ANNOTATION,
@@ -25,7 +21,11 @@ from controlplane.names import (
     WORK_FINALIZER,
     WORK_ID_LABEL,
 )
-from controlplane.selectors import label_value_errors
+from controlplane.apimachinery.selectors import label_value_errors
+from controlplane.kinds import manifest_rules, manual_placement
+from controlplane.kinds.binding import Binding, GracefulEvictionTask
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER
+from controlplane.kinds.work import Work, Workload
 from controlplane.settings import Settings
 
 MAX_REASON, MAX_MESSAGE = 32, 1024
@@ -36,7 +36,7 @@ T = TypeVar("T", bound=Object)
 def default_binding(new: Binding, old: Binding | None, settings: Settings) -> Binding:
     """Return the binding with its permanent id, and with a mark where somebody placed it by hand (D23)."""
     label = RESOURCE_BINDING_ID_LABEL if new.metadata.namespace else CLUSTER_RESOURCE_BINDING_ID_LABEL
-    return by_hand.marked(_identified(new, old, label), old)
+    return manual_placement.marked(_identified(new, old, label), old)
 
 
 def default_work(new: Work, old: Work | None, settings: Settings) -> Work:

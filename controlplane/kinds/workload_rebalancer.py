@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from controlplane.meta import Int32, Object, Struct, UserStruct
-from controlplane.selectors import LabelSelector
+from controlplane.apimachinery.meta import Int32, Object, Struct, UserStruct
+from controlplane.apimachinery.selectors import LabelSelector
 
 
 class RebalancedWorkload(UserStruct, frozen=True):

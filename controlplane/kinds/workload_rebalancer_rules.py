@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controlplane.causes import duplicate, forbidden, invalid, required
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import duplicate, forbidden, invalid, required
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.selectors import selector_errors
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadSelector
-from controlplane.selectors import selector_errors
 from controlplane.settings import Settings
 
 

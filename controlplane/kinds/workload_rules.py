@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from controlplane.causes import invalid
-from controlplane.errors import Cause
+from controlplane.apimachinery.causes import invalid
+from controlplane.apimachinery.errors import Cause
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster
 from controlplane.kinds.policy import Placement
-from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.colocation import APART, Together
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.plan import DUPLICATED, STATIC, division_of
+from controlplane.scheduling.placement_plan import DUPLICATED, STATIC, division_of
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
 from controlplane.scheduling.schedule import Placed, Verdict, answer
-from controlplane.scheduling.together import APART, Together
 from controlplane.settings import Settings
 
 

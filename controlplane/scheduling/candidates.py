@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from controlplane.scheduling.fleet import Counts, Places
+from controlplane.scheduling.cluster_arrays import Counts, Places
 
 TARGET_SCORE = 100
 """What a cluster the binding is on already scores (ClusterLocality)."""

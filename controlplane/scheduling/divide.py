@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from controlplane.scheduling.fleet import Counts
-from controlplane.scheduling.plan import AGGREGATED
-from controlplane.scheduling.seats import divide
+from controlplane.scheduling.cluster_arrays import Counts
+from controlplane.scheduling.placement_plan import AGGREGATED
+from controlplane.scheduling.webster_arrays import divide
 
 
 class NoRoom(Exception):

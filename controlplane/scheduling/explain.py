@@ -6,11 +6,11 @@ from collections import Counter
 
 import msgspec
 
+from controlplane.clusters.tolerations import spelled
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE
-from controlplane.scheduling.fleet import Counts, Places
-from controlplane.scheduling.plan import REFUSING, Plan
+from controlplane.scheduling.cluster_arrays import Counts, Places
+from controlplane.scheduling.placement_plan import REFUSING, Plan
 from controlplane.scheduling.question import Question
-from controlplane.tolerations import spelled
 
 
 class Attempt(msgspec.Struct, frozen=True):

@@ -9,15 +9,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from controlplane.decision import Room
-from controlplane.estimate.request import Bundle, Request
+from controlplane.engine.decision import Room
+from controlplane.estimate.request import Asked, Bundle
 from controlplane.kinds.rows import Promise
-from controlplane.scheduling.fleet import Counts, Fleet, Places
+from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
 
 PROMISE_ENDS_AFTER: Final = timedelta(seconds=300)
 """A promise nobody saw kept is not believed for longer: the Work may never have been applied."""
-
-Asked = Request | Bundle
 
 
 def live(promises: Iterable[Promise], *, collected_at: Mapping[str, datetime], now: datetime) -> list[Promise]:

@@ -15,17 +15,17 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from controlplane.as_written import plain
+from controlplane.apimachinery.as_written import plain
+from controlplane.apimachinery.meta import Struct, to_seconds
+from controlplane.clusters.tolerations import spelled
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE
 from controlplane.kinds.rows import FleetNames, PlacementNote
-from controlplane.meta import Struct, to_seconds
+from controlplane.scheduling.cluster_arrays import Fleet, Mask, Places
 from controlplane.scheduling.explain import Attempt
-from controlplane.scheduling.fleet import Fleet, Mask, Places
-from controlplane.scheduling.plan import REFUSING, STATIC, Plan
+from controlplane.scheduling.placement_plan import REFUSING, STATIC, Plan
 from controlplane.scheduling.question import ALONE, Question
 from controlplane.scheduling.schedule import Placed, Verdict
-from controlplane.tolerations import spelled
 
 ROOMS_KEPT: Final = 128
 """Clusters whose free room a note keeps: the chosen ones, then those with the most."""

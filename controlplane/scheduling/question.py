@@ -14,9 +14,9 @@ from controlplane.kinds.binding import (
     ResourceBindingStatus,
 )
 from controlplane.kinds.policy import Placement
-from controlplane.scheduling.plan import constraint
-from controlplane.scheduling.seats import descending
-from controlplane.scheduling.together import APART, Together
+from controlplane.scheduling.colocation import APART, Together
+from controlplane.scheduling.placement_plan import constraint
+from controlplane.scheduling.webster_arrays import descending
 from controlplane.settings import Settings
 
 

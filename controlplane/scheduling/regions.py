@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from controlplane.kinds.policy import SpreadConstraint
 from controlplane.scheduling.candidates import Candidates, Unselectable
-from controlplane.scheduling.fleet import Places
-from controlplane.scheduling.plan import DUPLICATED, Plan
+from controlplane.scheduling.cluster_arrays import Places
+from controlplane.scheduling.placement_plan import DUPLICATED, Plan
 
 _UNIT = 1000
 """One replica (or one able cluster) more weighs more than any average score of at most 100."""

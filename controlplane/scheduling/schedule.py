@@ -9,17 +9,17 @@ from typing import Final
 
 import numpy as np
 
+from controlplane.apimachinery.meta import Struct
 from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster, TargetComponent
-from controlplane.meta import Struct
 from controlplane.scheduling import divide
 from controlplane.scheduling.candidates import RESERVED_SCORE, TARGET_SCORE, Candidates, Unselectable, rank
+from controlplane.scheduling.cluster_arrays import Counts, Fleet, Mask, Places
+from controlplane.scheduling.colocation import APART, Together
 from controlplane.scheduling.explain import Attempt, Explanation, sentence
-from controlplane.scheduling.fleet import Counts, Fleet, Mask, Places
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.plan import AGGREGATED, DUPLICATED, STATIC, Plan, plan_of
+from controlplane.scheduling.placement_plan import AGGREGATED, DUPLICATED, STATIC, Plan, plan_of
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
 from controlplane.scheduling.select import select
-from controlplane.scheduling.together import APART, Together
 from controlplane.settings import Settings
 
 NO_CLUSTER_FIT, UNSCHEDULABLE, SCHEDULER_ERROR = "NoClusterFit", "Unschedulable", "SchedulerError"

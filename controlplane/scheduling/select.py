@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from controlplane.kinds.policy import SpreadConstraint
 from controlplane.scheduling import regions
 from controlplane.scheduling.candidates import Candidates, Unselectable
-from controlplane.scheduling.fleet import Counts, Places
-from controlplane.scheduling.plan import DUPLICATED, Plan, constraint
+from controlplane.scheduling.cluster_arrays import Counts, Places
+from controlplane.scheduling.placement_plan import DUPLICATED, Plan, constraint
 
 
 def select(plan: Plan, candidates: Candidates, *, replicas: int, needed: int) -> Places:

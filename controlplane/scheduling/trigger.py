@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from controlplane.kinds import by_hand
+from controlplane.kinds import manual_placement
 from controlplane.kinds.binding import Binding, ResourceBindingSpec
 from controlplane.kinds.policy import ClusterAffinityTerm, Placement
-from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.plan import DUPLICATED, division_of
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.placement_plan import DUPLICATED, division_of
 from controlplane.scheduling.question import reschedule_asked
 
 APPLIED_PLACEMENT: Final = "policy.karmada.io/applied-placement"
@@ -42,7 +42,7 @@ def needs_scheduling(binding: Binding, fleet: Fleet) -> str | None:
     if reschedule_asked(spec, status):
         return RESCHEDULE_ASKED
     if not binding.workload or division_of(spec.placement) == DUPLICATED:
-        return None if by_hand.stands(binding) and not _going(spec, fleet) else ALWAYS
+        return None if manual_placement.stands(binding) and not _going(spec, fleet) else ALWAYS
     return TARGET_GOING if _going(spec, fleet) else None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from heapq import heapify, heapreplace
 from typing import Final
 
-from controlplane.names import fnv1a32
+from controlplane.apimachinery.names import fnv1a32
 
 _HEAD_START_FROM: Final = 4
 """Replicas for each target from which computing a head start is cheaper than handing them out singly."""

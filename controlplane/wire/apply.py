@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from controlplane.errors import BadRequest, Cause, Conflict
+from controlplane.apimachinery.errors import BadRequest, Cause, Conflict
 from controlplane.wire.fieldset import Fields, difference, fields_of, intersection, is_readable, paths_in, union
 from controlplane.wire.schema import Schema
 from controlplane.wire.structured import METADATA, compare, merge, prune, refuse_twins, without_nulls

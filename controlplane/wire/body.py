@@ -11,7 +11,7 @@ import yaml
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, ScalarNode
 
-from controlplane.errors import BadRequest, TooLarge, UnsupportedMediaType
+from controlplane.apimachinery.errors import BadRequest, TooLarge, UnsupportedMediaType
 from controlplane.wire.negotiate import media_type_of
 
 Document = dict[str, Any]

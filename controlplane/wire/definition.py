@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from controlplane import jsonpath
+from controlplane.apimachinery import jsonpath
 from controlplane.wire.columns import at
 from controlplane.wire.resource import Column, Resource, ScalePaths, age
 from controlplane.wire.schema import Schema

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from controlplane.causes import forbidden, immutable, invalid, required, unsupported
-from controlplane.errors import Cause
-from controlplane.selectors import dns1123_label_errors, dns1123_subdomain_errors
+from controlplane.apimachinery.causes import forbidden, immutable, invalid, required, unsupported
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.selectors import dns1123_label_errors, dns1123_subdomain_errors
 from controlplane.wire.structural import VALIDATIONS, Flaw, flaws, nodes
 
 Document = dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from controlplane.errors import BadRequest, NotAcceptable
+from controlplane.apimachinery.errors import BadRequest, NotAcceptable
 
 JSON = "application/json"
 YAML = "application/yaml"

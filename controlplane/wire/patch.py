@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from controlplane.errors import BadRequest, Invalid, TooLarge, UnsupportedMediaType
+from controlplane.apimachinery.errors import BadRequest, Invalid, TooLarge, UnsupportedMediaType
 from controlplane.wire.body import MAX_BYTES, MAX_DEPTH, check_depth, decode_value
 from controlplane.wire.negotiate import media_type_of
 from controlplane.wire.schema import Schema

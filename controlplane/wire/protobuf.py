@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from controlplane.errors import BadRequest, UnsupportedMediaType
+from controlplane.apimachinery.errors import BadRequest, UnsupportedMediaType
 from controlplane.wire import builtin
 from controlplane.wire.body import MAX_DEPTH, check_depth
 

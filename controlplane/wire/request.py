@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from controlplane.errors import BadRequest
-from controlplane.selectors import (
+from controlplane.apimachinery.errors import BadRequest
+from controlplane.apimachinery.selectors import (
     FieldSelectorTerm,
     LabelSelector,
     SelectorError,

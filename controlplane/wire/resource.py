@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from controlplane.errors import BadRequest, qualified
-from controlplane.selectors import FieldSelectorTerm
+from controlplane.apimachinery.errors import BadRequest, qualified
+from controlplane.apimachinery.selectors import FieldSelectorTerm
 
 MINUTE = 60
 HOUR = 60 * MINUTE

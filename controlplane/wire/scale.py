@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.causes import invalid, mistyped
-from controlplane.errors import BadRequest, Invalid
+from controlplane.apimachinery.causes import invalid, mistyped
+from controlplane.apimachinery.errors import BadRequest, Invalid
 from controlplane.wire import builtin
 from controlplane.wire.columns import at, number
 from controlplane.wire.patch import apply_patch, patch_type_of

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from controlplane.errors import StatusError
+from controlplane.apimachinery.errors import StatusError
 
 Document = dict[str, Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from controlplane.errors import BadRequest
+from controlplane.apimachinery.errors import BadRequest
 from controlplane.wire.schema import Schema
 
 Document = dict[str, Any]

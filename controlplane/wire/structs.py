@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from controlplane.meta import ObjectMeta
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.wire import builtin
 from controlplane.wire.resource import Resource
 from controlplane.wire.schema import REF_PREFIX, Components, Schema

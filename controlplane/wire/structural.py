@@ -17,8 +17,8 @@ from uuid import UUID
 
 import jsonschema_rs
 
-from controlplane.encoding import is_base64
-from controlplane.pattern import LINEAR
+from controlplane.apimachinery.base64 import is_base64
+from controlplane.apimachinery.regex import LINEAR
 from controlplane.wire.schema import Schema
 
 Node = Mapping[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.errors import BadRequest
+from controlplane.apimachinery.errors import BadRequest
 from controlplane.wire.fieldset import SELF, Fields, element_of, fields_of, is_member, node_of, paths_in
 from controlplane.wire.schema import Schema
 

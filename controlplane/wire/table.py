@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from controlplane.errors import BadRequest
+from controlplane.apimachinery.errors import BadRequest
 from controlplane.wire.resource import AGE, Column, Resource
 
 Document = dict[str, Any]

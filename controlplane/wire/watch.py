@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from controlplane.errors import StatusError
+from controlplane.apimachinery.errors import StatusError
 from controlplane.wire.status import status_of
 
 ADDED = "ADDED"

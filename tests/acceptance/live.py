@@ -17,7 +17,7 @@ import psycopg
 import yaml
 
 from apps.objects.apply import CHANGES_CHANNEL
-from apps.simulator.fleet import FleetProcess, ask, start_fleet_process
+from apps.simulator.members import FleetProcess, ask, start_fleet_process
 from tests.api.server import Answer, Client, Server
 
 Document = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from apps.runtime.supervise import lifetime
-from apps.runtime.supervise.home import Home
+from apps.development.supervise import lifetime
+from apps.development.supervise.run_folder import Home
 from tests.chaos import checks
 from tests.chaos.ledger import Ledger, Write
 from tests.chaos.run import run

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from apps.runtime.supervise import lifetime, postgres
-from apps.runtime.supervise.home import Home
-from apps.simulator.fleet import FleetProcess, start_fleet_process
+from apps.development.supervise import lifetime, postgres
+from apps.development.supervise.run_folder import Home
+from apps.simulator.members import FleetProcess, start_fleet_process
 from tests.acceptance.live import QUICK
 from tests.api.server import Client, free_ports
 from tests.processes import PROJECT, Processes, until

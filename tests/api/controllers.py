@@ -8,7 +8,7 @@ _PROGRAM = """
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.controllers import CONTROLLERS
-from controlplane.run import World, work_off
+from controlplane.engine.run import World, work_off
 names = {names!r}
 chosen = [one for one in CONTROLLERS if one.name in names]
 assert len(chosen) == len(names), names

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION as HOME
 from controlplane.eviction.purge import leaving
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.home import departed
-from controlplane.names import BEFORE_FAILOVER_ANNOTATION as HOME
+from controlplane.kinds.origin import departed
 from tests.api.builders import CLUSTERS, TABLE, cluster
 from tests.api.controllers import work
 from tests.api.server import Answer, Client, Server

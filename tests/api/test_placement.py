@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.rows import FleetNames, PlacementNote
-from controlplane.meta import ObjectMeta
-from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.note import Notes
 from controlplane.settings import Settings
 from tests.api.builders import CLUSTERS, deployment

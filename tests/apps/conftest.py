@@ -12,8 +12,8 @@ import redis
 from django.core.management import call_command
 from django.test import Client
 
-from apps.runtime.supervise.ports import free_port
-from apps.runtime.supervise.redis import find_binary
+from apps.development.supervise.ports import free_port
+from apps.development.supervise.redis import find_binary
 from tests.apps.credentials import PASSWORD
 from tests.processes import until
 

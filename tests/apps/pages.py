@@ -12,7 +12,9 @@ from msgspec.structs import replace
 
 from apps.objects.store import store
 from apps.objects.tables import object_table
-from controlplane.decision import Decision, Event, Put, Save
+from controlplane.apimachinery.meta import Condition, Object, Ref
+from controlplane.engine.decision import Decision, Event, Put, Save
+from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.rows import (
@@ -27,8 +29,6 @@ from controlplane.kinds.rows import (
 )
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.meta import Condition, Object, Ref
-from controlplane.state import Actor
 from tests.stores.grounds import CREATED, binding, cluster, create, meta
 
 WEB = {"spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {}, "spec": {}}}}

@@ -13,16 +13,16 @@ from typing import Any
 
 import yaml
 
+from apps.clusters.joining import create_missing, from_list, join
 from apps.objects.configuration import base
 from apps.objects.store import DjangoStore
-from apps.runtime.groups import ticks
-from apps.runtime.joining import create_missing, from_list, join
-from apps.simulator.fleet import FleetProcess, start_fleet_process
+from apps.simulator.members import FleetProcess, start_fleet_process
+from apps.worker.groups import ticks
 from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers import CONTROLLERS
-from controlplane.meta import Ref
+from controlplane.engine.state import Change
 from controlplane.settings import Settings
-from controlplane.state import Change
 from tests.processes import Processes, environment, ring, until
 
 # Seconds and parts of them, so that a test is over soon; what is decided is the same.

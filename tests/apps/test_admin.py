@@ -14,12 +14,12 @@ from django.urls import reverse
 from apps.objects.edits import MANAGER
 from apps.objects.models import ChangeLog
 from apps.objects.store import store
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.scheduler import Scheduler
+from controlplane.engine.run import World, run_batch
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.policy import ClusterAffinity, Placement
-from controlplane.meta import Ref
-from controlplane.run import World, run_batch
 from controlplane.settings import Settings
 from tests.apps.pages import (
     change,

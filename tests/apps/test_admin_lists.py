@@ -15,13 +15,13 @@ from apps.objects import changelist
 from apps.objects.models import ChangeLog, Due, Event, Object
 from apps.objects.store import store
 from apps.objects.tables import object_table
-from controlplane.decision import Decision, Save
-from controlplane.decision import Event as Told
+from controlplane.apimachinery.meta import Condition
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.decision import Event as Told
+from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.rows import Observation, PlacementHint
-from controlplane.meta import Condition
-from controlplane.state import Actor
 from tests.apps.pages import eviction, list_of, stored, work
 from tests.stores.grounds import binding, cluster, template
 

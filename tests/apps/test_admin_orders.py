@@ -7,10 +7,10 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.objects.models import ChangeLog
+from controlplane.apimachinery.meta import Condition, Ref
+from controlplane.clusters.fence import fence_of
 from controlplane.eviction.orders import EXPEDITE, HOLD, SKIP, Order, orders
-from controlplane.fence import fence_of
 from controlplane.kinds.rows import EVICTED
-from controlplane.meta import Condition, Ref
 from tests.apps.pages import found, in_queue, lost_cluster, page_of, stored
 from tests.stores.grounds import CREATED, cluster
 

@@ -21,19 +21,19 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from apps.development.fleet import store_all
 from apps.objects.arrays import BinaryCursor
 from apps.objects.store import DjangoStore
-from apps.runtime.fleet import store_all
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.clusters.questions import Answer, Collect, Observe
 from controlplane.controllers import CONTROLLERS
-from controlplane.controllers.controller import Controller
-from controlplane.decision import Decision, Save
+from controlplane.engine.controller import Controller
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.run import World, run_batch
+from controlplane.engine.state import Actor, Outcome
 from controlplane.eviction.rate import TakeTokens, Tokens
 from controlplane.kind import KINDS
 from controlplane.kinds.rows import Row
-from controlplane.members import Answer, Collect, Observe
-from controlplane.meta import Object, Ref
-from controlplane.run import World, run_batch
-from controlplane.state import Actor, Outcome
 from tests.apps.batches import fleet, garbage, members, propagation, scheduling
 from tests.apps.batches.stored import Case
 from tests.core.fleet_story import FAILOVER

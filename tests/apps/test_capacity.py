@@ -17,13 +17,13 @@ import yaml
 from msgspec import convert
 
 from controlplane import kinds
-from controlplane.decision import Decision, Put
+from controlplane.apimachinery.meta import condition
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
 from controlplane.kinds.binding import SCHEDULED
 from controlplane.kinds.cluster import ResourceModel
 from controlplane.kinds.rows import FleetNames, PlacementNote
-from controlplane.meta import condition
-from controlplane.scheduling.account import explained
-from controlplane.state import Actor
+from controlplane.scheduling.explanation_text import explained
 from tests.apps.stack import WITHIN, Stack, deployment, stack
 from tests.guide_fleet import ANYWHERE, ON_ONE_CLUSTER, TABLES, THREE_GRADES, Row, Shown, node
 from tests.processes import family, until

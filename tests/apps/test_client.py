@@ -10,17 +10,23 @@ from datetime import timedelta
 from typing import Any
 
 from apps.clusters.client import MemberClient
-from apps.runtime.clock import ticks
-from apps.simulator.fleet import Fleet
-from controlplane import kinds, run
+from apps.simulator.members import Fleet
+from apps.worker.clock import ticks
+from controlplane import kinds
+from controlplane.apimachinery.meta import ObjectMeta, Ref, condition
+from controlplane.apimachinery.names import (
+    MANAGED_LABEL,
+    MANAGED_LABEL_VALUE,
+    RETAIN_REPLICAS_LABEL,
+    RETAIN_REPLICAS_LABEL_VALUE,
+)
+from controlplane.clusters.questions import Answer, Discard, Ensure, Probe, Target
 from controlplane.controllers import CONTROLLERS
-from controlplane.controllers.controller import Controller
+from controlplane.engine import run
+from controlplane.engine.controller import Controller
+from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.template import Template
-from controlplane.members import Answer, Discard, Ensure, Probe, Target
-from controlplane.memory import MemoryStore
-from controlplane.meta import ObjectMeta, Ref, condition
-from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE, RETAIN_REPLICAS_LABEL, RETAIN_REPLICAS_LABEL_VALUE
 from tests.apps.proxies import ANYWHERE, HOST, http_proxy, socks_proxy
 from tests.core.fleet_story import FAILOVER, START, cluster
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from django.test import Client
 
 from apps.objects.store import store
-from controlplane.decision import Decision, Save
+from controlplane.apimachinery.meta import Condition
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.state import Actor
 from controlplane.kinds.rows import Observation
-from controlplane.meta import Condition
-from controlplane.state import Actor
 from tests.apps.pages import stored
 from tests.apps.test_eviction_metrics import scraped
 from tests.core.fleet_story import cluster

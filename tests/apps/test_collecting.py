@@ -12,18 +12,18 @@ import pytest
 from aiohttp import web
 
 from apps.clusters.client import MemberClient
+from apps.members.watches import Watches
 from apps.objects.store import store
-from apps.runtime.members.watches import Watches
+from controlplane.apimachinery.meta import condition
+from controlplane.clusters.questions import Answer, Collect, Observe, Probe, Target
 from controlplane.controllers.cluster_status import ClusterStatus, ClusterStatusSnapshot
 from controlplane.controllers.collection import Collection, Reading
 from controlplane.controllers.probes import Probes, Sight
-from controlplane.decision import Decision, Put, Save
+from controlplane.engine.decision import Decision, Put, Save
+from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Collected, Observation
-from controlplane.members import Answer, Collect, Observe, Probe, Target
-from controlplane.meta import condition
 from controlplane.settings import Settings
-from controlplane.state import Actor
 from tests.apps.proxies import ANYWHERE, HOST
 from tests.core.desk import START, cluster
 from tests.guide_fleet import node

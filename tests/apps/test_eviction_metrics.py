@@ -13,14 +13,14 @@ from redis import Redis
 
 from apps.failover.bucket import PREFIX
 from apps.objects.store import store
-from apps.runtime import broker
-from controlplane.decision import Decision, Drop, Save
+from apps.worker import broker
+from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.engine.decision import Decision, Drop, Save
+from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, NO_REFUGE, Eviction, eviction_key
-from controlplane.meta import ObjectMeta, Ref
-from controlplane.state import Actor
 from tests.apps.pages import stored
 from tests.apps.stack import WITHIN
 from tests.core.fleet_story import binding, by_room, cluster, no_execute

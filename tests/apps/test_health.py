@@ -14,8 +14,8 @@ from django.db import connection
 
 from apps.api import health, shell
 from apps.api.shell import Shell
-from apps.runtime.clock import ticks as clock
-from apps.runtime.groups import GROUPS, MEMBERS, ticks
+from apps.worker.clock import ticks as clock
+from apps.worker.groups import GROUPS, MEMBERS, ticks
 
 LEASE = """
     INSERT INTO objects_lease (name, shard, holder, epoch, until)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from apps.clusters.joining import Member, join
 from apps.objects.configuration import base
-from apps.runtime.joining import Member, join
 from tests.apps.hostile import ATTACKS
 from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
 from tests.processes import peak_megabytes, until

@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from apps.objects.apply import binary_cursor
-from apps.objects.listening import listening
+from apps.objects.notifications import listening
 from tests.apps.stack import WITHIN, Stack, deployment, policy, stack
 from tests.processes import until
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from apps.clusters.client import TOKEN_CHARACTERS, MemberClient
-from controlplane.members import Answer, Target
+from controlplane.clusters.questions import Answer, Target
 from tests.apps.proxies import ANYWHERE, HOST
 from tests.apps.test_client import CONFIG_MAPS
 

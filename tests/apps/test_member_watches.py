@@ -9,19 +9,19 @@ from typing import Any
 import yaml
 
 from apps.clusters.client import MemberClient
-from apps.runtime.members.watches import Key, Watches
-from apps.simulator.fleet import Fleet
-from controlplane.definitions import kinds_of
-from controlplane.kind import KINDS, Kind
-from controlplane.kinds import WORK
-from controlplane.members import Ensure, Observe, Target
-from controlplane.meta import Ref
-from controlplane.names import (
+from apps.members.watches import Key, Watches
+from apps.simulator.members import Fleet
+from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.names import (
     MANAGED_LABEL,
     MANAGED_LABEL_VALUE,
     WORK_NAME_ANNOTATION,
     WORK_NAMESPACE_ANNOTATION,
 )
+from controlplane.clusters.questions import Ensure, Observe, Target
+from controlplane.kind import KINDS, Kind
+from controlplane.kinds import WORK
+from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import Settings
 from tests import flink
 from tests.apps.proxies import ANYWHERE

@@ -13,10 +13,10 @@ import yaml
 from msgspec.structs import replace
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, condition
 from controlplane.controllers.probes import Probes
-from controlplane.decision import Decision, Put, deleting
-from controlplane.meta import Ref, condition
-from controlplane.state import Actor
+from controlplane.engine.decision import Decision, Put, deleting
+from controlplane.engine.state import Actor
 from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
 from tests.processes import until
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
+from apps.members.liveness import Presence
 from apps.objects.models import Lease
 from apps.objects.store import DjangoStore
-from apps.runtime.members.presence import Presence
 from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers import CONTROLLERS
-from controlplane.meta import Ref
-from controlplane.run import CLAIM_SECONDS
+from controlplane.engine.run import CLAIM_SECONDS
 from tests.apps.stack import Stack, stack
 from tests.processes import until
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from apps.objects import failovers
 from apps.objects.models import ChangeLog
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.state import Change
 from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.failover_record import FailoverRecord
-from controlplane.meta import Ref
-from controlplane.state import Change
 from tests.apps.pages import found
 from tests.apps.test_records import binding, changed, cluster, evicted, now, stored, tainted, turned
 from tests.simulation.histories import PAUSES, STEPS, history, records

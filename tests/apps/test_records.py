@@ -11,11 +11,11 @@ from django.test import Client
 
 from apps.objects import failovers
 from apps.objects.store import store
-from controlplane.decision import Decision, Put
+from controlplane.apimachinery.meta import Condition, Ref, to_seconds, with_condition
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
 from controlplane.eviction.purge import leaving
 from controlplane.kinds.cluster import NO_EXECUTE, Taint
-from controlplane.meta import Condition, Ref, to_seconds, with_condition
-from controlplane.state import Actor
 from tests.apps.pages import found, stored
 from tests.stores.grounds import binding, cluster
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from django.db import DatabaseError, connection
 
-from apps.api.failures import status_error
+from apps.api.error_mapping import status_error
 from apps.objects.apply import binary_cursor
 from apps.objects.refusal import UNKNOWN, cause, sqlstate
 

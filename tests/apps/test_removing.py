@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from apps.clusters.client import MemberClient
-from apps.simulator.fleet import Fleet
-from controlplane.members import NOT_OURS, REMOVING, Discard, Ensure
-from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
+from apps.simulator.members import Fleet
+from controlplane.apimachinery.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
+from controlplane.clusters.questions import NOT_OURS, REMOVING, Discard, Ensure
 from tests.apps.test_client import on_a_fleet, target
 
 

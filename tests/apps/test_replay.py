@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.runtime.kept import keep, load, without_secrets
+from apps.worker.failures import keep, load, without_secrets
+from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.clusters.questions import Ensure, Target
 from controlplane.controllers.cluster_status import ClusterStatusSnapshot
 from controlplane.controllers.execution import Dispatch
+from controlplane.engine.run import Failure
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
-from controlplane.members import Ensure, Target
-from controlplane.meta import ObjectMeta, Ref
-from controlplane.run import Failure
 from controlplane.settings import Settings
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

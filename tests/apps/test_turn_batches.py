@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.runtime.turn import next_limit
+from apps.worker.turn import next_limit
 
 
 @pytest.mark.parametrize(

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from apps.clusters.joining import create_missing
 from apps.objects.configuration import Configuration, configuration
 from apps.objects.store import DjangoStore
-from apps.runtime.begun import Begun
-from apps.runtime.clock import ticks
-from apps.runtime.joining import create_missing
-from apps.runtime.turn import Turn
+from apps.worker.clock import ticks
+from apps.worker.started_groups import Begun
+from apps.worker.turn import Turn
 from controlplane import kinds
+from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers import CONTROLLERS
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import Decision, Put, Save
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import Decision, Put, Save
+from controlplane.engine.run import World
+from controlplane.engine.state import Actor, State
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.rows import Observation
-from controlplane.meta import ObjectMeta, Ref
-from controlplane.run import World
 from controlplane.settings import Settings
-from controlplane.state import Actor, State
 from tests.apps.stack import deployment, policy
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -255,7 +255,7 @@ def test_a_pool_of_processes_begins_once() -> None:
 def test_a_turn_begins_with_what_concerns_everything_and_the_next_one_does_not(
     store: DjangoStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("apps.runtime.turn._begun", Begun(["propagation/0"]))
+    monkeypatch.setattr("apps.worker.turn._begun", Begun(["propagation/0"]))
 
     assert turn(store).once() > 0
     with connection.cursor() as cursor:

@@ -12,9 +12,9 @@ import orjson
 import pytest
 
 from apps.clusters.client import MemberClient
-from apps.simulator.fleet import Fleet
-from controlplane.members import Answer, Collect, Discard, Ensure, Probe, Target
-from controlplane.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
+from apps.simulator.members import Fleet
+from controlplane.apimachinery.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
+from controlplane.clusters.questions import Answer, Collect, Discard, Ensure, Probe, Target
 from controlplane.settings import MemberSettings
 from tests.apps.proxies import ANYWHERE, HOST
 from tests.apps.test_client import CONFIG_MAPS, on_a_fleet, target, workload

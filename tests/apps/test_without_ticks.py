@@ -12,8 +12,8 @@ import pytest
 import redis
 
 from apps.failover.bucket import RedisBucket
-from apps.runtime.groups import ticks
-from apps.runtime.watchdog import QUIET_SECONDS
+from apps.worker.groups import ticks
+from apps.worker.watchdog import QUIET_SECONDS
 from controlplane.eviction.rate import TakeTokens
 from tests.apps.stack import WITHIN, Stack, policy, stack
 from tests.apps.test_workers import bindings, workloads

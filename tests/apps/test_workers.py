@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from django.db import connection
 
-from apps.runtime.groups import GROUPS
+from apps.worker.groups import GROUPS
 from controlplane import kinds
 from tests.apps.stack import LEAVE_WHERE_NOT_READY, WITHIN, Stack, deployment, policy, stack
 from tests.apps.test_lost_connections import break_all

@@ -8,10 +8,10 @@ from pathlib import Path
 from time import perf_counter
 
 from apps.objects.store import store
-from controlplane.decision import Decision, Put
+from controlplane.apimachinery.meta import ObjectMeta, to_seconds
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta, to_seconds
-from controlplane.state import Actor
 from tests.api.builders import TABLE, deployment, deployments
 from tests.bench.figure import Figure
 from tests.bench.served import Served, exchange, served

@@ -7,8 +7,11 @@ from time import perf_counter
 
 from apps.objects.apply import Timing
 from apps.objects.store import DjangoStore
-from controlplane.controllers.controller import Controller, Ownership
-from controlplane.decision import Decision, Event, Put
+from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.apimachinery.names import PROPAGATION_POLICY_ID_LABEL
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import Decision, Event, Put
+from controlplane.engine.state import Actor, Watch
 from controlplane.kind import encode
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import (
@@ -21,9 +24,6 @@ from controlplane.kinds.binding import (
     TargetCluster,
 )
 from controlplane.kinds.policy import ClusterAffinity, Placement, ReplicaSchedulingStrategy, Toleration
-from controlplane.meta import Condition, ObjectMeta
-from controlplane.names import PROPAGATION_POLICY_ID_LABEL
-from controlplane.state import Actor, Watch
 from tests.bench.figure import Figure, percentile
 
 OBJECTS = 12_000

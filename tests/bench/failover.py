@@ -10,10 +10,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from apps.development.fleet import Fleet, store_all
 from apps.objects.store import store
-from apps.runtime.fleet import Fleet, store_all
-from apps.runtime.groups import INTERVAL_SECONDS, ticks
-from controlplane.decision import Decision, Put
+from apps.worker.groups import INTERVAL_SECONDS, ticks
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.apimachinery.names import execution_namespace
+from controlplane.apimachinery.selectors import LabelSelector
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import (
@@ -23,10 +27,6 @@ from controlplane.kinds.policy import (
     ReplicaSchedulingStrategy,
     SpreadConstraint,
 )
-from controlplane.meta import Object, Ref
-from controlplane.names import execution_namespace
-from controlplane.selectors import LabelSelector
-from controlplane.state import Actor
 from tests.bench.figure import Figure
 from tests.processes import Processes, environment, own_redis, ring, until
 

@@ -11,11 +11,11 @@ from time import perf_counter
 
 from msgspec.structs import replace
 
+from apps.development.fleet import Fleet, store_all
 from apps.objects.store import store
-from apps.runtime.fleet import Fleet, store_all
-from apps.runtime.groups import INTERVAL_SECONDS, ticks
+from apps.worker.groups import INTERVAL_SECONDS, ticks
+from controlplane.apimachinery.meta import Object
 from controlplane.kinds.policy import DUPLICATED, Placement, ReplicaSchedulingStrategy
-from controlplane.meta import Object
 from tests.bench.figure import Figure, percentile
 from tests.bench.observed import held_milliseconds
 from tests.processes import Processes, environment, family, own_redis, peak_megabytes, ring, until

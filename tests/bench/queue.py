@@ -7,19 +7,19 @@ from time import perf_counter, process_time
 
 from msgspec.structs import replace
 
+from apps.development.fleet import store_all
 from apps.objects.store import store
-from apps.runtime.fleet import store_all
+from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers.eviction_queue import EvictionQueue
-from controlplane.decision import Decision, Put, Save
+from controlplane.engine.decision import Decision, Put, Save
+from controlplane.engine.run import World, run_batch
+from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec, TargetCluster
 from controlplane.kinds.cluster import Cluster, ClusterSpec, Taint
 from controlplane.kinds.policy import Placement
 from controlplane.kinds.rows import FleetState
-from controlplane.meta import ObjectMeta, Ref
-from controlplane.run import World, run_batch
 from controlplane.settings import GATES, Settings
-from controlplane.state import Actor
 from tests.bench.figure import Figure
 
 BINDINGS = 100_000

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from time import perf_counter
 
+from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.apimachinery.selectors import LabelSelector, LabelSelectorRequirement
 from controlplane.estimate.models import DEFAULT_MODELS
 from controlplane.kinds.binding import (
     Binding,
@@ -33,12 +35,10 @@ from controlplane.kinds.policy import (
     SpreadConstraint,
     StaticClusterWeight,
 )
-from controlplane.meta import Condition, ObjectMeta
 from controlplane.scheduling.batch import Batch, Item
-from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.note import Notes
-from controlplane.selectors import LabelSelector, LabelSelectorRequirement
 from controlplane.settings import Settings
 from tests.bench.figure import Figure
 

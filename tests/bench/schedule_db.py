@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from time import perf_counter, process_time
 
+from apps.development.fleet import Fleet, store_all
 from apps.objects.store import DjangoStore, store
-from apps.runtime.fleet import Fleet, store_all
 from controlplane.controllers import CONTROLLERS
-from controlplane.controllers.controller import Controller
+from controlplane.engine.controller import Controller
+from controlplane.engine.run import World, run_batch
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
-from controlplane.run import World, run_batch
 from controlplane.settings import Settings
 from tests.bench.figure import Figure
 

@@ -10,10 +10,10 @@ import uuid
 from time import perf_counter, sleep
 
 from apps.objects.store import store
-from controlplane.decision import Decision, Put
+from controlplane.apimachinery.meta import ObjectMeta, to_seconds
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta, to_seconds
-from controlplane.state import Actor
 from tests.api.builders import config_maps
 from tests.bench.figure import Figure, percentile
 from tests.bench.served import Served, exchange, served

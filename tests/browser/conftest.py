@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 from playwright.sync_api import BrowserContext, expect, sync_playwright
 
-from apps.runtime.supervise.ports import LOOPBACK
+from apps.development.supervise.ports import LOOPBACK
 from tests.apps.credentials import PASSWORD
 from tests.processes import START_SECONDS
 

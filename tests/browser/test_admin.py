@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from controlplane.apimachinery.meta import Ref
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER
-from controlplane.meta import Ref
 from tests.browser.conftest import Server
 from tests.browser.person import log_in, open_cluster
 from tests.stores.grounds import cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import BrowserContext, expect
 
-from controlplane.meta import Ref
+from controlplane.apimachinery.meta import Ref
 from tests.browser.conftest import Server
 from tests.browser.person import log_in
 from tests.stores.grounds import template

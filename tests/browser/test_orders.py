@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from controlplane.names import EVICTION_ORDERS_ANNOTATION as ORDERS
-from controlplane.names import FENCE_ANNOTATION
+from controlplane.apimachinery.names import EVICTION_ORDERS_ANNOTATION as ORDERS
+from controlplane.apimachinery.names import FENCE_ANNOTATION
 from tests.browser.conftest import Server
 from tests.browser.person import log_in, open_cluster, open_link
 
@@ -121,7 +121,7 @@ def test_a_lost_cluster_is_fenced_with_a_reason_and_the_fence_is_taken_away(
 def test_a_cluster_that_answers_is_not_fenced_and_the_page_says_why(
     server: Server, any_browser: BrowserContext, kubectl: Path
 ) -> None:
-    from controlplane.meta import Condition
+    from controlplane.apimachinery.meta import Condition
     from tests.apps.pages import stored
     from tests.stores.grounds import CREATED, cluster
 

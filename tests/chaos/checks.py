@@ -6,8 +6,8 @@ from collections import Counter
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from apps.development.supervise.stack import MEMBERS
 from apps.failover.bucket import capacity
-from apps.runtime.supervise.stack import MEMBERS
 from controlplane.settings import Settings
 from tests.chaos.ledger import Ledger, Write
 from tests.chaos.site import Document, Site

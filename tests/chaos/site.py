@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 import psycopg
 import yaml
 
-from apps.runtime.supervise import lifetime, records
-from apps.runtime.supervise.home import Home
-from apps.runtime.supervise.stack import MEMBERS
+from apps.development.supervise import lifetime, records
+from apps.development.supervise.run_folder import Home
+from apps.development.supervise.stack import MEMBERS
 from apps.simulator import folder
-from apps.simulator.fleet import ask
+from apps.simulator.members import ask
 
 Document = dict[str, Any]
 ELSEWHERE = ("DATABASE_URL", "REDIS_URL", "LIFEBOAT_POSTGRES_BIN", records.TOKEN_VARIABLE)
@@ -66,7 +66,7 @@ class Site:
 
     def _supervise(self, verb: str) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "apps.runtime.supervise", verb, "--dir", str(self.home.root)],
+            [sys.executable, "-m", "apps.development.supervise", verb, "--dir", str(self.home.root)],
             cwd=lifetime.PROJECT,
             env={name: value for name, value in os.environ.items() if name not in ELSEWHERE},
             capture_output=True,

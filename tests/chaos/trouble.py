@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 
-from apps.runtime.supervise.stack import MEMBERS
+from apps.development.supervise.stack import MEMBERS
 from tests.chaos.ledger import Ledger
 from tests.chaos.site import Site
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from controlplane.apimachinery.quantities import BINARY_SI, Quantity, parse
 from controlplane.kinds.cluster import Cluster
-from controlplane.quantity import BINARY_SI, Quantity, parse
 
 MIXED_UNITS = "the original divides amounts in different units (decimal and binary)"
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.admission import admit_create, admit_update
-from controlplane.errors import Cause, Invalid
+from controlplane.admission.documents import admit_create, admit_update
+from controlplane.apimachinery.errors import Cause, Invalid
+from controlplane.apimachinery.meta import kind_key
 from controlplane.kind import KINDS
-from controlplane.meta import kind_key
 from controlplane.settings import GATES, Settings
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 500, tzinfo=UTC)

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from controlplane import run
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.controllers.promises import Promises
 from controlplane.controllers.scheduler import Scheduler
+from controlplane.engine import run
+from controlplane.engine.memory import MemoryStore
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import (
     SCHEDULED,
@@ -30,8 +32,6 @@ from controlplane.kinds.policy import (
     Placement,
     ReplicaSchedulingStrategy,
 )
-from controlplane.memory import MemoryStore
-from controlplane.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.settings import Settings
 from tests.core.fleet_story import START
 from tests.scheduling_builders import APPS

@@ -6,19 +6,22 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from controlplane import run
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, with_condition
 from controlplane.controllers.application_failover import ApplicationFailover
 from controlplane.controllers.cluster_status import ClusterStatus as ClusterStatusController
 from controlplane.controllers.cluster_taints import ClusterTaints
-from controlplane.controllers.controller import Controller, Ownership
 from controlplane.controllers.eviction_pending import EvictionPending, EvictionRecords
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
-from controlplane.controllers.fleet import FleetWatch
+from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.controllers.graceful_eviction import GracefulEviction
 from controlplane.controllers.promises import Promises
 from controlplane.controllers.scheduler import Scheduler
-from controlplane.decision import Decision, Put, Save
+from controlplane.engine import run
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import Decision, Put, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor, State, Watch
 from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take
 from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import (
@@ -50,10 +53,7 @@ from controlplane.kinds.policy import (
     Toleration,
 )
 from controlplane.kinds.rows import Eviction, Row
-from controlplane.memory import MemoryStore
-from controlplane.meta import Condition, ObjectMeta, Ref, with_condition
 from controlplane.settings import GATES, Settings
-from controlplane.state import Actor, State, Watch
 from tests.scheduling_builders import APPS
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from controlplane import bindings, kinds, run
+from controlplane import kinds
+from controlplane.apimachinery.meta import Condition, Object, ObjectMeta, Ref
+from controlplane.apimachinery.names import PROPAGATION_POLICY_FINALIZER, WORK_FINALIZER
 from controlplane.controllers.binding_status import BindingStatus
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.garbage import Garbage
@@ -14,7 +16,10 @@ from controlplane.controllers.policies import Policies
 from controlplane.controllers.policy_release import PolicyRelease
 from controlplane.controllers.template_status import TemplateStatus
 from controlplane.controllers.works import Works
-from controlplane.decision import Decision, deleting
+from controlplane.engine import run
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import Cluster, ClusterStatus
 from controlplane.kinds.policy import (
@@ -28,11 +33,8 @@ from controlplane.kinds.policy import (
 )
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import ManifestStatus, ResourceIdentifier, Work
-from controlplane.memory import MemoryStore
-from controlplane.meta import Condition, Object, ObjectMeta, Ref
-from controlplane.names import PROPAGATION_POLICY_FINALIZER, WORK_FINALIZER
+from controlplane.propagation import bindings
 from controlplane.settings import Settings
-from controlplane.state import Actor
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 DEPLOYMENTS = ResourceSelector("apps/v1", "Deployment")

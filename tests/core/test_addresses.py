@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controlplane import addresses
-from controlplane.errors import Invalid
+from controlplane.apimachinery import addresses
+from controlplane.apimachinery.errors import Invalid
 from controlplane.settings import MemberSettings, SettingError, Settings, checked
 from tests.core.admitted import cluster, created, fields, updated
 

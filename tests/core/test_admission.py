@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.admission import admit_create
-from controlplane.errors import BadRequest, Conflict
+from controlplane.admission.documents import admit_create
+from controlplane.apimachinery.errors import BadRequest, Conflict
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
 from tests.core.admitted import (

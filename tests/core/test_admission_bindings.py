@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from controlplane.errors import Invalid
+from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.names import BINDING_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
 from controlplane.kinds.binding import Binding
-from controlplane.names import BINDING_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
 from tests.core.admitted import (
     UID,
     Document,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.errors import Invalid
+from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.meta import Condition
+from controlplane.clusters.taints import OWNERS_ANNOTATION
 from controlplane.kinds.cluster import PUBLISHED, Cluster
-from controlplane.meta import Condition
 from controlplane.settings import GATES, Settings
-from controlplane.taints import OWNERS_ANNOTATION
 from tests.core.admitted import (
     NOW,
     Document,

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from controlplane.errors import Invalid
+from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.meta import kind_key
 from controlplane.kind import KINDS, text_of
 from controlplane.kinds.placement_rules import effective
 from controlplane.kinds.policy import Policy
-from controlplane.meta import kind_key
 from controlplane.settings import Compat, Settings
 from controlplane.wire.prune import validate_fields
 from tests.core.admitted import (

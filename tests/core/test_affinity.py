@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controlplane.affinity import matches
+from controlplane.clusters.affinity import matches
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import ClusterAffinity
 

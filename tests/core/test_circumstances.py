@@ -9,9 +9,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controlplane import circumstances
-from controlplane.decision import Decision, Save
-from controlplane.errors import Invalid
+from controlplane.admission import against_state
+from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.clusters.taints import OWNERS_ANNOTATION
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
 from controlplane.kinds import (
     CLUSTER_TAINT_POLICY,
@@ -26,11 +30,7 @@ from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction, eviction_key
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
-from controlplane.memory import MemoryStore
-from controlplane.meta import ObjectMeta
 from controlplane.settings import Settings
-from controlplane.state import Actor
-from controlplane.taints import OWNERS_ANNOTATION
 from tests.core.fleet_story import START, binding, cluster, duplicated, no_execute
 from tests.core.propagation_story import policy as propagation_policy
 
@@ -46,7 +46,7 @@ def told(*rows: Eviction, settings: Settings = DEFAULT) -> tuple[str, ...]:
     store = MemoryStore(clock=lambda: START)
     store.create(ONE)
     store.apply([(None, Decision(changes=tuple(Save(row) for row in rows)))], by=Actor("test"))
-    return circumstances.told(store, KINDS[RESOURCE_BINDING], EDITED, ONE, settings, now=START)
+    return against_state.told(store, KINDS[RESOURCE_BINDING], EDITED, ONE, settings, now=START)
 
 
 def outage(*owners: str) -> MemoryStore:
@@ -66,7 +66,7 @@ POLICY = ClusterTaintPolicy("policy.karmada.io/v1alpha1", "ClusterTaintPolicy", 
 
 
 def test_fault_34_who_deletes_a_taint_policy_is_told_what_goes_with_it() -> None:
-    (said,) = circumstances.told_of_deletion(outage("policy/detect"), POLICY)
+    (said,) = against_state.told_of_deletion(outage("policy/detect"), POLICY)
 
     assert said == (
         "this deletion withdraws 1 taint: gone:NoExecute from cluster member1, and with them 2 queued evictions"
@@ -75,7 +75,7 @@ def test_fault_34_who_deletes_a_taint_policy_is_told_what_goes_with_it() -> None
 
 @pytest.mark.parametrize("owners", [("policy/other",), ("policy/detect", "policy/other"), ()])
 def test_a_taint_somebody_else_wants_does_not_go_with_a_policy(owners: tuple[str, ...]) -> None:
-    assert circumstances.told_of_deletion(outage(*owners), POLICY) == ()
+    assert against_state.told_of_deletion(outage(*owners), POLICY) == ()
 
 
 @pytest.mark.parametrize(("added", "said"), [((), 1), ((TaintToAdd("gone", "NoSchedule"),), 1), (TAINTS, 0)])
@@ -88,7 +88,7 @@ def test_d3_who_takes_a_taint_off_a_policys_list_is_told_what_goes_with_it(
 
     edited = old.with_spec(taints_to_add=added)
 
-    assert len(circumstances.told(outage("policy/detect"), known, edited, old, DEFAULT, now=START)) == said
+    assert len(against_state.told(outage("policy/detect"), known, edited, old, DEFAULT, now=START)) == said
 
 
 def test_a_drain_of_a_cluster_there_is_none_of_is_refused_and_not_finished_at_once() -> None:
@@ -96,10 +96,10 @@ def test_a_drain_of_a_cluster_there_is_none_of_is_refused_and_not_finished_at_on
     store = outage()
 
     with pytest.raises(Invalid, match="there is no such cluster"):
-        circumstances.told(store, KINDS[DRAIN], drain, None, DEFAULT, now=START)
+        against_state.told(store, KINDS[DRAIN], drain, None, DEFAULT, now=START)
 
     fine = drain.with_spec(cluster="member1")
-    assert circumstances.told(store, KINDS[DRAIN], fine, None, DEFAULT, now=START) == ()
+    assert against_state.told(store, KINDS[DRAIN], fine, None, DEFAULT, now=START) == ()
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_a_hold_or_window_on_a_cluster_there_is_none_of_says_so(kind: str, type_
     one = type_("failover.lifeboat.io/v1alpha1", type_.__name__, ObjectMeta(name="one"))
     known, typo = one.with_spec(clusters=("member1",)), one.with_spec(clusters=("member1", "membr2", "membr2"))
 
-    assert circumstances.told(outage(), KINDS[kind], known, None, DEFAULT, now=START) == ()
-    (said,) = circumstances.told(outage(), KINDS[kind], typo, known, DEFAULT, now=START)
+    assert against_state.told(outage(), KINDS[kind], known, None, DEFAULT, now=START) == ()
+    (said,) = against_state.told(outage(), KINDS[kind], typo, known, DEFAULT, now=START)
 
     assert said == 'spec.clusters: there is no cluster "membr2" (yet); see kubectl get clusters'
 
@@ -118,7 +118,7 @@ def test_a_hold_or_window_on_a_cluster_there_is_none_of_says_so(kind: str, type_
 def test_a_hold_on_a_namespace_there_is_none_of_says_so() -> None:
     typo = EvictionHold(API, "EvictionHold", ObjectMeta(name="one"), EvictionHoldSpec("wait", namespaces=("shpo",)))
 
-    (said,) = circumstances.told(outage(), KINDS[EVICTION_HOLD], typo, None, DEFAULT, now=START)
+    (said,) = against_state.told(outage(), KINDS[EVICTION_HOLD], typo, None, DEFAULT, now=START)
 
     assert said == 'spec.namespaces: there is no namespace "shpo" (yet); see kubectl get namespaces'
 
@@ -130,7 +130,7 @@ def test_a_hold_or_window_that_is_over_already_says_so(ends: datetime | None, sa
     window = MaintenanceWindow(API, "MaintenanceWindow", ObjectMeta(name="one"), spec)
 
     for one, field in ((hold, "spec.expiresAt"), (window, "spec.until")):
-        warnings = circumstances.told(outage(), KINDS[one.ref.kind], one, None, DEFAULT, now=START)
+        warnings = against_state.told(outage(), KINDS[one.ref.kind], one, None, DEFAULT, now=START)
         assert [warning.partition(":")[0] for warning in warnings] == [field] * said
 
 
@@ -138,7 +138,7 @@ def test_d3_an_edit_of_what_a_taint_policy_is_about_withdraws_as_well() -> None:
     edited = POLICY.with_spec(match_conditions=())
     known = KINDS[CLUSTER_TAINT_POLICY]
 
-    assert len(circumstances.told(outage("policy/detect"), known, edited, POLICY, DEFAULT, now=START)) == 1
+    assert len(against_state.told(outage("policy/detect"), known, edited, POLICY, DEFAULT, now=START)) == 1
 
 
 def test_d3_an_edit_of_a_taints_value_withdraws_it_and_one_of_its_windows_does_not() -> None:
@@ -146,7 +146,7 @@ def test_d3_an_edit_of_a_taints_value_withdraws_it_and_one_of_its_windows_does_n
     before = POLICY.with_spec(taints_to_add=TAINTS)
     for edited, said in ((replace(taint, value="worse"), 1), (replace(taint, add_on_match_seconds=7), 0)):
         after = POLICY.with_spec(taints_to_add=(edited, other))
-        assert len(circumstances.told(outage("policy/detect"), known, after, before, DEFAULT, now=START)) == said
+        assert len(against_state.told(outage("policy/detect"), known, after, before, DEFAULT, now=START)) == said
 
 
 def row(state: str, *, cluster: str = "member1", stays: bool = False) -> Eviction:
@@ -201,7 +201,7 @@ def test_a_failback_is_refused_when_it_would_begin_on_a_cluster_that_is_not_well
 
     def write() -> tuple[str, ...]:
         before = None if old is None else of(old)
-        return circumstances.told(store, KINDS[FAILBACK], of(new), before, DEFAULT, now=NOW)
+        return against_state.told(store, KINDS[FAILBACK], of(new), before, DEFAULT, now=NOW)
 
     if not refused:
         assert write() == ()
@@ -223,16 +223,16 @@ def test_a_dry_run_does_not_wait_until_a_cluster_has_been_ready_for_ten_minutes(
 
     before = None if old is None else of(old)
     if not refused:
-        assert circumstances.told(store, KINDS[FAILBACK], of(dry), before, DEFAULT, now=NOW) == ()
+        assert against_state.told(store, KINDS[FAILBACK], of(dry), before, DEFAULT, now=NOW) == ()
         return
     with pytest.raises(Invalid, match="less than 10 minutes"):
-        circumstances.told(store, KINDS[FAILBACK], of(dry), before, DEFAULT, now=NOW)
+        against_state.told(store, KINDS[FAILBACK], of(dry), before, DEFAULT, now=NOW)
 
 
 def test_a_write_of_a_policy_that_is_being_deleted_says_that_it_does_not_keep_it() -> None:
     going = propagation_policy("all").with_meta(deletion_timestamp=START)
     store = MemoryStore(clock=lambda: START)
 
-    said = circumstances.told(store, KINDS[PROPAGATION_POLICY], going, going, DEFAULT, now=START)
+    said = against_state.told(store, KINDS[PROPAGATION_POLICY], going, going, DEFAULT, now=START)
 
     assert said == ("PropagationPolicy all is being deleted: apply it again once it is gone",)

@@ -7,6 +7,9 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, PROPAGATION_POLICY_FINALIZER
+from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec
 from controlplane.kinds.policy import (
     Placement,
@@ -15,9 +18,6 @@ from controlplane.kinds.policy import (
     Toleration,
 )
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta
-from controlplane.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, PROPAGATION_POLICY_FINALIZER
-from controlplane.selectors import LabelSelector
 from controlplane.settings import GATES, Settings
 from tests.core.propagation_story import (
     MEMBERS,

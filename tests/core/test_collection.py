@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from controlplane.clusters.questions import Answer
 from controlplane.controllers.collection import Collection, Reading
-from controlplane.decision import Save
+from controlplane.engine.decision import Save
 from controlplane.estimate.models import DEFAULT_MODELS
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Collected
-from controlplane.members import Answer
 from controlplane.settings import Settings
 from tests.core.desk import START, cluster
 from tests.guide_fleet import node, pod

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane.eviction import companions
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.eviction import supporting_objects
 from controlplane.eviction.graceful import STUCK, WAITING_SOURCE, WAITING_WORKLOAD, Place, assess
 from controlplane.kind import KINDS
 from controlplane.kinds import COMPANIONS
@@ -16,7 +17,6 @@ from controlplane.kinds.binding import TAINT_UNTOLERATED, AggregatedStatusItem, 
 from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.template import Template
-from controlplane.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.settings import Settings
 from tests.core.eviction_fleet import FAST
 from tests.core.fleet_story import START, Story, binding, cluster, duplicated, no_execute
@@ -102,20 +102,20 @@ BESIDE = [
 
 @pytest.mark.parametrize(("case", "one", "names"), BESIDE, ids=[row[0] for row in BESIDE])
 def test_d11_what_an_object_without_pods_is_there_for(case: str, one: Template, names: list[str]) -> None:
-    asked = companions.asked(one)
+    asked = supporting_objects.asked(one)
     indexed = [other for other in RUNNING if asked.value in KINDS[other.ref.kind].values(other, "companions")]
 
-    assert sorted(ref.name for ref in companions.chosen(asked, indexed)) == names
+    assert sorted(ref.name for ref in supporting_objects.chosen(asked, indexed)) == names
 
 
 def test_no_two_wait_for_each_other() -> None:
     """Of the kinds that wait only two are waited for, and neither waits for what waits for it."""
-    by_name = {companion.kind for _, one, _ in BESIDE for companion in companions.asked(one).named}
+    by_name = {companion.kind for _, one, _ in BESIDE for companion in supporting_objects.asked(one).named}
     by_index = set(COMPANIONS)
-    secrets = companions.asked(template("Secret", "certificate"))
+    secrets = supporting_objects.asked(template("Secret", "certificate"))
 
-    assert (by_name | by_index) & companions.KINDS == {"Service", "networking.k8s.io/Ingress"}
-    assert companions.asked(service(app="web")).named == secrets.named == ()
+    assert (by_name | by_index) & supporting_objects.KINDS == {"Service", "networking.k8s.io/Ingress"}
+    assert supporting_objects.asked(service(app="web")).named == secrets.named == ()
     assert not any("?" in value for value in KINDS["networking.k8s.io/Ingress"].values(ingress(), "companions"))
 
 

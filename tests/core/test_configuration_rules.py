@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds.configuration import TEXTS, FailoverConfiguration
 from controlplane.kinds.configuration_rules import validate, warn
-from controlplane.meta import ObjectMeta
 from controlplane.settings import Settings
 from tests.core.admitted import refused
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from controlplane.controllers import CONTROLLERS
-from controlplane.controllers.member import MemberController
+from controlplane.controllers.reads.member_controller import MemberController
 
 
 def test_a_name_means_one_controller() -> None:

@@ -7,19 +7,19 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.controllers.placed import needed_on
+from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.apimachinery.names import BINDING_ANNOTATION, WORK_FINALIZER, work_name
 from controlplane.controllers.promises import Promises
-from controlplane.decision import Decision, Save
+from controlplane.controllers.reads.placed import needed_on
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
 from controlplane.kinds.binding import BindingSnapshot
 from controlplane.kinds.cluster import ResourceSummary
 from controlplane.kinds.rows import Collected, Promise
 from controlplane.kinds.work import APPLIED, Work, WorkStatus
 from controlplane.kinds.work_rules import agent_work_faults, default_work
-from controlplane.memory import MemoryStore
-from controlplane.meta import Condition, ObjectMeta
-from controlplane.names import BINDING_ANNOTATION, WORK_FINALIZER, work_name
 from controlplane.settings import Settings
-from controlplane.state import Actor
 from tests.core.fleet_story import START, binding, cluster, duplicated
 
 WEB = binding("web", duplicated("member1"), on={"member1": 2})

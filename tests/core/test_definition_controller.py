@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from controlplane import lifecycle
+from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
 from controlplane.controllers.definitions import Definitions
 from controlplane.controllers.namespace_content import NamespaceContent
-from controlplane.decision import Decision, Put
-from controlplane.definitions import kinds_of
+from controlplane.engine import lifecycle
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.run import World, work_off
+from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
 from controlplane.kinds import DEFINITION, NAMESPACE
 from controlplane.kinds.template import Template
-from controlplane.memory import MemoryStore
-from controlplane.meta import Object, ObjectMeta, Ref
-from controlplane.run import World, work_off
+from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import Settings
-from controlplane.state import Actor
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BOAT = "example.io/Boat"

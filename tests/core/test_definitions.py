@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from controlplane.controllers.policies import Policies
-from controlplane.definitions import kinds_of
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
+from controlplane.propagation.definitions import kinds_of
 
 FLINK = "flink.apache.org/FlinkDeployment"
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from controlplane import bindings
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.dependencies import Dependencies
-from controlplane.definitions import kinds_of
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.event import Event
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ResourceSelector
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta
+from controlplane.propagation import bindings
+from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import GATES, Settings
 from tests.core.propagation_story import START, Story, cluster, deployment, policy
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.decision import Decision, Save
+from controlplane.apimachinery.meta import Condition, condition, with_condition
+from controlplane.apimachinery.names import RECEIVED_ANNOTATION
+from controlplane.clusters.fence import FenceRequest, fence_of, fenced
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.state import Actor
 from controlplane.eviction.directly import DIRECTLY_WAITING
-from controlplane.fence import FenceRequest, fence_of, fenced
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.patience import patience
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
-from controlplane.meta import Condition, condition, with_condition
-from controlplane.names import RECEIVED_ANNOTATION
-from controlplane.state import Actor
+from controlplane.kinds.unreachable_wait import patience
 from tests.core.propagation_story import START, Story, cluster, deployment, policy
 
 MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))

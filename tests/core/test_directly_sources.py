@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from controlplane.apimachinery.meta import Condition, condition
+from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
+from controlplane.clusters.fence import FenceRequest, fenced
 from controlplane.eviction.directly import DIRECTLY_WAITING, Source, look_again, message, sources, told
-from controlplane.fence import FenceRequest, fenced
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
-from controlplane.meta import Condition, condition
-from controlplane.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.settings import Settings
 from tests.core.fleet_story import START, binding, cluster, duplicated
 

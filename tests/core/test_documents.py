@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane.admission import admit_create
+from controlplane.admission.documents import admit_create
+from controlplane.apimachinery.meta import kind_key
 from controlplane.controllers import CONTROLLERS
-from controlplane.controllers.table import ownership
+from controlplane.engine.ownership import ownership
 from controlplane.kinds import KINDS
-from controlplane.meta import kind_key
 from controlplane.settings import Settings
 
 PROJECT = Path(__file__).parents[2]

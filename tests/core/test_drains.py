@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
-from controlplane import run
+from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
 from controlplane.controllers.drains import PAGE, Drains
-from controlplane.decision import Decision, deleting
+from controlplane.engine import run
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER, KINDS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
@@ -17,11 +21,7 @@ from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.rows import Promise
-from controlplane.memory import MemoryStore
-from controlplane.meta import ObjectMeta, Ref
-from controlplane.names import UNSCHEDULABLE_TAINT
 from controlplane.settings import Settings
-from controlplane.state import Actor
 from tests.core.fleet_story import START, binding, by_room, cluster, duplicated
 
 CORDON = Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=START)

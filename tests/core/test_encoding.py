@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.encoding import decoded, is_base64
+from controlplane.apimachinery.base64 import decoded, is_base64
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.clusters.questions import endpoint_of
 from controlplane.kinds.cluster import Cluster, ClusterSpec
 from controlplane.kinds.template import Template
-from controlplane.members import endpoint_of
-from controlplane.meta import ObjectMeta
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.apimachinery.quantities import parse
 from controlplane.estimate.capacity import Capacity, room_of
 from controlplane.estimate.models import DEFAULT_MODELS, grade_of, standardise, violations, warnings
 from controlplane.estimate.request import bundle_of, request_from, request_of
@@ -20,8 +22,6 @@ from controlplane.kinds.cluster import (
     ResourceModelRange,
 )
 from controlplane.kinds.cluster import ResourceSummary as Summary
-from controlplane.meta import ObjectMeta
-from controlplane.quantity import parse
 
 OWN_MODELS = (
     ResourceModel(0, (ResourceModelRange("cpu", "0", "1"), ResourceModelRange("memory", "0", "4Gi"))),

@@ -8,14 +8,14 @@ from statistics import median
 import pytest
 from msgspec.structs import replace
 
-from controlplane import health
-from controlplane.controllers.fleet import FLEET
-from controlplane.eviction.figures import Figures, cumulative, figures
-from controlplane.eviction.forecast import STOPPED, ends, forecast
+from controlplane.apimachinery.times import END_OF_TIME
+from controlplane.clusters import health
+from controlplane.controllers.fleet_watch import FLEET
+from controlplane.insight.figures import Figures, cumulative, figures
+from controlplane.insight.forecast import STOPPED, ends, forecast
 from controlplane.kinds.eviction import shown
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import EVICTED, HELD, Eviction
-from controlplane.moments import END_OF_TIME
 from tests.core.fleet_story import FAILOVER, START, Story, binding, cluster, duplicated, no_execute
 
 ONE = duplicated(least=1, most=1)

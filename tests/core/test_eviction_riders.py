@@ -7,16 +7,16 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane import run
 from controlplane.controllers.evictions import Evictions
-from controlplane.controllers.fleet import FLEET
+from controlplane.controllers.fleet_watch import FLEET
 from controlplane.controllers.scheduler import Scheduler
-from controlplane.decision import Decision, Save
+from controlplane.engine import run
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.state import Actor
 from controlplane.eviction import orders
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import Eviction, PlacementHint, eviction_key
-from controlplane.state import Actor
 from tests.core.fleet_story import FAILOVER, START, Story, binding, by_room, cluster, duplicated, no_execute
 from tests.core.test_eviction_steering import hold
 

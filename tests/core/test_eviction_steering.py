@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane import health
-from controlplane.decision import Decision as Decided
-from controlplane.decision import Delete
+from controlplane.apimachinery.meta import ObjectMeta, condition
+from controlplane.apimachinery.selectors import LabelSelector
+from controlplane.clusters import health
+from controlplane.engine.decision import Decision as Decided
+from controlplane.engine.decision import Delete
+from controlplane.engine.state import Actor
 from controlplane.eviction import orders
 from controlplane.eviction.pending import EVICTION_PENDING
 from controlplane.kinds.binding import Binding
@@ -19,10 +22,7 @@ from controlplane.kinds.maintenance_window import MaintenanceWindow, Maintenance
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import Eviction, eviction_key
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta, condition
-from controlplane.selectors import LabelSelector
 from controlplane.settings import EvictionSettings
-from controlplane.state import Actor
 from tests.core.fleet_story import FAILOVER, START, Story, binding, cluster, duplicated, no_execute
 
 FAST = replace(

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.policy import (
     ClusterFailoverBehavior,
@@ -14,7 +15,6 @@ from controlplane.kinds.policy import (
     StatePreservationRule,
 )
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
-from controlplane.meta import ObjectMeta
 from controlplane.settings import GATES
 from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, FAST, fleet, gone
 from tests.core.fleet_story import (

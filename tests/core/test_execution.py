@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 
-from controlplane import kinds, run
+from controlplane import kinds
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.apimachinery.names import WORK_FINALIZER
+from controlplane.clusters.questions import NOT_OURS, REMOVING, Answer, Discard, Ensure, Observe, Question
 from controlplane.controllers.execution import Execution, apply_again_after
 from controlplane.controllers.work_status import WorkStatus
-from controlplane.decision import Decision, deleting
+from controlplane.engine import run
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.event import Event
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.members import NOT_OURS, REMOVING, Answer, Discard, Ensure, Observe, Question
-from controlplane.memory import MemoryStore
-from controlplane.meta import Condition, ObjectMeta, Ref, condition
-from controlplane.names import WORK_FINALIZER
 from controlplane.settings import Settings
-from controlplane.state import Actor
 from tests.core.fleet_story import START, cluster
 
 REF = Ref(kinds.WORK, "karmada-es-member1", "shop")

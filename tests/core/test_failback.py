@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane import failback
+from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION
+from controlplane.apimachinery.selectors import LabelSelector
+from controlplane.engine.state import Promised
+from controlplane.eviction import failback
+from controlplane.eviction.failback import Blocked, Errand, Trial, Way
 from controlplane.eviction.purge import leaving
-from controlplane.failback import Blocked, Errand, Trial, Way
-from controlplane.kinds import by_hand, home
+from controlplane.kinds import manual_placement, origin
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.failback import Failback, FailbackSpec, validate
 from controlplane.kinds.policy import ClusterAffinityTerm, ClusterFailoverBehavior, Placement, Suspension
-from controlplane.meta import Condition, ObjectMeta
-from controlplane.names import BEFORE_FAILOVER_ANNOTATION
-from controlplane.selectors import LabelSelector
 from controlplane.settings import Settings
-from controlplane.state import Promised
 from tests.core.fleet_story import START, binding, by_room, by_weight, cluster, duplicated, no_execute
 
 NOW = START + timedelta(hours=1)
@@ -40,12 +40,12 @@ def away(
     new = old
     for name in was.keys() - now.keys():
         new = leaving(new, name, mode="Gracefully", reason="", producer="", message="", now=START)
-    new = home.departed(new, old, now=START)
+    new = origin.departed(new, old, now=START)
     return new.with_spec(clusters=tuple(TargetCluster(*pair) for pair in now.items()), graceful_eviction_tasks=())
 
 
 def way(one: Binding, to: str = "member1", *, members: list[Cluster] = MEMBERS) -> Way | Blocked:
-    known = home.home(one)
+    known = origin.home(one)
     assert known is not None
     return Trial(members, Promised(), Settings(), now=NOW).way(one, known, to, ERRAND)
 
@@ -107,7 +107,7 @@ def test_replicas_are_given_back_by_who_took_them_over(
         for name, (reason, _) in tasks(found.binding).items()
     )
     assert found.binding.metadata.generation == one.metadata.generation + 1
-    assert "member1" not in home.left_clusters(found.binding)
+    assert "member1" not in origin.left_clusters(found.binding)
 
 
 def test_with_directly_a_part_goes_at_once_and_a_whole_copy_before_the_new_one_starts() -> None:
@@ -164,7 +164,7 @@ def test_what_stands_against_it_is_named(one: Binding, members: list[Cluster], w
 
 def test_a_hold_counts_on_the_clusters_that_give_and_on_no_other() -> None:
     one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 3, "member3": 3})
-    known = home.home(one)
+    known = origin.home(one)
     assert known is not None
 
     def way_with(held: str) -> Way | Blocked:
@@ -180,7 +180,7 @@ def test_ways_of_one_look_do_not_use_the_same_room() -> None:
     one = away(by_room(), was={"member1": 3, "member2": 3}, now={"member2": 6})
     other = replace(one, metadata=replace(one.metadata, name="other", uid="other"))
     trial = Trial(members, Promised(), Settings(), now=NOW)
-    known = home.home(one)
+    known = origin.home(one)
     assert known is not None
 
     first, second = (trial.way(each, known, "member1", ERRAND) for each in (one, other))
@@ -196,9 +196,9 @@ def test_ways_of_one_look_do_not_use_the_same_room() -> None:
 def test_home_is_where_it_was_before_the_first_failover() -> None:
     one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 3, "member3": 3})
     again = leaving(one, "member3", mode="Gracefully", reason="", producer="", message="", now=NOW)
-    again = home.departed(again, one, now=NOW)
+    again = origin.departed(again, one, now=NOW)
 
-    known = home.home(again)
+    known = origin.home(again)
 
     assert known is not None
     assert known.clusters == {"member1": 3, "member2": 3}
@@ -218,7 +218,7 @@ def noted(one: Binding, text: str) -> Binding:
     [
         lambda one: one.with_spec(placement=by_weight(member2=1, member3=1)),
         lambda one: one.with_spec(reschedule_triggered_at=NOW),
-        lambda one: by_hand.marked(one.with_spec(clusters=(TargetCluster("member4", 6),)), one),
+        lambda one: manual_placement.marked(one.with_spec(clusters=(TargetCluster("member4", 6),)), one),
         lambda one: one.with_spec(clusters=(TargetCluster("member1", 3), TargetCluster("member2", 3))),
         lambda one: noted(one, "not ours"),
         lambda one: noted(one, note(one).replace("T00:00:00Z", "T00:00:00")),
@@ -236,9 +236,9 @@ def noted(one: Binding, text: str) -> Binding:
 )
 def test_it_is_no_home_any_more(edited: object) -> None:
     one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6})
-    assert home.home(one) is not None
+    assert origin.home(one) is not None
 
-    assert home.home(edited(one)) is None  # type: ignore[operator]
+    assert origin.home(edited(one)) is None  # type: ignore[operator]
 
 
 def test_a_new_failover_after_a_return_has_a_new_home() -> None:
@@ -246,7 +246,7 @@ def test_a_new_failover_after_a_return_has_a_new_home() -> None:
     back = old.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 4)))
     again = leaving(back, "member2", mode="Gracefully", reason="", producer="", message="", now=NOW)
 
-    known = home.home(home.departed(again, back, now=NOW))
+    known = origin.home(origin.departed(again, back, now=NOW))
 
     assert known is not None
     assert (known.clusters, known.left) == ({"member1": 2, "member2": 4}, {"member2": NOW})

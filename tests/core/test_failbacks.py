@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from controlplane import run
+from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers.failbacks import PAGE, Failbacks
+from controlplane.engine import run
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
 from controlplane.eviction.purge import leaving
-from controlplane.kinds import home
+from controlplane.kinds import origin
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
 from controlplane.kinds.policy import Suspension
-from controlplane.memory import MemoryStore
-from controlplane.meta import ObjectMeta, Ref
 from controlplane.settings import Settings
-from controlplane.state import Actor
 from tests.core.fleet_story import START, binding, cluster, duplicated
 
 API_VERSION = "failover.lifeboat.io/v1alpha1"
@@ -29,7 +29,7 @@ def away(name: str, *, suspended: bool = False) -> Binding:
     """It left home for spare. Suspended: nobody may schedule it, so it cannot go back."""
     old = binding(name, duplicated("home", "spare", least=1, most=1), on={"home": 2})
     new = leaving(old, "home", mode="Gracefully", reason="", producer="", message="", now=START)
-    gone = home.departed(new, old, now=START).with_spec(
+    gone = origin.departed(new, old, now=START).with_spec(
         clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=()
     )
     return gone.with_spec(suspension=Suspension(scheduling=True)) if suspended else gone

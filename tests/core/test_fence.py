@@ -6,14 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from controlplane.admission import admit_update
-from controlplane.errors import Invalid
-from controlplane.fence import FenceRequest, fence_of, fenced, in_force, settle
+from controlplane.admission.documents import admit_update
+from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.meta import Condition, condition
+from controlplane.apimachinery.names import FENCE_ANNOTATION
+from controlplane.clusters.fence import FenceRequest, fence_of, fenced, in_force, settle
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import Cluster
-from controlplane.meta import Condition, condition
-from controlplane.names import FENCE_ANNOTATION
 from controlplane.settings import Settings
 from tests.core.fleet_story import START, cluster
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.flapping import KEPT, settle, turned
-from controlplane.health import Seen, heartbeat, observe
+from controlplane.apimachinery.meta import Condition
+from controlplane.clusters.flapping import KEPT, settle, turned
+from controlplane.clusters.health import Seen, heartbeat, observe
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Observation
-from controlplane.meta import Condition
 from controlplane.settings import Settings
 from tests.core.fleet_story import START, cluster
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from controlplane.estimate.request import request_from
 from controlplane.kinds.cluster import Cluster
-from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import Settings
 from tests.scheduling_builders import cluster
 

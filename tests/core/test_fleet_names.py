@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from controlplane import run
 from controlplane.controllers.fleet_names import LOOK, FleetLists
 from controlplane.controllers.scheduler import Scheduler
+from controlplane.engine import run
+from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.policy import Placement
 from controlplane.kinds.rows import FleetNames
-from controlplane.memory import MemoryStore
 from controlplane.settings import Settings
 from tests.core.desk import BY_ROOM, START, binding, cluster
 

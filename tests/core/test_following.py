@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controlplane.apimachinery.names import TOGETHER_ANNOTATION
 from controlplane.kinds.binding import AggregatedStatusItem, Binding
 from controlplane.kinds.policy import (
     DIRECTLY,
@@ -14,7 +15,6 @@ from controlplane.kinds.policy import (
     DecisionConditions,
     FailoverBehavior,
 )
-from controlplane.names import TOGETHER_ANNOTATION
 from controlplane.settings import Settings
 from tests.core.fleet_story import Story
 from tests.core.test_together import part, serving

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.controllers.graceful_eviction import GracefulEviction
 from controlplane.controllers.work_status import WorkStatus
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.routing import Router
+from controlplane.engine.state import Actor, Mark
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, Work
-from controlplane.memory import MemoryStore
-from controlplane.meta import Condition, Ref
-from controlplane.routing import Router
-from controlplane.state import Actor, Mark
 from tests.core.fleet_story import binding as placed
 from tests.core.fleet_story import by_weight
 from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story, deployment, leaving, policy

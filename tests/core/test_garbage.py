@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane import kinds, run
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.garbage import Garbage
-from controlplane.decision import Decision, Save, deleting
+from controlplane.engine import run
+from controlplane.engine.decision import Decision, Save, deleting
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import (
     AilingCopies,
@@ -20,10 +24,7 @@ from controlplane.kinds.rows import (
     Row,
     eviction_key,
 )
-from controlplane.memory import MemoryStore
-from controlplane.meta import Ref
 from controlplane.settings import Settings
-from controlplane.state import Actor
 from tests.core.fleet_story import START, binding, duplicated
 
 KEPT: list[type[Row]] = [AilingCopies, Eviction, PlacementHint, PlacementNote, Promise]

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Condition, ObjectMeta, condition
 from controlplane.eviction.graceful import Place, assess, came_to_nothing, restored
 from controlplane.kinds.binding import (
     APPLICATION_FAILURE,
@@ -17,7 +18,6 @@ from controlplane.kinds.binding import (
     GracefulEvictionTask,
 )
 from controlplane.kinds.configuration import FailoverConfiguration
-from controlplane.meta import Condition, ObjectMeta, condition
 from controlplane.settings import Settings
 from tests.core.fleet_story import FAILOVER, START, Story, binding, by_weight, cluster, duplicated, no_execute
 

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.health import (
+from controlplane.apimachinery.meta import Condition, condition
+from controlplane.clusters.health import (
     BLIND,
     NORMAL,
     SECONDARY,
@@ -23,7 +24,6 @@ from controlplane.health import (
 )
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Observation
-from controlplane.meta import Condition, condition
 from controlplane.settings import Settings
 from tests.core.fleet_story import START, cluster, no_execute
 

@@ -9,20 +9,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controlplane.admission import admit_create, admit_update
+from controlplane.admission.documents import admit_create, admit_update
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.clusters.fence import FenceRequest, fence_of, fenced
+from controlplane.clusters.heartbeats import LISTENING, received
 from controlplane.controllers.collection import Collection
 from controlplane.controllers.collection import Reading as Read
 from controlplane.controllers.execution import Dispatch, Execution
 from controlplane.controllers.probes import Probes, Sight
-from controlplane.fence import FenceRequest, fence_of, fenced
-from controlplane.heartbeats import LISTENING, received
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import CLUSTER, LEASE
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.settings import Settings
 from tests.core.fleet_story import FAILOVER, START, Story, cluster
 

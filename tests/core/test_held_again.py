@@ -6,12 +6,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane.decision import Decision, Delete
+from controlplane.engine.decision import Decision, Delete
+from controlplane.engine.state import Actor
 from controlplane.kinds.binding import AggregatedStatusItem, Binding
 from controlplane.kinds.policy import ClusterFailoverBehavior, StatePreservation, StatePreservationRule
 from controlplane.kinds.rows import Eviction
 from controlplane.settings import Settings
-from controlplane.state import Actor
 from tests.core.fleet_story import FAILOVER, Story, binding, by_room, cluster, duplicated, no_execute
 
 FAST = replace(FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=1000.0)

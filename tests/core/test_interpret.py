@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from controlplane import bindings, interpret, works
+from controlplane import interpret
 from controlplane.interpret import requirements
 from controlplane.interpret.health import ready_replicas
 from controlplane.kinds.binding import AggregatedStatusItem, TargetCluster
 from controlplane.kinds.policy import DIVIDED, Placement, ReplicaSchedulingStrategy
 from controlplane.kinds.template import Template
+from controlplane.propagation import bindings, works
 from controlplane.scheduling.completions import split
 from tests.core.propagation_story import START, deployment, policy
 

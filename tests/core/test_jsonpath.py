@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.jsonpath import MAX_TEMPLATE_LENGTH, JSONPathError, evaluate
+from controlplane.apimachinery.jsonpath import MAX_TEMPLATE_LENGTH, JSONPathError, evaluate
 
 STATUS = {
     "jobStatus": {"jobId": "fd72", "my.key": "dotted", "checkpoint": {"id": 42}},

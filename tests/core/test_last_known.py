@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane import interpret
-from controlplane.aggregation import SUCCESS, aggregated, counting, fully_applied
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds import binding_columns
 from controlplane.kinds.binding import (
     AggregatedStatusItem,
@@ -18,7 +18,7 @@ from controlplane.kinds.binding import (
     TargetCluster,
 )
 from controlplane.kinds.work import Work
-from controlplane.meta import ObjectMeta
+from controlplane.propagation.aggregation import SUCCESS, aggregated, counting, fully_applied
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LOST = NOW - timedelta(minutes=15)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.fence import fence_of
+from controlplane.apimachinery.names import FENCE_ANNOTATION
+from controlplane.clusters.fence import fence_of
 from controlplane.kind import KINDS
 from controlplane.kinds.maintenance_window import MaintenanceWindow
-from controlplane.names import FENCE_ANNOTATION
 from tests.core.admitted import Document, cluster, created, refused, updated
 from tests.core.fleet_story import cluster as typed_cluster
 

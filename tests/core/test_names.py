@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane import names
-from controlplane.selectors import label_key_errors
+from controlplane.apimachinery import names
+from controlplane.apimachinery.selectors import label_key_errors
 
 
 def test_the_work_of_a_deployment_is_called_as_scripts_expect() -> None:

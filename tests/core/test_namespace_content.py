@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER
 from controlplane.controllers.namespace_content import NamespaceContent
-from controlplane.decision import Decision, Put
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.run import World, work_off
+from controlplane.engine.state import Actor
 from controlplane.kinds import NAMESPACE
 from controlplane.kinds.template import Template
-from controlplane.memory import MemoryStore
-from controlplane.meta import ObjectMeta, Ref
-from controlplane.names import NAMESPACE_CONTENT_FINALIZER
-from controlplane.run import World, work_off
 from controlplane.settings import Settings
-from controlplane.state import Actor
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,12 +6,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from controlplane.decision import Room
-from controlplane.estimate.request import Bundle, Request
+from controlplane.engine.decision import Room
+from controlplane.engine.ledger_conflicts import Since, overtaken
+from controlplane.estimate.request import Asked, Bundle, Request
 from controlplane.kinds.cluster import ResourceSummary
-from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.ledger import Asked, Ledger
-from controlplane.scheduling.overtaken import Since, overtaken
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.ledger import Ledger
 from controlplane.settings import Settings
 from tests.core.fleet_story import cluster
 

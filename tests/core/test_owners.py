@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from controlplane import lifecycle
+from controlplane.apimachinery.meta import Object, ObjectMeta, OwnerReference
 from controlplane.controllers.owners import Owners
-from controlplane.decision import Decision, Put
+from controlplane.engine import lifecycle
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.lifecycle import BACKGROUND, FOREGROUND, ORPHAN
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.run import World, work_off
+from controlplane.engine.state import Actor
 from controlplane.kinds.template import Template
-from controlplane.lifecycle import BACKGROUND, FOREGROUND, ORPHAN
-from controlplane.memory import MemoryStore
-from controlplane.meta import Object, ObjectMeta, OwnerReference
-from controlplane.run import World, work_off
 from controlplane.settings import Settings
-from controlplane.state import Actor
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

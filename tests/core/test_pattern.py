@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from controlplane.apimachinery.regex import whole
 from controlplane.controllers.policies import propagates
-from controlplane.pattern import whole
 
 
 @pytest.mark.parametrize(

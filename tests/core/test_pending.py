@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from controlplane.apimachinery.meta import Condition
 from controlplane.eviction.pending import EVICTION_PENDING, pending, told_evicted, waits_for
 from controlplane.kinds.binding import TAINT_UNTOLERATED, GracefulEvictionTask
 from controlplane.kinds.rows import (
@@ -21,7 +22,6 @@ from controlplane.kinds.rows import (
     STATE_MISSING,
     Eviction,
 )
-from controlplane.meta import Condition
 from tests.core.fleet_story import START, binding, duplicated
 
 WEB = binding("web", duplicated(), on={"a": 1})

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from controlplane import placement_review
-from controlplane.errors import Invalid
+from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.insight import placement_review
 from controlplane.kinds.binding import Binding, ResourceBindingStatus
 from controlplane.kinds.placement_review import PlacementReviewStatus
-from controlplane.meta import ObjectMeta
-from controlplane.scheduling.review import Around
+from controlplane.scheduling.dry_run import Around
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import GATES, Settings
 from tests.scheduling_builders import cluster, placement, spec, weights

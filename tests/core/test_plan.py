@@ -9,9 +9,11 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.clusters.taints import OWNERS_ANNOTATION, Owners, Ownership, written
 from controlplane.eviction import orders
 from controlplane.eviction.holds import Holds
-from controlplane.eviction.plan import Heads, Plan, leaving_with, planned, recheck
+from controlplane.eviction.next_moves import Heads, Plan, leaving_with, planned, recheck
 from controlplane.eviction.refuge import DryRun, Refuge, Reservation
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
@@ -28,8 +30,6 @@ from controlplane.kinds.rows import (
     Judgement,
     eviction_key,
 )
-from controlplane.meta import ObjectMeta
-from controlplane.taints import OWNERS_ANNOTATION, Owners, Ownership, written
 from tests.core.fleet_story import FAILOVER, START, binding, by_room, cluster
 
 NOW = START + timedelta(seconds=60)

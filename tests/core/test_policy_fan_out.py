@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.policies import Policies
+from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.policy import ResourceSelector
-from controlplane.memory import MemoryStore
-from controlplane.meta import Ref
 from tests.core.propagation_story import START, deployment, policy
 
 NAMES = tuple(f"web-{number}" for number in range(5))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from controlplane.apimachinery.meta import condition
+from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER, SKIP_AUTO_PROPAGATION_LABEL
 from controlplane.kinds.template import Template
-from controlplane.meta import condition
-from controlplane.names import NAMESPACE_CONTENT_FINALIZER, SKIP_AUTO_PROPAGATION_LABEL
 from tests.core.propagation_story import (
     DIVIDED_PLACEMENT,
     MEMBERS,

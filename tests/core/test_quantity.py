@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from controlplane.quantity import MAX_INT64, Quantity, QuantityError, parse
+from controlplane.apimachinery.quantities import MAX_INT64, Quantity, QuantityError, parse
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.eviction.holds import Holds
+from controlplane.insight.readiness import BLOCKS, WARNS, Readiness, Situation, readiness, summary
 from controlplane.kinds.binding import Binding, BindingSnapshot
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
@@ -24,8 +26,6 @@ from controlplane.kinds.policy import (
 )
 from controlplane.kinds.rows import FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
-from controlplane.meta import ObjectMeta
-from controlplane.readiness import BLOCKS, WARNS, Readiness, Situation, readiness, summary
 from controlplane.settings import GATES, Settings
 from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane import run
-from controlplane.bindings import binding_ref
+from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.controllers import rebalancer as rebalancing
 from controlplane.controllers.rebalancer import Rebalancer
+from controlplane.engine import run
+from controlplane.engine.memory import MemoryStore
 from controlplane.kinds import WORKLOAD_REBALANCER
 from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec
 from controlplane.kinds.template import Template
@@ -23,9 +25,7 @@ from controlplane.kinds.workload_rebalancer import (
     WorkloadSelector,
 )
 from controlplane.kinds.workload_rebalancer_rules import validate
-from controlplane.memory import MemoryStore
-from controlplane.meta import ObjectMeta, Ref
-from controlplane.selectors import LabelSelector
+from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,8 +9,8 @@ from controlplane.kinds.policy import ClusterAffinity, ClusterPreferences, Place
 from controlplane.kinds.policy import SpreadConstraint as Spread
 from controlplane.scheduling import regions
 from controlplane.scheduling.candidates import Unselectable, rank
-from controlplane.scheduling.fleet import Fleet
-from controlplane.scheduling.plan import plan_of
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.placement_plan import plan_of
 from controlplane.scheduling.regions import Region, best_path
 from controlplane.settings import Settings
 from tests.core.fleet_story import cluster

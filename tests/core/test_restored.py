@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane import restored
 from controlplane.controllers import CONTROLLERS
-from controlplane.restored import Origin, Seen, judge
+from controlplane.engine import restored
+from controlplane.engine.restored import Origin, Seen, judge
 from controlplane.settings import Settings
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,15 +7,16 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from controlplane import record, revert
-from controlplane.admission import admit_update
+from controlplane.admission.documents import admit_update
+from controlplane.apimachinery.meta import Condition
+from controlplane.engine.state import Change
+from controlplane.eviction import revert
+from controlplane.insight import record
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import ClusterFailoverBehavior, Placement, StatePreservation, StatePreservationRule
-from controlplane.meta import Condition
-from controlplane.state import Change
 from tests.core.fleet_story import FAILOVER, START, Story, binding, by_weight, cluster, duplicated, no_execute
 
 STATEFUL = msgspec.structs.replace(

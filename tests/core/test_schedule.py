@@ -22,8 +22,8 @@ from controlplane.kinds.policy import (
     SpreadConstraint,
     Toleration,
 )
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.explain import refusals, sentences
-from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.question import Neighbours, neighbours_of
 from controlplane.settings import GATES, Compat, Settings

@@ -6,6 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Condition, condition
+from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.kinds.binding import (
     SCHEDULED,
     GracefulEvictionTask,
@@ -21,10 +23,8 @@ from controlplane.kinds.policy import (
     SpreadConstraint,
 )
 from controlplane.kinds.rows import Promise
-from controlplane.meta import Condition, condition
 from controlplane.scheduling.ledger import live
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT
-from controlplane.selectors import LabelSelector
 from tests.core.desk import BY_ROOM, START, Desk, binding, cluster
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Condition, condition
 from controlplane.kinds.binding import (
     TAINT_UNTOLERATED,
     Binding,
@@ -30,12 +31,11 @@ from controlplane.kinds.policy import (
     WorkloadAffinity,
     WorkloadAffinityTerm,
 )
-from controlplane.meta import Condition, condition
 from controlplane.scheduling import explain, trigger
+from controlplane.scheduling.binding_outcome import SUCCESS
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.explain import refusals
-from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.question import Neighbours
-from controlplane.scheduling.record import SUCCESS
 from controlplane.scheduling.schedule import NO_CLUSTER_FIT, SCHEDULER_ERROR, UNSCHEDULABLE
 from controlplane.scheduling.trigger import needs_scheduling
 from controlplane.settings import GATES, Settings

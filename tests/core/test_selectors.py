@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controlplane import selectors
-from controlplane.selectors import (
+from controlplane.apimachinery import selectors
+from controlplane.apimachinery.selectors import (
     LabelSelector,
     LabelSelectorRequirement,
     SelectorError,

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from controlplane import document_check, interpret
-from controlplane.admission import admit_update
+from controlplane import interpret
+from controlplane.admission.documents import admit_update
+from controlplane.apimachinery.meta import ObjectMeta, kind_key
 from controlplane.controllers.template_status import Aggregate, TemplateStatus
-from controlplane.decision import Put
+from controlplane.engine.decision import Put
 from controlplane.interpret import reflect
 from controlplane.interpret.native import NATIVE
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, ObjectReference, ResourceBindingSpec
 from controlplane.kinds.binding import ResourceBindingStatus as BindingStatus
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta, kind_key
 from controlplane.settings import Settings
-from controlplane.wire import builtin
+from controlplane.wire import builtin, document_check
 from controlplane.wire.schema import Schema
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

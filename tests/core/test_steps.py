@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.run import STEPS_AT_ONCE
+from controlplane.engine.run import STEPS_AT_ONCE
 from tests.core.propagation_story import MEMBERS, Story, deployment, policy
 
 

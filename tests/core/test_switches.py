@@ -10,17 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from config.product import switches
-from controlplane import health
+from controlplane.clusters import health
+from controlplane.clusters.questions import Answer
 from controlplane.controllers.collection import Collection, Reading
-from controlplane.controllers.fleet import FleetWatch
+from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.estimate.request import request_from
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.placement_rules import with_default_tolerations
 from controlplane.kinds.policy import Placement, Toleration
 from controlplane.kinds.rows import Observation
-from controlplane.members import Answer
-from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import GATES, Compat, EstimatorSettings, EvictionSettings, Settings
 from tests import scheduling_builders as scheduling
 from tests.core import propagation_story as propagation

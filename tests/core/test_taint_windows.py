@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane import taint_policies
-from controlplane.decision import Decision, Delete
+from controlplane.clusters import taint_policies
+from controlplane.engine.decision import Decision, Delete
+from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import MatchWindow, Observation
 from controlplane.kinds.taint_policy import TaintToAdd
-from controlplane.state import Actor
 from tests.core.fleet_story import START, cluster
 from tests.core.test_taints import fleet, policy, shown, windowed
 

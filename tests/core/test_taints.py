@@ -10,9 +10,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controlplane import taints
-from controlplane.admission import Admitted, admit_update
-from controlplane.decision import Decision, Delete
+from controlplane.admission.documents import Admitted, admit_update
+from controlplane.apimachinery.meta import Condition, ObjectMeta
+from controlplane.clusters import taints
+from controlplane.clusters.taints import OWNERS_ANNOTATION
+from controlplane.engine.decision import Decision, Delete
+from controlplane.engine.state import Actor
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import Cluster, Taint
@@ -24,10 +27,7 @@ from controlplane.kinds.taint_policy import (
     PolicyTaint,
     TaintToAdd,
 )
-from controlplane.meta import Condition, ObjectMeta
 from controlplane.settings import GATES, Compat, Settings
-from controlplane.state import Actor
-from controlplane.taints import OWNERS_ANNOTATION
 from tests.core.fleet_story import FAILOVER, START, Story, cluster, no_execute
 
 NOT_READY = (MatchCondition("Ready", "In", ("False", "Unknown")),)

@@ -10,20 +10,20 @@ from hypothesis import settings as tuned
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controlplane import bindings as made_of
-from controlplane.eviction.refuge import refuge
-from controlplane.kinds.binding import Binding, ObjectReference
-from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
-from controlplane.kinds.policy import Placement, Policy
-from controlplane.kinds.rows import FleetNames, PlacementNote
-from controlplane.kinds.together import application
-from controlplane.names import (
+from controlplane.apimachinery.names import (
     CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
     PROPAGATION_POLICY_NAME_ANNOTATION,
     TOGETHER_ANNOTATION,
 )
-from controlplane.readiness import Situation, rehearsal_of
-from controlplane.scheduling import account
+from controlplane.eviction.refuge import refuge
+from controlplane.insight.readiness import Situation, rehearsal_of
+from controlplane.kinds.binding import Binding, ObjectReference
+from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
+from controlplane.kinds.colocation_index import application
+from controlplane.kinds.policy import Placement, Policy
+from controlplane.kinds.rows import FleetNames, PlacementNote
+from controlplane.propagation import bindings as made_of
+from controlplane.scheduling import explanation_text
 from tests.core.admitted import created, fields, policy
 from tests.core.eviction_fleet import FAST
 from tests.core.fleet_story import START, Story, binding, by_room, by_weight, cluster, duplicated, no_execute
@@ -82,8 +82,8 @@ def explained(told: Story, name: str) -> str:
     ref = told.binding(name).ref
     (note,) = told.store.rows(PlacementNote, "key", [str(ref)])[str(ref)]
     (names,) = told.store.rows(FleetNames, "key", [note.fleet])[note.fleet]
-    found = account.explained(ref, note, names, {})
-    assert not found.together or found.together in account.text(found)
+    found = explanation_text.explained(ref, note, names, {})
+    assert not found.together or found.together in explanation_text.text(found)
     return found.together
 
 

@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from controlplane.eviction.judge import earliest, judged
+from controlplane.clusters.tolerations import spelled, tolerates, untolerated
+from controlplane.eviction.eligibility import earliest, judged
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Placement, Toleration
-from controlplane.tolerations import spelled, tolerates, untolerated
 from tests.core.fleet_story import cluster
 
 EVER = datetime.min.replace(tzinfo=UTC)

@@ -8,18 +8,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane import kinds, run, unjoin, works
-from controlplane.admission import admit_create
+from controlplane import kinds
+from controlplane.admission.documents import admit_create
+from controlplane.apimachinery.errors import Conflict, Invalid
+from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.names import CREDENTIALS_ANNOTATION
+from controlplane.clusters import unjoin
 from controlplane.controllers.unjoin import Departure, Unjoin
 from controlplane.controllers.works import Copies, Works
-from controlplane.decision import Decision, Delete, Put
-from controlplane.errors import Conflict, Invalid
+from controlplane.engine import run
+from controlplane.engine.decision import Decision, Delete, Put
+from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.cluster import Cluster, SecretReference
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.memory import MemoryStore
-from controlplane.meta import ObjectMeta, Ref
-from controlplane.names import CREDENTIALS_ANNOTATION
+from controlplane.propagation import works
 from controlplane.settings import Compat, Settings
 from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated
 

@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import Object
 from controlplane.kind import KINDS
 from controlplane.kinds.event import Event
 from controlplane.kinds.policy import ResourceSelector, SchedulePriority
 from controlplane.kinds.template import Template
-from controlplane.meta import Object
 from controlplane.wire.table import columns_of
 from tests.core.propagation_story import MEMBERS, START, Story, deployment, policy
 

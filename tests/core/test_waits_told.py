@@ -8,18 +8,18 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Condition, Object, ObjectMeta
 from controlplane.controllers.eviction_pending import EvictionPending
-from controlplane.decision import Delete, Put
+from controlplane.engine.decision import Delete, Put
 from controlplane.eviction import hold_events, orders
 from controlplane.eviction.pending import EVICTION_PENDING, pending
+from controlplane.eviction.revert import reverted
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.eviction import Stopped, shown
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.rows import EVICTED, HELD, Eviction, FleetState, Judgement, eviction_key
-from controlplane.meta import Condition, Object, ObjectMeta
-from controlplane.revert import reverted
 from controlplane.settings import Settings
 from controlplane.wire.table import table
 from tests.core.fleet_story import START, binding, duplicated

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.names import fnv1a32
+from controlplane.apimachinery.names import fnv1a32
 from controlplane.scheduling.webster import dispense
 
 ODD, EVEN = "b", "a" if fnv1a32("a") % 2 == 0 else "c"

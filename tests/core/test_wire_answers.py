@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from controlplane import errors
-from controlplane.errors import BadRequest, Cause, NotAcceptable
+from controlplane.apimachinery import errors
+from controlplane.apimachinery.errors import BadRequest, Cause, NotAcceptable
 from controlplane.wire import watch
 from controlplane.wire.negotiate import DISCOVERY, OBJECTS, go_bool, representation
 from controlplane.wire.resource import Column, Resource

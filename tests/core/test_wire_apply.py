@@ -10,7 +10,7 @@ from weakref import ref
 
 import pytest
 
-from controlplane.errors import BadRequest, Conflict
+from controlplane.apimachinery.errors import BadRequest, Conflict
 from controlplane.wire.apply import ANCIENT, server_side_apply, track
 from controlplane.wire.schema import Schema
 from tests.wire_builders import DEPLOYMENT, containers, deployment

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.errors import BadRequest, StatusError, TooLarge, UnsupportedMediaType
+from controlplane.apimachinery.errors import BadRequest, StatusError, TooLarge, UnsupportedMediaType
 from controlplane.wire.body import decode_body
 from controlplane.wire.prune import prune, validate_fields
 from controlplane.wire.schema import Schema

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from controlplane.errors import BadRequest, Invalid, StatusError, TooLarge, UnsupportedMediaType
+from controlplane.apimachinery.errors import BadRequest, Invalid, StatusError, TooLarge, UnsupportedMediaType
 from controlplane.wire import patch
 from controlplane.wire.patch import apply_patch, json_patch, merge_patch
 from controlplane.wire.strategic import strategic_merge_patch

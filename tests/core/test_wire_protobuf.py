@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.errors import BadRequest, UnsupportedMediaType
+from controlplane.apimachinery.errors import BadRequest, UnsupportedMediaType
 from controlplane.wire import protobuf
 
 RECORDED = orjson.loads(gzip.decompress((Path(__file__).parents[1] / "wire_data" / "created.json.gz").read_bytes()))

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
+from controlplane.apimachinery.meta import Object, Struct
 from controlplane.kind import Kind
 from controlplane.kinds import KINDS, failover_record, fleet_readiness
-from controlplane.meta import Object, Struct
 from controlplane.wire.resource import Resource
 from controlplane.wire.structs import schema_of
 

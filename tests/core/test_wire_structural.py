@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane import document_check
-from controlplane.wire import definition_rules
+from controlplane.wire import definition_rules, document_check
 from controlplane.wire.prune import prune
 from controlplane.wire.structural import StructuralSchema, filled
 

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.eviction.refuge import refuge
+from controlplane.insight.readiness import Situation, rehearsal_of
 from controlplane.kinds.binding import Binding, TargetCluster, WorkloadAffinityGroups
-from controlplane.readiness import Situation, rehearsal_of
-from controlplane.scheduling.groups import WorkloadGroups
+from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import GATES, Settings
 from tests.core.fleet_story import START, Story, binding, cluster, duplicated, no_execute
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane import works
-from controlplane.bindings import binding_ref
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
+from controlplane.apimachinery.names import (
+    BINDING_ANNOTATION,
+    DIRECTLY_UNREACHABLE_ANNOTATION,
+    LEFTOVER_ANNOTATION,
+    WORK_FINALIZER,
+)
 from controlplane.controllers.binding_status import BindingStatus
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.namespaces import Namespaces
 from controlplane.controllers.work_status import Held, WorkStatus
 from controlplane.controllers.works import Works
+from controlplane.engine.state import Actor
+from controlplane.eviction.leftovers import Late
 from controlplane.kinds.binding import GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import (
     DIRECTLY,
@@ -19,16 +26,9 @@ from controlplane.kinds.policy import (
 )
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.leftovers import Late
-from controlplane.meta import Condition, ObjectMeta, Ref
-from controlplane.names import (
-    BINDING_ANNOTATION,
-    DIRECTLY_UNREACHABLE_ANNOTATION,
-    LEFTOVER_ANNOTATION,
-    WORK_FINALIZER,
-)
+from controlplane.propagation import works
+from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
-from controlplane.state import Actor
 from tests.core.propagation_story import (
     DIVIDED_PLACEMENT,
     MEMBERS,

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import yaml
 
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.scheduler import Scheduler
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.run import World, work_off
 from controlplane.kind import encode
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Taint
-from controlplane.memory import MemoryStore
-from controlplane.meta import ObjectMeta
-from controlplane.run import World, work_off
 from controlplane.settings import Settings
 from tests.api.builders import config_map, config_maps, deployment, deployments, policy
 from tests.api.server import Client, Server

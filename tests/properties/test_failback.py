@@ -7,12 +7,12 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.engine.state import Promised
+from controlplane.eviction.failback import Errand, Trial, Way
 from controlplane.eviction.purge import leaving
-from controlplane.failback import Errand, Trial, Way
-from controlplane.kinds import home
+from controlplane.kinds import origin
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.settings import Settings
-from controlplane.state import Promised
 from tests.core.fleet_story import START, binding, by_weight, cluster
 
 NAMES = [f"member{number}" for number in range(1, 6)]
@@ -25,14 +25,14 @@ def away(was: dict[str, int], now: dict[str, int]) -> Binding:
     """A Divided binding that was placed one way and is placed another, away from member1."""
     old = binding("web", ANYWHERE, on=was, replicas=sum(now.values()))
     gone = leaving(old, "member1", mode="Gracefully", reason="", producer="", message="", now=START)
-    new = home.departed(gone, old, now=START)
+    new = origin.departed(gone, old, now=START)
     return new.with_spec(clusters=tuple(TargetCluster(*pair) for pair in now.items()), graceful_eviction_tasks=())
 
 
 @given(share=st.integers(1, 9), others=SHARES, now=SHARES.filter(bool))
 def test_replicas_only_change_places(share: int, others: dict[str, int], now: dict[str, int]) -> None:
     one = away({"member1": share, **others}, now)
-    known = home.home(one)
+    known = origin.home(one)
     assert known is not None
     trial = Trial(MEMBERS, Promised(), Settings(), now=START + timedelta(hours=1))
 

@@ -7,7 +7,7 @@ import uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.identity import child_uid
+from controlplane.apimachinery.uids import child_uid
 
 
 @given(st.uuids(), st.text(max_size=20), st.text(max_size=20))

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from controlplane.jsonpath import JSONPathError, evaluate
+from controlplane.apimachinery.jsonpath import JSONPathError, evaluate
 
 keys = st.text("abc", min_size=1, max_size=2)
 documents: st.SearchStrategy[Any] = st.recursive(

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controlplane.eviction.judge import earliest, judged
+from controlplane.clusters.tolerations import tolerates
+from controlplane.eviction.eligibility import earliest, judged
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterFailoverBehavior, FailoverBehavior, Placement, Toleration
-from controlplane.tolerations import tolerates
 from tests.core.fleet_story import START, cluster
 
 KEYS = st.sampled_from(["a", "b", "c"])

@@ -6,13 +6,21 @@ from datetime import UTC, datetime
 
 from hypothesis import given, settings
 
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds.binding import Binding, ResourceBindingSpec, ResourceBindingStatus
 from controlplane.kinds.cluster import Cluster
-from controlplane.meta import ObjectMeta
-from controlplane.scheduling.account import CHOSEN, NOT_CHOSEN, REFUSED, ClusterAccount, explained, message, text
-from controlplane.scheduling.account import PlacementExplanation as Document
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.explain import Refusal, refusals
-from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.explanation_text import (
+    CHOSEN,
+    NOT_CHOSEN,
+    REFUSED,
+    ClusterAccount,
+    explained,
+    message,
+    text,
+)
+from controlplane.scheduling.explanation_text import PlacementExplanation as Document
 from controlplane.scheduling.note import MESSAGE_KEPT, PLACED, Notes
 from controlplane.scheduling.schedule import Placed, Verdict
 from tests.properties.test_schedule import SETTINGS, asked, bindings, clusters, without_blocker

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controlplane import aggregation, bindings, matching, works
+from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.kinds.binding import AggregatedStatusItem, BindingSnapshot, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ResourceSelector
-from controlplane.selectors import LabelSelector
+from controlplane.propagation import aggregation, bindings, matching, works
 from tests.core.propagation_story import START, Story, cluster, deployment, policy
 
 CLUSTERS = ("a", "b", "c", "d")

@@ -5,7 +5,7 @@ from decimal import ROUND_UP, Context, Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.quantity import BINARY_SI, DECIMAL_EXPONENT, DECIMAL_SI, NANO, Quantity, parse
+from controlplane.apimachinery.quantities import BINARY_SI, DECIMAL_EXPONENT, DECIMAL_SI, NANO, Quantity, parse
 
 EXACT = Context(prec=400)
 amounts = st.builds(

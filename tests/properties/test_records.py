@@ -7,10 +7,10 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane import record
+from controlplane.engine.state import Change
+from controlplane.insight import record
 from controlplane.kinds.binding import TAINT_UNTOLERATED
 from controlplane.kinds.failover_record import REMOVED, SEEN, TAINTED
-from controlplane.state import Change
 from tests.simulation.histories import MEMBERS, PAUSES, STEPS, history, records
 from tests.simulation.stories import NGINX_BINDING
 

@@ -21,13 +21,13 @@ from controlplane.kinds.binding import (
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE, APIEnablement, Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity, ReplicaSchedulingStrategy, SpreadConstraint, Toleration
 from controlplane.scheduling.batch import Batch, Item
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.explain import Refusal, refusals
-from controlplane.scheduling.fleet import Fleet
 from controlplane.scheduling.ledger import Ledger
-from controlplane.scheduling.plan import DUPLICATED, division_of
+from controlplane.scheduling.placement_plan import DUPLICATED, division_of
 from controlplane.scheduling.schedule import Placed, Verdict, schedule
-from controlplane.scheduling.seats import divide
 from controlplane.scheduling.webster import dispense
+from controlplane.scheduling.webster_arrays import divide
 from controlplane.settings import Settings
 from tests.scheduling_builders import AGGREGATED, APPS, DYNAMIC, EVENLY, cluster, placement, spec, weights
 

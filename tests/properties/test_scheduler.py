@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import ObjectMeta, condition
+from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.controllers.scheduler import Placing, Scheduler, concerns
-from controlplane.decision import Put
+from controlplane.engine.decision import Put
+from controlplane.engine.state import Promised
 from controlplane.kinds.binding import SCHEDULED, Binding, ResourceBindingSpec, ResourceBindingStatus, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity, Placement, SpreadConstraint
-from controlplane.meta import ObjectMeta, condition
 from controlplane.scheduling.schedule import Placed
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
-from controlplane.selectors import LabelSelector
-from controlplane.state import Promised
 from tests.properties.test_schedule import SETTINGS, asked, bindings, clusters
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

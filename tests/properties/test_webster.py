@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.names import fnv1a32
+from controlplane.apimachinery.names import fnv1a32
 from controlplane.scheduling.webster import dispense
 
 names = st.sampled_from([f"member{number}" for number in range(12)])

@@ -15,13 +15,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, condition
 from controlplane.eviction.rate import capacity
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.drain import DRAIN, Drain
 from controlplane.kinds.failback import FAILBACK, FAILED, Failback, Returning
 from controlplane.kinds.rows import QUEUED, Eviction
-from controlplane.meta import Ref, condition
 from tests.simulation.eviction_watch import covering, fleet_health, fleet_of, moving_taints
 from tests.simulation.seen import Seen
 from tests.simulation.world import START, Simulation

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from controlplane.decision import Decision, deleting
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.state import Actor, Change
 from controlplane.kind import text_of
 from controlplane.kinds import BINDINGS, EVENT
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.event import Event
 from controlplane.kinds.rows import Eviction
-from controlplane.meta import Ref
-from controlplane.state import Actor, Change
 from tests.simulation.world import Simulation
 
 EVICTED_EVENT = "EvictWorkloadFromClusterSucceed"

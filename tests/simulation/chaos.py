@@ -18,12 +18,12 @@ from typing import Any
 import msgspec
 
 from controlplane import kinds
-from controlplane.controllers.fleet import FLEET
-from controlplane.decision import Decision, Put
-from controlplane.failback import fit_at
+from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.controllers.fleet_watch import FLEET
+from controlplane.engine.decision import Decision, Put
+from controlplane.eviction.failback import fit_at
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.rows import EVICTED, HELD, QUEUED, Eviction, FleetState
-from controlplane.meta import ObjectMeta, Ref
 from controlplane.settings import Settings, with_overrides
 from tests.simulation import edits, trouble
 from tests.simulation.asked_watch import AskedWatch

@@ -13,13 +13,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane import kinds, lifecycle
-from controlplane.decision import Decision
+from controlplane import kinds
+from controlplane.apimachinery.meta import ObjectMeta, Ref, condition
+from controlplane.engine import lifecycle
+from controlplane.engine.decision import Decision
 from controlplane.eviction.purge import purge_mode
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.meta import ObjectMeta, Ref, condition
 from tests.simulation import edits, people, trouble
 from tests.simulation.chaos import APPS, BEGINS, Chaos, ran, replay
 from tests.simulation.manifests import NGINX, NOT_READY_MEANS_LEAVE, admitted, cluster

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from controlplane import kinds
-from controlplane.decision import Decision, Delete
+from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
+from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
+from controlplane.engine.decision import Decision, Delete
+from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.failback import FAILBACK
-from controlplane.meta import Object, ObjectMeta, Ref
-from controlplane.names import UNSCHEDULABLE_TAINT
-from controlplane.state import Actor
 from tests.simulation.world import Simulation
 
 API_VERSION = "failover.lifeboat.io/v1alpha1"

@@ -9,15 +9,15 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from controlplane import kinds
-from controlplane.controllers.fleet import FLEET
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters.taints import Identity, ending
+from controlplane.controllers.fleet_watch import FLEET
 from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, capacity
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
 from controlplane.kinds.eviction_hold import EvictionHold
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import ENDED, EVICTED, QUEUED, Eviction, FleetState, Judgement
-from controlplane.meta import Ref
-from controlplane.taints import Identity, ending
 from tests.simulation.audit import eviction_is_told
 from tests.simulation.seen import Seen
 from tests.simulation.world import Simulation

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from controlplane import kinds, record, revert
-from controlplane.decision import Decision, Put
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor, Change
+from controlplane.eviction import revert
+from controlplane.insight import record
 from controlplane.kinds.failover_record import FailoverRecord
-from controlplane.meta import Ref
-from controlplane.state import Actor, Change
 from tests.simulation.outages import serving, taint, wait, wait_until_not_ready
 from tests.simulation.stories import NGINX_BINDING, apply, binding, placed
 from tests.simulation.world import Simulation

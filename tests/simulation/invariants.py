@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, condition
 from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.meta import Ref, condition
 from tests.simulation.seen import Seen
 from tests.simulation.world import Serving, Simulation
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
-from controlplane.admission import admit_create
+from controlplane.admission.documents import admit_create
+from controlplane.apimachinery.meta import Object, kind_key
 from controlplane.kind import Kind
 from controlplane.kinds import KINDS
-from controlplane.meta import Object, kind_key
 from controlplane.settings import Settings
 
 NGINX = """

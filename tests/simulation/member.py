@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from controlplane.members import Answer, Collect, Discard, Ensure, Observe, Probe, Question
+from controlplane.clusters.questions import Answer, Collect, Discard, Ensure, Observe, Probe, Question
 
 UP, DOWN, UNAUTHORIZED, NEVER_READY = "none", "down", "unauthorized", "notready"
 UNREAD = "unread"  # it answers, and runs what it is sent, but what it has takes longer to tell than anybody waits

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
 from controlplane.kinds.cluster import Taint
-from controlplane.meta import Ref
 from tests.simulation.manifests import DIVIDED, NGINX
 from tests.simulation.stories import apply, binding, joined, placed, running
 from tests.simulation.world import START, Simulation

@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from controlplane import fence, kinds, record, revert, unjoin
-from controlplane.decision import Decision, deleting
-from controlplane.errors import Invalid
-from controlplane.eviction import orders
-from controlplane.kinds import by_hand
+from controlplane import kinds
+from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.names import UNJOIN_ANNOTATION
+from controlplane.clusters import fence, unjoin
+from controlplane.engine.decision import Decision, deleting
+from controlplane.eviction import orders, revert
+from controlplane.insight import record
+from controlplane.kinds import manual_placement
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.drain import Drain, DrainSpec
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.rows import ENDED, Eviction
-from controlplane.meta import Ref
-from controlplane.names import UNJOIN_ANNOTATION
 from tests.simulation import edits
 from tests.simulation.manifests import ANYWHERE, DIVIDED, DUPLICATED
 
@@ -217,7 +219,7 @@ def placed_by_hand(crowd: Crowd) -> None:
         if new is old and free:
             new = old.with_spec(clusters=(replace(first, name=crowd.chance.choice(free)), *rest))
         crowd.excuse(old.spec.resource.name)
-        edits.put(crowd.world, by_hand.marked(new, old), old)
+        edits.put(crowd.world, manual_placement.marked(new, old), old)
 
     crowd.later(0, 20, write)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from controlplane.apimachinery.meta import Ref
 from controlplane.kinds.cluster import NO_EXECUTE
 from controlplane.kinds.drain import Drain, DrainSpec
 from controlplane.kinds.failback import FAILED, Failback, FailbackSpec, FailbackStatus
-from controlplane.meta import Ref
 from tests.simulation import edits
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from controlplane.decision import Decision, Drop, Save
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.engine.decision import Decision, Drop, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor, Claim, Fence, Outcome
 from controlplane.kinds.rows import Row
-from controlplane.memory import MemoryStore
-from controlplane.meta import Object, Ref
-from controlplane.state import Actor, Claim, Fence, Outcome
 
 if TYPE_CHECKING:
     from tests.simulation.world import Simulation

@@ -9,10 +9,10 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.definitions import kinds_of
+from controlplane.apimachinery.meta import Ref
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding
-from controlplane.meta import Ref
+from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import GATES, Settings
 from controlplane.wire import definition
 from tests.simulation.audit import Audit

@@ -10,9 +10,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import condition
 from controlplane.kinds.cluster import NO_EXECUTE, Cluster
 from controlplane.kinds.rows import FleetState, Observation
-from controlplane.meta import condition
 from tests.simulation.eviction_watch import fleet_of
 from tests.simulation.seen import Seen
 from tests.simulation.world import START, Simulation

@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from controlplane import kinds
-from controlplane.controllers.fleet import fleet_state
-from controlplane.decision import Decision, deleting
+from controlplane.apimachinery.meta import Condition, Ref, with_condition
+from controlplane.controllers.fleet_watch import fleet_state
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.state import Actor
+from controlplane.insight.readiness import Situation, readiness
 from controlplane.kinds.cluster import Cluster, Taint
-from controlplane.meta import Condition, Ref, with_condition
-from controlplane.readiness import Situation, readiness
-from controlplane.state import Actor
 from tests.simulation.manifests import NGINX, NOT_READY_MEANS_LEAVE
 from tests.simulation.stories import apply, binding, joined, placed, running
 from tests.simulation.world import Simulation

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from controlplane import kinds
-from controlplane.meta import Ref
+from controlplane.apimachinery.meta import Ref
 from tests.simulation.manifests import NGINX
 from tests.simulation.member import UP
 from tests.simulation.stories import apply, joined, placed, running

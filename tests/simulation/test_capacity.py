@@ -11,13 +11,13 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.decision import Decision, deleting
+from controlplane.apimachinery.meta import Ref, condition
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.state import Actor
 from controlplane.kinds.binding import SCHEDULED
 from controlplane.kinds.rows import FleetNames, PlacementNote
-from controlplane.meta import Ref, condition
-from controlplane.scheduling.account import explained
+from controlplane.scheduling.explanation_text import explained
 from controlplane.settings import GATES, Settings
-from controlplane.state import Actor
 from tests.guide_fleet import ANYWHERE, ON_ONE_CLUSTER, TABLES, Row, pod
 from tests.simulation.manifests import NGINX, admitted, cluster
 from tests.simulation.member import Member

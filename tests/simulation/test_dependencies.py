@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from controlplane import kinds
-from controlplane.meta import Ref
+from controlplane.apimachinery.meta import Ref
 from tests.simulation.manifests import HELD, NGINX
 from tests.simulation.member import UP
 from tests.simulation.outages import taint, wait

@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Ref
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.drain import DRAIN, Drain
-from controlplane.meta import Ref
 from tests.simulation.manifests import DIVIDED, DUPLICATED, HELD, NGINX
 from tests.simulation.outages import serving, wait, wait_until_leaving
 from tests.simulation.stories import QUICK, apply, binding, copies_on, joined, placed, running

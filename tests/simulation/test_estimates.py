@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.eviction.forecast import forecast
+from controlplane.apimachinery.meta import Ref
 from controlplane.eviction.rate import take
+from controlplane.insight.forecast import forecast
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.rows import ENDED, EVICTED, QUEUED, Eviction
-from controlplane.meta import Ref
 from tests.simulation.manifests import NGINX
 from tests.simulation.stories import QUICK, apply, joined
 from tests.simulation.world import Simulation

@@ -6,12 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from controlplane import kinds, record
-from controlplane.decision import Decision, deleting
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.state import Actor
+from controlplane.insight import record
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.failback import FAILBACK, Failback
-from controlplane.meta import Ref
-from controlplane.state import Actor
 from tests.simulation.manifests import DIVIDED, DUPLICATED, HELD, NGINX
 from tests.simulation.stories import NGINX_BINDING, apply, binding, copies_on, joined, placed, running
 from tests.simulation.world import Simulation

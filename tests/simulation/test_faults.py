@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controlplane import run
+from controlplane.apimachinery.meta import Ref, condition
 from controlplane.controllers.eviction_queue import EvictionQueue
-from controlplane.decision import Decision, Put, Save
+from controlplane.engine import run
+from controlplane.engine.decision import Decision, Put, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor
 from controlplane.eviction import queue
 from controlplane.kinds import RESOURCE_BINDING, WORK
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import Eviction, FleetState
-from controlplane.memory import MemoryStore
-from controlplane.meta import Ref, condition
-from controlplane.state import Actor
 from tests.core.eviction_fleet import fleet
 from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated, no_execute
 from tests.simulation.manifests import ANYWHERE, NGINX

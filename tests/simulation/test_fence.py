@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane import fence, kinds
+from controlplane import kinds
+from controlplane.apimachinery.meta import Condition, Ref, condition
+from controlplane.clusters import fence
 from controlplane.kinds.cluster import FENCED, Cluster
-from controlplane.meta import Condition, Ref, condition
 from tests.simulation.manifests import ANYWHERE, NGINX
 from tests.simulation.member import DOWN, UP
 from tests.simulation.outages import wait, wait_until_not_ready

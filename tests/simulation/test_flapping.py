@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.decision import Decision, deleting
+from controlplane.apimachinery.meta import Condition, Ref, condition
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import NO_EXECUTE, Cluster, Taint
 from controlplane.kinds.rows import HELD, Eviction, Observation
-from controlplane.meta import Condition, Ref, condition
 from controlplane.settings import GATES, Compat, Settings
-from controlplane.state import Actor
 from tests.simulation.manifests import NGINX
 from tests.simulation.member import DOWN, UP
 from tests.simulation.stories import apply, binding, joined, placed

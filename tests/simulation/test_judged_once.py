@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Toleration
-from controlplane.meta import Ref
 from controlplane.settings import EvictionSettings
 from tests.simulation.manifests import DIVIDED, NGINX
 from tests.simulation.outages import serving

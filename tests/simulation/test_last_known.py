@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from controlplane.apimachinery.meta import Ref
 from controlplane.eviction.preserve import read
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.policy import StatePreservationRule
-from controlplane.meta import Ref
 from tests.simulation.member import DOWN, UNAUTHORIZED
 from tests.simulation.outages import DEPLOYMENT, serving, wait
 from tests.simulation.stories import binding

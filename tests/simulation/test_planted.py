@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane import health, taint_policies
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters import health, taint_policies
 from controlplane.controllers import drains, evictions, failbacks
 from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.evictions import Evictions
-from controlplane.decision import Save
-from controlplane.eviction import graceful, judge, plan, queue, rate
+from controlplane.engine.decision import Save
+from controlplane.eviction import eligibility, graceful, next_moves, queue, rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.refuge import Refuge
-from controlplane.meta import Ref
 from tests.simulation import chaos
 from tests.simulation import world as simulated
 from tests.simulation.histogram import ALL
@@ -95,24 +95,24 @@ def goes_on_when_blind(patch: pytest.MonkeyPatch) -> None:
         return health.Tier(health.NORMAL, settings.resource_eviction_rate)
 
     patch.setattr(health, "in_force", in_force)
-    patch.setattr(plan, "refuge", lambda *args, **kwargs: Refuge(True, "anywhere"))
+    patch.setattr(next_moves, "refuge", lambda *args, **kwargs: Refuge(True, "anywhere"))
 
 
 def ignores_tolerations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(judge, "waits", lambda spec, taint, taints: 0.0)
+    patch.setattr(eligibility, "waits", lambda spec, taint, taints: 0.0)
 
 
 def judges_again_after_an_edit(patch: pytest.MonkeyPatch) -> None:
-    real = judge.judged
+    real = eligibility.judged
     patch.setattr(queue, "judged", lambda *args, anew, **kwargs: real(*args, anew=True, **kwargs))
 
 
 def forgets_that_a_cluster_recovered(patch: pytest.MonkeyPatch) -> None:
     def recheck(row: Any, binding: Any, cluster: Any, *, clocks_from: Any, now: Any) -> Any:
-        return judge.earliest(row.judged) if binding is not None else None
+        return eligibility.earliest(row.judged) if binding is not None else None
 
     patch.setattr(queue, "difference", lambda stored, wants, clusters, *, now: tuple(Save(row) for row in wants))
-    patch.setattr(plan, "recheck", recheck)
+    patch.setattr(next_moves, "recheck", recheck)
 
 
 def ignores_holds(patch: pytest.MonkeyPatch) -> None:

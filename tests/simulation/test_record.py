@@ -10,9 +10,10 @@ import msgspec
 import pytest
 import yaml
 
-from controlplane import kinds, record
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
+from controlplane.insight import record
 from controlplane.kinds.failover_record import FailoverRecord, Step
-from controlplane.meta import Ref
 from tests.simulation.manifests import DUPLICATED, cluster
 from tests.simulation.member import Member
 from tests.simulation.outages import left, serving

@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane import fence, kinds
-from controlplane.decision import Decision, deleting
-from controlplane.meta import Ref
-from controlplane.state import Actor
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters import fence
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.state import Actor
 from tests.simulation.manifests import ANYWHERE, DIVIDED, NGINX, admitted
 from tests.simulation.member import DOWN, UP
 from tests.simulation.outages import DEPLOYMENT, serving, wait, wait_until_not_ready

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane import record, revert
-from controlplane.meta import Ref
+from controlplane.apimachinery.meta import Ref
+from controlplane.eviction import revert
+from controlplane.insight import record
 from tests.simulation.member import DOWN, UP
 from tests.simulation.outages import serving, wait
 from tests.simulation.stories import binding, placed, running

@@ -8,13 +8,13 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, condition
+from controlplane.clusters.fence import FenceRequest, fenced
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.graceful import EVICTION_STUCK, WAITING_WORKLOAD
-from controlplane.fence import FenceRequest, fenced
 from controlplane.kind import KINDS
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.rows import HELD, Eviction
-from controlplane.meta import Ref, condition
 from controlplane.settings import Settings
 from tests import flink
 from tests.simulation.member import DOWN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from controlplane.apimachinery.meta import Condition, condition
 from controlplane.eviction.pending import EVICTION_PENDING
-from controlplane.meta import Condition, condition
 from tests.simulation.manifests import ANYWHERE, DIVIDED, admitted
 from tests.simulation.member import DOWN, UP
 from tests.simulation.outages import serving, wait

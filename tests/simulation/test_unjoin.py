@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.decision import Decision, deleting
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.decision import Decision, deleting
+from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import HELD, Eviction
-from controlplane.meta import Ref
 from controlplane.settings import Compat, Settings
-from controlplane.state import Actor
 from tests.simulation.manifests import DIVIDED, DUPLICATED, NGINX
 from tests.simulation.outages import taint
 from tests.simulation.stories import QUICK, apply, binding, joined, placed, running

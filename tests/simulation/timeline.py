@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from controlplane.engine.state import Change
 from controlplane.kinds import BINDINGS, CLUSTER, EVENT, WORK
-from controlplane.state import Change
 from tests.simulation.world import START, Simulation
 
 Line = tuple[datetime, int, str]

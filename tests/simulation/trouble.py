@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, condition
 from controlplane.kinds.cluster import NO_EXECUTE, PREFER_NO_EXECUTE
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import RECOVERING, Observation
-from controlplane.meta import Ref, condition
 from tests.simulation import edits, requested
 
 if TYPE_CHECKING:

@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from controlplane import kinds, run
+from controlplane import kinds
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.apimachinery.names import execution_namespace
+from controlplane.clusters.questions import Discard, Ensure
 from controlplane.controllers import CONTROLLERS
-from controlplane.controllers.controller import Controller
 from controlplane.controllers.work_status import WorkStatus
+from controlplane.engine import run
+from controlplane.engine.controller import Controller
+from controlplane.engine.run import Failure, World, run_batch
+from controlplane.engine.state import Fenced
 from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take
-from controlplane.members import Discard, Ensure
-from controlplane.meta import Object, Ref
-from controlplane.names import execution_namespace
-from controlplane.run import Failure, World, run_batch
 from controlplane.settings import Settings
-from controlplane.state import Fenced
 from tests.simulation.member import DOWN, UNAUTHORIZED, Member, place_of
 from tests.simulation.store import Kept, Killed, Store
 

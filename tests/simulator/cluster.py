@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import orjson
 
-from apps.simulator.fleet import Fleet
 from apps.simulator.member import Member
+from apps.simulator.members import Fleet
 
 Document = dict[str, Any]
 PATIENCE = 60.0  # seconds until a test gives up; none waits that long when all is well

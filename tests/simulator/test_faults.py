@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from controlplane.errors import BadRequest
+from controlplane.apimachinery.errors import BadRequest
 from tests.simulator.cluster import CONFIGMAPS, DEPLOYMENTS, Cluster, configmap, simulated, workload
 
 TWO = ("member1", "member2")

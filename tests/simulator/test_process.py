@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from apps.simulator.fleet import FleetProcess, ask, start_fleet_process
+from apps.simulator.members import FleetProcess, ask, start_fleet_process
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Protocol
 
-from controlplane.controllers.controller import Controller, Ownership, cursor_after, page
-from controlplane.decision import Decision, Put
+from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
+from controlplane.engine.controller import Controller, Ownership, cursor_after, page
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.state import Actor, Outcome, State, Watch
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec, TargetCluster
 from controlplane.kinds.cluster import Cluster, ClusterSpec, Taint
 from controlplane.kinds.rows import Observation, Promise
 from controlplane.kinds.template import Template
-from controlplane.memory import MemoryStore
-from controlplane.meta import Object, ObjectMeta, Ref
-from controlplane.state import Actor, Outcome, State, Watch
 
 USER = Actor("jane")
 PLACER = Actor("placer", controller=True)

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.objects.batch import MAX_OBJECTS, SLACK, batches
-from controlplane.decision import Decision, Event, Put
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.engine.decision import Decision, Event, Put
+from controlplane.engine.state import Actor
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta
-from controlplane.state import Actor
 
 BY = Actor("test")
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from controlplane.decision import Decision, Delete, Drop, Event, Guard, Put, Save, unchanged
+from controlplane.engine.decision import Decision, Delete, Drop, Event, Guard, Put, Save, unchanged
+from controlplane.engine.routing import OwnershipError
+from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.rows import Eviction, Promise
-from controlplane.routing import OwnershipError
-from controlplane.state import Actor
 from tests.stores.grounds import PLACER, USER, binding, cluster, create, stored, template, write
 
 DELETED = datetime(2026, 2, 1, tzinfo=UTC)

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from controlplane.controllers.controller import Controller
-from controlplane.decision import Decision, Delete, Event, Put, Save
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.controller import Controller
+from controlplane.engine.decision import Decision, Delete, Event, Put, Save
+from controlplane.engine.run import World, run_batch
+from controlplane.engine.state import Actor, Claim, Fence, Fenced
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.rows import Observation
-from controlplane.meta import Ref
-from controlplane.run import World, run_batch
 from controlplane.settings import Settings
-from controlplane.state import Actor, Claim, Fence, Fenced
 from tests.stores.grounds import (
     PLACER,
     USER,

@@ -11,14 +11,14 @@ import pytest
 from django.db import connection
 
 from apps.objects.store import DjangoStore
+from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers.scheduler import Scheduler
-from controlplane.decision import Decision, Put
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.run import World, run_batch, work_off
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import Placement
-from controlplane.meta import ObjectMeta, Ref
-from controlplane.run import World, run_batch, work_off
 from controlplane.settings import Settings
 from tests.scheduling_builders import DYNAMIC, cluster, placement, spec
 from tests.stores.grounds import USER, create

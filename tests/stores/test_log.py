@@ -11,13 +11,13 @@ import pytest
 from django.db import connection
 
 from apps.objects import apply as writing
-from apps.objects import log
+from apps.objects import change_log
 from apps.objects.configuration import Configuration
 from apps.objects.store import DjangoStore
-from apps.runtime import turn
+from apps.worker import turn
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.engine.run import World
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
-from controlplane.meta import ObjectMeta
-from controlplane.run import World
 from tests.stores.grounds import controllers, create, template
 from tests.stores.test_postgres import rows, small_partitions
 
@@ -36,7 +36,7 @@ def test_partitions_are_made_before_they_are_needed(store: DjangoStore, monkeypa
         create(store, *(template(f"t{number}") for number in range(35)))
 
         with writing.binary_cursor() as cursor:
-            bounds = [(start, end) for start, end, _ in log.partitions(cursor)]
+            bounds = [(start, end) for start, end, _ in change_log.partitions(cursor)]
 
         assert bounds == [(1, 11), (11, 21), (21, 31), (31, 41)]
         assert [change.version for change in store.changes(0)] == list(range(1, 36))
@@ -73,7 +73,7 @@ def test_a_worker_drops_what_is_older_than_the_log_has_to_reach(
         create(store, *(template(f"t{number}") for number in range(34)))
         create(store, FailoverConfiguration(CONFIGURED, "FailoverConfiguration", ObjectMeta(name=NAME), spec))
         with connection.cursor() as cursor:
-            cursor.execute(f"UPDATE {log.TABLE} SET at = at - interval '{age}' WHERE version < 25")
+            cursor.execute(f"UPDATE {change_log.TABLE} SET at = at - interval '{age}' WHERE version < 25")
         monkeypatch.setattr(turn, "_tidied", {})
 
         for group in turn.GROUPS:
@@ -129,7 +129,7 @@ def test_no_partition_is_made_or_dropped_with_the_write_lock_in_hand(
         (made,) = create(store, template("after"))
 
         with writing.binary_cursor() as cursor:
-            bounds = [(start, end) for start, end, _ in log.partitions(cursor)]
+            bounds = [(start, end) for start, end, _ in change_log.partitions(cursor)]
         assert slowest < 2
         assert made.metadata.resource_version == "11"
         assert bounds[-1] == (11, 21)

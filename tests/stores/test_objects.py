@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane.decision import Delete, Put
+from controlplane.engine.decision import Delete, Put
 from controlplane.kinds import RESOURCE_BINDING
 from tests.stores.grounds import binding, cluster, create, stored, template, write
 

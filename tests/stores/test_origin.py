@@ -9,12 +9,12 @@ import pytest
 import redis
 from django.db import connection
 
-from apps.objects import log, origin
+from apps.objects import change_log, origin
 from apps.objects.apply import binary_cursor
 from apps.objects.store import DjangoStore
-from apps.runtime import restored
-from controlplane.meta import Ref
-from controlplane.restored import GAP, Seen
+from apps.worker import restored
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.restored import GAP, Seen
 from tests.stores.grounds import controllers, create, template
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def store() -> Iterator[DjangoStore]:
     yield DjangoStore(controllers=controllers())
     with binary_cursor() as cursor:  # partitions are not emptied with the tables
-        for _, _, name in log.partitions(cursor)[1:]:
+        for _, _, name in change_log.partitions(cursor)[1:]:
             cursor.execute(f"DROP TABLE {name}")  # type: ignore[arg-type]  # a name of ours
-    log.forget()
+    change_log.forget()
 
 
 def sql(statement: str) -> None:

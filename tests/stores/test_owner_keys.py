@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from apps.objects.store import DjangoStore
-from controlplane.meta import OwnerReference
+from controlplane.apimachinery.meta import OwnerReference
 from tests.stores.grounds import create, template
 
 pytestmark = pytest.mark.django_db(transaction=True)

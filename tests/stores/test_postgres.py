@@ -13,18 +13,18 @@ import pytest
 from django.db import connection
 
 from apps.objects import apply as writing
-from apps.objects import log
+from apps.objects import change_log
 from apps.objects.arrays import BinaryCursor
 from apps.objects.store import DjangoStore
-from controlplane.decision import Decision, Delete, Event, Put, Save
-from controlplane.errors import Expired
+from controlplane.apimachinery.errors import Expired
+from controlplane.apimachinery.meta import Ref
+from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION, PROPAGATION_POLICY_NAMESPACE_ANNOTATION
+from controlplane.apimachinery.selectors import LabelSelector, parse_field_selector, parse_label_selector
+from controlplane.engine.decision import Decision, Delete, Event, Put, Save
+from controlplane.engine.state import Selection
 from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.rows import Collected, Eviction, Promise
-from controlplane.meta import Ref
-from controlplane.names import PROPAGATION_POLICY_NAME_ANNOTATION, PROPAGATION_POLICY_NAMESPACE_ANNOTATION
-from controlplane.selectors import LabelSelector, parse_field_selector, parse_label_selector
-from controlplane.state import Selection
 from tests.stores.grounds import PLACER, USER, binding, cluster, controllers, create, stored, template, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -212,20 +212,20 @@ def small_partitions(store: DjangoStore, monkeypatch: pytest.MonkeyPatch) -> Ite
     def rebuild(size: int) -> None:
         with connection.cursor() as cursor:
             for (name,) in rows(
-                "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass", log.TABLE
+                "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = %s::regclass", change_log.TABLE
             ):
                 cursor.execute(f"DROP TABLE {name}")
-        monkeypatch.setattr(log, "PARTITION_VERSIONS", size)
-        log.forget()
+        monkeypatch.setattr(change_log, "PARTITION_VERSIONS", size)
+        change_log.forget()
 
-    before = log.PARTITION_VERSIONS
+    before = change_log.PARTITION_VERSIONS
     rebuild(10)
     try:
         yield
     finally:
         rebuild(before)
         with writing.binary_cursor() as cursor:
-            log.make_room(cursor, 1)
+            change_log.make_room(cursor, 1)
 
 
 class TestNotices:
@@ -282,7 +282,7 @@ FILLED = (
     "objects_due",
     "failover_eviction",
     "scheduling_promise",
-    log.TABLE,
+    change_log.TABLE,
 )
 
 

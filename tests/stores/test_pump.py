@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 from django.db import close_old_connections, connection
 
+from apps.members.pump import Pump
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
-from apps.runtime.members.pump import Pump
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
+from controlplane.apimachinery.names import WORK_FINALIZER, execution_namespace
+from controlplane.clusters.questions import Answer, Question
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.probes import Probes
-from controlplane.decision import Decision
+from controlplane.engine.decision import Decision
+from controlplane.engine.run import CLAIM_SECONDS, FAILED_AGAIN
+from controlplane.engine.state import State
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.members import Answer, Question
-from controlplane.meta import Condition, ObjectMeta, Ref
-from controlplane.names import WORK_FINALIZER, execution_namespace
-from controlplane.run import CLAIM_SECONDS, FAILED_AGAIN
-from controlplane.state import State
 from tests.apps.stack import WITHIN
 from tests.stores.grounds import cluster, create
 

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import HEADS, Evictions
-from controlplane.controllers.fleet import FLEET
-from controlplane.decision import Decision, Put, Save
+from controlplane.controllers.fleet_watch import FLEET
+from controlplane.engine.decision import Decision, Put, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.run import World, run_batch
 from controlplane.eviction import orders
 from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
@@ -21,9 +24,6 @@ from controlplane.kinds.cluster import Taint
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.rows import EVICTED, HELD, QUEUED, Eviction, FleetState
-from controlplane.memory import MemoryStore
-from controlplane.meta import Object, ObjectMeta, Ref
-from controlplane.run import World, run_batch
 from controlplane.settings import GATES, Settings
 from tests.core.fleet_story import binding, by_room, cluster
 from tests.stores.grounds import USER

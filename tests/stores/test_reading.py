@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controlplane.decision import Decision, Delete, Drop, Event, Put, Save
+from controlplane.apimachinery.meta import OwnerReference, Ref
+from controlplane.apimachinery.selectors import LabelSelector, LabelSelectorRequirement
+from controlplane.engine.decision import Decision, Delete, Drop, Event, Put, Save
+from controlplane.engine.state import Selection
 from controlplane.kind import encode
 from controlplane.kinds import BINDINGS, RESOURCE_BINDING, WORK
 from controlplane.kinds.rows import (
@@ -21,9 +24,6 @@ from controlplane.kinds.rows import (
     Stop,
 )
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.meta import OwnerReference, Ref
-from controlplane.selectors import LabelSelector, LabelSelectorRequirement
-from controlplane.state import Selection
 from tests.stores.grounds import PLACER, USER, binding, cluster, create, meta, stored, template, write
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -10,24 +10,24 @@ import pytest
 
 from apps.objects import batch
 from apps.objects.store import DjangoStore
-from controlplane.controllers.controller import Controller
+from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
-from controlplane.controllers.fleet import FLEET
+from controlplane.controllers.fleet_watch import FLEET
 from controlplane.controllers.promises import Promises
 from controlplane.controllers.scheduler import Scheduler
-from controlplane.decision import Decision, Put, Save
+from controlplane.engine.controller import Controller
+from controlplane.engine.decision import Decision, Put, Save
+from controlplane.engine.memory import MemoryStore
+from controlplane.engine.run import World, run_batch
 from controlplane.estimate.request import NOTHING_ASKED
 from controlplane.eviction.rate import TakeTokens, Tokens
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import ResourceSummary
 from controlplane.kinds.rows import HELD, NO_REFUGE, Eviction, FleetState, PlacementHint, Promise
-from controlplane.memory import MemoryStore
-from controlplane.meta import Ref
-from controlplane.run import World, run_batch
+from controlplane.scheduling.binding_outcome import reservations
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
-from controlplane.scheduling.record import reservations
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import GATES, Settings
 from tests.core.fleet_story import binding, by_room, cluster, duplicated, no_execute

@@ -10,10 +10,10 @@ import pytest
 from django.db import InternalError, connection
 
 from apps.objects.store import DjangoStore
-from controlplane.decision import Decision, Delete, Event, Put, Save
+from controlplane.apimachinery.meta import Object
+from controlplane.engine.decision import Decision, Delete, Event, Put, Save
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.rows import Promise
-from controlplane.meta import Object
 from tests.stores.grounds import USER, binding, controllers, create, due_refs, template, write
 
 pytestmark = pytest.mark.django_db(transaction=True)

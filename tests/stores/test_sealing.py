@@ -14,17 +14,17 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from apps.objects import sealing
+from apps.objects import encryption
+from apps.objects.encryption import SealError, keys, opened
 from apps.objects.history import timeline
 from apps.objects.listing import changes_between, page, text_of
-from apps.objects.sealing import SealError, keys, opened
 from apps.objects.store import DjangoStore
-from controlplane.decision import Put
+from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.engine.decision import Put
 from controlplane.kind import encode
 from controlplane.kinds import WORK
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
-from controlplane.meta import ObjectMeta, Ref
 from tests.stores.grounds import CREATED, create, stored, template, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -199,8 +199,8 @@ def test_other_kinds_cost_nothing() -> None:
     for _ in range(1000):
         assert opened("apps/Deployment", text) is text
         assert opened(WORK, text) is text
-        assert sealing.sealed(other) is other
-        assert sealing.sealed(work) is work
+        assert encryption.sealed(other) is other
+        assert encryption.sealed(work) is work
     spent = thread_time() - started
 
     assert spent < 0.1, f"{spent * 1000:.1f} µs for each object that holds no Secret"

@@ -9,14 +9,14 @@ from collections.abc import Callable
 import pytest
 from django.db import connection
 
-from apps.api import tailer
+from apps.api import watch_hub
 from apps.api.streams import Stream
-from apps.objects import log, origin
+from apps.objects import change_log, origin
 from apps.objects.apply import binary_cursor
 from apps.objects.store import DjangoStore
-from controlplane.errors import Expired
+from controlplane.apimachinery.errors import Expired
+from controlplane.apimachinery.selectors import EVERYTHING
 from controlplane.kind import KINDS
-from controlplane.selectors import EVERYTHING
 from controlplane.wire.request import Choice
 from tests.stores.grounds import controllers, create, template
 
@@ -35,13 +35,13 @@ def _commit(name: str) -> None:
 def test_an_event_loop_that_is_busy_costs_its_streams_time_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(tailer, "HAND_OVER_SECONDS", 0.05)
+    monkeypatch.setattr(watch_hub, "HAND_OVER_SECONDS", 0.05)
 
     async def watched() -> list[str]:
-        reader = tailer.Tailer()
+        reader = watch_hub.Tailer()
         reader.start()
         stream = Stream(user="u", kind="ConfigMap", resource=KINDS["ConfigMap"].resource, choice=EVERY_ONE, since=0)
-        watcher = tailer.Watcher(stream)
+        watcher = watch_hub.Watcher(stream)
         await reader.add(watcher)
         try:
             committed = asyncio.get_running_loop().run_in_executor(None, _commit, "one")
@@ -53,7 +53,7 @@ def test_an_event_loop_that_is_busy_costs_its_streams_time_and_nothing_else(
             while len(seen) < 2:
                 await asyncio.wait_for(watcher.ready.wait(), 60)
                 watcher.ready.clear()
-                seen |= {one.change.name for one in watcher.pending if isinstance(one, tailer.Event)}
+                seen |= {one.change.name for one in watcher.pending if isinstance(one, watch_hub.Event)}
             return sorted(seen)
         finally:
             await reader.stop()
@@ -65,11 +65,11 @@ def _sent_away(happens: Callable[[], None]) -> tuple[Expired | None, list[str]]:
     """Return what a stream ends with after something happened to the database, and what one that began later sees."""
 
     async def watched() -> tuple[Expired | None, list[str]]:
-        reader = tailer.Tailer()
+        reader = watch_hub.Tailer()
         reader.start()
         resource = KINDS["ConfigMap"].resource
         first, later = (
-            tailer.Watcher(Stream(user="u", kind="ConfigMap", resource=resource, choice=EVERY_ONE, since=since))
+            watch_hub.Watcher(Stream(user="u", kind="ConfigMap", resource=resource, choice=EVERY_ONE, since=since))
             for since in (3, 10**15)
         )
         await reader.add(first)
@@ -83,7 +83,7 @@ def _sent_away(happens: Callable[[], None]) -> tuple[Expired | None, list[str]]:
             await reader.add(later)
             await asyncio.to_thread(_commit, "later")
             await asyncio.wait_for(later.ready.wait(), 60)
-            seen = [one.change.name for one in later.pending if isinstance(one, tailer.Event)]
+            seen = [one.change.name for one in later.pending if isinstance(one, watch_hub.Event)]
             return first.error, seen
         finally:
             await reader.stop()
@@ -117,9 +117,9 @@ def test_streams_end_with_410_where_the_counter_was_raised_after_a_restore() -> 
         error, seen = _sent_away(raised)
     finally:
         with binary_cursor() as cursor:  # partitions are not emptied with the tables
-            for _, _, name in log.partitions(cursor)[1:]:
+            for _, _, name in change_log.partitions(cursor)[1:]:
                 cursor.execute(f"DROP TABLE {name}")  # type: ignore[arg-type]  # a name of ours
-        log.forget()
+        change_log.forget()
 
     assert isinstance(error, Expired)
     assert seen == ["later"]

@@ -12,21 +12,21 @@ from typing import Any, ClassVar
 
 import pytest
 
+from apps.members.pump import Asked, Pump
 from apps.objects.batch import MAX_OBJECTS
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore
-from apps.runtime.members.pump import Asked, Pump
-from controlplane.controllers.controller import Ownership
-from controlplane.controllers.member import MemberController
-from controlplane.decision import Decision, Event, Put, Save
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters.questions import Answer, Question
+from controlplane.controllers.reads.member_controller import MemberController
+from controlplane.engine.controller import Ownership
+from controlplane.engine.decision import Decision, Event, Put, Save
+from controlplane.engine.run import FAILED_AGAIN, Failure, Report, World, run_batch, written
+from controlplane.engine.state import Actor, Unstorable
 from controlplane.kinds import EVENT, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise, Row
-from controlplane.members import Answer, Question
-from controlplane.meta import Ref
-from controlplane.run import FAILED_AGAIN, Failure, Report, World, run_batch, written
 from controlplane.settings import Settings
-from controlplane.state import Actor, Unstorable
 from tests.stores.grounds import PLACER, USER, Placer, binding, cluster, create, stored, template, write
 
 pytestmark = pytest.mark.django_db(transaction=True)

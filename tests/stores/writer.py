@@ -10,8 +10,8 @@ import django
 def main(number: int, rounds: int) -> None:
     django.setup()
     from apps.objects.store import DjangoStore
-    from controlplane.decision import Decision, Event, Put
-    from controlplane.meta import Ref
+    from controlplane.apimachinery.meta import Ref
+    from controlplane.engine.decision import Decision, Event, Put
     from tests.stores.grounds import PLACER, USER, binding, controllers, template
 
     store = DjangoStore(controllers=controllers())

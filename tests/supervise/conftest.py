@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.runtime.supervise import lifetime, records
-from apps.runtime.supervise.home import Home
-from apps.runtime.supervise.private import MARK
+from apps.development.supervise import lifetime, records
+from apps.development.supervise.private import MARK
+from apps.development.supervise.run_folder import Home
 
 ELSEWHERE = ("DATABASE_URL", "REDIS_URL", "LIFEBOAT_POSTGRES_BIN", records.TOKEN_VARIABLE)
 
@@ -22,7 +22,7 @@ def bare_environment(**more: str) -> dict[str, str]:
 
 
 class CommandLine:
-    """`python -m apps.runtime.supervise <verb> --dir <folder> …`"""
+    """`python -m apps.development.supervise <verb> --dir <folder> …`"""
 
     def __init__(self, folder: Path) -> None:
         self.home = Home(folder)
@@ -41,7 +41,7 @@ class CommandLine:
         return done
 
     def argv(self, verb: str, *options: str) -> list[str]:
-        return [sys.executable, "-m", "apps.runtime.supervise", verb, "--dir", str(self.home.root), *options]
+        return [sys.executable, "-m", "apps.development.supervise", verb, "--dir", str(self.home.root), *options]
 
     def environment(self) -> dict[str, str]:
         """Return what is running, as it was published."""

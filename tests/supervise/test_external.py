@@ -13,10 +13,10 @@ import psycopg
 import pytest
 import redis
 
-from apps.runtime.supervise import postgres, records
-from apps.runtime.supervise import redis as redis_server
-from apps.runtime.supervise.ports import LOOPBACK, free_port
-from apps.runtime.supervise.stack import STARTED
+from apps.development.supervise import postgres, records
+from apps.development.supervise import redis as redis_server
+from apps.development.supervise.ports import LOOPBACK, free_port
+from apps.development.supervise.stack import STARTED
 from tests.supervise.conftest import CommandLine, eventually
 from tests.supervise.test_stack import clusters, status_of
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from apps.runtime.supervise import ports, records
-from apps.runtime.supervise.errors import SuperviseError
-from apps.runtime.supervise.home import Home
-from apps.runtime.supervise.private import MARK, private_folder
-from apps.runtime.supervise.processes import Program, Supervisor
+from apps.development.supervise import ports, records
+from apps.development.supervise.errors import SuperviseError
+from apps.development.supervise.private import MARK, private_folder
+from apps.development.supervise.processes import Program, Supervisor
+from apps.development.supervise.run_folder import Home
 from tests.supervise.conftest import CommandLine, eventually
 
 SLEEP = ("sleep", "600")
@@ -276,7 +276,7 @@ def test_secrets_are_made_once_and_closed_to_others(home: Home) -> None:
 
 def test_the_supervisor_needs_nothing_but_the_standard_library() -> None:
     script = (
-        "import sys, apps.runtime.supervise.__main__\n"
+        "import sys, apps.development.supervise.__main__\n"
         "print(sorted({m.partition('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)))"
     )
     done = subprocess.run([sys.executable, "-S", "-c", script], capture_output=True, text=True, check=True)

@@ -14,8 +14,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from apps.runtime.supervise import lifetime, postgres, records, shape
-from apps.runtime.supervise.private import MARK
+from apps.development.supervise import lifetime, postgres, records, shape
+from apps.development.supervise.private import MARK
 from tests.supervise.conftest import CommandLine, bare_environment, eventually
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root has to become another user for PostgreSQL")

@@ -11,8 +11,8 @@ from http.client import HTTPResponse
 import pytest
 import yaml
 
-from apps.runtime.supervise import lifetime, records
-from apps.runtime.supervise.stack import DEVELOPMENT_PROFILE, STARTED
+from apps.development.supervise import lifetime, records
+from apps.development.supervise.stack import DEVELOPMENT_PROFILE, STARTED
 from config import product
 from tests.supervise.conftest import CommandLine, bare_environment, eventually
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from apps.runtime.supervise.lifetime import PROJECT
+from apps.development.supervise.lifetime import PROJECT
 from tests.services import needed
 
 

@@ -1,4 +1,4 @@
-"""The change log, partitioned by version. Partitions are made ahead and dropped by `apps.objects.log`."""
+"""The change log, partitioned by version. Partitions are made ahead and dropped by `apps.objects.change_log`."""
 
 from django.db import migrations, models
 

@@ -6,13 +6,22 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
+from controlplane.apimachinery.names import (
+    CLUSTER_FINALIZER,
+    CLUSTER_NAMESPACE,
+    PROPAGATION_POLICY_NAME_ANNOTATION,
+    RECEIVED_ANNOTATION,
+    UNSCHEDULABLE_TAINT,
+)
 from controlplane.controllers.application_failover import PARTS
 from controlplane.controllers.drains import PAGE
-from controlplane.controllers.fleet import FLEET
+from controlplane.controllers.fleet_watch import FLEET
 from controlplane.eviction.purge import leaving
-from controlplane.kinds import home
+from controlplane.kinds import origin
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import PULL, Taint
+from controlplane.kinds.colocation_index import application
 from controlplane.kinds.drain import RUNNING, Drain, DrainSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
 from controlplane.kinds.policy import (
@@ -23,15 +32,6 @@ from controlplane.kinds.policy import (
 )
 from controlplane.kinds.rows import EVICTED, AilingCopies, Observation, Row
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
-from controlplane.kinds.together import application
-from controlplane.meta import Object, ObjectMeta, Ref
-from controlplane.names import (
-    CLUSTER_FINALIZER,
-    CLUSTER_NAMESPACE,
-    PROPAGATION_POLICY_NAME_ANNOTATION,
-    RECEIVED_ANNOTATION,
-    UNSCHEDULABLE_TAINT,
-)
 from tests.apps.batches.stored import (
     AT_ONCE,
     LONG_AGO,
@@ -208,7 +208,7 @@ def failbacks(size: int) -> Case:
     """Everything that has left a cluster goes back to it, a hundred at once."""
     then = bound(size, home=2)
     away = [leaving(one, "home", mode=GRACEFULLY, reason="", producer="", message="", now=LONG_AGO) for one in then]
-    away = [home.departed(new, old, now=LONG_AGO) for new, old in zip(away, then, strict=True)]
+    away = [origin.departed(new, old, now=LONG_AGO) for new, old in zip(away, then, strict=True)]
     away = [one.with_spec(clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=()) for one in away]
     meta = ObjectMeta(name="back", uid="uid-back", generation=1, creation_timestamp=START)
     asked = Failback("failover.lifeboat.io/v1alpha1", "Failback", meta, FailbackSpec("home", rate=1e6, at_once=100))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controlplane import kinds
+from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers.garbage import EVERYTHING
 from controlplane.kinds.event import Event
 from controlplane.kinds.rows import Observation, Sweep
-from controlplane.meta import ObjectMeta, Ref
 from tests.apps.batches.stored import Case, bound, many
 from tests.core.fleet_story import START
 

@@ -7,18 +7,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane.bindings import template_ref
+from controlplane.apimachinery.meta import OwnerReference, Ref
+from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
 from controlplane.controllers.definitions import GROUP
 from controlplane.controllers.works import BACK
-from controlplane.dependencies import annotated
+from controlplane.eviction.leftovers import marked
 from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import AggregatedStatusItem
 from controlplane.kinds.policy import ResourceSelector
 from controlplane.kinds.template import Template
-from controlplane.leftovers import marked
-from controlplane.meta import OwnerReference, Ref
-from controlplane.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
+from controlplane.propagation.attached_bindings import annotated
+from controlplane.propagation.bindings import template_ref
 from controlplane.wire.definition import CLEANUP_FINALIZER
 from tests.apps.batches.fleet import to_placed
 from tests.apps.batches.stored import (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 
-from controlplane.controllers.fleet import FLEET
+from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
+from controlplane.controllers.fleet_watch import FLEET
 from controlplane.controllers.scheduler import ROOM
 from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote, Promise
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
-from controlplane.meta import Condition, ObjectMeta, Ref
 from tests.apps.batches.stored import LONG_AGO, Case, bound, clusters, many, parts, refs, work_of
 from tests.core.fleet_story import START
 

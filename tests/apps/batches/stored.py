@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from controlplane import kinds, works
+from controlplane import kinds
+from controlplane.apimachinery.meta import Condition, Object, ObjectMeta, Ref
+from controlplane.apimachinery.names import PROPAGATION_POLICY_NAME_ANNOTATION, work_name
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import Policy, PropagationSpec, ResourceSelector
@@ -16,8 +18,7 @@ from controlplane.kinds.rows import Eviction, FleetState, Judgement, Row
 from controlplane.kinds.rows import eviction_key as queued_as
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, Work
-from controlplane.meta import Condition, Object, ObjectMeta, Ref
-from controlplane.names import PROPAGATION_POLICY_NAME_ANNOTATION, work_name
+from controlplane.propagation import works
 from tests.core.fleet_story import START, binding, cluster, duplicated, no_execute
 
 LONG_AGO = START - timedelta(days=30)

@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane import bindings
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.apimachinery.names import RESOURCE_BINDING_ID_LABEL
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.template import Template
-from controlplane.meta import ObjectMeta
-from controlplane.names import RESOURCE_BINDING_ID_LABEL
+from controlplane.propagation import bindings
 from tests.conformance.documents import typed
 
 Document = dict[str, Any]

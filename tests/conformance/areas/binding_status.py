@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane import aggregation
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.work import Work
+from controlplane.propagation import aggregation
 from tests.conformance.compare import equivalent
 from tests.conformance.documents import plain, typed
 

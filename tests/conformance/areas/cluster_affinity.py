@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.affinity import matches
+from controlplane.clusters.affinity import matches
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import ClusterAffinity
 from tests.conformance.documents import typed

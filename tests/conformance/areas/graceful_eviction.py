@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.eviction.graceful import RESOURCE_HEALTH, Assessment, assess, deadline
 from controlplane.kinds.binding import (
     AggregatedStatusItem,
@@ -17,7 +18,6 @@ from controlplane.kinds.binding import (
     ResourceBindingStatus,
     TargetCluster,
 )
-from controlplane.meta import ObjectMeta
 from controlplane.settings import Settings
 from tests.conformance.compare import equivalent
 from tests.conformance.documents import typed

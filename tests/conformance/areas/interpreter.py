@@ -6,10 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from controlplane import interpret
+from controlplane.apimachinery.names import TEMPLATE_GENERATION_ANNOTATION
+from controlplane.apimachinery.quantities import Quantity
 from controlplane.interpret import prune, reflect
 from controlplane.kinds.binding import AggregatedStatusItem
-from controlplane.names import TEMPLATE_GENERATION_ANNOTATION
-from controlplane.quantity import Quantity
 from tests.conformance.compare import equivalent
 from tests.conformance.documents import plain, typed
 

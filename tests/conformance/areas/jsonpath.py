@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from controlplane.jsonpath import JSONPathError, evaluate
+from controlplane.apimachinery.jsonpath import JSONPathError, evaluate
 
 Document = dict[str, Any]
 

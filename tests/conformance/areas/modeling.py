@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from controlplane.apimachinery.quantities import Quantity, parse
 from controlplane.estimate.models import grade_of, standardise, violations
 from controlplane.estimate.summary import summarise
 from controlplane.kinds.cluster import ResourceModel
-from controlplane.quantity import Quantity, parse
 from tests.conformance.documents import typed
 
 Document = dict[str, Any]

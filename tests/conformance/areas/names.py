@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane import names
+from controlplane.apimachinery import names
 
 Document = dict[str, Any]
 

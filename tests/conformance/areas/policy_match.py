@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane import matching
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.template import Template
+from controlplane.propagation import matching
 from tests.conformance.documents import typed
 
 Document = dict[str, Any]

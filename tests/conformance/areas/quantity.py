@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.quantity import DECIMAL_SI, MAX_INT64, Quantity, QuantityError, parse
+from controlplane.apimachinery.quantities import DECIMAL_SI, MAX_INT64, Quantity, QuantityError, parse
 
 Document = dict[str, Any]
 

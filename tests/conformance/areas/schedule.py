@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from controlplane.apimachinery.names import binding_name
 from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE, Cluster
-from controlplane.names import binding_name
-from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.question import Neighbours, neighbours_of, on_one_cluster
 from controlplane.scheduling.schedule import NO_CLUSTER_FIT, UNSCHEDULABLE, Placed, Refused, schedule
 from controlplane.settings import GATES, Compat, EstimatorSettings, Settings

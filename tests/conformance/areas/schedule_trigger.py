@@ -9,7 +9,7 @@ import msgspec
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import Placement
-from controlplane.scheduling.fleet import Fleet
+from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.trigger import applied_text, needs_scheduling
 from controlplane.settings import Settings
 from tests.conformance.documents import typed

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from controlplane import affinity
+from controlplane.clusters import affinity
+from controlplane.clusters.taint_policies import Sight, match, owner, rule_of, target, wanted
+from controlplane.clusters.taints import Identity, Ownership, settled
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, PolicyTaint
-from controlplane.taint_policies import Sight, match, owner, rule_of, target, wanted
-from controlplane.taints import Identity, Ownership, settled
 from tests.conformance.compare import equivalent
 from tests.conformance.documents import typed
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from controlplane.eviction.judge import earliest, judged
+from controlplane.clusters.tolerations import spelled, untolerated
+from controlplane.eviction.eligibility import earliest, judged
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import NO_EXECUTE, Cluster, ClusterSpec, Taint
 from controlplane.kinds.policy import Placement, Toleration
-from controlplane.scheduling.plan import REFUSING
-from controlplane.tolerations import spelled, untolerated
+from controlplane.scheduling.placement_plan import REFUSING
 from tests.conformance.compare import equivalent
 from tests.conformance.documents import typed
 

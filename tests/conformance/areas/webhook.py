@@ -8,12 +8,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane import admission
-from controlplane.errors import Invalid
+from controlplane.admission import documents
+from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.meta import Object, compact, kind_key
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import placement_rules
 from controlplane.kinds.policy import Policy
-from controlplane.meta import Object, compact, kind_key
 from controlplane.settings import Settings
 from tests.conformance.areas.modeling import BY_VALUE, written_in_two_ways
 from tests.conformance.documents import plain, typed, without_nulls
@@ -46,9 +46,9 @@ def _admit(given: Document, kind: Kind) -> Object:
     settings, doc = Settings(), given["object"]
     if given["operation"] == "CREATE":
         namespace = given.get("namespace") or ""
-        return admission.admit_create(kind, doc, namespace=namespace, settings=settings, now=NOW, uid=UID).object
+        return documents.admit_create(kind, doc, namespace=namespace, settings=settings, now=NOW, uid=UID).object
     old = typed({"status": {}, **given["oldObject"]}, kind.type)
-    return admission.admit_update(kind, doc, old, settings=settings, now=NOW).object
+    return documents.admit_update(kind, doc, old, settings=settings, now=NOW).object
 
 
 def agree(expect: Document, result: Document) -> bool:

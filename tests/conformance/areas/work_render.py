@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from controlplane import works
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
+from controlplane.propagation import works
 from controlplane.scheduling.completions import split
 from tests.conformance.compare import equivalent
 from tests.conformance.documents import typed

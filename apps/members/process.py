@@ -1,0 +1,247 @@
+"""The members process: a pump per controller, the watch cache, and the nudges that wake them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.db import OperationalError, close_old_connections
+from msgspec.structs import replace
+
+from apps.clusters.client import MemberClient
+from apps.clusters.response_reader import TooMuch
+from apps.members.liveness import Presence
+from apps.members.pump import AWAY_SECONDS, Pump
+from apps.members.watches import Key, Watches
+from apps.objects.configuration import Configuration, base
+from apps.objects.refusal import cause
+from apps.objects.store import DjangoStore
+from apps.worker import restored
+from apps.worker.groups import GROUPS, MEMBERS
+from apps.worker.nudges import Nudges
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters.questions import (
+    Answer,
+    Collect,
+    Discard,
+    Ensure,
+    Observe,
+    Probe,
+    Question,
+    Target,
+    endpoint_of,
+)
+from controlplane.controllers.execution import credentials_of
+from controlplane.controllers.reads.member_controller import MemberController
+from controlplane.controllers.work_status import WorkStatus
+from controlplane.engine.run import begin
+
+log = logging.getLogger(__name__)
+
+REFRESH_SECONDS = 2.0
+MARK_SECONDS = 0.05
+NUDGE_SECONDS = 1.0
+THREADS = 6  # each holds one connection of the pool while it asks the store
+
+
+class Members:
+    """Everything that talks to member clusters, in one event loop."""
+
+    def __init__(self, store: DjangoStore, configuration: Configuration) -> None:
+        self.store = store
+        self.configuration = configuration
+        self.client = MemberClient(base().members)  # read at start only
+        self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix="store")
+        self.listener = ThreadPoolExecutor(1, thread_name_prefix="nudges")
+        self._changed: set[Ref] = set()
+        self._read: set[Key] = set()
+        self._marked = asyncio.Event()
+        self.watches = Watches(self.client, self._note, self._note_read, longest=base().members.watch_bytes)
+        self.pumps = {
+            one.name: Pump(one, store, configuration, self.answer, self.executor)
+            for one in GROUPS[MEMBERS].controllers
+            if isinstance(one, MemberController)
+        }
+        self.presence = Presence(store, self.pumps)
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        try:
+            await self._begin()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._staying())
+                for pump in self.pumps.values():
+                    tasks.create_task(pump.run())
+                tasks.create_task(self._refreshing())
+                tasks.create_task(self._marking())
+                tasks.create_task(self._listening())
+        finally:
+            await self._leave()
+            await self.watches.close()
+            await self.client.close()
+            self.executor.shutdown(wait=False, cancel_futures=True)
+            self.listener.shutdown(wait=False, cancel_futures=True)
+
+    async def _begin(self) -> None:
+        """Take a place before anything is claimed, as soon as the database is there."""
+        while True:
+            try:
+                await self._in_thread(self._looked)
+                await self._in_thread(self.presence.begin)
+                return await self._in_thread(self._started)
+            except OperationalError as error:
+                log.warning("members: this is tried again: %s", cause(error))
+                await asyncio.sleep(AWAY_SECONDS)
+
+    def _looked(self) -> None:
+        """Look whether the database was restored; then only what observes members may run."""
+        try:
+            restored.guard().look()
+            self.configuration.settings(anew=True)
+        finally:
+            close_old_connections()
+
+    def _started(self) -> None:
+        try:
+            begin([pump.controller for pump in self.pumps.values()], self.store)
+        finally:
+            close_old_connections()
+
+    async def _leave(self) -> None:
+        """Say that nobody is here any more; a database that is away shall not hold us."""
+        try:
+            await asyncio.wait_for(self._in_thread(self.presence.leave), AWAY_SECONDS)
+        except TimeoutError:
+            pass  # the place is free soon all the same
+
+    async def _staying(self) -> None:
+        """Keep our place among the members processes, and look whether the database was restored."""
+        while True:
+            await asyncio.sleep(self.presence.seconds / 3)
+            try:
+                await self._in_thread(self.presence.renew)
+                await self._in_thread(self._looked)
+            except OperationalError as error:
+                log.warning("members: this is tried again: %s", cause(error))
+
+    async def answer(self, question: Question) -> Answer:
+        """Return a member's answer to one question."""
+        if isinstance(question, Probe):
+            return await self.client.probe(question)
+        if isinstance(question, Collect):
+            return await self.client.collect(question)
+        if isinstance(question, Ensure):
+            answer = await self.client.ensure(question)
+            return self._learned(question, answer)
+        if isinstance(question, Discard):
+            return await self.client.discard(question)
+        assert isinstance(question, Observe), f"no member answers {type(question).__name__}"
+        return self.watches.observe(question)
+
+    def _learned(self, question: Ensure, answer: Answer) -> Answer:
+        """Return the answer to an apply without its object, which the watch cache keeps."""
+        if answer.ok and isinstance(answer.body, dict) and isinstance(answer.body.get("metadata"), dict):
+            try:
+                self.watches.learn(question.target, question.manifest, answer.body)
+            except (TooMuch, ValueError) as error:
+                self.client.complain(question.target.cluster, f"answer to an apply: {error}")
+        return replace(answer, body=None)
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
+
+    def _note(self, works: list[Ref]) -> None:
+        self._changed.update(works)
+        self._marked.set()
+
+    def _note_read(self, key: Key) -> None:
+        self._read.add(key)
+        self._marked.set()
+
+    async def _marking(self) -> None:
+        """Make Works due for their status, many at once."""
+        while True:
+            await self._marked.wait()
+            await asyncio.sleep(MARK_SECONDS)  # lets a burst gather into one write
+            self._marked.clear()
+            works, self._changed = self._changed, set()
+            read, self._read = self._read, set()
+            try:
+                await self._in_thread(self._mark, works, read)
+            except OperationalError as error:
+                log.warning("members: this is tried again: %s", cause(error))
+                await asyncio.sleep(AWAY_SECONDS)
+                self._read |= read
+                self._note(list(works))
+            self.pumps[WorkStatus.name].wake.set()
+
+    def _mark(self, works: set[Ref], read: set[Key]) -> None:
+        try:
+            self.store.mark(WorkStatus.name, works.union(*map(self.store.works_of, read)))
+        finally:
+            close_old_connections()
+
+    async def _refreshing(self) -> None:
+        """Keep watching what Works exist for, on the members that are ready.
+
+        A database that was away may have come back without its last commits, and what members told last with them:
+        it is told again (fault 17).
+        """
+        away = False
+        while True:
+            try:
+                self.watches.want(await self._in_thread(self._wanted))
+                if away:
+                    self.watches.tell_again()
+                away = False
+            except OperationalError as error:
+                log.warning("members: this is tried again: %s", cause(error))
+                away = True
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    def _wanted(self) -> dict[tuple[str, str, str], Target]:
+        try:
+            clusters = {one.metadata.name: one for one in self.store.list(kinds.CLUSTER) if one.ready == "True"}
+            secrets = credentials_of(self.store, clusters.values())
+            targets = {
+                name: endpoint_of(cluster, secrets.get(name)) for name, cluster in clusters.items() if cluster.dialled
+            }
+            return {
+                (cluster, api_version, kind): targets[cluster]
+                for cluster, api_version, kind in self.store.kinds_on_members()
+                if cluster in targets
+            }
+        finally:
+            close_old_connections()
+
+    async def _listening(self) -> None:
+        """Wake the pumps when the database says that something is due."""
+        loop = asyncio.get_running_loop()
+        with Nudges() as nudges:
+            while True:
+                try:
+                    heard = await loop.run_in_executor(self.listener, nudges.hear, NUDGE_SECONDS)
+                except OperationalError:
+                    await asyncio.sleep(AWAY_SECONDS)
+                    continue
+                for name in heard:
+                    if name in self.pumps:
+                        self.pumps[name].wake.set()
+
+
+async def serve(store: DjangoStore, configuration: Configuration) -> None:
+    """Run the process until SIGTERM or SIGINT."""
+    loop = asyncio.get_running_loop()
+    running = loop.create_task(Members(store, configuration).run())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    log.info("members: ready")
+    try:
+        await running
+    except asyncio.CancelledError:
+        log.info("members: ended")

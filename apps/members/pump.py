@@ -1,0 +1,282 @@
+"""One member controller, asynchronously: claim, load, ask many members at once, decide and apply as answers come in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+from django.db import OperationalError, close_old_connections
+
+from apps.objects.configuration import Configuration
+from apps.objects.refusal import cause
+from apps.objects.store import DjangoStore
+from apps.worker.failures import keep
+from controlplane.clusters.questions import Answer, Ensure, Observe, Question
+from controlplane.controllers.reads.member_controller import MemberController
+from controlplane.engine.decision import NOTHING, Decision
+from controlplane.engine.run import CLAIM_SECONDS, FAILED_AGAIN, FAN_OUT_CHUNK, Failure, written
+from controlplane.engine.state import Actor, Claim, Claims, Unstorable
+from controlplane.settings import Settings
+
+log = logging.getLogger(__name__)
+
+IN_FLIGHT_PER_MEMBER = 64
+IN_FLIGHT = 8192  # of all members: many silent ones together do not use it up before they are called not ready
+LONGEST_ANSWER_SECONDS = CLAIM_SECONDS - 5  # a claim is given up before somebody else may take it
+LONGEST_APPLY_SECONDS = 300.0  # a large object takes a loaded member long (`apps.clusters.client.LONGEST_SECONDS`)
+EXTEND_SECONDS = CLAIM_SECONDS / 3  # how often claims are extended whose question has not been answered
+CLAIM_LASTS = timedelta(seconds=CLAIM_SECONDS)
+FLUSH_SECONDS = 0.02
+FLUSH_SIZE = 300
+IDLE_SECONDS = 0.5
+AWAY_SECONDS = 1.0  # between two tries while the database is away
+CROWDED = timedelta(seconds=1)  # how long an object of a member that has enough in flight is put back
+
+
+class Asked(msgspec.Struct, eq=False):
+    """A claim on its way, made or extended `at` that moment of the database: what was loaded, and the answer once it is
+    there. `error`: why there is no question."""
+
+    claim: Claim
+    at: datetime
+    snapshot: Any
+    question: Question | None = None
+    answer: Answer | None = None
+    error: Exception | None = None
+
+
+class Pump:
+    """Runs one controller until cancelled. The store is asked in threads of `executor`; HTTP stays in the loop."""
+
+    def __init__(
+        self,
+        controller: MemberController,
+        store: DjangoStore,
+        configuration: Configuration,
+        answer: Callable[[Question], Awaitable[Answer]],
+        executor: Executor,
+    ) -> None:
+        self.controller = controller
+        self.store = store
+        self.configuration = configuration
+        self.answer = answer
+        self.executor = executor
+        self.wake = asyncio.Event()
+        self._answered: asyncio.Queue[Asked] = asyncio.Queue()
+        self._in_flight: dict[str, int] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[Asked] = set()  # applies that have not been answered
+
+    async def run(self) -> None:
+        """Claim and flush until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._claiming())
+            tasks.create_task(self._flushing())
+            tasks.create_task(self._extending())
+
+    async def _claiming(self) -> None:
+        while True:
+            self.wake.clear()  # before looking: what becomes due meanwhile is not missed
+            wait = IDLE_SECONDS
+            if len(self._tasks) < IN_FLIGHT:
+                try:
+                    asked, wait = await self._in_thread(self.claim)
+                    await self._send(asked)
+                except OperationalError as error:
+                    log.warning("%s: this is tried again: %s", self.controller.name, cause(error))
+                    await asyncio.sleep(AWAY_SECONDS)
+            if wait:
+                await self._pause(wait)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self.wake.wait(), seconds)
+        except TimeoutError:
+            pass  # nothing was heard, which is no reason not to look
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.executor, _connected, function, *arguments)
+
+    def claim(self) -> tuple[list[Asked], float]:
+        """Claim and load one batch; also say after how many seconds to look again. Runs in a thread."""
+        controller, settings = self.controller, self.configuration.settings()
+        if not settings.runs(controller.name):
+            return [], IDLE_SECONDS
+        claimed = self.store.claim(
+            controller.name, shard=0, shards=1, limit=controller.batch, lease_seconds=CLAIM_SECONDS
+        )
+        if not claimed.claims:
+            due = self.store.next_due({controller.name})
+            left = IDLE_SECONDS if due is None else (due - claimed.now).total_seconds()
+            return [], min(max(left, 0.001), IDLE_SECONDS)
+        try:
+            return self._asked(claimed, settings), 0.0
+        except OperationalError:
+            raise
+        except Exception:  # whoever cannot even load keeps no other controller from its members
+            log.exception("%s fails as a whole; these objects wait: %d", controller.name, len(claimed.claims))
+            self._put_off(claimed.claims)
+            return [], 0.0
+
+    def _asked(self, claimed: Claims, settings: Settings) -> list[Asked]:
+        controller = self.controller
+        for claim in claimed.claims:
+            if claim.ref.kind not in controller.keys:
+                settings = self.configuration.settings(anew=True)  # a change of them may be what is due
+                refs, cursor = controller.expand(self.store, claim.ref, after=claim.cursor, limit=FAN_OUT_CHUNK)
+                self.store.advance(claim, refs, cursor=cursor)
+        claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
+        snapshots = controller.load(self.store, [claim.ref for claim in claims]) if claims else []
+        asked = [Asked(claim, claimed.now, snapshot) for claim, snapshot in zip(claims, snapshots, strict=True)]
+        for one in asked:
+            if one.snapshot is not None:
+                try:
+                    one.question = controller.question(one.snapshot, settings, now=claimed.now)
+                except Exception as error:  # noqa: BLE001  # one object's fault stays with that object
+                    one.error = error
+        return asked
+
+    def _put_off(self, claims: Sequence[Claim]) -> None:
+        self.store.release(claims, due_at=self.store.now() + FAILED_AGAIN)
+
+    async def _send(self, asked: Sequence[Asked]) -> None:
+        crowded: list[Claim] = []
+        for one in asked:
+            if one.question is None:
+                self._answered.put_nowait(one)
+                continue
+            member = member_of(one.question)
+            if self._in_flight.get(member, 0) >= IN_FLIGHT_PER_MEMBER:
+                crowded.append(one.claim)
+                continue
+            self._in_flight[member] = self._in_flight.get(member, 0) + 1
+            task = asyncio.create_task(self._ask(one, one.question, member))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if crowded:
+            await self._in_thread(self._put_back, crowded)
+
+    def _put_back(self, claims: Sequence[Claim]) -> None:
+        self.store.release(claims, due_at=self.store.now() + CROWDED)
+
+    async def _ask(self, one: Asked, question: Question, member: str) -> None:
+        seconds = LONGEST_APPLY_SECONDS if isinstance(question, Ensure) else LONGEST_ANSWER_SECONDS
+        self._open.add(one)
+        try:
+            one.answer = await asyncio.wait_for(self.answer(question), seconds)
+        except TimeoutError:
+            one.answer = Answer(0, problem=f"no answer within {seconds:g} s")
+        except Exception as error:  # one object's trouble touches one object
+            log.exception("%s: asking %s failed", self.controller.name, member)
+            one.answer = Answer(0, problem=f"could not be asked: {type(error).__name__}: {error}")
+        finally:
+            self._open.discard(one)
+            self._in_flight[member] -= 1
+        self._answered.put_nowait(one)
+
+    async def _extending(self) -> None:
+        """Keep the claims of questions that take long: nobody else asks them meanwhile."""
+        while True:
+            await asyncio.sleep(EXTEND_SECONDS)
+            try:
+                await self.extend()
+            except OperationalError as error:
+                log.warning("%s: the database is away: %s", self.controller.name, error)
+
+    async def extend(self) -> None:
+        """Extend the claims of all questions that have not been answered."""
+        waiting = list(self._open)
+        if not waiting:
+            return
+        claims = [(one.claim, one.at + CLAIM_LASTS) for one in waiting]
+        now = await self._in_thread(partial(self.store.extend, claims, lease_seconds=CLAIM_SECONDS))
+        for one in waiting:
+            if now < one.at + CLAIM_LASTS:
+                one.at = now
+
+    async def _flushing(self) -> None:
+        while True:
+            batch = [await self._answered.get()]
+            await asyncio.sleep(FLUSH_SECONDS)  # lets a batch gather: one transaction for many answers
+            while len(batch) < FLUSH_SIZE and not self._answered.empty():
+                batch.append(self._answered.get_nowait())
+            while True:
+                try:
+                    await self._in_thread(self._flushed, batch)
+                    break
+                except OperationalError as error:
+                    log.warning("%s: this is tried again: %s", self.controller.name, cause(error))
+                    await asyncio.sleep(AWAY_SECONDS)
+
+    def _flushed(self, batch: Sequence[Asked]) -> None:
+        try:
+            self.flush(batch)
+        except OperationalError:
+            raise
+        except Exception:
+            log.exception("%s fails as a whole; these answers do not count: %d", self.controller.name, len(batch))
+            self._put_off([one.claim for one in batch])
+
+    def flush(self, batch: Sequence[Asked]) -> None:
+        """Decide and apply a batch of answers. Runs in a thread.
+
+        What took longer than a claim lasts, because we or the database were away, is old news: somebody else may have
+        asked since, and whoever claims the object next asks again.
+        """
+        settings, now = self.configuration.settings(), self.store.now()
+        answers, batch = len(batch), [one for one in batch if now - one.at < CLAIM_LASTS]
+        if len(batch) < answers:
+            log.warning("%s: %d answers were too old to count; asked again", self.controller.name, answers - len(batch))
+        present = [one for one in batch if one.snapshot is not None and one.error is None]
+        decided = iter(
+            self.controller.decide_all(
+                [one.snapshot for one in present], settings, now=now, answer=[one.answer for one in present]
+            )
+        )
+
+        def sound(one: Asked, found: Any) -> Decision:
+            if not isinstance(found, Exception):
+                decision: Decision = found
+                return decision
+            keep(self._failure(one, found, settings, now=now))
+            return Decision(wake_at=now + FAILED_AGAIN)
+
+        by = Actor(self.controller.name, controller=True)
+        writes = [
+            (one.claim, NOTHING if one.snapshot is None else sound(one, one.error or next(decided))) for one in batch
+        ]
+        outcomes = written(self.store, writes, by=by)
+        refused = [
+            (one.claim, sound(one, outcome))
+            for one, outcome in zip(batch, outcomes, strict=True)
+            if isinstance(outcome, Unstorable)
+        ]
+        if refused:
+            self.store.apply(refused, by=by)
+
+    def _failure(self, one: Asked, error: Exception, settings: Settings, *, now: Any) -> Failure:
+        trace = "".join(traceback.format_exception(error))
+        told = f"{type(error).__name__}: {error}"
+        return Failure(
+            self.controller.name, one.claim.ref, one.snapshot, told, trace, now, settings=settings, answer=one.answer
+        )
+
+
+def _connected(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function in a thread that has lost its connection where the last one broke."""
+    try:
+        return function(*arguments)
+    finally:
+        close_old_connections()
+
+
+def member_of(question: Question) -> str:
+    """Return the cluster a question is for."""
+    return question.cluster if isinstance(question, Observe) else question.target.cluster

@@ -1,0 +1,63 @@
+"""From a document somebody sent, over the API or on a page, to the object that is stored: the same steps for both."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from apps.objects.store import DjangoStore
+from controlplane.admission import against_state, documents
+from controlplane.admission.documents import Admitted
+from controlplane.apimachinery.errors import BadRequest
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.engine import lifecycle
+from controlplane.kind import Kind
+from controlplane.kinds import NAMESPACE
+from controlplane.settings import Settings
+from controlplane.wire.namespace_check import check_home
+
+Document = dict[str, Any]
+
+
+def check_namespace(store: DjangoStore, kind: Kind, document: Document) -> None:
+    """Raise BadRequest where a new object names no namespace and needs one, NotFound where it is missing, Forbidden
+    where it is on its way out."""
+    resource, metadata = kind.resource, document["metadata"]
+    if not resource.namespaced:
+        return
+    name = metadata.get("namespace") or ""
+    if not name:
+        raise BadRequest(f"{resource.plural} live in namespaces: name one in the URL or in metadata.namespace")
+    ref = Ref(NAMESPACE, "", str(name))
+    home = store.get([ref]).get(ref)
+    is_ending = None if home is None else home.metadata.deletion_timestamp is not None
+    check_home(resource, namespace=ref.name, name=str(metadata.get("name", "")), is_ending=is_ending)
+
+
+def created(store: DjangoStore, kind: Kind, document: Document, *, settings: Settings, now: datetime) -> Admitted:
+    """Return the new object of a document as it begins. Raises BadRequest, Invalid with every cause."""
+    namespace = document["metadata"].get("namespace", "")
+    admitted = documents.admit_create(
+        kind, document, namespace=namespace, settings=settings, now=now, uid=str(uuid.uuid4())
+    )
+    told = against_state.told(store, kind, admitted.object, None, settings, now=now)
+    return Admitted(lifecycle.opened(admitted.object), (*admitted.warnings, *told))
+
+
+def changed(
+    store: DjangoStore,
+    kind: Kind,
+    document: Document,
+    live: Object,
+    *,
+    subresource: str = "",
+    settings: Settings,
+    now: datetime,
+) -> Admitted:
+    """Return the new state of an object. Raises BadRequest, Conflict, Invalid with every cause."""
+    admitted = documents.admit_update(kind, document, live, subresource=subresource, settings=settings, now=now)
+    told = against_state.told(store, kind, admitted.object, live, settings, now=now)
+    return replace(admitted, warnings=(*admitted.warnings, *told))

@@ -1,0 +1,180 @@
+"""The change log: partitions made ahead and dropped, and reading it in order."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import connection
+
+from apps.objects import encryption
+from apps.objects.arrays import BinaryCursor
+from apps.objects.compression import compression
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.state import Change
+
+TABLE = "objects_changelog"
+PARTITION_VERSIONS = 1_000_000
+
+# While a change of partitions waits for a lock, everybody behind it waits as well.
+_SHORTLY: Final = "SET LOCAL lock_timeout = '100ms'"
+_MAKING: Final = 0x4C0B0A7  # advisory lock of whoever makes partitions
+_MAKE_ALONE = "SELECT pg_advisory_xact_lock(%s)"
+_MAKE_IF_ALONE = "SELECT pg_try_advisory_xact_lock(%s)"
+_SIZE = "SELECT sum(pg_total_relation_size(c::regclass))::bigint FROM unnest(%s::text[]) AS c"
+
+_PARTITIONS = """
+    SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'objects_changelog'::regclass"""
+_CHANGES = f"""
+    SELECT version, type, kind, namespace, name, textsend(doc), textsend(old_doc), actor, reason, cause, at
+    FROM {TABLE} WHERE version > %s ORDER BY version LIMIT %s"""
+_OLDEST = f"""
+    SELECT min(split_part(name::text, '_', 3)::bigint) - 1, (SELECT floor FROM objects_origin WHERE id = 1)
+    FROM ({_PARTITIONS}) partitions(name)"""
+
+# Up to which version (exclusive) this process knows partitions to be there, per database.
+_ends: dict[str, int] = {}
+
+
+def reaches(version: int) -> bool:
+    """Return whether this process knows that the log takes a version."""
+    return version < _ends.get(_database(), 0)
+
+
+def has_room(version: int) -> bool:
+    """Return whether this process knows that the log takes a tenth of a partition beyond a version."""
+    return reaches(version + PARTITION_VERSIONS // 10)
+
+
+def make_room(cursor: BinaryCursor, version: int) -> None:
+    """Make sure that the log takes a version. The last resort: called with the write lock in hand.
+
+    `extend` makes partitions long before, so here is nothing to do but to look, as a rule.
+    """
+    found = partitions(cursor)
+    if not found or found[-1][1] <= version:
+        cursor.run(_MAKE_ALONE, (_MAKING,))
+        found = partitions(cursor)  # meanwhile another process may have made them
+    end = found[-1][1] if found else 1
+    while end <= version:
+        end = _make_partition(cursor, end)
+    _ends[_database()] = end
+
+
+def extend(cursor: BinaryCursor, version: int) -> None:
+    """Make partitions ahead of a version, so that none is made with the write lock in hand.
+
+    Called in a transaction without it. Raises OperationalError where the log is locked by somebody else.
+    """
+    cursor.execute(_SHORTLY)
+    (alone,) = cursor.run(_MAKE_IF_ALONE, (_MAKING,)).fetchone() or (False,)
+    found = partitions(cursor)
+    end = found[-1][1] if found else 1
+    while alone and end <= version + PARTITION_VERSIONS // 10:
+        end = _make_partition(cursor, end)
+    _ends[_database()] = end
+
+
+def _database() -> str:
+    return str(connection.settings_dict["NAME"])
+
+
+def forget() -> None:
+    """Look at the partitions anew, after somebody else changed them."""
+    _ends.clear()
+
+
+def _make_partition(cursor: BinaryCursor, start: int) -> int:
+    end = start + PARTITION_VERSIONS
+    name = f"{TABLE}_{start}_{end}"
+    # ATTACH lets readers of the log go on, which CREATE … PARTITION OF would not.
+    cursor.execute(f"CREATE TABLE {name} (LIKE {TABLE} INCLUDING ALL)")
+    compress: Any = compression(name, "doc", "old_doc")
+    cursor.execute(compress)
+    cursor.execute(f"ALTER TABLE {TABLE} ATTACH PARTITION {name} FOR VALUES FROM ({start}) TO ({end})")
+    return end
+
+
+def partitions(cursor: BinaryCursor) -> list[tuple[int, int, str]]:
+    """Return (first version, version behind the last, table) of every partition, in order."""
+    names = [row[0] for row in cursor.execute(_PARTITIONS)]
+    return sorted((int(name.split("_")[-2]), int(name.split("_")[-1]), name) for name in names)
+
+
+def droppable(
+    cursor: BinaryCursor,
+    *,
+    now: datetime,
+    newest: int,
+    keep: timedelta | None,
+    keep_versions: int | None,
+    keep_bytes: int | None,
+) -> list[str]:
+    """Return the partitions that need not be kept any longer, oldest first; never the one that is written now.
+
+    One limit is enough: everything in it is older than `keep`, or further back than `keep_versions`; or the log is
+    larger than `keep_bytes`. None: no such limit. Versions that a restore left out do not count.
+    """
+    found = partitions(cursor)
+    size = _size(cursor, [name for _, _, name in found]) if keep_bytes is not None else 0
+    names: list[str] = []
+    for place, (_, end, name) in enumerate(found[:-1]):
+        if end > newest:
+            break
+        newer = sum(min(stop - 1, newest) - start + 1 for start, stop, _ in found[place + 1 :] if start <= newest)
+        query: Any = f"SELECT at FROM {name} ORDER BY version DESC LIMIT 1"
+        last = cursor.execute(query).fetchone()
+        aged = last is None or (keep is not None and last[0] < now - keep)
+        far_back = keep_versions is not None and newer > keep_versions
+        too_large = keep_bytes is not None and size > keep_bytes
+        if not (aged or far_back or too_large):
+            break
+        size -= _size(cursor, [name]) if keep_bytes is not None else 0
+        names.append(name)
+    return names
+
+
+def drop(cursor: BinaryCursor, name: str) -> None:
+    """Drop a partition. Called in a transaction without the write lock. Raises OperationalError where somebody reads
+    the log for longer than it may wait: a backup does."""
+    cursor.execute(_SHORTLY)
+    statement: Any = f"DROP TABLE IF EXISTS {name}"
+    cursor.execute(statement)
+
+
+def _size(cursor: BinaryCursor, names: list[str]) -> int:
+    row = cursor.execute(_SIZE, (names,)).fetchone()
+    return int(row[0] or 0) if row is not None else 0
+
+
+def begin_after(cursor: BinaryCursor, version: int) -> None:
+    """Let the log go on after a version far beyond the newest one. The write lock is held."""
+    _make_partition(cursor, version + 1)
+    forget()
+
+
+def oldest(cursor: BinaryCursor) -> int:
+    """Return the oldest version after which every change is in the log and belongs to the present history.
+
+    What was written before a restore is kept, but clients may have seen other changes under the same versions.
+    """
+    row = cursor.run(_OLDEST).fetchone()
+    return 0 if row is None else max(row[0] or 0, row[1] or 0)
+
+
+def changes(cursor: BinaryCursor, since: int, *, limit: int) -> list[Change]:
+    """Return the lines after a version, in order."""
+    return [
+        Change(version, type_, Ref(kind, namespace, name), *opened_both(kind, doc, old_doc), actor, reason, cause, at)
+        for version, type_, kind, namespace, name, doc, old_doc, actor, reason, cause, at in cursor.run(
+            _CHANGES, (since, limit)
+        )
+    ]
+
+
+def opened_both(kind: str, doc: bytes, old_doc: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return the documents of a line as they were served."""
+    if kind not in encryption.KINDS:
+        return doc, old_doc
+    return encryption.opened(kind, doc), None if old_doc is None else encryption.opened(kind, old_doc)

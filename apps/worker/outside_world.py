@@ -1,0 +1,25 @@
+"""What the run loop needs from outside: the token bucket, and a place for decisions that failed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from apps.failover.bucket import RedisBucket
+from apps.worker import broker
+from apps.worker.failures import keep
+from controlplane.engine.run import World
+from controlplane.eviction.rate import TakeTokens
+
+
+@lru_cache(maxsize=1)
+def world() -> World:
+    """Return the outside world of the groups Celery runs."""
+    bucket = RedisBucket(broker.client())
+
+    def answer(question: Any) -> Any:
+        if isinstance(question, TakeTokens):
+            return bucket.answer(question)
+        raise TypeError(f"nobody answers {type(question).__name__}")
+
+    return World(answer=answer, report=keep)

@@ -1,0 +1,106 @@
+"""The rules of metadata that hold for every kind: names, namespaces, labels, finalizers, owners."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from controlplane.apimachinery.causes import forbidden, invalid, required
+from controlplane.apimachinery.errors import Cause
+from controlplane.apimachinery.meta import ObjectMeta
+from controlplane.apimachinery.selectors import (
+    dns1123_label_errors,
+    dns1123_subdomain_errors,
+    label_key_errors,
+    label_value_errors,
+)
+from controlplane.wire.resource import Resource
+
+MAX_ANNOTATIONS = 256 * 1024
+"""Bytes of all annotations of an object together."""
+
+MAX_NAME = 253
+"""Characters of a name that need not be one of the DNS; those are no longer either."""
+
+_DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_RBAC = "rbac.authorization.k8s.io"
+_LABEL_KINDS = frozenset({"Namespace"})
+# Checked by the kind itself.
+_OWN_RULES = frozenset({"cluster.karmada.io/Cluster"})
+
+
+def faults(resource: Resource, metadata: ObjectMeta) -> Iterator[Cause]:
+    """Yield everything that is wrong with an object's metadata."""
+    yield from _name(resource, metadata)
+    if resource.namespaced:
+        for rule in dns1123_label_errors(metadata.namespace):
+            yield invalid("metadata.namespace", metadata.namespace, rule)
+    elif metadata.namespace:
+        yield forbidden("metadata.namespace", f"{resource.kind} is cluster-scoped: leave namespace out")
+    yield from labels(metadata.labels, "metadata.labels")
+    yield from _annotations(metadata.annotations)
+    for finalizer in metadata.finalizers:
+        for rule in label_key_errors(finalizer):
+            yield invalid("metadata.finalizers", finalizer, rule)
+    for index, owner in enumerate(metadata.owner_references):
+        for field, value in (
+            ("apiVersion", owner.api_version),
+            ("kind", owner.kind),
+            ("name", owner.name),
+            ("uid", owner.uid),
+        ):
+            if not value:
+                yield required(f"metadata.ownerReferences[{index}].{field}")
+
+
+def labels(found: dict[str, str], path: str) -> Iterator[Cause]:
+    """Yield everything that is wrong with labels."""
+    for key, value in found.items():
+        for rule in label_key_errors(key):
+            yield invalid(path, key, rule)
+        for rule in label_value_errors(value):
+            yield invalid(f"{path}[{key}]", value, rule)
+
+
+def _annotations(found: dict[str, str]) -> Iterator[Cause]:
+    for key in found:
+        for rule in label_key_errors(key.lower()):
+            yield invalid("metadata.annotations", key, rule)
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in found.items())
+    if size > MAX_ANNOTATIONS:
+        yield invalid(
+            "metadata.annotations", size, f"all annotations together must have at most {MAX_ANNOTATIONS} bytes"
+        )
+
+
+def _name(resource: Resource, metadata: ObjectMeta) -> Iterator[Cause]:
+    if not metadata.name:
+        yield required("metadata.name", "name or generateName is required")
+    elif resource.key not in _OWN_RULES:
+        for rule in name_rule(resource)(metadata.name):
+            yield invalid("metadata.name", metadata.name, rule)
+
+
+def name_rule(resource: Resource) -> Callable[[str], list[str]]:
+    """Return what names of a kind have to look like."""
+    if resource.group == _RBAC or resource.kind == "CertificateSigningRequest":
+        return _path_segment_errors
+    if resource.group == "" and resource.kind == "Service":
+        return _dns1035_errors
+    if resource.group == "" and resource.kind in _LABEL_KINDS:
+        return dns1123_label_errors
+    return dns1123_subdomain_errors
+
+
+def _path_segment_errors(name: str) -> list[str]:
+    if name in (".", ".."):
+        return [f"may not be {name!r}"]
+    errors = [f"may not contain {sign!r}" for sign in "/%" if sign in name]
+    return [*errors, f"must be no more than {MAX_NAME} characters"] if len(name) > MAX_NAME else errors
+
+
+def _dns1035_errors(name: str) -> list[str]:
+    errors = dns1123_label_errors(name)
+    if not errors and not _DNS_1035.fullmatch(name):
+        errors.append("must start with a letter: it becomes a DNS name of its own")
+    return errors

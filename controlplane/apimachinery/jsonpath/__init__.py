@@ -1,0 +1,13 @@
+"""Kubernetes JSONPath, as state preservation uses it on the status of an object (D15, S002).
+
+A template is text with actions in braces: ``{.jobStatus.jobId}``, ``{.conditions[?(@.type=="Ready")].status}``,
+``{range .items[*]}{.name} {end}``. A key that is missing is an error. Reading a template and walking a document are
+bounded, so that neither a hostile template nor a huge status can hold up a decision.
+"""
+
+from __future__ import annotations
+
+from controlplane.apimachinery.jsonpath.template import MAX_TEMPLATE_LENGTH, JSONPathError, parse
+from controlplane.apimachinery.jsonpath.walk import MAX_DEPTH, MAX_RESULT_LENGTH, MAX_STEPS, evaluate
+
+__all__ = ["MAX_DEPTH", "MAX_RESULT_LENGTH", "MAX_STEPS", "MAX_TEMPLATE_LENGTH", "JSONPathError", "evaluate", "parse"]

@@ -1,0 +1,395 @@
+"""Label and field selectors: their objects, their query strings, and what names and labels may look like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from controlplane.apimachinery.meta import Struct, UserStruct
+
+IN: Final = "In"
+NOT_IN: Final = "NotIn"
+EXISTS: Final = "Exists"
+DOES_NOT_EXIST: Final = "DoesNotExist"
+GREATER: Final = "Gt"
+LESS: Final = "Lt"
+OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
+"""Operators of matchExpressions; Gt and Lt exist in query strings only."""
+
+MAX_SELECTOR_LENGTH: Final = 16_384
+"""Characters of a selector in a URL."""
+MAX_LABEL_LENGTH: Final = 63
+MAX_PREFIX_LENGTH: Final = 253
+
+_LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_DNS_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_EXAMPLE: Final = "app=web,tier in (gold,silver),!legacy"
+_FIELD_EXAMPLE: Final = "metadata.name=web,spec.nodeName!=node1"
+
+
+class SelectorError(ValueError):
+    """A selector text that cannot be read; the message names the position and shows a good one."""
+
+
+class LabelSelectorRequirement(UserStruct, frozen=True):
+    """One condition on one label key; ``values`` are for In and NotIn."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether the labels meet this. NotIn is met where the key is absent.
+
+        What makes no sense is never met: an unknown operator, NotIn without values, Exists with some.
+        """
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return bool(self.values) and (value is None or value not in self.values)
+            case "Exists":
+                return value is not None and not self.values
+            case "DoesNotExist":
+                return value is None and not self.values
+            case "Gt" | "Lt":
+                return value is not None and self._compares(value)
+        return False
+
+    def _compares(self, value: str) -> bool:
+        if not _is_integer(value):
+            return False
+        bound = int(self.values[0])
+        return int(value) > bound if self.operator == GREATER else int(value) < bound
+
+
+class LabelSelector(UserStruct, frozen=True):
+    """Which labels: all conditions hold together; the empty selector matches everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((tuple(sorted(self.match_labels.items())), self.match_expressions))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether all conditions hold for these labels."""
+        for key, value in self.match_labels.items():
+            if labels.get(key) != value:
+                return False
+        return all(requirement.matches(labels) for requirement in self.match_expressions)
+
+    def is_empty(self) -> bool:
+        return not self.match_labels and not self.match_expressions
+
+
+class FieldSelectorTerm(Struct, frozen=True):
+    """``field`` (a dotted path such as metadata.name) equals ``value``, or differs from it."""
+
+    field: str
+    value: str
+    equal: bool = True
+
+
+EVERYTHING: Final = LabelSelector()
+# What fields mean to a selector where an object says nothing about them.
+_ABSENT: Final = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status.replicas": "0"}
+
+
+def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Return whether the selector chooses these labels. None chooses nothing, the empty selector everything."""
+    return selector is not None and selector.matches(labels)
+
+
+@lru_cache(maxsize=1024)
+def parse_label_selector(text: str) -> LabelSelector:
+    """Return the selector a ``labelSelector`` query parameter asks for; empty text is everything.
+
+    Raise SelectorError with position and example where the text is none.
+    """
+    _refuse_long(text, "label")
+    requirements = _LabelReader(text).requirements()
+    return LabelSelector(match_expressions=tuple(requirements)) if requirements else EVERYTHING
+
+
+@lru_cache(maxsize=1024)
+def parse_field_selector(text: str) -> tuple[FieldSelectorTerm, ...]:
+    """Return the terms of a ``fieldSelector`` query parameter; empty text is no term, which matches everything.
+
+    A backslash takes ``,``, ``=`` and itself literally. Raise SelectorError with position and example.
+    """
+    _refuse_long(text, "field")
+    terms, position = [], 0
+    for part in _split_fields(text):
+        if part:
+            terms.append(_field_term(part, position))
+        position += len(part) + 1
+    return tuple(terms)
+
+
+def matches_fields(terms: tuple[FieldSelectorTerm, ...], document: Mapping[str, Any]) -> bool:
+    """Return whether a document has (or has not) the values asked for; an absent field counts as empty text,
+    a switch as off, a number as 0."""
+    return all((_selected_value(document, term.field) == term.value) is term.equal for term in terms)
+
+
+def _selected_value(document: Mapping[str, Any], path: str) -> str:
+    return field_value(document, path) or _ABSENT.get(path, "")
+
+
+def field_value(document: Mapping[str, Any], path: str) -> str:
+    """Return what stands at a dotted path of a document as text: "" where nothing does, true and false for booleans."""
+    found: Any = document
+    for key in path.split("."):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    match found:
+        case str():
+            return found
+        case bool():
+            return "true" if found else "false"
+        case int() | float():
+            return str(found)
+    return ""
+
+
+def label_key_errors(key: str) -> list[str]:
+    """Return what is wrong with a label or annotation key; nothing where it is good."""
+    prefix, slash, name = key.rpartition("/")
+    errors = []
+    if slash and not prefix:
+        errors.append(f'"{key}" has an empty prefix before "/": write example.com/{name or "name"} or only the name')
+    elif slash:
+        errors += [f'the prefix of "{key}": {error}' for error in dns1123_subdomain_errors(prefix)]
+    if not name:
+        errors.append(f'"{key}" has no name: write one, for example example.com/team')
+    elif len(name) > MAX_LABEL_LENGTH:
+        errors.append(f'"{name}" has {len(name)} characters: must be no more than {MAX_LABEL_LENGTH}')
+    elif not _LABEL_NAME.fullmatch(name):
+        errors.append(_letters(name, "letters, digits, '-', '_' and '.'", "MyName or my.name"))
+    return errors
+
+
+def label_value_errors(value: str) -> list[str]:
+    """Return what is wrong with a label value; the empty value is good."""
+    if len(value) > MAX_LABEL_LENGTH:
+        return [f'"{value[:80]}" has {len(value)} characters: must be no more than {MAX_LABEL_LENGTH}']
+    if value and not _LABEL_NAME.fullmatch(value):
+        return [_letters(value, "letters, digits, '-', '_' and '.'", "MyValue or 12345")]
+    return []
+
+
+def dns1123_label_errors(name: str) -> list[str]:
+    """Return what is wrong with a DNS-1123 label: lower case letters, digits and '-', at most 63 characters."""
+    errors = []
+    if len(name) > MAX_LABEL_LENGTH:
+        errors.append(f'"{name[:80]}" has {len(name)} characters: must be no more than {MAX_LABEL_LENGTH}')
+    if not _DNS_LABEL.fullmatch(name):
+        errors.append(_letters(name, "lower case letters, digits and '-'", "my-name or 123-abc"))
+    return errors
+
+
+def dns1123_subdomain_errors(name: str) -> list[str]:
+    """Return what is wrong with a DNS-1123 subdomain: labels joined by '.', at most 253 characters in all."""
+    errors = []
+    if len(name) > MAX_PREFIX_LENGTH:
+        errors.append(f'"{name[:80]}…" has {len(name)} characters: must be no more than {MAX_PREFIX_LENGTH}')
+    if not _DNS_SUBDOMAIN.fullmatch(name):
+        errors.append(_letters(name, "lower case letters, digits, '-' and '.'", "example.com"))
+    return errors
+
+
+def selector_errors(selector: LabelSelector) -> list[tuple[str, str]]:
+    """Return (field, message) for everything wrong with a selector in an object; fields are relative to it."""
+    errors = []
+    for key, value in selector.match_labels.items():
+        errors += [("matchLabels", error) for error in label_key_errors(key) + label_value_errors(value)]
+    for index, requirement in enumerate(selector.match_expressions):
+        errors += [(f"matchExpressions[{index}].{field}", error) for field, error in _requirement_errors(requirement)]
+    return errors
+
+
+def _requirement_errors(requirement: LabelSelectorRequirement) -> list[tuple[str, str]]:
+    errors = [("key", error) for error in label_key_errors(requirement.key)]
+    match requirement.operator:
+        case "In" | "NotIn" if not requirement.values:
+            errors.append(("values", f"must name at least one value when operator is {requirement.operator}"))
+        case "Exists" | "DoesNotExist" if requirement.values:
+            errors.append(("values", f"must be empty when operator is {requirement.operator}"))
+        case operator if operator not in OPERATORS:
+            errors.append(("operator", f'"{operator}" is not one of {", ".join(OPERATORS)}'))
+    for value in requirement.values:
+        errors += [("values", error) for error in label_value_errors(value)]
+    return errors
+
+
+def _letters(name: str, allowed: str, example: str) -> str:
+    return f'"{name[:80]}" must consist of {allowed}, starting and ending with a letter or digit, like {example}'
+
+
+def _refuse_long(text: str, what: str) -> None:
+    if len(text) > MAX_SELECTOR_LENGTH:
+        raise SelectorError(
+            f"a {what} selector of {len(text)} characters is longer than {MAX_SELECTOR_LENGTH}: ask for less at once"
+        )
+
+
+def _is_integer(text: str) -> bool:
+    return len(text) < 20 and re.fullmatch(r"[+-]?[0-9]+", text) is not None
+
+
+def _split_fields(text: str) -> list[str]:
+    parts, start, position = [], 0, 0
+    while position < len(text):
+        if text[position] == "\\":
+            position += 1
+        elif text[position] == ",":
+            parts.append(text[start:position])
+            start = position + 1
+        position += 1
+    return [*parts, text[start:]]
+
+
+def _field_term(part: str, offset: int) -> FieldSelectorTerm:
+    position = 0
+    while position < len(part):
+        if part[position] == "\\":
+            position += 2
+            continue
+        for operator in ("!=", "==", "="):
+            if part.startswith(operator, position):
+                field, value = part[:position], part[position + len(operator) :]
+                return FieldSelectorTerm(field, _unescape(value, offset + position), operator != "!=")
+        position += 1
+    raise SelectorError(
+        f'field selector: "{part}" at position {offset} has no =, == or !=: write for example {_FIELD_EXAMPLE}'
+    )
+
+
+def _unescape(value: str, offset: int) -> str:
+    if "\\" not in value and "=" not in value:
+        return value
+    out, position = [], 0
+    while position < len(value):
+        character = value[position]
+        following = value[position + 1 : position + 2]
+        if character == "=" or (character == "\\" and following not in ("\\", ",", "=")):
+            raise SelectorError(
+                f'field selector: "{value}" near position {offset}: write "=" as "\\=", "," as "\\," and "\\" as "\\\\"'
+            )
+        out.append(following if character == "\\" else character)
+        position += 2 if character == "\\" else 1
+    return "".join(out)
+
+
+_TOKEN: Final = re.compile(r"\s*(==|=|!=|!|,|\(|\)|>|<|[^\s=!,()<>]+)")
+
+
+class _LabelReader:
+    """Reads a label selector from left to right; every complaint names the position it stands at."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[tuple[str, int]] = []
+        position, end = 0, len(text.rstrip())
+        while position < end:
+            token = _TOKEN.match(text, position)
+            assert token is not None, f"every character belongs to a token: {text!r} at {position}"
+            self.tokens.append((token[1], token.start(1)))
+            position = token.end()
+        self.tokens.append(("", end))
+        self.at = 0
+
+    def requirements(self) -> list[LabelSelectorRequirement]:
+        found: list[LabelSelectorRequirement] = []
+        while self.peek():
+            found.append(self.requirement())
+            if self.peek() == ",":
+                self.take()
+                if not self.peek():
+                    raise self.wrong("a requirement after ','")
+            elif self.peek():
+                raise self.wrong("',' or the end")
+        return found
+
+    def requirement(self) -> LabelSelectorRequirement:
+        absent = self.peek() == "!"
+        if absent:
+            self.take()
+        key = self.key()
+        if absent:
+            return LabelSelectorRequirement(key, DOES_NOT_EXIST)
+        match self.peek():
+            case "" | ",":
+                return LabelSelectorRequirement(key, EXISTS)
+            case "=" | "==" | "!=" as sign:
+                self.take()
+                return LabelSelectorRequirement(key, NOT_IN if sign == "!=" else IN, (self.value(),))
+            case "in" | "notin" as word:
+                self.take()
+                return LabelSelectorRequirement(key, IN if word == "in" else NOT_IN, self.values())
+            case ">" | "<" as sign:
+                self.take()
+                return LabelSelectorRequirement(key, GREATER if sign == ">" else LESS, (self.integer(),))
+        raise self.wrong("one of =, ==, !=, in, notin, > and <")
+
+    def key(self) -> str:
+        key = self.peek()
+        if not key or key in "=!=,()<>":
+            raise self.wrong("a label key")
+        if errors := label_key_errors(key):
+            raise self.wrong(f"a label key ({errors[0]})")
+        return self.take()
+
+    def value(self) -> str:
+        """Return the value that stands here; nothing before a ',' , a ')' or the end is the empty value."""
+        if self.peek() in ("", ",", ")"):
+            return ""
+        return self.written()
+
+    def written(self) -> str:
+        value = self.peek()
+        if value in ("=", "==", "!=", "!", "(", "<", ">"):
+            raise self.wrong("a value")
+        if errors := label_value_errors(value):
+            raise self.wrong(f"a label value ({errors[0]})")
+        return self.take()
+
+    def integer(self) -> str:
+        if not _is_integer(self.peek()):
+            raise self.wrong("an integer")
+        return self.take()
+
+    def values(self) -> tuple[str, ...]:
+        if self.peek() != "(":
+            raise self.wrong("'('")
+        self.take()
+        if self.peek() == ")":
+            raise self.wrong("at least one value")
+        found = [self.value()]
+        while self.peek() == ",":
+            self.take()
+            found.append(self.value())
+        if self.peek() != ")":
+            raise self.wrong("',' or ')'")
+        self.take()
+        return tuple(dict.fromkeys(found))
+
+    def peek(self) -> str:
+        return self.tokens[self.at][0]
+
+    def take(self) -> str:
+        token = self.tokens[self.at][0]
+        self.at += 1
+        return token
+
+    def wrong(self, expected: str) -> SelectorError:
+        token, position = self.tokens[self.at]
+        found = f'"{token[:80]}"' if token else "the end"
+        return SelectorError(
+            f'label selector "{self.text[:200]}": found {found} at position {position}, expected {expected}: '
+            f"write for example {_EXAMPLE}"
+        )

@@ -1,0 +1,498 @@
+"""MemoryStore: the Store protocol in plain dictionaries, for tests and the simulator; same rules, same contract."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.engine.controller import Controller
+from controlplane.engine.decision import EVERY, Decision, Delete, Drop, Event, Put, Save, newest
+from controlplane.engine.events import counted, event_ref
+from controlplane.engine.ledger_conflicts import Numbers, overtaken
+from controlplane.engine.merge import Lost, Remove, Same, Write, check_generation, settle
+from controlplane.engine.routing import Router, shard_of
+from controlplane.engine.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, Promised, Selection
+from controlplane.kind import text_of
+from controlplane.kinds import KINDS, OWNER, WORK
+from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
+
+
+class _Due(msgspec.Struct, frozen=True, gc=False):
+    due_at: datetime
+    seq: int
+    lease_until: datetime | None = None
+    cursor: str = ""
+
+
+class _Lease(msgspec.Struct, frozen=True, gc=False):
+    holder: str
+    epoch: int
+    until: datetime
+
+
+_NOTHING_DONE = Outcome()
+_ROWS = (Save, Drop)
+
+
+class MemoryStore:
+    """A Store. Not safe for threads: interleaving is the caller's, step by step."""
+
+    def __init__(self, *, controllers: Iterable[Controller] = (), clock: Callable[[], datetime] | None = None) -> None:
+        self.router = Router(controllers)
+        self.clock = clock or (lambda: datetime(2026, 1, 1, tzinfo=UTC))
+        self.version = 0
+        self.objects: dict[Ref, Object] = {}
+        self.log: list[Change] = []
+        self.due: dict[str, dict[Ref, _Due]] = {}  # by controller
+        self.moved: set[str] = set()  # controllers whose due rows were written; whoever asks what is due clears it
+        self._index: dict[tuple[str, str, str], set[Ref]] = {}
+        self._entries: dict[Ref, frozenset[tuple[str, str, str]]] = {}  # under what `_index` has each object
+        self._of_kind: dict[str, list[Ref]] = {}  # in (namespace, name) order
+        self._listed: dict[str, tuple[Object, ...]] = {}  # all of a kind, where somebody asked since it changed
+        self._texts: dict[Ref, bytes] = {}  # of every object, as the log has it
+        self._rows: dict[type, dict[str, Row]] = {}
+        self._leases: dict[tuple[str, int], _Lease] = {}
+        self._seq = 0
+        self._numbers = Numbers()
+
+    # Reading
+
+    def now(self) -> datetime:
+        return self.clock()
+
+    def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
+        return {ref: self.objects[ref] for ref in refs if ref in self.objects}
+
+    def list(
+        self, kind: str, *, namespace: str = "", after: tuple[str, str] = ("", ""), limit: int = 0
+    ) -> Sequence[Any]:
+        if not namespace and not limit and after == ("", ""):
+            listed = self._listed.get(kind)
+            return self._list_all(kind) if listed is None else listed
+        refs = self._of_kind.get(kind, [])
+        refs = refs[bisect_right(refs, Ref(kind, *after)) :]
+        if namespace:
+            refs = [ref for ref in refs if ref.namespace == namespace]
+        return [self.objects[ref] for ref in (refs[:limit] if limit else refs)]
+
+    def _list_all(self, kind: str) -> Sequence[Any]:
+        found = self._listed[kind] = tuple([self.objects[ref] for ref in self._of_kind.get(kind, ())])
+        return found
+
+    def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
+        return {
+            value: [self.objects[ref] for ref in sorted(self._index.get((kind, index, value), ()))[: limit or None]]
+            for value in values
+            if self._index.get((kind, index, value))
+        }
+
+    def refs_by_index(
+        self,
+        kind: str,
+        index: str,
+        value: str | Collection[str],
+        *,
+        after: tuple[str, str] = ("", ""),
+        limit: int = 1000,
+    ) -> Sequence[Ref]:
+        values = (value,) if isinstance(value, str) else value
+        found = sorted({ref for one in values for ref in self._index.get((kind, index, one), ())})
+        return [ref for ref in found if (ref.namespace, ref.name) > after][:limit]
+
+    def page_by_index(
+        self, kinds: Sequence[str], index: str, values: Collection[str], *, after: Ref | None = None, limit: int = 1000
+    ) -> Sequence[Any]:
+        found = sorted({ref for kind in kinds for one in values for ref in self._index.get((kind, index, one), ())})
+        return [self.objects[ref] for ref in found if after is None or ref > after][:limit]
+
+    def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = ("", "")) -> int:
+        return sum((ref.namespace, ref.name) > after for ref in self._index.get((kind, index, value), ()))
+
+    def selected(self, selections: Collection[Selection]) -> dict[Selection, Sequence[Any]]:
+        found = {}
+        for one in selections:
+            objects = self.list(one.kind, namespace=one.namespace)
+            found[one] = [obj for obj in objects if one.labels.matches(obj.metadata.labels)]
+        return {one: objects for one, objects in found.items() if objects}
+
+    def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
+        found: dict[str, list[Object]] = {}
+        for kind in KINDS:
+            for value in owners if any(one.name == OWNER for one in kind.indexes) else ():
+                refs = self._index.get((kind.key, OWNER, value), ())
+                found.setdefault(value, []).extend(self.objects[ref] for ref in refs)
+        return {
+            owner: sorted(ones, key=lambda one: (one.metadata.deletion_timestamp is not None, one.ref))[:limit]
+            for owner, ones in found.items()
+            if ones
+        }
+
+    def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
+        assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"
+        stored = self._rows.get(type_, {})
+        if index == "key":
+            return {key: [stored[key]] for key in sorted(set(values)) if key in stored}
+        found: dict[str, Any] = {}
+        wanted = set(values)
+        for _, row in sorted([(key, row) for key, row in stored.items() if getattr(row, index) in wanted]):
+            found.setdefault(getattr(row, index), []).append(row)
+        return found
+
+    def values(self, type_: type[Row], index: str) -> Collection[str]:
+        assert index == "key" or index in type_.INDEXES, f"{type_.__name__} declares no index {index}"
+        return {getattr(row, index) for row in self._rows.get(type_, {}).values()}
+
+    def _queue(self) -> Sequence[Eviction]:
+        rows = self._rows.get(Eviction, {}).values()
+        return [row for row in rows if isinstance(row, Eviction) and row.due_at is not None and row.state == QUEUED]
+
+    def queue_heads(self, *, limit: int, per_cluster: bool = False) -> Sequence[Any]:
+        queues: dict[tuple[int, str], list[Eviction]] = {}
+        for row in self._queue():
+            queues.setdefault((row.priority, row.cluster if per_cluster else ""), []).append(row)
+        share = max(1, limit // max(1, len({cluster for _, cluster in queues})))
+        heads = [
+            row for queue in queues.values() for row in sorted(queue, key=lambda one: (one.due_at, one.key))[:share]
+        ]
+        return sorted(heads, key=lambda one: (-one.priority, one.due_at, one.key))
+
+    def held_evictions(self, *, after: Place | None, limit: int) -> Sequence[Any]:
+        held = [row for row in self.rows(Eviction, "state", [HELD]).get(HELD, ()) if row.due_at is not None]
+        places = sorted((-row.priority, row.due_at, row.key) for row in held)
+        if after is not None:
+            places = places[bisect_right(places, (-after[0], *after[1:])) :]
+        return [self._rows[Eviction][key] for _, _, key in places[:limit]]
+
+    def next_eviction(self) -> datetime | None:
+        return min((row.due_at for row in self._queue() if row.due_at is not None), default=None)
+
+    def evictions_by_cluster(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for row in self._rows.get(Eviction, {}).values():
+            if isinstance(row, Eviction) and row.due_at is not None:
+                counts[row.cluster] = counts.get(row.cluster, 0) + 1
+        return counts
+
+    def promised(self, *, within: timedelta, bindings: Collection[str] = ()) -> Promised:
+        at = self.now()
+        counts: dict[tuple[str, str], int] = {}
+        for row in self._rows.get(Promise, {}).values():
+            if isinstance(row, Promise) and row.made_at is not None and row.made_at > at - within:
+                counts[row.cluster, row.request] = counts.get((row.cluster, row.request), 0) + row.replicas
+        totals = [(*key, count) for key, count in sorted(counts.items())]
+        return Promised(totals, self.rows(Promise, "binding", bindings), at, self._numbers.newest)
+
+    def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
+        found = set()
+        for work in self.list(WORK):
+            for cluster in KINDS[WORK].values(work, "cluster"):
+                found.add((cluster, work.manifest.get("apiVersion", ""), work.manifest.get("kind", "")))
+        return found
+
+    def works_of(self, key: tuple[str, str, str]) -> Sequence[Ref]:
+        cluster, version, kind = key
+        return [
+            work.ref
+            for work in self.list(WORK)
+            if cluster in KINDS[WORK].values(work, "cluster")
+            and (work.manifest.get("apiVersion", ""), work.manifest.get("kind", "")) == (version, kind)
+        ]
+
+    def changes(self, since: int, *, limit: int = 1000) -> Sequence[Change]:
+        """Return log lines after a version, in order."""
+        return [change for change in self.log if change.version > since][:limit]
+
+    # Writing
+
+    def apply(
+        self,
+        decisions: Sequence[tuple[Claim | None, Decision]],
+        *,
+        by: Actor,
+        fence: Fence | None = None,
+        dry_run: bool = False,
+    ) -> Sequence[Outcome]:
+        self._check_fence(fence)
+        return [self._apply_one(claim, decision, by, dry_run=dry_run) for claim, decision in decisions]
+
+    def _check_fence(self, fence: Fence | None) -> None:
+        if fence is None:
+            return
+        lease = self._leases.get((fence.name, fence.shard))
+        if lease is None or lease.epoch != fence.epoch or lease.until <= self.now():
+            raise Fenced(f"lease {fence.name}/{fence.shard} epoch {fence.epoch} has passed")
+
+    def _guarded(self, ref: Ref) -> int | None:
+        if ref.name == EVERY:
+            return newest(one for known, one in self.objects.items() if known.kind == ref.kind)
+        found = self.objects.get(ref)
+        return None if found is None else found.metadata.generation
+
+    def _apply_one(self, claim: Claim | None, decision: Decision, by: Actor, *, dry_run: bool) -> Outcome:
+        if not (decision.changes or decision.guards or decision.events):
+            if claim is not None and not dry_run:
+                self._finish(claim, decision.wake_at)
+            return _NOTHING_DONE
+        if by.controller:
+            for change in decision.changes:
+                self.router.check(by.name, change)
+        for change in decision.changes:
+            if isinstance(change, Put):
+                check_generation(change)
+        for guard in decision.guards:
+            if self._guarded(guard.ref) != guard.generation:
+                return self._lost(claim, f"guard {guard.ref}", dry_run=dry_run)
+        if decision.rooms and (full := overtaken(decision.rooms, self._numbers.since(decision.rooms, by=by.name))):
+            return self._lost(claim, f"room on cluster {full}", dry_run=dry_run)
+        staged: dict[Ref, Object | None] = {}
+        settled: list[tuple[Put | Delete, Write | Remove | Same]] = []
+        for change in decision.changes:
+            if isinstance(change, _ROWS):
+                continue
+            ref = (change.new if isinstance(change, Put) else change.old).ref
+            result = settle(change, staged[ref] if ref in staged else self.objects.get(ref))
+            if isinstance(result, Lost):
+                return self._lost(claim, f"{result.why} {ref}", dry_run=dry_run)
+            settled.append((change, result))
+            staged[ref] = result.new if isinstance(result, Write) else None
+            if isinstance(result, Same):
+                staged[ref] = result.current
+        return self._commit(claim, decision, settled, by, dry_run=dry_run)
+
+    def _lost(self, claim: Claim | None, why: str, *, dry_run: bool) -> Outcome:
+        if claim is not None and not dry_run:
+            self.release([claim])
+        return Outcome(lost=why)
+
+    def _commit(
+        self,
+        claim: Claim | None,
+        decision: Decision,
+        settled: Sequence[tuple[Put | Delete, Write | Remove | Same]],
+        by: Actor,
+        *,
+        dry_run: bool,
+    ) -> Outcome:
+        if dry_run:
+            shown = [result.new if isinstance(result, Write) else None for _, result in settled]
+            return Outcome("", tuple(0 for _ in decision.changes), tuple(shown))
+        results = iter([self._write(result, decision, by, claim) for _, result in settled])
+        versions: Any = []
+        objects: Any = []
+        for change in decision.changes:
+            if isinstance(change, _ROWS):
+                self._keep(change, by, None if claim is None else claim.ref)
+                versions.append(0)
+                objects.append(None)
+                continue
+            version, stored = next(results)
+            versions.append(version)
+            objects.append(stored)
+        for event in decision.events:
+            self._tell(event, by)
+        if claim is not None:
+            self._finish(claim, decision.wake_at)
+        return Outcome("", tuple(versions), tuple(objects))
+
+    def _keep(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
+        rows = self._rows.setdefault(type(change.row), {})
+        if isinstance(change, Save):
+            rows[change.row.key] = self._numbers.stored(change.row, by=by.name) if change.row.NUMBERED else change.row
+        elif change.row.made == getattr(rows.get(change.row.key), "made", None):
+            rows.pop(change.row.key, None)
+            self._numbers.dropped(change.row)
+        for mark in self.router.row_marks(change, by=by, own=own):
+            self._mark(mark.controller, mark.ref, self.now() + mark.after)
+
+    def _write(
+        self, result: Write | Remove | Same, decision: Decision, by: Actor, claim: Claim | None
+    ) -> tuple[int, Object | None]:
+        if isinstance(result, Same):
+            return 0, result.current
+        subject = result.new if isinstance(result, Write) else result.old
+        old = self.objects.get(subject.ref)
+        self.version += 1
+        stored = replace(subject, metadata=replace(subject.metadata, resource_version=str(self.version)))
+        if isinstance(result, Write):
+            self._enter(stored, fresh=old is None)
+        elif old is not None:
+            self._leave(old)
+        self._note(old, stored, removed=isinstance(result, Remove), decision=decision, by=by)
+        new = stored if isinstance(result, Write) else None
+        merged = isinstance(result, Write) and result.merged
+        for mark in self.router.marks(old, new, by=by, own=None if claim is None else claim.ref, merged=merged):
+            self._mark(mark.controller, mark.ref, self.now() + mark.after)
+        return self.version, new
+
+    def _note(self, old: Object | None, stored: Object, *, removed: bool, decision: Decision, by: Actor) -> None:
+        type_ = "DELETED" if removed else "ADDED" if old is None else "MODIFIED"
+        ref, text = stored.ref, text_of(stored)
+        before = self._texts.pop(ref, None)
+        if not removed:
+            self._texts[ref] = text
+        self.log.append(
+            Change(
+                self.version,
+                type_,
+                ref,
+                text,
+                before,
+                by.name,
+                decision.reason,
+                decision.cause,
+                self.now(),
+            )
+        )
+
+    def _tell(self, event: Event, by: Actor) -> None:
+        ref = event_ref(event, by=by.name)
+        found = counted(event, ref=ref, by=by.name, now=self.now(), old=self.objects.get(ref))
+        self._write(Write(found, False), Decision(reason=event.reason), by, None)
+
+    def _enter(self, obj: Object, *, fresh: bool) -> None:
+        ref = obj.ref
+        self.objects[ref] = obj
+        self._listed.pop(ref.kind, None)
+        if fresh:
+            insort(self._of_kind.setdefault(ref.kind, []), ref)
+        kind = KINDS.get(ref.kind)
+        indexes = () if kind is None else kind.indexes
+        self._reindex(ref, frozenset([(ref.kind, one.name, value) for one in indexes for value in one.keys(obj)]))
+
+    def _leave(self, obj: Object) -> None:
+        ref = obj.ref
+        del self.objects[ref]
+        self._listed.pop(ref.kind, None)
+        of_kind = self._of_kind[ref.kind]
+        del of_kind[bisect_left(of_kind, ref)]
+        self._reindex(ref, frozenset())
+
+    def _reindex(self, ref: Ref, entries: frozenset[tuple[str, str, str]]) -> None:
+        known = self._entries.get(ref, frozenset())
+        if entries == known:
+            return
+        for entry in known - entries:
+            self._index[entry].discard(ref)
+        for entry in entries - known:
+            self._index.setdefault(entry, set()).add(ref)
+        if entries:
+            self._entries[ref] = entries
+        else:
+            del self._entries[ref]
+
+    # Due rows
+
+    def _mark(self, controller: str, ref: Ref, due_at: datetime | None) -> None:
+        moment = due_at or self.now()
+        self.moved.add(controller)
+        rows = self.due.setdefault(controller, {})
+        old = rows.get(ref)
+        self._seq += 1
+        if old is None:
+            rows[ref] = _Due(moment, self._seq)
+        else:
+            # A fan-out begins anew: the chunks it has behind it did not see what this mark is about.
+            rows[ref] = _Due(min(old.due_at, moment), self._seq, old.lease_until, "")
+
+    def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
+        for ref in refs:
+            self._mark(controller, ref, due_at)
+
+    def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
+        now = self.now()
+        rows = self.due.get(controller, {})
+        found = [
+            (due.due_at, due.seq, ref)
+            for ref, due in rows.items()
+            if due.due_at <= now
+            and (due.lease_until is None or due.lease_until <= now)
+            and (shards == 1 or shard_of(ref, shards) == shard)
+        ]
+        found.sort()
+        until = now + timedelta(seconds=lease_seconds)
+        claims = []
+        for due_at, seq, ref in found[:limit]:
+            cursor = rows[ref].cursor
+            rows[ref] = _Due(due_at, seq, until, cursor)
+            claims.append(Claim(controller, ref, seq, cursor))
+        return Claims(now, tuple(claims))
+
+    def _finish(self, claim: Claim, wake_at: datetime | None) -> None:
+        self.moved.add(claim.controller)
+        rows = self.due.get(claim.controller, {})
+        if (due := rows.get(claim.ref)) is None:
+            return
+        if due.seq != claim.seq:
+            rows[claim.ref] = replace(due, lease_until=None)
+        elif wake_at is None:
+            del rows[claim.ref]
+        else:
+            rows[claim.ref] = _Due(wake_at, due.seq)
+
+    def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
+        for claim in claims:
+            self.moved.add(claim.controller)
+            rows = self.due.get(claim.controller, {})
+            if (due := rows.get(claim.ref)) is not None:
+                rows[claim.ref] = replace(due, lease_until=None, due_at=due_at or self.now())
+
+    def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
+        self.mark(claim.controller, refs)
+        self.moved.add(claim.controller)
+        rows = self.due.get(claim.controller, {})
+        if (due := rows.get(claim.ref)) is None:
+            return
+        if due.seq != claim.seq:  # the chunks worked off so far have not seen what it was marked for meanwhile
+            rows[claim.ref] = replace(due, lease_until=None, cursor="")
+        elif cursor is not None:
+            rows[claim.ref] = replace(due, lease_until=None, cursor=cursor)
+        else:
+            del rows[claim.ref]
+
+    def next_due(self, controllers: Collection[str]) -> datetime | None:
+        now = self.now()
+        return min(
+            (
+                due.due_at if due.lease_until is None or due.lease_until <= now else max(due.lease_until, due.due_at)
+                for name in controllers
+                for due in self.due.get(name, {}).values()
+            ),
+            default=None,
+        )
+
+    # Leases
+
+    def held_until(self, name: str) -> datetime | None:
+        return max((lease.until for (one, _), lease in self._leases.items() if one == name), default=None)
+
+    def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
+        now = self.now()
+        lease = self._leases.get((name, shard))
+        if lease is not None and lease.holder != holder and lease.until > now:
+            return None
+        same = lease is not None and lease.holder == holder and lease.until > now
+        epoch = 1 if lease is None else lease.epoch if same else lease.epoch + 1
+        self._leases[name, shard] = _Lease(holder, epoch, now + timedelta(seconds=seconds))
+        return Fence(name, shard, epoch)
+
+    def drop_lease(self, fence: Fence, *, holder: str) -> None:
+        lease = self._leases.get((fence.name, fence.shard))
+        if lease is not None and lease.holder == holder and lease.epoch == fence.epoch:
+            self._leases[fence.name, fence.shard] = _Lease(holder, lease.epoch, self.now())
+
+    # For tests
+
+    def create(self, *objects: Object) -> None:
+        """Store objects as a user would; raises AssertionError where one exists."""
+        outcomes = self.apply([(None, Decision(changes=(Put(obj, None),))) for obj in objects], by=Actor("test"))
+        assert not any(one.lost for one in outcomes), [one.lost for one in outcomes]
+
+    def put(self, new: Object, old: Object) -> Outcome:
+        """Store a change as a user would."""
+        return self.apply([(None, Decision(changes=(Put(new, old),)))], by=Actor("test"))[0]

@@ -1,0 +1,111 @@
+"""From a change to who has to look at it, and from a controller to what it may write. Both stores use these."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.decision import Delete, Drop, Put, Save
+from controlplane.engine.state import Actor, Mark, Watch
+from controlplane.kinds.template import Template
+
+
+class OwnershipError(AssertionError):
+    """A controller tried to write what it does not declare: a defect of ours, never a user's."""
+
+
+class Router:
+    """Knows which controllers watch which kinds."""
+
+    def __init__(self, controllers: Iterable[Controller]) -> None:
+        self.controllers = {controller.name: controller for controller in controllers}
+        self._by_kind: dict[str, list[tuple[str, Watch]]] = {}
+        self._by_row: dict[type, Sequence[tuple[str, Watch]]] = {}
+        for controller in self.controllers.values():
+            for watch in controller.watches:
+                self._by_kind.setdefault(watch.kind, []).append((controller.name, watch))
+
+    def marks(
+        self, old: Object | None, new: Object | None, *, by: Actor, own: Ref | None = None, merged: bool = False
+    ) -> Iterator[Mark]:
+        """Yield what to make due. `own` is the key being decided: a controller's own write does not ask it
+        again, except where the write was merged with somebody else's."""
+        present = new if new is not None else old
+        assert present is not None, "a change has an old or a new side"
+        watches: Sequence[tuple[str, Watch]] = self._by_kind.get(present.ref.kind, ())
+        if isinstance(present, Template):
+            watches = (*watches, *self._by_kind.get("*", ()))
+        for name, watch in watches:
+            for ref in watch.to(old, new):
+                if name == by.name and ref == own and not merged:
+                    continue
+                yield Mark(name, ref, watch.after)
+
+    def row_marks(self, change: Save | Drop, *, by: Actor, own: Ref | None = None) -> Iterator[Mark]:
+        """Yield what to make due because a row-native value was kept or forgotten: "row/<Type>"."""
+        row = change.row
+        type_ = type(row)
+        if (watches := self._by_row.get(type_)) is None:
+            watches = self._by_row[type_] = self._by_kind.get(f"row/{type_.__name__}", ())
+        old, new = (None, row) if isinstance(change, Save) else (row, None)
+        for name, watch in watches:
+            for ref in watch.to(old, new):
+                if name != by.name or ref != own:
+                    yield Mark(name, ref, watch.after)
+
+    def check(self, controller: str, change: Put | Delete | Save | Drop) -> None:
+        """Raise OwnershipError where the controller does not declare what the change writes."""
+        known = self.controllers.get(controller)
+        if known is None:
+            raise OwnershipError(f"{controller} is no controller; use its name in Actor or controller=False")
+        wrong = _violation(known.owns, change)
+        if wrong:
+            raise OwnershipError(f"controller {controller} may not write {wrong}; declare it in {controller}.owns")
+
+
+def _violation(owns: Ownership, change: Put | Delete | Save | Drop) -> str:
+    if isinstance(change, Save | Drop):
+        return "" if type(change.row) in owns.rows else f"rows {type(change.row).__name__}"
+    subject = change.old if isinstance(change, Delete) else change.new
+    kind = subject.ref.kind
+    allowed = owns.kinds.get(kind) or (owns.kinds.get("*") if isinstance(subject, Template) else None)
+    if allowed is None:
+        return f"kind {kind}"
+    if "*" in allowed:
+        return ""
+    if isinstance(change, Delete):
+        return "" if "delete" in allowed else f"{kind} (delete)"
+    if change.old is None:
+        return "" if "create" in allowed else f"{kind} (create)"
+    for path in changed_paths(change.old, change.new):
+        part = path.partition(".")[0]
+        if path not in allowed and part not in allowed:
+            return f"{kind}.{path}"
+    return ""
+
+
+def changed_paths(old: Any, new: Any) -> Iterator[str]:
+    """Yield the parts that differ: "metadata.labels", "spec.clusters", "status.conditions", "content"."""
+    for part in ("metadata", "spec", "status", "content"):
+        before, after = getattr(old, part, None), getattr(new, part, None)
+        if before is after or before == after:
+            continue
+        if not isinstance(after, msgspec.Struct):
+            yield part
+            continue
+        for name in after.__struct_fields__:
+            if part == "metadata" and name in ("generation", "resource_version"):
+                continue
+            left, right = getattr(before, name), getattr(after, name)
+            if left is not right and left != right:
+                yield f"{part}.{name}"
+
+
+def shard_of(ref: Ref, shards: int) -> int:
+    """Return the shard of a reference: CRC-32 of its text, the same in every process and in the database store."""
+    return zlib.crc32(str(ref).encode()) % shards

@@ -1,0 +1,113 @@
+"""Dry runs of the scheduler: where would a binding go without some of its clusters? (D10)
+
+Whoever lets copies leave asks before anything is written: Evictions and Drains, and readiness for what might happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.state import Promised
+from controlplane.eviction.refuge import DryRun, Refuge, Reservation, reserve
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.rows import Promise
+from controlplane.scheduling import binding_outcome
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.colocation import Applications
+from controlplane.scheduling.ledger import Ledger, live
+from controlplane.scheduling.question import Groups, question_of
+from controlplane.scheduling.schedule import Placed, answer
+from controlplane.scheduling.workload_affinity import WorkloadGroups
+from controlplane.settings import Settings
+
+NO_PLACEMENT = "the binding has no placement: nothing says where else it may run"
+NOTHING_PROMISED = Promised()
+
+
+class Rehearsal:
+    """Asks the scheduler about one binding after the other, as of one moment; the room one takes, the next one misses.
+
+    `fleet` reads all clusters into arrays, and is called only once somebody is asked about. `applications`: the parts
+    of those that the bindings asked about are parts of; `groups`: the workload affinity groups they are in.
+    """
+
+    def __init__(
+        self,
+        fleet: Callable[[], Fleet],
+        settings: Settings,
+        *,
+        promised: Promised = NOTHING_PROMISED,
+        applications: Mapping[str, Iterable[Binding]],
+        groups: Groups,
+    ) -> None:
+        self._read = fleet
+        self._settings = settings
+        self._promised = promised
+        self._applications = Applications(applications, settings)
+        self._groups = WorkloadGroups(groups)
+        self._without: dict[frozenset[str], Fleet] = {}
+        self._taken: dict[Ref, Reservation] = {}  # what a binding took last; the ledger counts it
+
+    @cached_property
+    def _fleet(self) -> Fleet:
+        return self._read()
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return binding_outcome.ledger(self._fleet, self._promised.totals)
+
+    def without(self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None) -> DryRun:
+        """Return what the scheduler would do with a binding if it left these clusters.
+
+        Room that was reserved for the binding before is free to it, and the clusters with that room are preferred:
+        a second eviction of the same binding finds the same refuge. `now`: see `Applications.seen_by`.
+        """
+        if binding.spec.placement is None:
+            return DryRun(refused=NO_PLACEMENT)
+        if binding.spec.other_scheduler:
+            return DryRun(other=binding.spec.other_scheduler)
+        key = frozenset(leaving)
+        if key not in self._without:  # most bindings leave the same clusters: what is read of the others is shared
+            self._without[key] = self._fleet.without(key)
+        question = question_of(
+            binding.spec,
+            binding.status,
+            settings=self._settings,
+            neighbours=self._groups.seen_by(binding),
+            together=self._applications.seen_by(binding, now=now),
+        )
+        reserved = self._reserved(binding)
+        binding_outcome.give_back(self._ledger, self._fleet, reserved)
+        hint = preferred(binding, reserved)
+        outcome = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint).outcome
+        binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
+        if isinstance(outcome, Placed):
+            return DryRun(outcome.clusters, asked=question.asked)
+        return DryRun(refused=outcome.message, part=outcome.part or (), asked=question.asked)
+
+    def _reserved(self, binding: Binding) -> Sequence[Promise]:
+        """Return what is reserved for a binding: by its last eviction of this rehearsal, else by one that is stored and
+        that the scheduler has not looked at yet."""
+        if (taken := self._taken.get(binding.ref)) is not None:
+            return taken.promises
+        own, at = self._promised.own.get(str(binding.ref), ()), self._promised.at
+        return [] if at is None else [one for one in live(own, collected_at={}, now=at) if one.reserved]
+
+    def taken(self, binding: Binding, place: Refuge, *, now: datetime) -> Reservation:
+        """Take the room a binding will use and return its reservation. It replaces what was reserved for the same
+        binding before: a refuge names all clusters the binding will be on."""
+        self._applications.placed(binding, place.clusters)
+        self._groups.placed(binding, place.clusters)
+        binding_outcome.give_back(self._ledger, self._fleet, self._reserved(binding))
+        ledger, seen = self._ledger, self._promised.seen
+        taken = self._taken[binding.ref] = reserve(ledger, self._fleet, binding, place, seen=seen, now=now)
+        return taken
+
+
+def preferred(binding: Binding, reserved: Iterable[Promise]) -> tuple[TargetCluster, ...]:
+    """Return the targets a binding has on clusters with room reserved for it once it uses that room."""
+    held = {one.name: one.replicas for one in binding.spec.clusters}
+    return tuple(TargetCluster(one.cluster, held.get(one.cluster, 0) + one.replicas) for one in reserved)

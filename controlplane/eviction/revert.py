@@ -1,0 +1,105 @@
+"""Revert: a binding back where it was before its latest failover, by somebody's word (D23).
+
+New copies are not taken away: they leave as copies leave in a failover, once those they go back to are healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import Condition, condition, with_condition
+from controlplane.clusters.tolerations import spelled, untolerated
+from controlplane.eviction.pending import EVICTION_PENDING
+from controlplane.eviction.pending import REVERTED as TAKEN_BACK
+from controlplane.eviction.preserve import held_for, preserved
+from controlplane.eviction.purge import leaving, purge_mode, shrinking
+from controlplane.kinds import manual_placement
+from controlplane.kinds.binding import PARTLY_REVERTED, REVERTED, Binding, TargetCluster
+from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.settings import Settings
+
+
+def obstacles(binding: Binding, before: Binding, clusters: Mapping[str, Cluster], settings: Settings) -> Iterator[str]:
+    """Yield why a binding cannot go back: it has other replicas to divide, the clusters it was on are gone, not Ready,
+    or would drive it away again, or the state it has to take along cannot be read (D15)."""
+    if _divided(binding) and binding.spec.replicas != sum(target.replicas for target in before.spec.clusters):
+        yield (
+            f"it asks for {binding.spec.replicas} replicas and not for those it had then "
+            f"({', '.join(f'{one.name}:{one.replicas}' for one in before.spec.clusters)}); a Failback divides them anew"
+        )
+    home = {target.name for target in before.spec.clusters}
+    for target in binding.spec.clusters:
+        name = target.name
+        if name not in home and (lacking := held_for(preserved(binding, name, settings), name, settings)):
+            yield lacking
+    tolerations = () if before.spec.placement is None else before.spec.placement.cluster_tolerations
+    for target in before.spec.clusters:
+        cluster = clusters.get(target.name)
+        if cluster is None or cluster.terminating:
+            yield f"cluster {target.name} is gone"
+            continue
+        if cluster.ready != "True":
+            yield f"cluster {target.name} is not Ready"
+        elif cluster.access_lost:
+            yield f"access to cluster {target.name} is lost: nobody could start a copy there"
+        hard = untolerated(cluster.spec.taints, tolerations, (NO_EXECUTE,))
+        soft = () if _stays(before) else [one for one in cluster.spec.taints if one.effect == EVICTING_EFFECTS[1]]
+        for taint in (*hard, *soft):
+            yield f"cluster {target.name} has the taint {spelled(taint)}, which would drive it away again"
+
+
+def _divided(binding: Binding) -> bool:
+    return binding.workload and binding.spec.placement is not None and binding.spec.placement.divided
+
+
+def _stays(binding: Binding) -> bool:
+    """PreferNoExecute moves only what has a failover.cluster (D4)."""
+    return binding.spec.failover is None or binding.spec.failover.cluster is None
+
+
+def reverted(binding: Binding, before: Binding, settings: Settings, *, by: str, now: datetime) -> Binding:
+    """Return the binding with the placement and the tasks it had before; `before` is what it was then.
+
+    What took over replicas and keeps some goes on with all of them until the others run, but with purge mode Directly.
+    """
+    home = {target.name: target.replicas for target in before.spec.clusters}
+    mode = purge_mode(binding, settings)
+    new, words = binding, {"mode": mode, "producer": by, "message": f"{by} reverted the failover"}
+    for target in binding.spec.clusters:
+        if target.name not in home:
+            state = preserved(binding, target.name, settings).labels
+            new = leaving(new, target.name, reason=REVERTED, preserved=state, now=now, **words)
+        elif _divided(binding) and mode != DIRECTLY and binding.spec.task(target.name) is None:
+            more = target.replicas - home[target.name]
+            if 0 < more < target.replicas:
+                new = shrinking(new, target.name, more, reason=PARTLY_REVERTED, now=now, **words)
+    known = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - home.keys()
+    kept = tuple(
+        task
+        for task in new.spec.graceful_eviction_tasks
+        if task.reason in (REVERTED, PARTLY_REVERTED) or task.from_cluster in known
+    )
+    each = before.spec.clusters if _divided(binding) else tuple(_with(one, binding) for one in before.spec.clusters)
+    placed = binding.with_spec(clusters=each, graceful_eviction_tasks=kept)
+    return manual_placement.marked(_told(placed, by=by, now=now), binding)
+
+
+def _told(binding: Binding, *, by: str, now: datetime) -> Binding:
+    """Return the binding whose condition EvictionPending, if it has one, says that the failover was taken back."""
+    conditions = binding.status.conditions
+    if condition(conditions, EVICTION_PENDING) is None:
+        return binding
+    names = ", ".join(target.name for target in binding.spec.clusters)
+    told = Condition(
+        EVICTION_PENDING, "False", TAKEN_BACK, f"{by} reverted the failover: it is placed on {names} again"
+    )
+    return binding.with_status(conditions=with_condition(conditions, told, now=now))
+
+
+def _with(target: TargetCluster, binding: Binding) -> TargetCluster:
+    """Return a whole copy on a target, with the replicas it has today."""
+    return replace(target, replicas=binding.spec.replicas) if target.replicas else target

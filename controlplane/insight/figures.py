@@ -1,0 +1,154 @@
+"""The figures of the eviction queue, computed from its rows and the clusters (S001's metrics, and ours).
+
+Rows of what was evicted stay until the cluster recovers, so figures per cluster vanish with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+import msgspec
+
+from controlplane.apimachinery.meta import Ref
+from controlplane.clusters import health
+from controlplane.eviction.eligibility import earliest
+from controlplane.insight.forecast import ends, forecast
+from controlplane.kinds.rows import ENDED, EVICTED, HELD, Eviction
+
+WINDOW = timedelta(minutes=5)
+LEAST = timedelta(seconds=1)  # a rate over less time says nothing
+BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
+"""Upper bounds of evict_processing_latency_seconds, in seconds."""
+
+
+class ClusterFigures(msgspec.Struct, frozen=True):
+    """The queue of one cluster. `success_rate` None: nothing was processed in the last five minutes."""
+
+    waiting: int = 0
+    by_kind: dict[str, int] = {}
+    by_binding_kind: dict[str, int] = {}  # ResourceBinding, ClusterResourceBinding
+    evicted: int = 0
+    failed: int = 0
+    latency_counts: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)  # per bucket, not cumulative; the last is above all
+    latency_sum: float = 0.0
+    rate: float = 0.0  # evictions a second over the last five minutes, or since the first could happen
+    success_rate: float | None = None
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """The whole queue. `eta_seconds` None: nothing waits, or it is stopped."""
+
+    clusters: dict[str, ClusterFigures]
+    faulty: int
+    total: int
+    tier: str
+    tier_rate: float
+    held: dict[str, int]
+    eta_seconds: float | None
+
+    @property
+    def fault_rate(self) -> float:
+        return self.faulty / self.total if self.total else 0.0
+
+
+def figures(
+    rows: Iterable[Eviction],
+    fleet: health.FleetHealth,
+    tier: health.Tier,
+    *,
+    ageing_seconds: float = 300.0,
+    scope: str = "Fleet",
+    tokens: Mapping[str, float] = {},
+    now: datetime,
+) -> Figures:
+    """Return the figures of now. `tokens`: those in the buckets (`forecast`)."""
+    counted = [row for row in rows if row.due_at is not None or row.state in ENDED]
+    by_cluster: dict[str, list[Eviction]] = {}
+    for row in counted:
+        by_cluster.setdefault(row.cluster, []).append(row)
+    waiting = [row for row in counted if row.due_at is not None]
+    told = forecast(waiting, rate=tier.rate, ageing_seconds=ageing_seconds, scope=scope, tokens=tokens, now=now)
+    last = ends(told.values())
+    return Figures(
+        clusters={name: _of_cluster(found, now=now) for name, found in sorted(by_cluster.items())},
+        faulty=len(fleet.faulty),
+        total=fleet.total,
+        tier=tier.name,
+        tier_rate=tier.rate,
+        held=dict(Counter(row.reason for row in waiting if row.state == HELD)),
+        eta_seconds=None if last is None else (last - now).total_seconds(),
+    )
+
+
+def _of_cluster(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigures:
+    rows = list(rows)
+    waiting = [row for row in rows if row.due_at is not None]
+    done = [row for row in rows if row.state == EVICTED and row.ended_at is not None]
+    failed = [row.failed_at for row in rows if row.failed_at is not None]
+    recently = [row for row in done if row.ended_at is not None and now - row.ended_at <= WINDOW]
+    failures = sum(1 for moment in failed if now - moment <= WINDOW)
+    seconds = [latency(row) for row in done]
+    counts = Counter(_bucket(one) for one in seconds)
+    processed = len(recently) + failures
+    return ClusterFigures(
+        waiting=len(waiting),
+        by_kind=dict(sorted(Counter(row.resource_kind for row in waiting).items())),
+        by_binding_kind=dict(sorted(Counter(_binding_kind(row) for row in waiting).items())),
+        evicted=len(done),
+        failed=len(failed),
+        latency_counts=tuple(counts[place] for place in range(len(BUCKETS) + 1)),
+        latency_sum=sum(seconds),
+        rate=len(recently) / _counted_for(rows, now=now).total_seconds(),
+        success_rate=len(recently) / processed if processed else None,
+    )
+
+
+def _counted_for(rows: Iterable[Eviction], *, now: datetime) -> timedelta:
+    """Return how long evictions of a cluster have been counted: since the first of this outage was in the queue and
+    due, from LEAST to WINDOW. Example: 135 evictions in the first 5 minutes are 0.45 a second, and so are 54 in 2."""
+    begun = min((moment for row in rows if (moment := _possible_from(row)) is not None), default=now)
+    return min(max(now - begun, LEAST), WINDOW)
+
+
+def _possible_from(row: Eviction) -> datetime | None:
+    """Return when an eviction could happen first; None: it is not known when it was queued."""
+    first = earliest(row.judged)
+    due = row.due_at if row.due_at is not None else None if first is None else first.due_at
+    return row.queued_at if row.queued_at is None or due is None else max(row.queued_at, due)
+
+
+def together(queues: Iterable[ClusterFigures]) -> ClusterFigures:
+    """Return the counts of several clusters as one queue; what is over a time only is left out."""
+    queues = list(queues)
+    return ClusterFigures(
+        waiting=sum(one.waiting for one in queues),
+        evicted=sum(one.evicted for one in queues),
+        failed=sum(one.failed for one in queues),
+        latency_counts=tuple(map(sum, zip(*(one.latency_counts for one in queues), strict=True))),
+        latency_sum=sum(one.latency_sum for one in queues),
+    )
+
+
+def _binding_kind(row: Eviction) -> str:
+    return Ref.parse(row.binding).kind.rpartition("/")[2]
+
+
+def latency(row: Eviction) -> float:
+    """Return the seconds between being queued and being evicted."""
+    assert row.ended_at is not None, "it has been evicted"
+    return max(0.0, (row.ended_at - (row.queued_at or row.ended_at)).total_seconds())
+
+
+def _bucket(seconds: float) -> int:
+    return next((place for place, bound in enumerate(BUCKETS) if seconds <= bound), len(BUCKETS))
+
+
+def cumulative(counts: Iterable[int]) -> Mapping[str, int]:
+    """Return a histogram's buckets as Prometheus has them: "le" -> how many took no longer."""
+    total, found = 0, {}
+    for bound, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
+        total += count
+        found[bound] = total
+    return found

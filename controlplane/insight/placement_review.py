@@ -1,0 +1,295 @@
+"""Answers PlacementReviews: reads the documents of one, and rehearses what the scheduler would decide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.admission.documents import admit_create
+from controlplane.apimachinery.causes import forbidden, invalid, mistyped, required
+from controlplane.apimachinery.errors import BadRequest, Cause, Invalid
+from controlplane.apimachinery.meta import Ref, kind_key
+from controlplane.apimachinery.quantities import QuantityError, parse
+from controlplane.apimachinery.uids import child_uid
+from controlplane.kind import KINDS
+from controlplane.kinds import CLUSTER, CLUSTER_RESOURCE_BINDING, POLICIES, RESOURCE_BINDING, placement_rules
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster, ClusterStatus
+from controlplane.kinds.placement_review import KIND, PlacementReview, PlacementReviewSpec, PlacementReviewStatus
+from controlplane.kinds.policy import Policy, PropagationSpec
+from controlplane.kinds.template import Template
+from controlplane.propagation import bindings
+from controlplane.scheduling.dry_run import NOBODY, Around
+from controlplane.scheduling.dry_run import review as rehearse
+from controlplane.settings import Settings
+from controlplane.wire.patch import merge_patch
+
+Document = dict[str, Any]
+_UNNAMED = "review"
+
+
+def typed(document: Document, *, settings: Settings, now: datetime) -> PlacementReview:
+    """Return the typed review of a document. Raises BadRequest or Invalid with all causes."""
+    metadata = {**(document.get("metadata") or {})}
+    metadata.setdefault("name", _UNNAMED)  # a question needs none
+    asked = {**document, "metadata": metadata}
+    asked.pop("status", None)
+    found = admit_create(KIND, asked, namespace="", settings=settings, now=now, uid="").object
+    assert isinstance(found, PlacementReview), "admission gives objects of the kind it is asked for"
+    causes = _causes(found.spec)
+    if causes:
+        raise _invalid(found, causes)
+    return found
+
+
+def binding_of(review: PlacementReview) -> Ref | None:
+    """Return which existing binding a review starts from, None where from none."""
+    namespace, slash, name = review.spec.binding.partition("/")
+    if not review.spec.binding:
+        return None
+    return Ref(RESOURCE_BINDING, namespace, name) if slash else Ref(CLUSTER_RESOURCE_BINDING, "", namespace)
+
+
+def answer(
+    review: PlacementReview,
+    clusters: Sequence[Cluster],
+    *,
+    binding: Binding | None = None,
+    promised: Sequence[tuple[str, str, int]] = (),
+    around: Callable[[Binding], Around] = lambda subject: NOBODY,
+    reported_at: Mapping[str, datetime] = {},
+    settings: Settings,
+    now: datetime,
+) -> PlacementReviewStatus:
+    """Return the status of a review: what the scheduler would decide. Nothing is written.
+
+    `clusters` and `promised` (`State.promised`) as they are now, `binding` the one the review names, `around` reads
+    what is around the binding that is asked about. Raises Invalid with the causes where documents in it cannot be.
+    """
+    spec = review.spec
+    supposed, causes = _fleet(spec, clusters, settings=settings, now=now)
+    try:
+        subject = _subject(spec, binding, settings=settings, now=now)
+    except _Wrong as wrong:
+        causes += wrong.causes
+    except (ValueError, TypeError, AttributeError) as error:  # an interpreter's: no quantity, or another shape
+        causes.append(invalid("spec.manifest", _named(spec), str(error)))
+    else:
+        if subject.spec.replicas < 0:
+            causes.append(invalid("spec.manifest.spec.replicas", subject.spec.replicas, "must be 0 or more"))
+    if causes:
+        raise _invalid(review, causes)
+    try:
+        return rehearse(
+            subject,
+            supposed,
+            promised=promised,
+            around=around(subject),
+            lost=spec.clusters.lost,
+            reported_at=reported_at,
+            settings=settings,
+            now=now,
+        )
+    except ValueError as error:
+        raise _invalid(review, [invalid("spec.manifest", _named(spec), str(error))]) from None
+
+
+def _named(spec: PlacementReviewSpec) -> str:
+    """Return what is asked about, for a refusal: a whole manifest would bury the reason."""
+    manifest = spec.manifest or {}
+    metadata = manifest.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    return f"{manifest['kind']} {name}".rstrip() if "kind" in manifest else spec.binding
+
+
+class _Wrong(Exception):
+    """A document in the review cannot be."""
+
+    def __init__(self, causes: list[Cause]) -> None:
+        super().__init__(str(causes))
+        self.causes = causes
+
+
+def _invalid(review: PlacementReview, causes: list[Cause]) -> Invalid:
+    return Invalid.of(KIND.resource.kind, review.metadata.name, causes, group=KIND.resource.group)
+
+
+def _causes(spec: PlacementReviewSpec) -> list[Cause]:
+    causes = []
+    if spec.manifest is None and not spec.binding:
+        causes.append(required("spec.manifest", "say what is to be placed, or name an existing binding"))
+    if spec.policy is not None and spec.placement is not None:
+        causes.append(forbidden("spec.placement", "may not be used together with policy: a policy has its own"))
+    if spec.policy is None and spec.placement is None and not spec.binding:
+        causes.append(required("spec.placement", "say how it is to be placed, by a placement or a policy"))
+    return causes
+
+
+# What is placed
+
+
+def _subject(spec: PlacementReviewSpec, binding: Binding | None, *, settings: Settings, now: datetime) -> Binding:
+    """Return the binding to be scheduled. Raises _Wrong."""
+    policy = _policy(spec, settings=settings, now=now)
+    if spec.manifest is None:
+        assert binding is not None, "a review without a manifest names a binding"
+        if policy is None:
+            return binding
+        placement = placement_rules.effective(policy.spec.placement)
+        return replace(binding, spec=replace(binding.spec, placement=placement, failover=policy.spec.failover))
+    template = _template(spec.manifest, settings=settings, now=now)
+    _same_namespace(spec, template)
+    if binding is not None:
+        _same_object(spec, template, binding)
+    if binding is not None and binding.spec.resource.uid:
+        template = template.with_meta(uid=binding.spec.resource.uid)  # ties are broken by it
+    if policy is None:
+        assert binding is not None, "a review without policy and placement names a binding"
+        own = binding.spec
+        replicas, requirements = bindings.demand(template)
+        return replace(binding, spec=replace(own, replicas=replicas, replica_requirements=requirements))
+    if binding is not None:
+        return bindings.refresh(binding, template, policy, gates=settings.feature_gates)
+    return bindings.create(template, policy, gates=settings.feature_gates, now=now)
+
+
+def _policy(spec: PlacementReviewSpec, *, settings: Settings, now: datetime) -> Policy | None:
+    if spec.policy is not None:
+        key = kind_key(str(spec.policy.get("apiVersion", "")), str(spec.policy.get("kind", "")))
+        if key not in POLICIES:
+            rule = "must be a PropagationPolicy or ClusterPropagationPolicy of policy.karmada.io/v1alpha1"
+            raise _Wrong([invalid("spec.policy.kind", spec.policy.get("kind"), rule)])
+        policy: Policy = _admitted(key, spec.policy, "spec.policy", settings=settings, now=now)
+        return policy
+    if spec.placement is None:
+        return None
+    asked = {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "placement": spec.placement}
+    document = {"metadata": {"name": _UNNAMED}, "spec": msgspec.to_builtins(asked)}
+    try:
+        found: Policy = _admitted(POLICIES[1], document, "", settings=settings, now=now)
+    except _Wrong as wrong:
+        raise _Wrong([replace(cause, field=cause.field.lstrip(".")) for cause in wrong.causes]) from None
+    return replace(found, spec=PropagationSpec(placement=found.spec.placement))
+
+
+def _same_namespace(spec: PlacementReviewSpec, template: Template) -> None:
+    """Raise _Wrong where a PropagationPolicy says another namespace than what it is to place."""
+    metadata = (spec.policy or {}).get("metadata")
+    said = metadata.get("namespace", "") if isinstance(metadata, dict) else ""
+    where = template.metadata.namespace
+    if said and where and said != where and str((spec.policy or {}).get("kind")) == "PropagationPolicy":
+        rule = f"a PropagationPolicy places what is in its own namespace, and the manifest is in {where}"
+        raise _Wrong([invalid("spec.policy.metadata.namespace", said, rule)])
+
+
+def _same_object(spec: PlacementReviewSpec, template: Template, binding: Binding) -> None:
+    """Raise _Wrong where the manifest is of something else than the binding."""
+    of, place = binding.spec.resource, template.metadata
+    own = (of.api_version, of.kind, of.name, of.namespace)
+    if (template.api_version, template.kind, place.name, place.namespace or of.namespace) != own:
+        where = f"{of.namespace}/{of.name}" if of.namespace else of.name
+        rule = f"the binding is of {of.kind} {where} of {of.api_version}; leave binding out to ask about something new"
+        raise _Wrong([invalid("spec.manifest", _named(spec), rule)])
+
+
+def _template(manifest: Document, *, settings: Settings, now: datetime) -> Template:
+    """Return the template of a manifest, with the defaults its kind has."""
+    for field in ("apiVersion", "kind"):
+        said = manifest.get(field)
+        if not said:
+            raise _Wrong([required(f"spec.manifest.{field}")])
+        if not isinstance(said, str):
+            raise _Wrong([invalid(f"spec.manifest.{field}", said, "must be of type string")])
+    key = kind_key(str(manifest["apiVersion"]), str(manifest["kind"]))
+    if key in KINDS:
+        found = _admitted(key, manifest, "spec.manifest", settings=settings, now=now)
+        if not isinstance(found, Template):
+            raise _Wrong([invalid("spec.manifest.kind", manifest["kind"], "is a kind of ours, which is never placed")])
+        return found
+    try:
+        template = Template.fold(manifest)
+    except msgspec.ValidationError as error:
+        raise _Wrong([invalid("spec.manifest.metadata", manifest.get("metadata"), str(error))]) from None
+    return template.with_meta(uid=child_uid(_UNNAMED, "template", template.metadata.name))
+
+
+# Where it is placed
+
+
+def _fleet(
+    spec: PlacementReviewSpec, clusters: Sequence[Cluster], *, settings: Settings, now: datetime
+) -> tuple[list[Cluster], list[Cause]]:
+    """Return the clusters as the review supposes them, and what is wrong with its documents."""
+    found = {one.metadata.name: one for one in clusters}
+    causes: list[Cause] = []
+    for index, name in enumerate(spec.clusters.lost):
+        if name not in found:
+            causes.append(invalid(f"spec.clusters.lost[{index}]", name, "there is no such cluster"))
+    for field, documents in (("added", spec.clusters.added), ("changed", spec.clusters.changed)):
+        for index, document in enumerate(documents):
+            path = f"spec.clusters.{field}[{index}]"
+            try:
+                one = _cluster(document, found, path, new=field == "added", settings=settings, now=now)
+            except _Wrong as wrong:
+                causes += wrong.causes
+                continue
+            found[one.metadata.name] = one
+    return list(found.values()), causes
+
+
+def _cluster(
+    document: Document, known: Mapping[str, Cluster], path: str, *, new: bool, settings: Settings, now: datetime
+) -> Cluster:
+    metadata = document.get("metadata")
+    name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+    if not isinstance(name, str):
+        raise _Wrong([mistyped(f"{path}.metadata.name", name, "must be of type string")])
+    if new and name in known:
+        raise _Wrong([invalid(f"{path}.metadata.name", name, "is there already; put it under changed")])
+    if not new:
+        if name not in known:
+            raise _Wrong([invalid(f"{path}.metadata.name", name, "there is no such cluster; put it under added")])
+        document = merge_patch(msgspec.to_builtins(known[name]), document)
+    cluster: Cluster = _admitted(CLUSTER, document, path, settings=settings, now=now)
+    try:
+        status = msgspec.convert(document.get("status") or {}, ClusterStatus)
+    except msgspec.ValidationError as error:
+        raise _Wrong([invalid(f"{path}.status", document.get("status"), str(error))]) from None
+    if status.resource_summary is not None:
+        amounts = msgspec.to_builtins(status.resource_summary)
+        for part in ("allocatable", "allocated", "allocating"):
+            for name, text in amounts.get(part, {}).items():
+                try:
+                    parse(text)
+                except QuantityError as error:
+                    where = f"{path}.status.resourceSummary.{part}[{name}]"
+                    raise _Wrong([invalid(where, text, str(error))]) from None
+    return replace(cluster, status=status)
+
+
+def _admitted(key: str, document: Document, path: str, *, settings: Settings, now: datetime) -> Any:
+    """Return the object of a document as the API would store it. Raises _Wrong with its causes under `path`."""
+    kind = KINDS[key]
+    metadata = document.get("metadata")
+    named = dict(metadata) if isinstance(metadata, dict) else {}
+    named.setdefault("name", _UNNAMED)
+    if kind.resource.namespaced:
+        named.setdefault("namespace", "default")
+    uid = child_uid(_UNNAMED, key, str(named["name"]))
+    try:
+        return admit_create(
+            kind,
+            {**document, "metadata": named},
+            namespace=str(named.get("namespace", "")),
+            settings=settings,
+            now=now,
+            uid=uid,
+        ).object
+    except Invalid as error:
+        raise _Wrong([replace(one, field=f"{path}.{one.field}") for one in error.details.causes]) from None
+    except BadRequest as error:
+        raise _Wrong([invalid(path or "spec", named.get("name"), str(error))]) from None

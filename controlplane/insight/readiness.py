@@ -1,0 +1,421 @@
+"""Will it fail over? What would happen to a binding if one of its clusters went down now, and what stands in the way.
+
+Everything that is asked when it happens is asked here beforehand: gate, controllers, detection, taint policies,
+tolerations, refuge by a dry run of the real scheduler, state extraction, Directly, holds. Each obstacle names its
+remedy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from controlplane.apimachinery.meta import Condition, Struct, with_condition
+from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
+from controlplane.clusters import affinity, health, taint_policies
+from controlplane.engine.state import Promised
+from controlplane.eviction.eligibility import waits
+from controlplane.eviction.holds import Holds
+from controlplane.eviction.preserve import preserved
+from controlplane.eviction.purge import purge_mode
+from controlplane.eviction.refuge import Refuge, refuge
+from controlplane.eviction.refuge_search import Rehearsal
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import (
+    EVICTING_EFFECTS,
+    NO_EXECUTE,
+    NOT_READY_KEY,
+    PUSH,
+    UNREACHABLE_KEY,
+    Cluster,
+    Taint,
+)
+from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState
+from controlplane.kinds.taint_policy import ClusterTaintPolicy
+from controlplane.kinds.unreachable_wait import patience
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.question import Groups
+from controlplane.settings import Settings
+
+EXAMPLES = 5  # bindings named per obstacle in a summary
+NOT_COVERED = (
+    "covers {covered} of {in_all} bindings, the first by namespace and name: ask each of the others for its own "
+    "readiness (kubectl get --raw …/resourcebindings/NAME/readiness)"
+)
+BLOCKS, WARNS = "Blocks", "Warns"
+NEEDED = (
+    *("probes", "cluster_status", "cluster_taints", "eviction_queue", "evictions"),
+    *("scheduler", "works", "execution", "graceful_eviction"),
+)
+
+SET_GOING = {
+    health.NORMAL: "set resourceEvictionRate in FailoverConfiguration/default above 0",
+    health.SECONDARY: "mend clusters, or set secondaryResourceEvictionRate in FailoverConfiguration/default above 0",
+    health.STOPPED: "mend clusters, or raise unhealthyClusterThreshold or lower largeClusterNumThreshold",
+    health.BLIND: "see from elsewhere whether they are down; it ends once one of them is well for us",
+}
+"""What to do where nothing is evicted, by tier."""
+LET_GO = {
+    ON_HOLD: "delete the EvictionHold, or wait until it expires",
+    MAINTENANCE: "end the MaintenanceWindow (spec.until), delete it, or wait until it is over",
+    HELD_BY_HAND: "POST to release of the eviction",
+    UNSTEADY: "mend what makes the cluster come and go, or taint it by hand to empty it all the same",
+}
+"""What to do about what holds an eviction, by reason."""
+
+
+class Obstacle(Struct, frozen=True):
+    """Something in the way. `severity` Blocks: it would not move; Warns: it would, with that. `cluster` "" is all."""
+
+    what: str
+    severity: str
+    message: str
+    remedy: str
+    cluster: str = ""
+
+
+class Prospect(Struct, frozen=True):
+    """What would happen if one cluster of a binding went down now.
+
+    `waits_for`: after the eviction, what the new copies still wait for; "" they start at once.
+    """
+
+    cluster: str
+    moves: bool
+    after_seconds: float | None = None  # between the taint and the eviction
+    refuge: str = ""  # where it would go, or why nowhere
+    waits_for: str = ""
+
+
+class Readiness(Struct, frozen=True):
+    """The answer. `ready`: it would leave any of its clusters."""
+
+    binding: str
+    ready: bool
+    obstacles: tuple[Obstacle, ...] = ()
+    prospects: tuple[Prospect, ...] = ()
+
+
+class Situation(msgspec.Struct, frozen=True):
+    """What is true now, of the fleet and of nobody's binding in particular."""
+
+    clusters: Sequence[Cluster]
+    policies: Sequence[ClusterTaintPolicy] = ()
+    fleet: FleetState = FleetState("default")
+    holds: Holds = Holds()
+    promised: Promised = Promised()  # what no report counts yet
+    applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that the bindings asked about are parts of
+    groups: Groups = {}  # the workload affinity groups they are in
+
+
+def rehearsal_of(situation: Situation, settings: Settings) -> Rehearsal:
+    """Return dry runs of the scheduler as of a situation; what is read of the fleet is read once."""
+    return Rehearsal(
+        lambda: Fleet.of(situation.clusters, settings=settings),
+        settings,
+        promised=situation.promised,
+        applications=situation.applications,
+        groups=situation.groups,
+    )
+
+
+def summary(found: Iterable[Readiness], *, covered: int, in_all: int) -> FleetReadinessStatus:
+    """Return what single answers say together: obstacles that concern most bindings first.
+
+    `covered`: how many bindings the answers were asked for, of `in_all`. If some are missing, the message says so.
+    """
+    total = ready = 0
+    known: dict[str, tuple[Obstacle, list[str]]] = {}
+    for one in found:
+        total, ready = total + 1, ready + one.ready
+        for obstacle in {each.what: each for each in one.obstacles}.values():
+            known.setdefault(obstacle.what, (obstacle, []))[1].append(one.binding)
+    lines = [
+        ObstacleCount(what, obstacle.severity, len(names), obstacle.remedy, tuple(names[:EXAMPLES]))
+        for what, (obstacle, names) in known.items()
+    ]
+    return FleetReadinessStatus(
+        bindings=total,
+        ready=ready,
+        bindings_total=in_all,
+        bindings_covered=covered,
+        message="" if covered >= in_all else NOT_COVERED.format(covered=covered, in_all=in_all),
+        obstacles=tuple(sorted(lines, key=lambda line: (-line.bindings, line.what))),
+    )
+
+
+def readiness(
+    binding: Binding,
+    situation: Situation,
+    settings: Settings,
+    *,
+    rows: Iterable[Eviction] = (),
+    rehearsal: Rehearsal | None = None,
+    now: datetime,
+) -> Readiness:
+    """Return whether a binding would leave its clusters if they went down. `rows`: its evictions in the queue.
+
+    What only goes along with others (`goes_along`) is ready as far as it goes, and names them.
+    """
+    if goes_along(binding):
+        return _along(binding)
+    rehearsal = rehearsal or rehearsal_of(situation, settings)
+    known = {cluster.metadata.name: cluster for cluster in situation.clusters}
+    general = [*_switches(settings), *_own(binding, settings), *_tier(situation, settings, now=now)]
+    obstacles, prospects = list(general), []
+    for target in binding.spec.clusters:
+        cluster = known.get(target.name)
+        if cluster is None:
+            obstacles.append(_gone(binding, target.name))
+            prospects.append(Prospect(target.name, False))
+            continue
+        taints = arising(cluster, situation.policies, settings, now=now)
+        found = [*_detection(cluster, settings), *_taints(binding, cluster, taints)]
+        answer = rehearsal.without(binding, {target.name})
+        place = refuge(binding, {target.name}, answer, settings, source_ready=False)
+        if not place.found and not binding.spec.scheduling_suspended:
+            found.append(_no_refuge(target.name, place.why))
+        found += _withheld(binding, target.name, place)
+        found += [*_state(binding, target.name, settings), *_held(binding, cluster, situation, now=now)]
+        obstacles += found
+        stays = any(one.severity == BLOCKS for one in (*general, *found))
+        last = "" if stays else _waits_for(binding, target.name, settings)
+        prospects.append(Prospect(target.name, not stays, _after(binding, taints), place.why, last))
+    if not binding.spec.clusters:
+        obstacles.append(_nowhere(binding))
+    obstacles += [_queued(row) for row in rows if row.reason and row.due_at is not None]
+    ready = not any(one.severity == BLOCKS for one in obstacles)
+    return Readiness(str(binding.ref), ready, tuple(obstacles), tuple(prospects))
+
+
+def goes_along(binding: Binding) -> bool:
+    """Test whether a binding has no place of its own, but goes where the workloads go that need it (propagateDeps)."""
+    return binding.spec.placement is None and bool(binding.spec.required_by)
+
+
+def _along(binding: Binding) -> Readiness:
+    names = [one.name for one in binding.spec.required_by]
+    message = f"it goes where {', '.join(names)} goes: nobody asks whether it would leave by itself (propagateDeps)"
+    told = Obstacle("GoesAlong", WARNS, message, f"see {', '.join(f'{name}/readiness' for name in names)}")
+    return Readiness(str(binding.ref), True, (told,))
+
+
+def arising(
+    cluster: Cluster, policies: Iterable[ClusterTaintPolicy], settings: Settings, *, now: datetime
+) -> tuple[Taint, ...]:
+    """Return the taints that move workloads and would come if the cluster stopped being Ready, or are there already."""
+    found = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
+    if settings.compat.auto_no_execute_taints:
+        key = NOT_READY_KEY if cluster.spec.sync_mode == PUSH else UNREACHABLE_KEY
+        found.append(Taint(key, NO_EXECUTE, time_added=now))
+    for status in ("False", "Unknown") if cluster.spec.sync_mode != PUSH else ("False",):
+        conditions = with_condition(cluster.status.conditions, Condition("Ready", status), now=now)
+        for policy in policies:
+            spec = policy.spec
+            if policy.metadata.deletion_timestamp is not None:
+                continue
+            if not affinity.matches(cluster, taint_policies.target(spec)):
+                continue
+            asked = spec.match_conditions if policy.windowed else spec.add_on_conditions
+            if not taint_policies.match(asked, conditions, empty=policy.windowed):
+                continue
+            added = spec.taints_to_add if policy.windowed else spec.taints
+            found += [Taint(one.key, one.effect, one.value, now) for one in added if one.effect in EVICTING_EFFECTS]
+    return tuple(dict.fromkeys(found))
+
+
+def _after(binding: Binding, taints: Sequence[Taint]) -> float | None:
+    moments = (waits(binding.spec, taint, taints) for taint in taints)
+    return min((one for one in moments if one is not None), default=None)
+
+
+def _switches(settings: Settings) -> Iterator[Obstacle]:
+    if not settings.gate("Failover"):
+        yield Obstacle(
+            "GateOff",
+            BLOCKS,
+            "the feature gate Failover is off: nothing is evicted by taints (D17)",
+            "set featureGates.Failover to true in FailoverConfiguration/default",
+        )
+    for name in NEEDED:
+        if not settings.runs(name):
+            yield Obstacle(
+                "ControllerDisabled",
+                BLOCKS,
+                f"controller {name} is switched off",
+                f"take -{name} out of LIFEBOAT_CONTROLLERS, or add {name}, and restart",
+            )
+
+
+def _own(binding: Binding, settings: Settings) -> Iterator[Obstacle]:
+    """Yield what the binding itself says against moving."""
+    spec = binding.spec
+    if spec.suspension is not None and (spec.suspension.scheduling or spec.suspension.dispatching):
+        what, where = (
+            ("scheduling", "of the binding") if spec.suspension.scheduling else ("dispatching", "in the policy")
+        )
+        remedy = f"set spec.suspension.{what} {where} to false"
+        yield Obstacle("Suspended", BLOCKS, f"{what} is suspended: no new copy would start", remedy)
+    behaviour = None if spec.failover is None else spec.failover.cluster
+    rules = behaviour is not None and behaviour.state_preservation is not None
+    directly = purge_mode(binding, settings) == DIRECTLY
+    if rules and not settings.gate("StatefulFailoverInjection"):
+        yield Obstacle(
+            "StateIgnored",
+            WARNS,
+            "statePreservation has no effect while the feature gate StatefulFailoverInjection is off (D15)",
+            "set featureGates.StatefulFailoverInjection to true",
+        )
+    elif rules and not directly:
+        yield Obstacle(
+            "StateIgnored",
+            WARNS,
+            "statePreservation has no effect with purgeMode Gracefully (D15)",
+            "set spec.failover.cluster.purgeMode to Directly in the policy",
+        )
+    elif rules and len(spec.clusters) > 1:
+        yield Obstacle(
+            "StateIgnored",
+            WARNS,
+            "state is carried from one cluster to one cluster only, and this runs on more (D15)",
+            "set a spread constraint of maxGroups 1 in the policy",
+        )
+    said = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
+    if directly and settings.directly_unreachable == "Wait" and patience(said) is None:
+        yield Obstacle(
+            "DirectlyUnreachable",
+            WARNS,
+            "purgeMode is Directly: after the eviction from a cluster that cannot be reached, new copies start only "
+            "once a person has confirmed that the cluster is down",
+            "fence the cluster when it happens (POST clusters/<name>/fence), or annotate the policy with "
+            f"{DIRECTLY_UNREACHABLE_ANNOTATION}: After=<seconds>",
+        )
+
+
+def _waits_for(binding: Binding, cluster: str, settings: Settings) -> str:
+    """Return what new copies wait for once the binding has left a cluster that cannot be reached; "" for nothing."""
+    if purge_mode(binding, settings) != DIRECTLY or settings.directly_unreachable != "Wait":
+        return ""
+    said = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
+    after = patience(said)
+    if after is None:
+        return f"a person who confirms that cluster {cluster} is down: POST clusters/{cluster}/fence"
+    return f"{after.total_seconds():g} s after the eviction ({DIRECTLY_UNREACHABLE_ANNOTATION}: {said})"
+
+
+def _tier(situation: Situation, settings: Settings, *, now: datetime) -> Iterator[Obstacle]:
+    maintained = situation.holds.maintained(now=now)
+    seen = health.fleet_health(situation.clusters, maintained=maintained)
+    tier = health.in_force(seen, situation.fleet, settings)
+    if tier.rate <= 0:
+        why = tier.why or "resourceEvictionRate is 0"
+        yield Obstacle("RateStopped", BLOCKS, f"nothing is evicted at present: {why}", SET_GOING[tier.name])
+
+
+def _detection(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
+    name = cluster.metadata.name
+    if cluster.spec.sync_mode == PUSH and not cluster.dialled:
+        message = f"cluster {name} has no address, so nobody asks whether it is well: its failure would go unnoticed"
+        yield Obstacle("NotDetected", BLOCKS, message, "set its spec.apiEndpoint", name)
+    elif not cluster.ready:
+        how = "spec.apiEndpoint and spec.secretRef" if cluster.spec.sync_mode == PUSH else "its agent's heartbeat"
+        message = f"nobody has ever reported whether cluster {name} is Ready: its failure would go unnoticed"
+        yield Obstacle("NotDetected", BLOCKS, message, f"check {how}", name)
+    elif any(one.type == "AccessLost" and one.status == "True" for one in cluster.status.conditions):
+        message = f"access to cluster {name} is lost, so nobody sees whether it is down (D22)"
+        remedy = "renew the credentials in its Secret, or its certificate: condition AccessLost says which"
+        yield Obstacle("AccessLost", BLOCKS, message, remedy, name)
+    if cluster.flapping:
+        message = f"cluster {name} flaps: taints of policies about anything else evict nothing from it until it is calm"
+        remedy = "mend what makes it come and go, or taint the cluster by hand to empty it all the same"
+        yield Obstacle("Flapping", WARNS, message, remedy, name)
+
+
+def _taints(binding: Binding, cluster: Cluster, taints: Sequence[Taint]) -> Iterator[Obstacle]:
+    name = cluster.metadata.name
+    if not taints:
+        yield Obstacle(
+            "NoTaintPolicy",
+            BLOCKS,
+            f"no ClusterTaintPolicy adds a taint that moves workloads when cluster {name} is not Ready",
+            "create a ClusterTaintPolicy with effect NoExecute or PreferNoExecute on Ready False and Unknown",
+            name,
+        )
+        return
+    if _after(binding, taints) is not None:
+        return
+    if any(one.effect == NO_EXECUTE for one in taints):
+        named = ", ".join(dict.fromkeys(one.key for one in taints if one.effect == NO_EXECUTE))
+        yield Obstacle(
+            "Tolerated",
+            BLOCKS,
+            f"the placement tolerates for ever what cluster {name} would be tainted with: {named}",
+            "give the clusterToleration in the policy tolerationSeconds, or remove it",
+            name,
+        )
+    else:
+        yield Obstacle(
+            "StaysByDefault",
+            BLOCKS,
+            f"cluster {name} would only get PreferNoExecute, and the policy has no spec.failover.cluster (D4)",
+            "set spec.failover.cluster in the policy, or use effect NoExecute",
+            name,
+        )
+
+
+def _no_refuge(cluster: str, why: str) -> Obstacle:
+    remedy = "widen the placement's affinity or spread, free capacity, or join another cluster"
+    return Obstacle("NoRefuge", BLOCKS, f"there is nowhere to go from cluster {cluster}: {why}", remedy, cluster)
+
+
+def _withheld(binding: Binding, cluster: str, place: Refuge) -> Iterator[Obstacle]:
+    """Yield the new places nothing is sent to for now."""
+    suspension = binding.spec.suspension
+    withheld = None if suspension is None else suspension.dispatching_on_clusters
+    names = [one.name for one in place.clusters if binding.spec.target(one.name) is None]
+    idle = [name for name in names if withheld is not None and name in withheld.cluster_names]
+    if idle:
+        message = f"what leaves cluster {cluster} would not start on {', '.join(idle)}: dispatching there is suspended"
+        remedy = "take it out of spec.suspension.dispatchingOnClusters in the policy"
+        yield Obstacle("Suspended", BLOCKS, message, remedy, cluster)
+
+
+def _state(binding: Binding, cluster: str, settings: Settings) -> Iterator[Obstacle]:
+    problem = preserved(binding, cluster, settings).problem
+    if problem:
+        held = settings.state_preservation_on_missing == "Hold"
+        yield Obstacle(
+            "StateMissing",
+            BLOCKS if held else WARNS,
+            f"the state to preserve cannot be read from the copy on {cluster}: {problem}",
+            "correct the jsonPath in the policy, or let the workload report it; statePreservationOnMissing: Proceed "
+            "goes on without it",
+            cluster,
+        )
+
+
+def _held(binding: Binding, cluster: Cluster, situation: Situation, *, now: datetime) -> Iterator[Obstacle]:
+    row = Eviction("", str(binding.ref), cluster.metadata.name)
+    reason, message = situation.holds.why(row, binding, cluster, now=now)
+    if reason:
+        yield Obstacle(reason, BLOCKS, message, LET_GO[reason], cluster.metadata.name)
+
+
+def _queued(row: Eviction) -> Obstacle:
+    message = f"it is to leave cluster {row.cluster} now and waits: {row.message or row.reason}"
+    return Obstacle("Waiting", WARNS, message, "see the item in the eviction queue", row.cluster)
+
+
+def _gone(binding: Binding, cluster: str) -> Obstacle:
+    message = f"it is placed on cluster {cluster}, which has left the fleet, and nowhere else was found for it"
+    remedy = f"see why with {binding.metadata.name}/explain; widen the placement, free capacity, or join a cluster"
+    return Obstacle("ClusterGone", BLOCKS, message, remedy, cluster)
+
+
+def _nowhere(binding: Binding) -> Obstacle:
+    message = "it is placed on no cluster, so there is nothing to move"
+    return Obstacle("NotPlaced", BLOCKS, message, f"see why with {binding.metadata.name}/explain")

@@ -1,0 +1,435 @@
+"""The record of a failover: seen, decided, waited for, moved, by which rule, with seconds. Read from changes alone.
+
+A failover begins with the change of a binding that turns targets into eviction tasks, and ends with the change that
+clears the last of them. What the clusters and Works say in between belongs to it. Events play no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import ObjectMeta, Ref, condition, to_seconds
+from controlplane.apimachinery.names import execution_namespace, work_name
+from controlplane.engine.state import Change
+from controlplane.eviction.directly import DIRECTLY_WAITING
+from controlplane.eviction.graceful import EVICTION_STUCK
+from controlplane.eviction.pending import EVICTION_PENDING, waits_for
+from controlplane.eviction.purge import parts
+from controlplane.kind import KINDS, decode
+from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds import failover_record as kind
+from controlplane.kinds.binding import (
+    HEALTHY,
+    IN_PART,
+    PARTLY_REVERTED,
+    REVERTED,
+    TAINT_UNTOLERATED,
+    Binding,
+    GracefulEvictionTask,
+    TargetCluster,
+)
+from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster, Taint
+from controlplane.kinds.failover_record import Durations, FailoverRecord, FailoverRecordStatus, Step
+
+ORDER = {kind.WAITED_FOR: 0, kind.DECIDED: 1}  # of what one change says; the rest comes after it
+EVENTS_NAMESPACE = "default"  # where records of cluster-scoped bindings are, as Kubernetes keeps their Events
+WRITTEN_WITHIN = timedelta(seconds=60)  # a change of a cluster is written this long after the time that it names
+MOST_TURNS = 10  # changes between False and Unknown that are followed back to when Ready was True last
+
+
+class Versions(NamedTuple):
+    """A change with its objects decoded; of a Work only that it came or went is told, and both are None."""
+
+    change: Change
+    old: Any
+    new: Any
+
+
+class Failover(NamedTuple):
+    """One failover of a binding, by the changes of that binding.
+
+    `first` is the change that begins the failover, `since` are the changes that belong to it. The changes of `pending`
+    came before it: in each of them the binding said what its evictions waited for.
+    `previous` and `regained` bound what belongs to this failover, by the cluster that it left: the version with which
+    an earlier failover of the same binding left that cluster, and the version that placed the binding there again.
+    """
+
+    first: Versions
+    since: tuple[Versions, ...]
+    tasks: tuple[GracefulEvictionTask, ...]
+    finished: bool
+    pending: tuple[Versions, ...] = ()
+    previous: Mapping[str, int] = {}
+    regained: Mapping[str, int] = {}
+
+
+Around = Mapping[Ref, Sequence[Versions]]
+"""Changes of clusters and Works, in order, by what they are of."""
+
+
+def read(changes: Iterable[Change]) -> list[Versions]:
+    """Return changes in order, decoded: what one of them left and the next began with only once."""
+    known: dict[Ref, tuple[bytes, Any]] = {}
+    found = []
+    for change in sorted(changes, key=lambda one: one.version):
+        if change.ref.kind == WORK:
+            found.append(Versions(change, None, None))
+            continue
+        document, before = known.get(change.ref, (b"", None))
+        old = before if change.old_document == document else _decoded(change.ref, change.old_document)
+        new = None if change.type == "DELETED" else _decoded(change.ref, change.document)
+        known[change.ref] = (change.document, new)
+        found.append(Versions(change, old, new))
+    return found
+
+
+def _decoded(ref: Ref, document: bytes | None) -> Any:
+    return None if document is None else decode(KINDS[ref.kind], document)
+
+
+def concerned(found: Iterable[Failover]) -> set[Ref]:
+    """Return the clusters and Works whose changes tell more about failovers."""
+    refs = set()
+    for one in found:
+        old: Binding = one.first.old
+        for name in {task.from_cluster for task in one.tasks} | {target.name for target in _after(one)}:
+            refs |= {Ref(CLUSTER, "", name), _work(old, name)}
+    return refs
+
+
+def signs(found: Iterable[Failover]) -> set[tuple[Ref, int]]:
+    """Return the clusters whose taints began failovers, each with the version of the change that began one.
+
+    What such a record says of the cluster is read from the cluster as it was before that version (`told_at`).
+    """
+    return {
+        (Ref(CLUSTER, "", task.from_cluster), one.first.change.version)
+        for one in found
+        for task in one.tasks
+        if task.reason == TAINT_UNTOLERATED
+    }
+
+
+def told_at(cluster: Cluster) -> set[datetime]:
+    """Return when a cluster got its present taints that evict and, unless it is Ready, when Ready changed last.
+
+    The changes that wrote this were made within WRITTEN_WITHIN after these times.
+    """
+    turned = not_ready_since(cluster)
+    return {taint.time_added for taint in _evicting(cluster) if taint.time_added} | ({turned} if turned else set())
+
+
+def not_ready_since(cluster: Cluster | None) -> datetime | None:
+    """Return when Ready of a cluster became what it is; None while it is True or was never reported."""
+    ready = None if cluster is None else condition(cluster.status.conditions, READY)
+    return None if ready is None or ready.status == "True" else ready.last_transition_time
+
+
+def _evicting(cluster: Cluster) -> list[Taint]:
+    return [taint for taint in cluster.spec.taints if taint.effect in EVICTING_EFFECTS]
+
+
+def records(found: Iterable[Failover], around: Iterable[Versions] = ()) -> tuple[FailoverRecord, ...]:
+    """Return failovers as people read them. `around`: in order, changes of what is `concerned`, and of more."""
+    by_ref: dict[Ref, list[Versions]] = {}
+    for one in around:
+        by_ref.setdefault(one.change.ref, []).append(one)
+    return tuple(_record(one, by_ref) for one in found)
+
+
+def before(changes: Iterable[Change]) -> Binding | None:
+    """Return a binding as it was before its latest failover; None where it never had one.
+
+    One that took another back is none: who reverts twice, as after a request without an answer, stays where it was.
+    """
+    found = [one for one in failovers(read(changes)) if one.tasks[0].reason not in (REVERTED, PARTLY_REVERTED)]
+    return found[-1].first.old if found else None
+
+
+def record_name(binding: str, version: int) -> str:
+    """Return the name of the record of a failover of a binding, by its name, that began with a version."""
+    return f"{binding}.{version}"
+
+
+def failovers(changes: Iterable[Versions]) -> list[Failover]:
+    """Return the failovers of a binding, given its changes, in the order they began.
+
+    Failovers of one binding may overlap: each of them ends by itself.
+    """
+    found: list[Failover] = []
+    latest: dict[str, int] = {}  # by cluster: the place in `found` of the last failover that left it
+    pending: tuple[Versions, ...] = ()
+    for one in changes:
+        for place, running in enumerate(found):
+            if not running.finished:
+                ended = _cleared_all(one, running.tasks)
+                found[place] = running._replace(since=(*running.since, one), finished=ended)
+        for name, place in latest.items():
+            if name not in found[place].regained and one.new is not None and one.new.spec.target(name) is not None:
+                regained = {**found[place].regained, name: one.change.version}
+                found[place] = found[place]._replace(regained=regained)
+        if started := _started(one):
+            names = [task.from_cluster for task in started]
+            previous = {name: found[latest[name]].first.change.version for name in names if name in latest}
+            latest |= dict.fromkeys(names, len(found))
+            found.append(Failover(one, (), started, finished=False, pending=pending, previous=previous))
+        pending = _still_pending(pending, one)
+    return found
+
+
+def _still_pending(before: tuple[Versions, ...], one: Versions) -> tuple[Versions, ...]:
+    """Return the changes in which a binding said what its evictions wait for, up to one of them; none once it says
+    that nothing waits."""
+    said = None if one.new is None else condition(one.new.status.conditions, EVICTION_PENDING)
+    if said is None or said.status != "True":
+        return ()
+    same = one.old is not None and said == condition(one.old.status.conditions, EVICTION_PENDING)
+    return before if same else (*before, one)
+
+
+def _started(one: Versions) -> tuple[GracefulEvictionTask, ...]:
+    """Return the tasks a change of a binding made out of its targets."""
+    if one.old is None or one.new is None:
+        return ()
+    return tuple(
+        task
+        for task in one.new.spec.graceful_eviction_tasks
+        if one.old.spec.task(task.from_cluster) is None and one.old.spec.target(task.from_cluster) is not None
+    )
+
+
+def _cleared_all(one: Versions, tasks: Sequence[GracefulEvictionTask]) -> bool:
+    return one.new is None or all(one.new.spec.task(task.from_cluster) is None for task in tasks)
+
+
+def _after(one: Failover) -> tuple[TargetCluster, ...]:
+    last = next((found.new for found in reversed(one.since) if found.new is not None), one.first.new)
+    targets: tuple[TargetCluster, ...] = last.spec.clusters
+    return targets
+
+
+def _work(binding: Binding, cluster: str) -> Ref:
+    about = binding.spec.resource
+    return Ref(WORK, execution_namespace(cluster), work_name(about.kind, about.name, about.namespace))
+
+
+def _record(one: Failover, around: Around) -> FailoverRecord:
+    change, old = one.first.change, one.first.old
+    steps = sorted(_steps(one, around), key=lambda step: (step.version, ORDER.get(step.what, len(ORDER)), step.cluster))
+    start = steps[0].at
+    timed = tuple(_since(step, start) for step in steps)
+    task = one.tasks[0]
+    return FailoverRecord(
+        api_version=kind.RESOURCE.api_version,
+        kind=kind.RESOURCE.kind,
+        metadata=ObjectMeta(
+            name=record_name(change.ref.name, change.version),
+            namespace=change.ref.namespace or EVENTS_NAMESPACE,
+            uid=f"{old.metadata.uid}.{change.version}",
+            resource_version=str(one.since[-1].change.version if one.since else change.version),
+            creation_timestamp=to_seconds(change.at),
+        ),
+        status=FailoverRecordStatus(
+            binding=str(change.ref),
+            resource=old.spec.resource,
+            state=kind.FINISHED if one.finished else kind.RUNNING,
+            reason=task.reason,
+            purge_mode=task.purge_mode,
+            left=tuple(_gone(old, task) for task in one.tasks),
+            before=old.spec.clusters,
+            after=_after(one),
+            preserved={key: value for left in one.tasks for key, value in left.preserved_label_state.items()},
+            durations=_durations(timed, finished=one.finished),
+            steps=timed,
+        ),
+    )
+
+
+def _gone(old: Binding, task: GracefulEvictionTask) -> TargetCluster:
+    """Return what a task took off a target: all of it, or the part that a failback gives back."""
+    target = old.spec.target(task.from_cluster)
+    assert target is not None, "a failover begins with tasks made out of targets"
+    return replace(target, replicas=task.replicas or 0) if task.reason in IN_PART else target
+
+
+def _since(step: Step, start: datetime) -> Step:
+    seconds = round((step.at - start).total_seconds(), 3)
+    return Step(step.at, seconds, step.what, step.cluster, step.message, step.by, step.rule, step.version, step.cause)
+
+
+def _step(change: Change, what: str, cluster: str, message: str) -> Step:
+    return Step(change.at, 0, what, cluster, message, change.actor, change.reason, change.version, change.cause)
+
+
+def _steps(one: Failover, around: Around) -> Iterator[Step]:
+    for task in one.tasks:
+        yield from _signs(task, one, around)
+        yield from _held(task, one)
+        cause, *waits = parts(task.message) if task.reason == TAINT_UNTOLERATED else (task.message,)
+        for why in waits:
+            yield _step(one.first.change, kind.WAITED_FOR, task.from_cluster, why)
+        yield _step(one.first.change, kind.DECIDED, task.from_cluster, cause or task.reason)
+    yield from _course(one)
+    last = one.since[-1].change.version if one.since and one.finished else None
+    yield from _copies(one, around, last=last)
+
+
+def _signs(task: GracefulEvictionTask, one: Failover, around: Around) -> Iterator[Step]:
+    """Yield what was wrong with a cluster when a taint evicted from it: that it was not Ready, and which taint it had.
+
+    What a person or the application's own failure begins has no such steps, whatever state the cluster was in. Only
+    what the cluster still said at the eviction counts, and nothing that an earlier failover of this binding left it
+    for. So the steps depend neither on older outages nor on which other changes were read.
+    """
+    lines = [
+        found
+        for found in around.get(Ref(CLUSTER, "", task.from_cluster), ())
+        if found.change.version < one.first.change.version
+    ]
+    if task.reason != TAINT_UNTOLERATED or not lines or lines[-1].new is None:
+        return
+    known: Cluster = lines[-1].new
+    lines = [found for found in lines if found.change.version > one.previous.get(task.from_cluster, 0)]
+    if (seen := _turned(known, lines)) is not None:
+        ready = condition(seen.new.status.conditions, READY)
+        assert ready is not None, "Ready was found in it"
+        why = f"Ready is {ready.status} ({ready.reason}: {ready.message})"
+        yield _step(seen.change, kind.SEEN, task.from_cluster, why)
+    named = [taint for taint in _evicting(known) if f"taint {taint.key}:{taint.effect} of " in task.message]
+    added = [(found, taint) for taint in named or _evicting(known) if (found := _added(taint, lines)) is not None]
+    if added:
+        last = max((found for found, _ in added), key=lambda found: found.change.version)
+        said = ", ".join(f"{taint.key}:{taint.effect}" for found, taint in added if found is last)
+        yield _step(last.change, kind.TAINTED, task.from_cluster, said)
+
+
+def _turned(known: Cluster, lines: Sequence[Versions]) -> Versions | None:
+    """Return the change after which a cluster was no longer Ready up to now; None if none of the changes says so."""
+    found, since = None, not_ready_since(known)
+    for _ in range(MOST_TURNS):
+        turns = [line for line in lines if since is not None and _says(line, since, not_ready_since)]
+        if not turns:
+            break
+        found = turns[-1]
+        since = not_ready_since(found.old)
+    return found
+
+
+def _added(taint: Taint, lines: Sequence[Versions]) -> Versions | None:
+    """Return the change that put a taint on a cluster; None if none of the changes did."""
+    if taint.time_added is None:
+        return None
+
+    def has(cluster: Cluster | None) -> datetime | None:
+        return taint.time_added if cluster is not None and taint in cluster.spec.taints else None
+
+    return next((line for line in reversed(lines) if _says(line, taint.time_added, has)), None)
+
+
+def _says(line: Versions, moment: datetime, reading: Callable[[Cluster | None], datetime | None]) -> bool:
+    """Test whether a change made a cluster say that something is so since a moment."""
+    within = moment <= line.change.at < moment + WRITTEN_WITHIN
+    return within and reading(line.new) == moment and reading(line.old) != moment
+
+
+def _held(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
+    """Yield what the binding said that the eviction from one cluster waited for, since it last began to wait.
+
+    The condition speaks of evictions by taints only. A Drain, a Failback or a revert waited for none of it.
+    """
+    if task.reason != TAINT_UNTOLERATED:
+        return
+    steps, before = list[Step](), ""
+    for found in one.pending:
+        if found.change.version <= one.previous.get(task.from_cluster, 0):
+            continue
+        why = waits_for(condition(found.new.status.conditions, EVICTION_PENDING), task.from_cluster)
+        if not why:
+            steps.clear()
+        elif why != before:
+            steps.append(_step(found.change, kind.WAITED_FOR, task.from_cluster, why))
+        before = why
+    yield from steps
+
+
+def _course(one: Failover) -> Iterator[Step]:
+    """Yield what the changes of the binding say after the eviction."""
+    healthy = _healthy(one.first.new)
+    for found in one.since:
+        old, new = found.old, found.new
+        if old is None or new is None:
+            continue
+        if new.spec.clusters != old.spec.clusters and not _started(found):
+            placed = ", ".join(f"{one.name}:{one.replicas}" if one.replicas else one.name for one in new.spec.clusters)
+            yield _step(found.change, kind.SCHEDULED, "", placed or "nowhere")
+        yield from _waits(found)
+        now_healthy = _healthy(new)
+        for name in sorted(now_healthy - healthy):
+            yield _step(found.change, kind.HEALTHY, name, "the copy is healthy")
+        healthy = now_healthy
+        for task in one.tasks:
+            if old.spec.task(task.from_cluster) is not None and new.spec.task(task.from_cluster) is None:
+                yield _step(found.change, kind.CLEARED, task.from_cluster, "the old copy may go")
+
+
+def _healthy(binding: Binding) -> set[str]:
+    """Return the targets that are said to be healthy with all the replicas they shall have."""
+    said = {item.cluster_name: item for item in binding.status.aggregated_status if item.health == HEALTHY}
+    ready = {name: (item.status or {}).get("readyReplicas") for name, item in said.items()}
+    return {
+        target.name
+        for target in binding.spec.clusters
+        if target.name in said and not (isinstance(count := ready[target.name], int) and count < target.replicas)
+    }
+
+
+def _waits(found: Versions) -> Iterator[Step]:
+    for type_ in (DIRECTLY_WAITING, EVICTION_STUCK):
+        said, before = (condition(one.status.conditions, type_) for one in (found.new, found.old))
+        if said is not None and (before is None or (said.status, said.reason) != (before.status, before.reason)):
+            yield _step(found.change, kind.WAITED_FOR, "", f"{said.reason}: {said.message}")
+
+
+def _copies(one: Failover, around: Around, *, last: int | None) -> Iterator[Step]:
+    """Yield when Works of new copies were stored and those of old ones went. `last`: the end of the failover.
+
+    A Work that goes after the binding was placed on its cluster again does not belong to this failover.
+    """
+    old, began = one.first.old, one.first.change.version
+    left = {_work(old, task.from_cluster): task.from_cluster for task in one.tasks}
+    new = {_work(old, target.name): target.name for target in _after(one) if old.spec.target(target.name) is None}
+    for place, cluster in new.items():
+        for change in (found.change for found in around.get(place, ())):
+            if change.version > began and change.type == "ADDED" and (last is None or change.version <= last):
+                yield _step(change, kind.STARTED, cluster, "the copy was sent to the cluster")
+    for place, cluster in left.items():
+        until = one.regained.get(cluster)
+        gone = (found.change for found in around.get(place, ()) if found.change.type == "DELETED")
+        own = (change for change in gone if change.version > began and (until is None or change.version < until))
+        if first := next(own, None):
+            yield _step(first, kind.REMOVED, cluster, "the old copy is gone")
+
+
+def _durations(steps: Sequence[Step], *, finished: bool) -> Durations:
+    """Return what each part took."""
+
+    def at(what: str, *, last: bool = False) -> float | None:
+        moments = [step.seconds for step in steps if step.what == what]
+        return None if not moments else max(moments) if last else min(moments)
+
+    decided, placed, ended = at(kind.DECIDED), at(kind.SCHEDULED), at(kind.CLEARED, last=True)
+    return Durations(
+        detected=_between(at(kind.SEEN), at(kind.TAINTED)),
+        waited=_between(at(kind.TAINTED), decided),
+        scheduled=_between(decided, placed),
+        started=_between(placed, at(kind.HEALTHY, last=True)),
+        total=ended if finished else None,
+    )
+
+
+def _between(start: float | None, end: float | None) -> float | None:
+    return None if start is None or end is None or end < start else round(end - start, 3)

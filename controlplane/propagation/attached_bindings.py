@@ -1,0 +1,179 @@
+"""Dependencies: what a workload needs beside it goes where it goes, and stays where it still is (semantics 2.15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from controlplane import interpret
+from controlplane.apimachinery.meta import ObjectMeta, Ref, kind_key, to_seconds
+from controlplane.apimachinery.names import (
+    BINDING_FINALIZER,
+    CLUSTER_BINDING_FINALIZER,
+    CLUSTER_RESOURCE_BINDING_ID_LABEL,
+    DEPENDENCIES_ANNOTATION,
+    RESOURCE_BINDING_ID_LABEL,
+    depended_by_label,
+)
+from controlplane.apimachinery.selectors import LabelSelector
+from controlplane.apimachinery.uids import child_uid
+from controlplane.engine.state import Selection
+from controlplane.interpret.interpreter import Dependency
+from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
+from controlplane.kinds.binding import Binding, BindingSnapshot, ObjectReference, ResourceBindingSpec, TargetCluster
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.template import Template
+from controlplane.propagation import bindings
+
+ABORT: Final = "Abort"
+OVERWRITE: Final = "Overwrite"
+
+
+class Policy(NamedTuple):
+    """How an attached binding treats what stands on members; `mixed`: those that need it do not agree."""
+
+    conflict_resolution: str
+    preserve_resources_on_deletion: bool | None
+    mixed: str = ""
+
+
+def needed(template: Template) -> list[Dependency]:
+    """Return what a workload needs beside it, by name or by label selector."""
+    ask = interpret.of(template.api_version, template.kind).dependencies
+    found: Sequence[Dependency] = () if ask is None else ask(template.document())
+    by_text = {_text(one): one for one in found if one.name or one.label_selector is not None}
+    return [by_text[text] for text in sorted(by_text)]
+
+
+def named(needs: Iterable[Dependency]) -> list[Ref]:
+    """Return the objects needed by name."""
+    return [Ref(kind_key(one.api_version, one.kind), one.namespace, one.name) for one in needs if one.name]
+
+
+def selections(needs: Iterable[Dependency]) -> list[Selection]:
+    """Return what is needed by label selector."""
+    return [
+        Selection(
+            kind_key(one.api_version, one.kind), one.namespace, msgspec.convert(one.label_selector, LabelSelector)
+        )
+        for one in needs
+        if not one.name
+    ]
+
+
+def _text(one: Dependency) -> str:
+    return msgspec.json.encode(_said(one), order="sorted").decode()
+
+
+def _said(one: Dependency) -> dict[str, Any]:
+    """Return a dependency as the annotation lists it, in the original's words."""
+    words = {"apiVersion": one.api_version, "kind": one.kind, "namespace": one.namespace}
+    return {**words, "name": one.name} if one.name else {**words, "labelSelector": one.label_selector}
+
+
+def annotated(binding: Binding, needs: Iterable[Dependency]) -> Binding:
+    """Return a workload's binding with the list of what it needs; the same one where it says so already."""
+    rest = {key: value for key, value in binding.metadata.annotations.items() if key != DEPENDENCIES_ANNOTATION}
+    listed = [_said(one) for one in needs]
+    if listed:
+        rest[DEPENDENCIES_ANNOTATION] = msgspec.json.encode(listed).decode()
+    return binding.with_meta(annotations=rest)
+
+
+def places(parent: Binding) -> tuple[TargetCluster, ...]:
+    """Return where a workload is: its targets, and the clusters it has not left yet."""
+    targets = {one.name: TargetCluster(one.name, one.replicas) for one in parent.spec.clusters}
+    for task in parent.spec.graceful_eviction_tasks:
+        if task.purge_mode != DIRECTLY:
+            targets.setdefault(task.from_cluster, TargetCluster(task.from_cluster, task.replicas or 0))
+    return tuple(targets[name] for name in sorted(targets))
+
+
+def required(attached: Binding, parent: Ref, clusters: tuple[TargetCluster, ...] | None) -> Binding:
+    """Return a binding that a workload needs on these clusters; None: it needs it no more."""
+    others = tuple(
+        one for one in attached.spec.required_by if (one.namespace, one.name) != (parent.namespace, parent.name)
+    )
+    label = depended_by_label(parent.namespace, parent.name)
+    labels = {key: value for key, value in attached.metadata.labels.items() if key != label}
+    if clusters is not None:
+        others = (*others, BindingSnapshot(parent.namespace, parent.name, clusters))
+        labels[label] = "true"
+    ordered = tuple(sorted(others, key=lambda one: (one.namespace, one.name)))
+    return attached.with_spec(required_by=ordered).with_meta(labels=labels)
+
+
+def agreed(parents: Iterable[Binding]) -> Policy | None:
+    """Return what those that need one object want of it together: any Overwrite wins, and any wish to preserve it.
+
+    None where nobody needs it.
+    """
+    specs = [one.spec for one in parents]
+    if not specs:
+        return None
+    conflicts = {one.conflict_resolution or ABORT for one in specs}
+    preserves = {one.preserve_resources_on_deletion is True for one in specs}
+    told = [
+        *(["conflictResolution: Overwrite and Abort, Overwrite is used"] if len(conflicts) > 1 else ()),
+        *(["preserveResourcesOnDeletion: true and false, true is used"] if len(preserves) > 1 else ()),
+    ]
+    resolution = OVERWRITE if OVERWRITE in conflicts else specs[0].conflict_resolution
+    preserve = True if True in preserves else specs[0].preserve_resources_on_deletion
+    return Policy(resolution, preserve, "; ".join(told))
+
+
+def treated(attached: Binding, policy: Policy | None) -> Binding:
+    """Return an attached binding as those that need it agreed; one with a policy of its own follows that."""
+    if policy is None or attached.spec.placement is not None:
+        return attached
+    return attached.with_spec(
+        conflict_resolution=policy.conflict_resolution,
+        preserve_resources_on_deletion=policy.preserve_resources_on_deletion,
+    )
+
+
+def needing(attached: Binding) -> list[Ref]:
+    """Return the bindings that say they need an attached one."""
+    kinds = {True: RESOURCE_BINDING, False: CLUSTER_RESOURCE_BINDING}
+    return [Ref(kinds[bool(one.namespace)], one.namespace, one.name) for one in attached.spec.required_by]
+
+
+def created(template: Template, parent: Binding, *, now: datetime) -> Binding:
+    """Return the attached binding of an object that no policy propagates."""
+    place = template.metadata
+    ref = bindings.binding_ref(template.ref)
+    namespaced = bool(place.namespace)
+    uid = child_uid(place.uid, "binding", ref.name)
+    label = RESOURCE_BINDING_ID_LABEL if namespaced else CLUSTER_RESOURCE_BINDING_ID_LABEL
+    replicas, requirements = bindings.demand(template)
+    made = Binding(
+        api_version=bindings.API_VERSION,
+        kind=bindings.NAMESPACED if namespaced else bindings.CLUSTER_SCOPED,
+        metadata=ObjectMeta(
+            name=ref.name,
+            namespace=ref.namespace,
+            uid=uid,
+            generation=1,
+            creation_timestamp=to_seconds(now),
+            labels={label: uid},
+            finalizers=(BINDING_FINALIZER if namespaced else CLUSTER_BINDING_FINALIZER,),
+        ),
+        spec=ResourceBindingSpec(
+            resource=ObjectReference(
+                template.api_version, template.kind, place.name, place.namespace, place.uid, place.resource_version
+            ),
+            replicas=replicas,
+            replica_requirements=requirements,
+            conflict_resolution=parent.spec.conflict_resolution,
+            preserve_resources_on_deletion=parent.spec.preserve_resources_on_deletion,
+        ),
+    )
+    return required(made, parent.ref, places(parent)).with_meta(generation=1)
+
+
+def idle(attached: Binding) -> bool:
+    """Test whether nobody needs an attached binding any more: no workload, no policy."""
+    return not attached.spec.required_by and attached.spec.placement is None

@@ -1,0 +1,194 @@
+"""The binding of a template: what its policy asks for it, as one object to schedule (semantics 1.4, 2.14)."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from controlplane import interpret
+from controlplane.apimachinery.meta import ObjectMeta, OwnerReference, Ref, kind_key, to_seconds
+from controlplane.apimachinery.names import (
+    BINDING_FINALIZER,
+    CLUSTER_BINDING_FINALIZER,
+    CLUSTER_RESOURCE_BINDING_ID_LABEL,
+    DIRECTLY_UNREACHABLE_ANNOTATION,
+    RESOURCE_BINDING_ID_LABEL,
+    TOGETHER_ANNOTATION,
+    binding_name,
+)
+from controlplane.apimachinery.uids import child_uid
+from controlplane.kinds import placement_rules
+from controlplane.kinds.binding import (
+    Binding,
+    BindingPriority,
+    ObjectReference,
+    ResourceBindingSpec,
+    WorkloadAffinityGroups,
+)
+from controlplane.kinds.policy import Placement, Policy, PropagationSpec, Suspension, WorkloadAffinityTerm
+from controlplane.kinds.template import Template
+from controlplane.propagation import matching
+
+API_VERSION = "work.karmada.io/v1alpha2"
+NAMESPACED, CLUSTER_SCOPED = "ResourceBinding", "ClusterResourceBinding"
+PASSED_ON = (DIRECTLY_UNREACHABLE_ANNOTATION, TOGETHER_ANNOTATION)
+"""Annotations of a policy that its bindings carry too."""
+
+
+def binding_ref(template: Ref) -> Ref:
+    """Return where the binding of a template is kept."""
+    kind = NAMESPACED if template.namespace else CLUSTER_SCOPED
+    name = binding_name(template.kind.rpartition("/")[2], template.name)
+    return Ref(f"work.karmada.io/{kind}", template.namespace, name)
+
+
+def template_ref(binding: Binding) -> Ref:
+    """Return the template a binding is for."""
+    one = binding.spec.resource
+    return Ref(kind_key(one.api_version, one.kind), one.namespace, one.name)
+
+
+def template_of(binding: Binding) -> Template:
+    """Return what Events about a binding's template are told of: its name and uid, no content."""
+    one = binding.spec.resource
+    return Template(
+        api_version=one.api_version,
+        kind=one.kind,
+        metadata=ObjectMeta(name=one.name, namespace=one.namespace, uid=one.uid),
+    )
+
+
+def create(
+    template: Template, policy: Policy, *, priority: int | None = None, gates: dict[str, bool], now: datetime
+) -> Binding:
+    """Return the new binding of a template under a policy. `priority`: what its priority class says, None without."""
+    place = template.metadata
+    namespaced = bool(place.namespace)
+    labels, annotations = _claim(policy)
+    name = binding_name(template.kind, place.name)
+    uid = child_uid(place.uid, "binding", name)
+    id_label = RESOURCE_BINDING_ID_LABEL if namespaced else CLUSTER_RESOURCE_BINDING_ID_LABEL
+    return Binding(
+        api_version=API_VERSION,
+        kind=NAMESPACED if namespaced else CLUSTER_SCOPED,
+        metadata=ObjectMeta(
+            name=name,
+            namespace=place.namespace,
+            uid=uid,
+            generation=1,
+            creation_timestamp=to_seconds(now),
+            labels={**labels, id_label: uid},
+            annotations=annotations,
+            finalizers=(BINDING_FINALIZER if namespaced else CLUSTER_BINDING_FINALIZER,),
+            owner_references=(_owner(template),),
+        ),
+        spec=ResourceBindingSpec(**_wanted(template, policy, priority, gates)),
+    )
+
+
+def refresh(
+    old: Binding, template: Template, policy: Policy, *, priority: int | None = None, gates: dict[str, bool]
+) -> Binding:
+    """Return a binding brought up to its template and policy; the same one where nothing changed.
+
+    What others decide about it stays: clusters, tasks, requiredBy, whether scheduling is suspended.
+    """
+    wanted = _wanted(template, policy, priority, gates)
+    if old.spec.suspension is not None and old.spec.suspension.scheduling is not None:
+        base = wanted["suspension"] or Suspension()
+        wanted["suspension"] = replace(base, scheduling=old.spec.suspension.scheduling)
+    # The template's version alone is no news: it moves with every status that comes in.
+    seen = replace(wanted["resource"], resource_version=old.spec.resource.resource_version)
+    spec = replace(old.spec, **{**wanted, "resource": seen})
+    new = old.with_spec(**wanted) if spec != old.spec else old
+    labels, annotations = _claim(policy)
+    return _claimed(new, labels, annotations, owner=_owner(template))
+
+
+def release(old: Binding) -> Binding:
+    """Return a binding that belongs to no policy any more; its placement and copies stay (semantics 2.14)."""
+    return _claimed(old, {}, {}, owner=None)
+
+
+def _claimed(binding: Binding, labels: dict[str, str], annotations: dict[str, str], *, owner: Any) -> Binding:
+    kept_labels, kept_annotations = matching.unclaimed(binding.metadata.labels, binding.metadata.annotations)
+    for passed_on in PASSED_ON:
+        kept_annotations.pop(passed_on, None)
+    owners = binding.metadata.owner_references
+    if owner is not None and owner not in owners:
+        owners = (*(one for one in owners if not one.controller), owner)
+    return binding.with_meta(
+        labels={**kept_labels, **labels}, annotations={**kept_annotations, **annotations}, owner_references=owners
+    )
+
+
+def _claim(policy: Policy) -> tuple[dict[str, str], dict[str, str]]:
+    labels, annotations = matching.claim(policy)
+    said = policy.metadata.annotations
+    return labels, {**annotations, **{name: said[name] for name in PASSED_ON if name in said}}
+
+
+def _owner(template: Template) -> OwnerReference:
+    return OwnerReference(
+        api_version=template.api_version,
+        kind=template.kind,
+        name=template.metadata.name,
+        uid=template.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def _wanted(template: Template, policy: Policy, priority: int | None, gates: dict[str, bool]) -> dict[str, Any]:
+    """Return the fields of a binding's spec that template and policy decide."""
+    place, asked = template.metadata, policy.spec
+    replicas, requirements = demand(template)
+    return {
+        "resource": ObjectReference(
+            api_version=template.api_version,
+            kind=template.kind,
+            namespace=place.namespace,
+            name=place.name,
+            uid=place.uid,
+            resource_version=place.resource_version,
+        ),
+        "replicas": replicas,
+        "replica_requirements": requirements,
+        "placement": placement_rules.effective(asked.placement),
+        "propagate_deps": bool(asked.propagate_deps),
+        "scheduler_name": asked.scheduler_name,
+        "failover": asked.failover,
+        "conflict_resolution": asked.conflict_resolution,
+        "suspension": asked.suspension,
+        "preserve_resources_on_deletion": asked.preserve_resources_on_deletion,
+        "schedule_priority": None if priority is None else BindingPriority(priority),
+        "workload_affinity_groups": _groups(template, asked.placement) if gates.get("WorkloadAffinity") else None,
+    }
+
+
+def demand(template: Template) -> interpret.Demand:
+    """Return replicas and requirements of a template; none for kinds without replicas."""
+    ask = interpret.of(template.api_version, template.kind).replicas
+    return interpret.Demand(0, None) if ask is None else ask(template.content)
+
+
+def _groups(template: Template, placement: Placement) -> WorkloadAffinityGroups | None:
+    """Return the groups a workload shares clusters with, and keeps away from, by its labels."""
+    wish = placement.workload_affinity
+    if wish is None:
+        return None
+    found = WorkloadAffinityGroups(_group(template, wish.affinity), _group(template, wish.anti_affinity))
+    return found if found != WorkloadAffinityGroups() else None
+
+
+def _group(template: Template, term: WorkloadAffinityTerm | None) -> str:
+    key = "" if term is None else term.group_by_label_key
+    value = template.metadata.labels.get(key)
+    return f"{key}={value}" if key and value is not None else ""
+
+
+def priority_class(policy: PropagationSpec) -> str:
+    """Return the PriorityClass a policy names, "" where it names none."""
+    return policy.schedule_priority.priority_class_name if policy.schedule_priority is not None else ""

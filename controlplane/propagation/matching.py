@@ -1,0 +1,131 @@
+"""Which policy a template belongs to: selectors, precision, priority, claims and preemption (semantics 2.14)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from controlplane.apimachinery.meta import Object
+from controlplane.apimachinery.names import (
+    CLUSTER_PROPAGATION_POLICY_ID_LABEL,
+    CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
+    PROPAGATION_POLICY_ID_LABEL,
+    PROPAGATION_POLICY_NAME_ANNOTATION,
+    PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
+)
+from controlplane.kinds.policy import Policy, ResourceSelector
+from controlplane.kinds.template import Template
+
+# How precisely a selector names an object; the larger wins.
+MISMATCH, EVERYTHING, BY_LABEL, BY_NAME = 0, 1, 2, 3
+
+CLAIM_LABELS = (PROPAGATION_POLICY_ID_LABEL, CLUSTER_PROPAGATION_POLICY_ID_LABEL)
+CLAIM_ANNOTATIONS = (
+    PROPAGATION_POLICY_NAMESPACE_ANNOTATION,
+    PROPAGATION_POLICY_NAME_ANNOTATION,
+    CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION,
+)
+
+
+def precision(selector: ResourceSelector, template: Template) -> int:
+    """Return how precisely a selector names a template, MISMATCH where it does not. A name beats a labelSelector."""
+    metadata = template.metadata
+    if selector.kind != template.kind or selector.api_version != template.api_version:
+        return MISMATCH
+    if selector.namespace and selector.namespace != metadata.namespace:
+        return MISMATCH
+    if selector.name:
+        return BY_NAME if selector.name == metadata.name else MISMATCH
+    if selector.label_selector is None:
+        return EVERYTHING
+    return BY_LABEL if selector.label_selector.matches(metadata.labels) else MISMATCH
+
+
+def policy_precision(policy: Policy, template: Template) -> int:
+    """Return the best precision of a policy's selectors for a template."""
+    if policy.metadata.namespace and policy.metadata.namespace != template.metadata.namespace:
+        return MISMATCH
+    return max((precision(selector, template) for selector in policy.spec.resource_selectors), default=MISMATCH)
+
+
+def best(policies: Iterable[Policy], template: Template) -> Policy | None:
+    """Return the policy that wins a template.
+
+    Any matching PropagationPolicy beats any ClusterPropagationPolicy; then the higher priority, the more precise
+    selector, the smaller name. Policies being deleted take no part.
+    """
+    found: Policy | None = None
+    place: tuple[Any, ...] = ()
+    for policy in policies:
+        if policy.metadata.deletion_timestamp is not None:
+            continue
+        matched = policy_precision(policy, template)
+        if matched:
+            rank = (policy.cluster_scoped, -policy.spec.priority, -matched, policy.metadata.name)
+            if found is None or rank < place:
+                found, place = policy, rank
+    return found
+
+
+def choose(
+    policies: Sequence[Policy], claimed: Policy | None, template: Template, *, preemption: bool
+) -> Policy | None:
+    """Return the policy a template shall belong to.
+
+    A claim sticks while its policy lives and still selects the template; `preemption` (gate
+    PropagationPolicyPreemption) lets policies with `preemption: Always` take it away.
+    """
+    winner = best(policies, template)
+    if claimed is None or claimed.metadata.deletion_timestamp is not None or not policy_precision(claimed, template):
+        return winner
+    if not preemption:
+        return claimed
+    takers = [one for one in policies if one.spec.preemption == "Always" and may_preempt(one, claimed)]
+    return best(takers, template) or claimed
+
+
+def may_preempt(taker: Policy, holder: Policy) -> bool:
+    """Test whether one policy may take templates from another: strictly higher priority, or namespaced over cluster."""
+    if taker.ref == holder.ref:
+        return False
+    if taker.cluster_scoped != holder.cluster_scoped:
+        return holder.cluster_scoped
+    return taker.spec.priority > holder.spec.priority
+
+
+def permanent_id(policy: Policy) -> str:
+    """Return the id a policy keeps for ever: its label, its uid where admission gave it none."""
+    label = CLUSTER_PROPAGATION_POLICY_ID_LABEL if policy.cluster_scoped else PROPAGATION_POLICY_ID_LABEL
+    return policy.metadata.labels.get(label) or policy.metadata.uid
+
+
+def claim(policy: Policy) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the labels and annotations that say whose a template (and its binding) is."""
+    name = policy.metadata.name
+    if policy.cluster_scoped:
+        return {CLUSTER_PROPAGATION_POLICY_ID_LABEL: permanent_id(policy)}, {
+            CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION: name
+        }
+    return {PROPAGATION_POLICY_ID_LABEL: permanent_id(policy)}, {
+        PROPAGATION_POLICY_NAMESPACE_ANNOTATION: policy.metadata.namespace,
+        PROPAGATION_POLICY_NAME_ANNOTATION: name,
+    }
+
+
+def claimant(obj: Object) -> tuple[str, str] | None:
+    """Return (namespace, name) of the policy an object says it belongs to; namespace "" means cluster-scoped."""
+    annotations = obj.metadata.annotations
+    if PROPAGATION_POLICY_NAME_ANNOTATION in annotations:
+        namespace = annotations.get(PROPAGATION_POLICY_NAMESPACE_ANNOTATION, "")
+        return namespace, annotations[PROPAGATION_POLICY_NAME_ANNOTATION]
+    if CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION in annotations:
+        return "", annotations[CLUSTER_PROPAGATION_POLICY_NAME_ANNOTATION]
+    return None
+
+
+def unclaimed(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return labels and annotations without any claim."""
+    return (
+        {key: value for key, value in labels.items() if key not in CLAIM_LABELS},
+        {key: value for key, value in annotations.items() if key not in CLAIM_ANNOTATIONS},
+    )

@@ -1,0 +1,320 @@
+"""Works: what each target cluster of a binding is sent, as objects (semantics 2.9, 2.16; D15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from controlplane import interpret
+from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct, to_seconds
+from controlplane.apimachinery.names import (
+    BINDING_ANNOTATION,
+    CLUSTER_RESOURCE_BINDING_ID_LABEL,
+    CONFLICT_RESOLUTION_ANNOTATION,
+    MANAGED_ANNOTATIONS_ANNOTATION,
+    MANAGED_LABEL,
+    MANAGED_LABEL_VALUE,
+    MANAGED_LABELS_ANNOTATION,
+    RESOURCE_BINDING_ID_LABEL,
+    TEMPLATE_GENERATION_ANNOTATION,
+    TEMPLATE_UID_ANNOTATION,
+    WORK_FINALIZER,
+    WORK_ID_LABEL,
+    WORK_NAME_ANNOTATION,
+    WORK_NAMESPACE_ANNOTATION,
+    execution_namespace,
+    work_name,
+)
+from controlplane.apimachinery.uids import child_uid
+from controlplane.interpret import prune
+from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.template import Template
+from controlplane.kinds.work import Work, Workload, WorkSpec
+
+API_VERSION, KIND = "work.karmada.io/v1alpha1", "Work"
+APPLIED_OVERRIDES = {
+    "policies": "policy.karmada.io/applied-overrides",
+    "clusterPolicies": "policy.karmada.io/applied-cluster-overrides",
+}
+ABORT, OVERWRITE = "abort", "overwrite"
+
+Document = dict[str, Any]
+
+
+class Overridden(Struct, frozen=True):
+    """A manifest after override policies, and the annotations that say which were applied."""
+
+    manifest: Document
+    annotations: dict[str, str] = {}
+
+
+Override = Callable[[str, Document], Overridden]
+"""What override policies make of a manifest for a cluster (by name)."""
+
+
+class Rendering(Struct, frozen=True):
+    """What all Works of one binding have in common: computed once, shared by every cluster."""
+
+    binding: Binding
+    name: str
+    manifest: Document  # pruned, with the template's own labels and annotations
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    work_labels: dict[str, str]
+    work_annotations: dict[str, str]
+    revise: Callable[[Document, int], Document] | None
+
+
+def targets(binding: Binding) -> Iterator[TargetCluster]:
+    """Yield the clusters that get a copy: the schedule result, then those parents need (semantics 2.9)."""
+    seen = set()
+    for one in binding.spec.clusters:
+        seen.add(one.name)
+        yield one
+    for parent in binding.spec.required_by:
+        for one in parent.clusters:
+            if one.name not in seen:
+                seen.add(one.name)
+                yield one
+
+
+def rendering(binding: Binding, template: Template) -> Rendering:
+    """Return the common part of a binding's Works."""
+    place, name = template.metadata, work_name(template.kind, template.metadata.name, template.metadata.namespace)
+    knows = interpret.of(template.api_version, template.kind)
+    manifest = _pruned(template, knows)
+    link_labels, link_annotations = _links(binding)
+    conflict = conflict_resolution(binding, template)
+    annotations = {
+        **place.annotations,
+        **link_annotations,
+        TEMPLATE_GENERATION_ANNOTATION: str(place.generation),
+        TEMPLATE_UID_ANNOTATION: place.uid,
+        CONFLICT_RESOLUTION_ANNOTATION: conflict,
+        WORK_NAME_ANNOTATION: name,
+    }
+    return Rendering(
+        binding=binding,
+        name=name,
+        manifest=manifest,
+        labels={**place.labels, **link_labels, MANAGED_LABEL: MANAGED_LABEL_VALUE},
+        annotations=annotations,
+        work_labels=link_labels,
+        work_annotations={
+            **link_annotations,
+            CONFLICT_RESOLUTION_ANNOTATION: conflict,
+            BINDING_ANNOTATION: str(binding.ref),
+        },
+        revise=knows.revise if binding.workload else None,
+    )
+
+
+def render(
+    common: Rendering,
+    target: TargetCluster,
+    *,
+    completions: int | None = None,
+    override: Override | None = None,
+    now: datetime,
+) -> Work:
+    """Return the Work of one target. `completions`: its share of a divided Job, None where nothing is divided."""
+    binding, namespace = common.binding, execution_namespace(target.name)
+    manifest = common.manifest
+    if common.revise is not None:
+        manifest = common.revise(manifest, target.replicas)
+    if completions is not None:
+        manifest = {**manifest, "spec": {**manifest.get("spec", {}), "completions": completions}}
+    labels, annotations, work_annotations = common.labels, common.annotations, common.work_annotations
+    if override is not None:
+        manifest, labels, annotations, work_annotations = _overridden(common, override(target.name, manifest))
+    preserved = preserved_labels(binding, target.name)
+    if preserved:
+        labels = {**labels, **preserved}
+    metadata = {**manifest["metadata"], "labels": labels, "annotations": _recorded(annotations, labels, namespace)}
+    suspension = binding.spec.suspension
+    suspended = suspension is not None and (
+        suspension.dispatching is True
+        or (
+            suspension.dispatching_on_clusters is not None
+            and target.name in suspension.dispatching_on_clusters.cluster_names
+        )
+    )
+    return Work(
+        api_version=API_VERSION,
+        kind=KIND,
+        metadata=ObjectMeta(
+            name=common.name,
+            namespace=namespace,
+            uid=child_uid(binding.metadata.uid, "work", target.name),
+            generation=1,
+            creation_timestamp=to_seconds(now),
+            labels=common.work_labels,
+            annotations=work_annotations,
+            finalizers=(WORK_FINALIZER,),
+        ),
+        spec=WorkSpec(
+            workload=Workload((({**manifest, "metadata": metadata}),)),
+            suspend_dispatching=suspended,
+            preserve_resources_on_deletion=binding.spec.preserve_resources_on_deletion is True,
+        ),
+    )
+
+
+def namespace_work(namespace: Template, cluster: str, *, now: datetime) -> Work:
+    """Return the Work that brings a Namespace to a cluster; it belongs to the Namespace itself, not to a binding."""
+    place, home = namespace.metadata, execution_namespace(cluster)
+    name = work_name(namespace.kind, place.name)
+    labels = {**place.labels, MANAGED_LABEL: MANAGED_LABEL_VALUE}
+    annotations = {
+        **place.annotations,
+        TEMPLATE_GENERATION_ANNOTATION: str(place.generation),
+        TEMPLATE_UID_ANNOTATION: place.uid,
+        CONFLICT_RESOLUTION_ANNOTATION: ABORT,
+        WORK_NAME_ANNOTATION: name,
+    }
+    manifest = {
+        "apiVersion": namespace.api_version,
+        "kind": namespace.kind,
+        "metadata": {"name": place.name, "labels": labels, "annotations": _recorded(annotations, labels, home)},
+    }
+    return Work(
+        api_version=API_VERSION,
+        kind=KIND,
+        metadata=ObjectMeta(
+            name=name,
+            namespace=home,
+            uid=child_uid(place.uid, "work", cluster),
+            generation=1,
+            creation_timestamp=to_seconds(now),
+            annotations={BINDING_ANNOTATION: str(namespace.ref), CONFLICT_RESOLUTION_ANNOTATION: ABORT},
+            finalizers=(WORK_FINALIZER,),
+        ),
+        spec=WorkSpec(workload=Workload((manifest,))),
+    )
+
+
+def authored(work: Work) -> Work:
+    """Return a Work written by hand as one of ours would be: manifests pruned, and marked with the Work's id."""
+    mark = {WORK_ID_LABEL: work.metadata.labels.get(WORK_ID_LABEL, work.metadata.uid)}
+    manifests = tuple(_marked(manifest, mark) for manifest in work.spec.workload.manifests)
+    return replace(work, spec=replace(work.spec, workload=Workload(manifests)))
+
+
+def _marked(manifest: Document, mark: dict[str, str]) -> Document:
+    pruned = prune.common(manifest)
+    rule = interpret.of(manifest.get("apiVersion", ""), manifest.get("kind", "")).prune
+    pruned = pruned if rule is None else rule(pruned)
+    metadata = pruned.get("metadata") or {}
+    labels = {**(metadata.get("labels") or {}), **mark}
+    annotations = _listed(metadata.get("annotations") or {}, labels)
+    return {**pruned, "metadata": {**metadata, "labels": labels, "annotations": annotations}}
+
+
+def owner(work: Work, kinds: Sequence[str]) -> Iterator[Ref]:
+    """Yield the object a Work is made for, where it is of one of these kinds; nothing for Works of users."""
+    made_for = work.made_for
+    if made_for is not None and made_for.kind in kinds:
+        yield made_for
+
+
+def is_copy_of(work: Work, kind: str, name: str, namespace: str = "") -> bool:
+    """Test whether a Work is in the place of the copies of an object: every copy has the same name, and no Work can be
+    renamed. Labels and annotations alone prove nothing: others may have written them."""
+    return work.metadata.name == work_name(kind, name, namespace)
+
+
+def is_of(work: Work, binding: Binding) -> bool:
+    """Test whether a Work is in the place of one of a binding's Works."""
+    resource = binding.spec.resource
+    return is_copy_of(work, resource.kind, resource.name, resource.namespace)
+
+
+def updated(stored: Work, wanted: Work) -> Work:
+    """Return a stored Work that says what is wanted; the same one where it already does."""
+    metadata = stored.metadata
+    labels = {**metadata.labels, **wanted.metadata.labels}
+    annotations = {
+        key: value for key, value in metadata.annotations.items() if key not in APPLIED_OVERRIDES.values()
+    } | wanted.metadata.annotations
+    return stored.with_spec(
+        workload=wanted.spec.workload,
+        suspend_dispatching=wanted.spec.suspend_dispatching,
+        preserve_resources_on_deletion=wanted.spec.preserve_resources_on_deletion,
+    ).with_meta(labels=labels, annotations=annotations)
+
+
+def conflict_resolution(binding: Binding, template: Template) -> str:
+    """Return what happens where the member already has such an object: a good annotation beats the policy."""
+    said = template.metadata.annotations.get(CONFLICT_RESOLUTION_ANNOTATION)
+    if said in (ABORT, OVERWRITE):
+        return said
+    return OVERWRITE if binding.spec.conflict_resolution == "Overwrite" else ABORT
+
+
+def preserved_labels(binding: Binding, cluster: str) -> Mapping[str, str]:
+    """Return the labels that carry state over to a new copy (D15, semantics 2.16); {} where there is nothing to carry.
+
+    Only one cluster to one cluster, only Directly, and never back onto a cluster that ran it before the failover.
+    """
+    tasks = binding.spec.graceful_eviction_tasks
+    if not tasks or len(binding.spec.clusters) != 1:
+        return {}
+    last = tasks[-1]
+    if last.purge_mode != DIRECTLY or cluster in last.clusters_before_failover or cluster == last.from_cluster:
+        return {}
+    return last.preserved_label_state
+
+
+def _pruned(template: Template, knows: interpret.Interpreter) -> Document:
+    """Return what a member is sent of a template, its labels and annotations still missing."""
+    metadata: Document = {"name": template.metadata.name}
+    if template.metadata.namespace:
+        metadata["namespace"] = template.metadata.namespace
+    doc = {"apiVersion": template.api_version, "kind": template.kind, "metadata": metadata, **template.content}
+    return doc if knows.prune is None else knows.prune(doc)
+
+
+def _links(binding: Binding) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the labels and annotations by which Works and member objects are found from their binding."""
+    metadata = binding.metadata
+    label = RESOURCE_BINDING_ID_LABEL if metadata.namespace else CLUSTER_RESOURCE_BINDING_ID_LABEL
+    labels = {label: metadata.labels[label]} if label in metadata.labels else {label: metadata.uid}
+    if metadata.namespace:
+        return labels, {
+            "resourcebinding.karmada.io/namespace": metadata.namespace,
+            "resourcebinding.karmada.io/name": metadata.name,
+        }
+    return labels, {"clusterresourcebinding.karmada.io/name": metadata.name}
+
+
+def _overridden(
+    common: Rendering, result: Overridden
+) -> tuple[Document, dict[str, str], dict[str, str], dict[str, str]]:
+    """Return manifest, labels and annotations with what override policies changed in them; our own marks stand."""
+    metadata = result.manifest.get("metadata", {})
+    own_labels = {key: common.labels[key] for key in (*common.work_labels, MANAGED_LABEL)}
+    own_annotations = {
+        key: value for key, value in common.annotations.items() if key not in common.binding.metadata.annotations
+    }
+    return (
+        result.manifest,
+        {**(metadata.get("labels") or {}), **own_labels},
+        {**(metadata.get("annotations") or {}), **own_annotations},
+        {**common.work_annotations, **result.annotations},
+    )
+
+
+def _recorded(annotations: Mapping[str, str], labels: Mapping[str, str], namespace: str) -> dict[str, str]:
+    """Return the annotations of a manifest, with where its Work is."""
+    return _listed({**annotations, WORK_NAMESPACE_ANNOTATION: namespace}, labels)
+
+
+def _listed(annotations: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
+    """Return annotations with the record of what is ours to take away again later."""
+    out = {**annotations, MANAGED_ANNOTATIONS_ANNOTATION: "", MANAGED_LABELS_ANNOTATION: ",".join(sorted(labels))}
+    out[MANAGED_ANNOTATIONS_ANNOTATION] = ",".join(sorted(out))
+    return out

@@ -1,0 +1,101 @@
+"""What a verdict leaves on the binding: targets, the applied placement, the Scheduled condition, promised room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final
+
+import numpy as np
+
+from controlplane.apimachinery.meta import Condition, to_seconds, with_condition
+from controlplane.engine.decision import Drop, Save
+from controlplane.estimate.request import Asked, decoded, encoded
+from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster
+from controlplane.kinds.rows import Promise, eviction_key
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.schedule import Placed, Refused
+from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
+
+MESSAGE_LIMIT: Final = 1024
+SUCCESS: Final = "Success"
+
+
+def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetime) -> Binding:
+    """Return the binding with its result; the same binding where it says all of that already.
+
+    `asked_again`: a reschedule was asked for, which the new lastScheduledTime answers even where nothing moves.
+    """
+    assert binding.spec.placement is not None, "only a binding with a placement is placed"
+    moved = binding.with_spec(clusters=outcome.clusters)
+    noted = moved.with_meta(
+        annotations={**moved.metadata.annotations, APPLIED_PLACEMENT: applied_text(binding.spec.placement)}
+    )
+    said = Condition(SCHEDULED, "True", SUCCESS, "Binding has been scheduled successfully.")
+    told = noted.with_status(
+        conditions=with_condition(noted.status.conditions, said, now=now),
+        scheduler_observed_generation=noted.metadata.generation,
+        scheduler_observed_affinity_name=outcome.affinity_name,
+    )
+    first = binding.status.last_scheduled_time is None
+    if told is noted is moved is binding and not asked_again and not first:
+        return binding
+    return told.with_status(last_scheduled_time=to_seconds(now))
+
+
+def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ...] | None, now: datetime) -> Binding:
+    """Return the binding with why it has no result. Its targets stay (D18), but for a `part` that fits (D10)."""
+    kept = binding if part is None else binding.with_spec(clusters=part)
+    said = Condition(SCHEDULED, "False", outcome.reason, outcome.message[:MESSAGE_LIMIT])
+    return kept.with_status(conditions=with_condition(kept.status.conditions, said, now=now))
+
+
+def caught_up(binding: Binding) -> Binding:
+    """Return the binding whose result stands: only the generation it was looked at moves."""
+    return binding.with_status(scheduler_observed_generation=binding.metadata.generation)
+
+
+def promises(
+    binding: Binding, wanted: Mapping[str, int], known: Mapping[str, Promise], *, asked: Asked, now: datetime
+) -> Iterator[Save | Drop]:
+    """Yield what changes in the promises of a binding: `wanted` replicas by cluster that no report counts."""
+    request = encoded(asked)
+    for cluster in sorted({*wanted, *known}):
+        row, replicas = known.get(cluster), wanted.get(cluster, 0)
+        if replicas <= 0:
+            if row is not None:
+                yield Drop(row)
+        elif row is None or row.replicas != replicas or row.request != request:
+            yield Save(
+                Promise(
+                    key=eviction_key(binding.ref, cluster),
+                    binding=str(binding.ref),
+                    cluster=cluster,
+                    replicas=replicas,
+                    request=request,
+                    made_at=now,
+                )
+            )
+
+
+def reservations(binding: Binding, wanted: Mapping[str, int], *, asked: Asked, now: datetime) -> tuple[Promise, ...]:
+    """Return the room an eviction found, which is kept free until the scheduler has placed the binding again."""
+    request, ref = encoded(asked), binding.ref
+    return tuple(
+        Promise(f"{eviction_key(ref, cluster)}|refuge", str(ref), cluster, count, request, now, reserved=True)
+        for cluster, count in wanted.items()
+    )
+
+
+def give_back(ledger: Ledger, fleet: Fleet, reserved: Iterable[Promise], *, times: int = 1) -> None:
+    """Let a binding have the room that is reserved for it: nobody stands in its own way. `times` -1: take it again."""
+    for one in reserved:
+        if one.cluster in fleet.index:
+            counts = np.array([-times * one.replicas], dtype=np.int64)
+            ledger.promise(fleet.places([one.cluster]), counts, decoded(one.request))
+
+
+def ledger(fleet: Fleet, promised: Iterable[tuple[str, str, int]]) -> Ledger:
+    """Return the ledger of what `State.promised` says: cluster, request, replicas."""
+    return Ledger.of(fleet, ((cluster, replicas, decoded(request)) for cluster, request, replicas in promised))

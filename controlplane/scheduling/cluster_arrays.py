@@ -1,0 +1,249 @@
+"""The clusters of one tick as arrays: what thousands of bindings ask of them is computed once for all clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controlplane.apimachinery.selectors import IN, NOT_IN, LabelSelectorRequirement
+from controlplane.clusters import unjoin
+from controlplane.clusters.tolerations import untolerated
+from controlplane.estimate.capacity import Capacity, Room, room_of
+from controlplane.estimate.request import Bundle, Request
+from controlplane.kinds.cluster import NO_EXECUTE, PREFER_NO_EXECUTE, Cluster, Taint
+from controlplane.kinds.policy import ClusterAffinity, FieldRequirement, Toleration
+from controlplane.settings import Settings
+
+Mask = NDArray[np.bool_]
+Places = NDArray[np.intp]
+Counts = NDArray[np.int64]
+
+_CACHED: Final = 8192
+"""Answers kept per question; a fleet lives for one tick, this bounds it all the same."""
+
+T = TypeVar("T")
+
+
+class Fleet:
+    """An immutable snapshot of clusters, in the order of their names. Make it with `of`, ask it by masks over `names`.
+
+    Masks and arrays that are handed out are shared: never write to them.
+    """
+
+    __slots__ = (
+        "_api_ids",
+        "_apis",
+        "_cache",
+        "_rooms",
+        "_taint_ids",
+        "_taints",
+        "absent",
+        "capacity",
+        "clusters",
+        "index",
+        "names",
+        "open",
+        "present",
+        "settings",
+        "size",
+    )
+
+    def __init__(self, clusters: Iterable[Cluster], settings: Settings, rooms: dict[str, tuple[Cluster, Room]]) -> None:
+        self.settings = settings
+        self.clusters = tuple(sorted(clusters, key=lambda one: one.metadata.name))
+        self.names = tuple(one.metadata.name for one in self.clusters)
+        self.index = {name: place for place, name in enumerate(self.names)}
+        self.size = len(self.names)
+        self._rooms = {
+            name: known if (known := rooms.get(name)) is not None and _same(known[0], one) else (one, room_of(one))
+            for name, one in zip(self.names, self.clusters, strict=True)
+        }
+        graded = settings.gate("CustomizedClusterResourceModeling")
+        listed = [room for _, room in self._rooms.values()]
+        self.capacity = Capacity(listed, settings.estimator.model_formula, graded=graded)
+        self._taints, self._taint_ids = _interned(
+            tuple(Taint(taint.key, taint.effect, taint.value) for taint in one.spec.taints) for one in self.clusters
+        )
+        self._apis, self._api_ids = _interned(one.status.api_enablements for one in self.clusters)
+        self.absent: Mask = np.zeros(self.size, dtype=np.bool_)
+        self.open: Mask = ~self._mask(lambda one: one.terminating)  # takes newcomers, as far as it alone decides
+        # One that the eviction queue empties keeps its copies until they have left through it (D20).
+        self.present: Mask = self.open | np.bool_(unjoin.evicts(settings))
+        self._cache: dict[Any, Any] = {}
+
+    @classmethod
+    def of(cls, clusters: Iterable[Cluster], *, settings: Settings, previous: Fleet | None = None) -> Fleet:
+        """Return the fleet of these clusters. What `previous` read of clusters that are the same is kept; where all are
+        the same it is returned itself, with the answers it keeps."""
+        if previous is None:
+            return cls(clusters, settings, {})
+        listed = list(clusters)
+        known = previous._rooms
+        same = len(listed) == previous.size and settings == previous.settings and not previous.absent.any()
+        if same and all(one.metadata.name in known and _same(known[one.metadata.name][0], one) for one in listed):
+            return previous
+        return cls(listed, settings, known)
+
+    def without(self, names: Collection[str]) -> Fleet:
+        """Return the fleet as it would be if these clusters took nothing new and kept nothing (dry runs, D10)."""
+        places = self.places(names)
+        if not len(places):
+            return self
+        fleet = object.__new__(Fleet)
+        for slot in Fleet.__slots__:
+            setattr(fleet, slot, getattr(self, slot))
+        fleet.absent = self.absent.copy()
+        fleet.absent[places] = True
+        fleet.present = self.present & ~fleet.absent
+        fleet._cache = {}
+        return fleet
+
+    def places(self, names: Iterable[str]) -> Places:
+        """Return where these clusters stand; names the fleet does not know are left out."""
+        index = self.index
+        return np.array([index[name] for name in names if name in index], dtype=np.intp)
+
+    def cached(self, key: Any, make: Callable[[], T]) -> T:
+        """Return the answer kept under `key`, made where it is new."""
+        cache = self._cache
+        found = cache.get(key)
+        if found is None:
+            if len(cache) >= _CACHED:
+                cache.clear()
+            found = cache[key] = make()
+        answer: T = found
+        return answer
+
+    def known(self, key: Any) -> Any:
+        """Return the answer kept under `key`, None where there is none."""
+        return self._cache.get(key)
+
+    def keep(self, key: Any, answer: Any) -> None:
+        """Keep an answer under one more key."""
+        self._cache[key] = answer
+
+    def _mask(self, test: Callable[[Cluster], bool]) -> Mask:
+        return np.fromiter((test(one) for one in self.clusters), dtype=np.bool_, count=self.size)
+
+    # Capacity
+
+    def replicas(self, request: Request) -> Counts:
+        """Return how many replicas with that request each cluster has room for."""
+        return self.cached(request, lambda: self.capacity.replicas(request))
+
+    def bundles(self, bundle: Bundle) -> Counts:
+        """Return how many whole sets of components each cluster has room for."""
+        return self.cached(bundle, lambda: self.capacity.bundles(bundle))
+
+    # What clusters are
+
+    def chosen(self, affinity: ClusterAffinity | None) -> Mask:
+        """Return which clusters an affinity chooses: all of its conditions hold (semantics 1.2)."""
+        if affinity is None:
+            return np.ones(self.size, dtype=np.bool_)
+        if affinity.cluster_names:
+            mask = np.zeros(self.size, dtype=np.bool_)
+            mask[self.places(affinity.cluster_names)] = True
+        else:
+            mask = np.ones(self.size, dtype=np.bool_)
+        if affinity.exclude:
+            mask[self.places(affinity.exclude)] = False
+        if affinity.label_selector is not None:
+            for key, value in affinity.label_selector.match_labels.items():
+                mask &= self._labelled(LabelSelectorRequirement(key, IN, (value,)))
+            for requirement in affinity.label_selector.match_expressions:
+                mask &= self._labelled(requirement)
+        if affinity.field_selector is not None:
+            for field in affinity.field_selector.match_expressions:
+                mask &= self._with_field(field)
+        return mask
+
+    def _labelled(self, requirement: LabelSelectorRequirement) -> Mask:
+        return self.cached(
+            requirement, lambda: self._mask(lambda cluster: requirement.matches(cluster.metadata.labels))
+        )
+
+    def _with_field(self, requirement: FieldRequirement) -> Mask:
+        def holds(cluster: Cluster) -> bool:
+            present = not set(requirement.values).isdisjoint(fields_of(cluster, requirement.key))
+            return present if requirement.operator == IN else requirement.operator == NOT_IN and not present
+
+        return self.cached(requirement, lambda: self._mask(holds))
+
+    def lacking(self, field: str) -> Mask:
+        """Return which clusters do not say their provider, region or zone."""
+        return self.cached(("lacking", field), lambda: self._mask(lambda one: not fields_of(one, field)))
+
+    def regions(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+        """Return the number of each cluster's region among the sorted region names; -1 without a region."""
+
+        def make() -> tuple[NDArray[np.int64], tuple[str, ...]]:
+            known = tuple(sorted({one.spec.region for one in self.clusters} - {""}))
+            number = {name: place for place, name in enumerate(known)} | {"": -1}
+            return np.array([number[one.spec.region] for one in self.clusters], dtype=np.int64), known
+
+        return self.cached("regions", make)
+
+    def refusing(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Mask:
+        """Return which clusters carry a taint with one of the effects that no toleration bears."""
+
+        def make() -> Mask:
+            refused = [bool(untolerated(taints, tolerations, effects)) for taints in self._taints]
+            return np.array(refused, dtype=np.bool_)[self._taint_ids]
+
+        return self.cached((tolerations, effects), make)
+
+    def refused_by(self, place: int, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Taint | None:
+        """Return the first such taint of one cluster."""
+        found = untolerated(self._taints[self._taint_ids[place]], tolerations, effects)
+        return found[0] if found else None
+
+    def leaving_soon(self) -> Mask:
+        """Return which clusters carry PreferNoExecute, which tolerations do not bear (D4)."""
+        return self.refusing((), (PREFER_NO_EXECUTE,))
+
+    def moving(self) -> Mask:
+        """Return which clusters carry a taint that moves workloads, whoever may bear it for a while."""
+        return self.refusing((), (NO_EXECUTE, PREFER_NO_EXECUTE))
+
+    def enables(self, api_version: str, kind: str) -> Mask:
+        """Return which clusters serve the API."""
+
+        def make() -> Mask:
+            served = [
+                any(one.group_version == api_version and any(r.kind == kind for r in one.resources) for one in enabled)
+                for enabled in self._apis
+            ]
+            return np.array(served, dtype=np.bool_)[self._api_ids]
+
+        return self.cached(("api", api_version, kind), make)
+
+
+def _same(known: Cluster, one: Cluster) -> bool:
+    """Test whether two readings of a cluster say the same. Versions are not asked: another world, or one restored from
+    a backup, may have given the same one to something else."""
+    return known is one or known == one
+
+
+def fields_of(cluster: Cluster, field: str) -> tuple[str, ...]:
+    """Return what a cluster says of its provider, region or zone; nothing for any other field."""
+    match field:
+        case "provider":
+            said: tuple[str, ...] = (cluster.spec.provider,)
+        case "region":
+            said = (cluster.spec.region,)
+        case "zone":
+            said = cluster.spec.zones
+        case _:
+            said = ()
+    return tuple(value for value in said if value)
+
+
+def _interned(values: Iterable[Any]) -> tuple[list[Any], Places]:
+    """Return the distinct values and, for each given one, which of them it is."""
+    numbers: dict[Any, int] = {}
+    ids = [numbers.setdefault(value, len(numbers)) for value in values]
+    return list(numbers), np.array(ids, dtype=np.intp)

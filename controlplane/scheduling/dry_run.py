@@ -1,0 +1,102 @@
+"""Dry runs: what the scheduler would decide about a binding on the fleet as it is, or as it might be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from controlplane.apimachinery.meta import ObjectMeta, Struct
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.placement_review import PlacementReviewStatus
+from controlplane.scheduling import binding_outcome, explanation_text
+from controlplane.scheduling.cluster_arrays import Fleet
+from controlplane.scheduling.colocation import Applications
+from controlplane.scheduling.note import detail_of, summary_of
+from controlplane.scheduling.question import Groups
+from controlplane.scheduling.schedule import Placed, schedule
+from controlplane.scheduling.trigger import needs_scheduling
+from controlplane.scheduling.workload_affinity import WorkloadGroups
+from controlplane.settings import Settings
+
+RESULT_STANDS: Final = "ResultStands"
+
+
+class Around(Struct, frozen=True):
+    """The other bindings a binding's place depends on: its workload affinity groups, the parts of its application."""
+
+    groups: Groups = {}
+    applications: Mapping[str, Sequence[Binding]] = {}
+
+    def without(self, lost: Collection[str]) -> Around:
+        """Return the same without what is on these clusters."""
+        groups = {
+            key: {name: [one for one in clusters if one not in lost] for name, clusters in members.items()}
+            for key, members in self.groups.items()
+        }
+        parts = {key: [_after_loss(one, lost) for one in ones] for key, ones in self.applications.items()}
+        return Around(groups, parts)
+
+
+NOBODY: Final = Around()
+
+
+def review(
+    binding: Binding,
+    clusters: Iterable[Cluster],
+    *,
+    promised: Iterable[tuple[str, str, int]] = (),
+    around: Around = NOBODY,
+    lost: Collection[str] = (),
+    reported_at: Mapping[str, datetime] = {},
+    settings: Settings,
+    now: datetime,
+) -> PlacementReviewStatus:
+    """Return what would become of a binding. Clusters that are `lost` take nothing, and what was on them is gone.
+
+    Raises ValueError where the binding has no placement or asks for something that is no quantity.
+    """
+    fleet = Fleet.of(clusters, settings=settings).without(lost)
+    around = around.without(lost)
+    binding = _after_loss(binding, lost)
+    trigger = needs_scheduling(binding, fleet)
+    if trigger is None:
+        message = "placement, replicas and targets are as they were scheduled: nothing would be decided"
+        return PlacementReviewStatus(RESULT_STANDS, message, clusters=binding.spec.clusters)
+    ledger = binding_outcome.ledger(fleet, promised)
+    verdict = schedule(
+        binding.spec,
+        binding.status,
+        fleet,
+        settings=settings,
+        promised=ledger,
+        neighbours=WorkloadGroups(around.groups).seen_by(binding),
+        together=Applications(around.applications, settings).seen_by(binding, now=now),
+    )
+    part = explanation_text.Part(summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names)
+    explanation = explanation_text.document(
+        part,
+        metadata=ObjectMeta(name=binding.metadata.name, namespace=binding.metadata.namespace),
+        reported_at=reported_at,
+    )
+    outcome = verdict.outcome
+    shown = msgspec.to_builtins(explanation)
+    if isinstance(outcome, Placed):
+        return PlacementReviewStatus(
+            part.decision.outcome,
+            affinity_name=outcome.affinity_name,
+            clusters=outcome.clusters,
+            explanation=shown,
+        )
+    message = explanation_text.message(outcome.message, explanation.clusters)
+    return PlacementReviewStatus(outcome.reason, message, clusters=binding.spec.clusters, explanation=shown)
+
+
+def _after_loss(binding: Binding, lost: Collection[str]) -> Binding:
+    """Return the binding as evictions would leave it: not on the clusters that are lost."""
+    left = tuple(one for one in binding.spec.clusters if one.name not in lost)
+    return replace(binding, spec=replace(binding.spec, clusters=left))

@@ -1,0 +1,126 @@
+"""What a placement asks of a fleet, worked out once for all bindings that share it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from controlplane.kinds.cluster import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE
+from controlplane.kinds.policy import AGGREGATED as AGGREGATED_PREFERENCE
+from controlplane.kinds.policy import ClusterAffinity, ClusterAffinityTerm, Placement, SpreadConstraint
+from controlplane.scheduling.cluster_arrays import Counts, Fleet, Mask, Places
+
+DUPLICATED, STATIC, DYNAMIC, AGGREGATED = "Duplicated", "Static", "Dynamic", "Aggregated"
+
+REFUSING: Final = (NO_SCHEDULE, NO_EXECUTE)
+DISCOURAGING: Final = (PREFER_NO_SCHEDULE,)
+_FIELDS: Final = ("provider", "region", "zone")
+
+
+def division_of(placement: Placement) -> str:
+    """Return how replicas are divided; a placement that does not say duplicates them (semantics 1.2, 3.5)."""
+    strategy = placement.replica_scheduling
+    if strategy is None or not placement.divided:
+        return DUPLICATED
+    if strategy.replica_division_preference == AGGREGATED_PREFERENCE:
+        return AGGREGATED
+    weights = strategy.weight_preference
+    return DYNAMIC if weights is not None and weights.dynamic_weight else STATIC
+
+
+def constraint(placement: Placement, field: str) -> SpreadConstraint | None:
+    """Return the constraint on a field; the last one wins, as there may be only one (semantics 1.2)."""
+    return next((one for one in reversed(placement.spread_constraints) if one.spread_by_field == field), None)
+
+
+class Plan:
+    """One placement, under one of its affinity terms, on one fleet.
+
+    `admits`: clusters that may be newly chosen as far as placement and clusters alone decide. `keeps`: those that may
+    stay where the binding is there already, which taints do not end (semantics 3.2).
+    """
+
+    __slots__ = (
+        "_feasible",
+        "_weights",
+        "admits",
+        "affinity",
+        "division",
+        "fleet",
+        "keeps",
+        "placement",
+        "reluctant",
+        "selects",
+        "term",
+        "tiers",
+    )
+
+    def __init__(self, fleet: Fleet, placement: Placement, term: ClusterAffinity | None, *, workload: bool) -> None:
+        self.fleet = fleet
+        self.placement = placement
+        self.term = term
+        self.division = division_of(placement)
+        self.selects = bool(placement.spread_constraints) and not placement.ignores_spread
+        self.tiers = self._tiers() if workload else None
+        self.affinity = fleet.chosen(term) if self.tiers is None else self.tiers >= 0
+        self.keeps = fleet.present & self.affinity
+        for field in self.spread_fields():
+            self.keeps = self.keeps & ~fleet.lacking(field)
+        self.admits = self.keeps & fleet.open & ~fleet.refusing(placement.cluster_tolerations, REFUSING)
+        discouraged = fleet.refusing(placement.cluster_tolerations, DISCOURAGING)
+        self.reluctant: Mask = discouraged | fleet.refusing((), (PREFER_NO_EXECUTE,))
+        self._feasible: dict[tuple[str, str], tuple[Mask, Places]] = {}
+        self._weights: Counts | None = None
+
+    def _tiers(self) -> Counts | None:
+        """Return for each cluster how far down the overflow terms it is: 0 the term itself, -1 in none."""
+        term = self.term
+        if not isinstance(term, ClusterAffinityTerm) or not term.overflow_affinities:
+            return None
+        tiers: Counts = np.full(self.fleet.size, -1, dtype=np.int64)
+        terms = (term, *term.overflow_affinities)
+        for tier in reversed(range(len(terms))):
+            tiers[self.fleet.chosen(terms[tier])] = tier
+        return tiers
+
+    def spread_fields(self) -> list[str]:
+        """Return the cluster fields a spread constraint speaks of: a cluster must say them."""
+        used = {one.spread_by_field for one in self.placement.spread_constraints}
+        return [field for field in _FIELDS if field in used]
+
+    def feasible(self, api_version: str, kind: str) -> tuple[Mask, Places]:
+        """Return which clusters a binding of that kind may go to that is nowhere yet, as mask and as places."""
+        known = self._feasible.get((api_version, kind))
+        if known is None:
+            mask: Mask = self.admits & self.fleet.enables(api_version, kind)
+            known = self._feasible[api_version, kind] = (mask, mask.nonzero()[0])
+        return known
+
+    def static_weights(self) -> Counts:
+        """Return each cluster's static weight: the largest of the rules that choose it; without rules 1."""
+        if self._weights is None:
+            strategy = self.placement.replica_scheduling
+            preference = None if strategy is None else strategy.weight_preference
+            if preference is None:
+                self._weights = np.ones(self.fleet.size, dtype=np.int64)
+            else:
+                self._weights = np.zeros(self.fleet.size, dtype=np.int64)
+                for rule in preference.static_weight_list:
+                    chosen = self.fleet.chosen(rule.target_cluster)
+                    self._weights[chosen] = np.maximum(self._weights[chosen], rule.weight)
+        return self._weights
+
+
+def plan_of(fleet: Fleet, placement: Placement, place: int, *, workload: bool) -> Plan:
+    """Return the plan of one affinity term; `place` 0 where the placement has a single affinity or none."""
+    # Equal placements are mostly the same object (they are interned), and asking for that is cheaper than hashing.
+    quick = (id(placement), place, workload)
+    known: Plan | None = fleet.known(quick)
+    if known is not None and known.placement is placement:
+        return known
+    term = placement.cluster_affinities[place] if placement.cluster_affinities else placement.cluster_affinity
+    plan = fleet.cached((placement, place, workload), lambda: Plan(fleet, placement, term, workload=workload))
+    if plan.placement is placement:
+        fleet.keep(quick, plan)
+    return plan

@@ -1,0 +1,123 @@
+"""Webster's division (`webster.dispense`) over arrays: the same seats, at a cost that hardly grows with replicas."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controlplane.apimachinery.names import fnv1a32
+from controlplane.scheduling.webster import dispense
+
+Counts = NDArray[np.int64]
+
+_EXACT: Final = 2.0**52
+"""Products up to here are exact in float64; beyond, the plain method is asked."""
+
+
+def descending(uid: str) -> bool:
+    """Return whether ties go to the larger name: the template's uid decides, the empty one does not turn them."""
+    return uid != "" and fnv1a32(uid) & 1 == 1
+
+
+def divide(replicas: int, weights: Counts, held: Counts | None = None, *, turned: bool = False) -> Counts:
+    """Return the seats of every place after `replicas` more were handed out by weight on top of those held.
+
+    Places are in the order of their names; `turned` gives ties to the later ones. Without any weight nothing is
+    handed out.
+    """
+    seats = np.zeros(len(weights), dtype=np.int64) if held is None else held.astype(np.int64, copy=True)
+    racing = (weights > 0).nonzero()[0]
+    if replicas <= 0 or not len(racing):
+        return seats
+    votes = weights[racing].astype(np.float64)
+    taken = seats[racing]
+    if float(votes.sum()) * (2.0 * (replicas + float(taken.sum())) + 1.0) > _EXACT * 2048:
+        return _plainly(replicas, weights, seats, turned=turned)
+    left = replicas
+    if replicas > 2 * len(racing):
+        sure = _sure_seats(replicas, votes, taken)
+        left -= int((sure - taken).sum())
+        taken = sure
+    if left > 0:
+        taken = taken + _best(left, votes, taken, turned=turned)
+    seats[racing] = taken
+    return seats
+
+
+def _sure_seats(replicas: int, votes: NDArray[np.float64], taken: Counts) -> Counts:
+    """Return how many seats each place ends with at least.
+
+    As in `webster`: with W the votes in the race and N all seats, whatever stands a whole seat below w·(2N-k)/2W - 1/2
+    is among the first N. One seat more is left away for what floating point may round.
+    """
+    racing = np.ones(len(votes), dtype=np.bool_)
+    while True:
+        total = float(votes[racing].sum())
+        doubled = 2.0 * (replicas + float(taken[racing].sum())) - float(racing.sum())
+        share = votes * (doubled / (2.0 * total))
+        still = racing & (taken - 0.5 < share)
+        if still.sum() == racing.sum():
+            break
+        racing = still
+    sure = np.floor(share - 0.5).astype(np.int64) - 1
+    found: Counts = np.where(racing, np.maximum(sure, taken), taken)
+    return found
+
+
+def _best(replicas: int, votes: NDArray[np.float64], taken: Counts, *, turned: bool) -> Counts:
+    """Return how many of the next `replicas` seats each place wins: those with the largest quotients.
+
+    Quotients of one place fall with every seat, so the winners are the best of all of them, however many are looked
+    at; a place that won all its looked-at seats might win more and is looked at deeper.
+    """
+    size = len(votes)
+    depth = min(replicas, 2 + 2 * replicas // size)
+    order = np.arange(size)
+    if size > 4 * replicas:
+        # Only the `replicas` best first quotients can win anything.
+        order = _first(votes / (2 * taken + 1), taken, np.arange(size), replicas, turned=turned)
+    while True:
+        steps = np.arange(depth)
+        seats = taken[order][:, None] + steps
+        quotients = votes[order][:, None] / (2 * seats + 1)
+        places = np.broadcast_to(order[:, None], seats.shape)
+        chosen = _first(quotients.ravel(), seats.ravel(), places.ravel(), replicas, turned=turned)
+        won: Counts = np.bincount(places.ravel()[chosen], minlength=size).astype(np.int64)
+        if depth >= replicas or int(won.max()) < depth:
+            return won
+        depth = min(replicas, depth * 4)
+
+
+def _first(
+    quotients: NDArray[np.float64], seats: Counts, places: NDArray[np.intp], count: int, *, turned: bool
+) -> NDArray[np.intp]:
+    """Return the positions of the `count` best: larger quotient, then fewer seats, then name."""
+    size = len(quotients)
+    if size <= count:
+        return np.arange(size)
+    level = np.partition(quotients, size - count)[size - count]
+    above = (quotients > level).nonzero()[0]
+    level_ones = (quotients == level).nonzero()[0]
+    wanted = count - len(above)
+    if wanted < len(level_ones):
+        names = -places[level_ones] if turned else places[level_ones]
+        level_ones = level_ones[np.lexsort((names, seats[level_ones]))[:wanted]]
+    return np.concatenate((above, level_ones))
+
+
+_TURNED_UID: Final = "b"  # any text with an odd hash
+
+
+def _plainly(replicas: int, weights: Counts, seats: Counts, *, turned: bool) -> Counts:
+    """Divide numbers too large for exact arithmetic in float64 with the method for dictionaries."""
+    width = len(str(len(weights)))
+    names = [f"{place:0{width}d}" for place in range(len(weights))]
+    result = dispense(
+        replicas,
+        dict(zip(names, map(int, weights), strict=True)),
+        initial={name: int(count) for name, count in zip(names, seats, strict=True) if count},
+        uid=_TURNED_UID if turned else "",
+    )
+    return np.array([result.get(name, 0) for name in names], dtype=np.int64)
