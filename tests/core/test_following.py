@@ -17,7 +17,7 @@ from controlplane.kinds.policy import (
 )
 from controlplane.settings import Settings
 from tests.core.fleet_story import Story
-from tests.core.test_together import part, serving
+from tests.core.test_colocation import part, serving
 
 HOME = "member1"
 KINDS = {"server": "Deployment", "database": "StatefulSet", "front": "Service", "settings": "ConfigMap"}

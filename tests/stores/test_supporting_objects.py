@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 
 from apps.objects.store import DjangoStore
-from tests.core.test_companions import ALL, RUNNING, WEB, ingress
+from tests.core.test_supporting_objects import ALL, RUNNING, WEB, ingress
 from tests.stores.grounds import create
 
 pytestmark = pytest.mark.django_db(transaction=True)
