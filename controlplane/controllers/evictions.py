@@ -28,7 +28,7 @@ from controlplane.controllers.fleet_watch import (
 )
 from controlplane.controllers.reads.applications import applications, workload_groups
 from controlplane.controllers.reads.template_labels import workload_labels
-from controlplane.engine.controller import Controller, Ownership
+from controlplane.engine.controller import Controller, Inquiry, Ownership
 from controlplane.engine.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.engine.state import Promised, State, Watch
 from controlplane.eviction import next_moves, rate
@@ -89,6 +89,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that these bindings are parts of
     groups: Groups = {}  # the workload affinity groups these bindings are in
     stops: tuple[Stop, ...] = ()  # when nothing was evicted
+    plan: next_moves.Plan | None = None  # made by `ask`; None: `decide` makes it
 
 
 class Evictions(Controller):
@@ -141,7 +142,6 @@ class Evictions(Controller):
         return [one if ref == FLEET else None for ref in refs]
 
     def __init__(self) -> None:
-        self._planned: tuple[EvictionsSnapshot, Settings, datetime, tuple[health.Tier, next_moves.Plan]] | None = None
         self._room = Room()
         self._fleet: Fleet | None = None  # only spares reading unchanged clusters again
         self._terms: tuple[Settings, str] | None = None  # and this digesting unchanged settings
@@ -157,34 +157,26 @@ class Evictions(Controller):
         return self._terms[1]
 
     def _plan(
-        self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime
-    ) -> tuple[health.Tier, next_moves.Plan]:
-        """Return the tier in force and the plan. `ask` makes it and `decide` takes it over for the same snapshot: dry
-        runs cost too much to be made twice."""
-        known = self._planned
-        if known is not None and known[0] is snapshot and known[1] is settings and known[2] == now:
-            return known[3]
-        tier = tier_of(snapshot, settings, now=now)
-        made = tier, plan_of(snapshot, settings, tier, fleet=lambda: self._read(snapshot, settings), now=now)
-        self._planned = (snapshot, settings, now, made)
-        return made
+        self, snapshot: EvictionsSnapshot, tier: health.Tier, settings: Settings, *, now: datetime
+    ) -> next_moves.Plan:
+        return plan_of(snapshot, settings, tier, fleet=lambda: self._read(snapshot, settings), now=now)
 
-    def ask(
-        self, snapshots: Sequence[EvictionsSnapshot], settings: Settings, *, now: datetime
-    ) -> rate.TakeTokens | None:
-        """Return how many tokens the evictions that could happen now need.
+    def ask(self, snapshots: Sequence[EvictionsSnapshot], settings: Settings, *, now: datetime) -> Inquiry:
+        """Return how many tokens the evictions that could happen now need, and the plan that `decide` carries out.
 
-        A rate below the normal one is told to the buckets where nothing waits as well: while evictions are stopped or
-        slowed down, no tokens are made for what comes next (I2).
+        While the rate is below the normal one, the buckets are asked even if nothing waits. They learn the lower rate
+        and collect no tokens while evictions are slowed down or stopped [bounded-rate].
         """
         if not snapshots or not settings.gate("Failover"):
-            return None
+            return Inquiry(snapshots)
         snapshot = snapshots[0]
-        tier, planned = self._plan(snapshot, settings, now=now)
+        tier = tier_of(snapshot, settings, now=now)
+        plan = self._plan(snapshot, tier, settings, now=now)
         scope = settings.eviction.bucket_scope
         wanted = Counter({rate.bucket_of(name, scope): 0 for name in _tapped(snapshot, tier, settings)})
-        wanted.update(rate.bucket_of(move.row.cluster, scope) for move in planned.moves)
-        return rate.TakeTokens(dict(wanted), tier.rate) if wanted else None
+        wanted.update(rate.bucket_of(move.row.cluster, scope) for move in plan.moves)
+        question = rate.TakeTokens(dict(wanted), tier.rate) if wanted else None
+        return Inquiry([replace(snapshot, plan=plan), *snapshots[1:]], question)
 
     def decide(
         self, snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime, answer: rate.Tokens | None = None
@@ -195,7 +187,8 @@ class Evictions(Controller):
                 wake_at=now if snapshot.heads else None,
                 reason="GateFailoverOff",
             )
-        tier, planned = self._plan(snapshot, settings, now=now)
+        tier = tier_of(snapshot, settings, now=now)
+        planned = snapshot.plan or self._plan(snapshot, tier, settings, now=now)
         granted, short = _granted(planned.moves, answer, settings)
         stops = _without_tokens(snapshot.looked.stops, planned, answer, now=now)
         noted = _noted(snapshot, settings, self._digest_of(settings), stops=stops, now=now)

@@ -25,8 +25,20 @@ class Ownership(msgspec.Struct, frozen=True):
     rows: tuple[type, ...] = ()
 
 
+class Inquiry(msgspec.Struct, frozen=True):
+    """What a controller asks the outside world before it decides.
+
+    `snapshots` replace those that `ask` was called with, in the same order. `question` None: there is nothing to ask.
+    """
+
+    snapshots: Sequence[Any]
+    question: Any = None
+
+
 class Controller:
-    """One controller. Stateless: everything it knows comes through load.
+    """One controller. Its decisions depend only on what `load` returns, the settings, `now` and the answer to `ask`.
+
+    Attributes of an instance are caches: they may save work and never change a decision.
 
     `load` returns one snapshot per ref, in order (None: nothing to decide), in a constant number of queries.
     `decide` is pure and level-based: run twice, the second run changes nothing.
@@ -45,9 +57,12 @@ class Controller:
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
         raise NotImplementedError
 
-    def ask(self, snapshots: Sequence[Any], settings: Settings, *, now: datetime) -> Any:
-        """Return a question for the outside world (tokens), None where there is none. Answered before `decide`."""
-        return None
+    def ask(self, snapshots: Sequence[Any], settings: Settings, *, now: datetime) -> Inquiry:
+        """Return the question to answer before `decide`, and the snapshots that `decide` is to be called with.
+
+        Most controllers ask nothing. Work that both `ask` and `decide` need is done here and added to the snapshots.
+        """
+        return Inquiry(snapshots)
 
     def decide(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         raise NotImplementedError

@@ -160,8 +160,9 @@ def _decide(
         else:
             present.append((claim, snapshot))
     loaded = [snapshot for _, snapshot in present]
-    answer = world.answer(question) if (question := controller.ask(loaded, settings, now=now)) is not None else None
-    decided = controller.decide_all(loaded, settings, now=now, answer=answer)
+    inquiry = controller.ask(loaded, settings, now=now)
+    answer = None if inquiry.question is None else world.answer(inquiry.question)
+    decided = controller.decide_all(inquiry.snapshots, settings, now=now, answer=answer)
     failures: list[Failure] = []
 
     def failed(claim: Claim, snapshot: Any, error: Exception) -> Decision:

@@ -14,6 +14,7 @@ from controlplane.engine import run
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
 from controlplane.eviction import orders
+from controlplane.eviction.next_moves import Plan
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import Eviction, PlacementHint, eviction_key
@@ -36,6 +37,23 @@ def about_to_leave(story: Story, tokens: int, home: str = "member1") -> Decision
     snapshot = controller.load(story.store, [FLEET])[0]
     assert snapshot is not None
     return controller.decide(snapshot, FAST, now=story.now, answer=Tokens({"fleet": tokens}, 1.0))
+
+
+def test_the_plan_that_the_tokens_were_counted_for_is_the_plan_that_is_carried_out() -> None:
+    """The plan travels in the snapshot: the controller that decides need not be the instance that asked."""
+    story = Story(*(cluster(f"member{n}") for n in (1, 2)), *map(web, ("a", "b")), settings=FAST)
+    about_to_leave(story, 0)
+    snapshots = [one for one in Evictions().load(story.store, [FLEET]) if one is not None]
+
+    inquiry = Evictions().ask(snapshots, FAST, now=story.now)
+    without_moves = replace(inquiry.snapshots[0], plan=Plan())
+
+    assert inquiry.question.wanted == {"fleet": 2}
+    tokens = Tokens({"fleet": 2}, 1.0)
+    planned = Evictions().decide(inquiry.snapshots[0], FAST, now=story.now, answer=tokens)
+    assert planned == Evictions().decide(snapshots[0], FAST, now=story.now, answer=tokens)
+    assert len(planned.riders) == 2
+    assert not Evictions().decide(without_moves, FAST, now=story.now, answer=tokens).riders
 
 
 def test_a_binding_that_was_edited_meanwhile_costs_its_own_token_only() -> None:

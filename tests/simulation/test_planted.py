@@ -20,6 +20,7 @@ from controlplane.clusters import health, taint_policies
 from controlplane.controllers import drains, evictions, failbacks
 from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.evictions import Evictions
+from controlplane.engine.controller import Inquiry
 from controlplane.engine.decision import Save
 from controlplane.eviction import eligibility, graceful, next_moves, queue, rate
 from controlplane.eviction.holds import Holds
@@ -34,12 +35,14 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def takes_tokens_before_the_recheck(patch: pytest.MonkeyPatch) -> None:
-    def ask(self: Any, snapshots: Any, settings: Any, *, now: datetime) -> rate.TakeTokens | None:
-        question = real(self, snapshots, settings, now=now)
+    def ask(self: Any, snapshots: Any, settings: Any, *, now: datetime) -> Inquiry:
+        inquiry = real(self, snapshots, settings, now=now)
+        question = inquiry.question
         if question is None or question.rate <= 0:
-            return question
+            return inquiry
         due = sum(1 for row in snapshots[0].heads if row.due_at is not None and row.due_at <= now)
-        return replace(question, wanted=dict.fromkeys(question.wanted, min(due, rate.capacity(question.rate))))
+        wanted = dict.fromkeys(question.wanted, min(due, rate.capacity(question.rate)))
+        return replace(inquiry, question=replace(question, wanted=wanted))
 
     real = Evictions.ask
     patch.setattr(Evictions, "ask", ask)

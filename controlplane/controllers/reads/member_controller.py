@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from controlplane.clusters.questions import Question
-from controlplane.engine.controller import Controller
+from controlplane.engine.controller import Controller, Inquiry
 from controlplane.engine.decision import Decision
 from controlplane.settings import Settings
 
@@ -19,9 +19,9 @@ class MemberController(Controller):
         """Return what to ask before deciding; None where nothing needs to be asked."""
         raise NotImplementedError
 
-    def ask(self, snapshots: Sequence[Any], settings: Settings, *, now: datetime) -> Sequence[Question | None] | None:
+    def ask(self, snapshots: Sequence[Any], settings: Settings, *, now: datetime) -> Inquiry:
         questions = [self.question(snapshot, settings, now=now) for snapshot in snapshots]
-        return questions if any(question is not None for question in questions) else None
+        return Inquiry(snapshots, questions if any(question is not None for question in questions) else None)
 
     def decide_all(
         self, snapshots: Sequence[Any], settings: Settings, *, now: datetime, answer: Any = None
