@@ -1,0 +1,57 @@
+"""How code and documents are written: words that a reader of English as a second language stumbles over, and sizes."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from tests.config.prose import prose, relative, tracked
+
+# A word that is not to be used, and what to write instead.
+WORDS = {
+    r"doorbells?": "name the process or message that starts the work",
+    r"ill|ailing": "unhealthy",
+    r"promis(?:e|es|ed|ing)": "reservation, reserve",
+    r"(?:is|are|was|were|be|being|been) told": "name the Event, message or condition: 'the Event reports …'",
+    r"nobody|somebody|whoever|whomever": "name the user, controller, policy or cluster",
+    r"anew": "again",
+    r"bears?|bearing|borne": "tolerate",
+    r"says? so|said so": "name the message or condition that reports it",
+    r"speaks?|speaking": "name the protocol or the rights",
+}
+FORBIDDEN = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
+LONGEST_FILE, LONGEST_FUNCTION = 500, 60  # lines
+
+# Files that still use these words. Take a file off when it is clean.
+NOT_CLEAN = frozenset(Path(__file__).with_name("old_language.txt").read_text().split())
+CODE = [path for path in tracked("controlplane/*.py", "apps/*.py", "config/*.py") if "migrations" not in path.parts]
+PAGES = tracked("docs/*.md", "*.md")
+
+
+def test_no_forbidden_word_is_used() -> None:
+    used = {
+        relative(path): sorted({f"{word.lower()}: {instead(word)}" for word in FORBIDDEN.findall(prose(path))})
+        for path in [*CODE, *PAGES]
+        if relative(path) not in NOT_CLEAN and FORBIDDEN.search(prose(path))
+    }
+
+    assert used == {}
+
+
+def instead(used: str) -> str:
+    return next(advice for word, advice in WORDS.items() if re.fullmatch(word, used, re.IGNORECASE))
+
+
+def test_files_and_functions_stay_short() -> None:
+    long_files = {relative(path) for path in CODE if len(path.read_text().splitlines()) > LONGEST_FILE}
+    long_functions = {
+        f"{relative(path)}: {one.name}"
+        for path in CODE
+        for one in ast.walk(ast.parse(path.read_text()))
+        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and (one.end_lineno or 0) - one.lineno >= LONGEST_FUNCTION
+    }
+
+    assert not long_files, f"more than {LONGEST_FILE} lines"
+    assert not long_functions, f"more than {LONGEST_FUNCTION} lines"
