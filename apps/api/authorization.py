@@ -96,7 +96,7 @@ def _keep_waiting(user: Any, attempt: Attempt) -> None:
     if (attempt.group, attempt.resource) != WORKS or attempt.verb not in READING or not agents.cluster_of(user):
         return
     if (held := configuration().held()) is not None:
-        raise ServiceUnavailable(held.told, retry_after_seconds=AGENTS_RETRY_SECONDS)
+        raise ServiceUnavailable(held.message, retry_after_seconds=AGENTS_RETRY_SECONDS)
 
 
 def rules(user: Any) -> dict[str, Any]:

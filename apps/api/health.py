@@ -251,7 +251,7 @@ def unanswered(seconds: float) -> Report:
 def restore(own: psycopg.Connection[Any]) -> str:
     """Return why members are left alone after a restore of the database, "" where they are not."""
     row = own.execute(origin.HELD).fetchone()
-    return "" if row is None else origin.Held(*row).told
+    return "" if row is None else origin.RestoreHold(*row).message
 
 
 HEALTH: Final = Health()

@@ -101,7 +101,7 @@ class PlacementReviewView(KubernetesView):
             review,
             clusters,
             binding=_binding(review, reading),
-            promised=reading.promised(within=PROMISE_ENDS_AFTER).totals,
+            promised=reading.reserved_capacity(within=PROMISE_ENDS_AFTER).totals,
             around=lambda one: Around(workload_groups(reading, [one]), applications(reading, [one])),
             reported_at=_reported_at(names),
             settings=settings,

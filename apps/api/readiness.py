@@ -104,6 +104,6 @@ def _situation(found: Iterable[Binding], reading: DjangoStore) -> Situation:
     if holds.needs_labels():
         holds = msgspec.structs.replace(holds, labels=workload_labels(reading, found))
     policies = reading.list(kinds.CLUSTER_TAINT_POLICY)
-    promised, parts = reading.promised(within=PROMISE_ENDS_AFTER), applications(reading, found)
+    promised, parts = reading.reserved_capacity(within=PROMISE_ENDS_AFTER), applications(reading, found)
     groups = workload_groups(reading, found)
     return Situation(clusters, policies, fleet_state(reading), holds, promised, parts, groups)

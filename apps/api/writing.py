@@ -153,7 +153,7 @@ class Writer:
             unjoin.check(self.store, [live], self.settings)
             orphans.check(self.store, [live], policy)
             warnings = against_state.told_of_deletion(self.store, live)
-            outcome = self._apply(lifecycle.deletion(live, now=self.now, policy=policy, exact=exact))
+            outcome = self._apply(lifecycle.request_deletion(live, now=self.now, policy=policy, exact=exact))
             if not outcome.lost:
                 left = outcome.objects[0]
                 if left is None:
@@ -179,7 +179,7 @@ class Writer:
             live = self.store.get(refs)
             unjoin.check(self.store, live.values(), self.settings)
             orphans.check(self.store, live.values(), policy)
-            changes = [lifecycle.deletion(obj, now=self.now, policy=policy) for obj in live.values()]
+            changes = [lifecycle.request_deletion(obj, now=self.now, policy=policy) for obj in live.values()]
             decisions = [
                 Decision(changes=(one,), events=hold_events.told(one, by=self.actor.name), reason="API")
                 for one in changes

@@ -39,7 +39,7 @@ from controlplane.clusters.questions import (
 from controlplane.controllers.execution import credentials_of
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.controllers.work_status import WorkStatus
-from controlplane.engine.run import begin
+from controlplane.engine.run import mark_due_at_start
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Members:
 
     def _started(self) -> None:
         try:
-            begin([pump.controller for pump in self.pumps.values()], self.store)
+            mark_due_at_start([pump.controller for pump in self.pumps.values()], self.store)
         finally:
             close_old_connections()
 

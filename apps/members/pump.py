@@ -21,7 +21,7 @@ from apps.worker.failures import keep
 from controlplane.clusters.questions import Answer, Ensure, Observe, Question
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.decision import NOTHING, Decision
-from controlplane.engine.run import CLAIM_SECONDS, FAILED_AGAIN, FAN_OUT_CHUNK, Failure, written
+from controlplane.engine.run import CLAIM_SECONDS, FAN_OUT_CHUNK, RETRY_AFTER_FAILURE, Failure, apply_decisions
 from controlplane.engine.state import Actor, Claim, Claims, Unstorable
 from controlplane.settings import Settings
 
@@ -144,7 +144,7 @@ class Pump:
         return asked
 
     def _put_off(self, claims: Sequence[Claim]) -> None:
-        self.store.release(claims, due_at=self.store.now() + FAILED_AGAIN)
+        self.store.release(claims, due_at=self.store.now() + RETRY_AFTER_FAILURE)
 
     async def _send(self, asked: Sequence[Asked]) -> None:
         crowded: list[Claim] = []
@@ -246,13 +246,13 @@ class Pump:
                 decision: Decision = found
                 return decision
             keep(self._failure(one, found, settings, now=now))
-            return Decision(wake_at=now + FAILED_AGAIN)
+            return Decision(wake_at=now + RETRY_AFTER_FAILURE)
 
         by = Actor(self.controller.name, controller=True)
         writes = [
             (one.claim, NOTHING if one.snapshot is None else sound(one, one.error or next(decided))) for one in batch
         ]
-        outcomes = written(self.store, writes, by=by)
+        outcomes = apply_decisions(self.store, writes, by=by)
         refused = [
             (one.claim, sound(one, outcome))
             for one, outcome in zip(batch, outcomes, strict=True)

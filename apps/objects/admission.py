@@ -44,7 +44,7 @@ def created(store: DjangoStore, kind: Kind, document: Document, *, settings: Set
         kind, document, namespace=namespace, settings=settings, now=now, uid=str(uuid.uuid4())
     )
     told = against_state.told(store, kind, admitted.object, None, settings, now=now)
-    return Admitted(lifecycle.opened(admitted.object), (*admitted.warnings, *told))
+    return Admitted(lifecycle.prepare_created(admitted.object), (*admitted.warnings, *told))
 
 
 def changed(

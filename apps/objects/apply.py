@@ -35,8 +35,8 @@ from apps.objects.lookup import (
 from apps.objects.refusal import cause
 from apps.objects.statements import Prepared, prepare
 from controlplane.apimachinery.meta import Object, Ref
+from controlplane.engine.capacity_conflicts import NewReservation
 from controlplane.engine.decision import Decision
-from controlplane.engine.ledger_conflicts import Since
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor, Claim, Fence, Fenced, Outcome
 
@@ -283,7 +283,7 @@ class _Transaction:
         make_room(version)
         moved = moved_from(one.fetchall() for one in moves)
         generations = generations_from(guards, (one.fetchall() for one in generated))
-        promised = [] if taken is None else [Since(*one) for one in taken.fetchall()]
+        promised = [] if taken is None else [NewReservation(*one) for one in taken.fetchall()]
         if moved or not batch.holds(generations, promised):
             self.prepared = prepare(batch, batch.settle({**stored, **moved}, generations, promised, now=self.at))
             self._run(_SET_VERSION, (self.newest,))

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from apps.objects.encryption import sealed
 from controlplane.apimachinery.meta import Object, Ref
-from controlplane.engine.decision import Decision, Delete, Drop, Put, Room, Save
+from controlplane.engine.capacity_conflicts import NewReservation, overcommitted_cluster
+from controlplane.engine.decision import CapacityGuard, Decision, Delete, Drop, Put, Save
 from controlplane.engine.events import counted, event_ref
-from controlplane.engine.ledger_conflicts import Since, overtaken
-from controlplane.engine.merge import Lost, Remove, Same, Write, check_generation, settle
+from controlplane.engine.merge import Lost, Remove, Same, Write, check_generation, merge_change
 from controlplane.engine.routing import Router
 from controlplane.engine.state import Actor, Claim, Mark
 from controlplane.kind import Encoded, encode
@@ -164,14 +164,14 @@ class Batch:
         """Return what the decisions only read and rely upon."""
         return {guard.ref for item in self.items for guard in item.decision.guards}
 
-    def rooms(self) -> list[Room]:
+    def rooms(self) -> list[CapacityGuard]:
         """Return the room that the decisions rely upon."""
-        return [room for item in self.items for room in item.decision.rooms]
+        return [room for item in self.items for room in item.decision.capacity_guards]
 
-    def holds(self, generations: Mapping[Ref, int | None], promised: Sequence[Since] = ()) -> bool:
+    def holds(self, generations: Mapping[Ref, int | None], promised: Sequence[NewReservation] = ()) -> bool:
         """Return whether every guard is met. `promised`: what other controllers promised since the ledger was read."""
         met = all(generations[guard.ref] == guard.generation for item in self.items for guard in item.decision.guards)
-        return met and not overtaken(self.rooms() if promised else (), promised)
+        return met and not overcommitted_cluster(self.rooms() if promised else (), promised)
 
     def encoded(self, obj: Object) -> Encoded:
         """Return the object's text, made once."""
@@ -184,7 +184,7 @@ class Batch:
         self,
         stored: Mapping[Ref, Object | None],
         generations: Mapping[Ref, int | None],
-        promised: Sequence[Since] = (),
+        promised: Sequence[NewReservation] = (),
         *,
         now: datetime,
     ) -> Settled:
@@ -200,7 +200,7 @@ class Batch:
             wrong = next((g for g in decision.guards if generations.get(g.ref, g.generation) != g.generation), None)
             if wrong:
                 verdict = Verdict(f"guard {wrong.ref}")
-            elif full := overtaken(decision.rooms, promised):
+            elif full := overcommitted_cluster(decision.capacity_guards, promised):
                 verdict = Verdict(f"room on cluster {full}")
             else:
                 verdict = self._settle_one(item, stored, settled)
@@ -220,7 +220,7 @@ class Batch:
             if ref is None or isinstance(change, Save | Drop):
                 results.append(None)
                 continue
-            result = settle(change, _after(staged[ref]) if ref in staged else stored.get(ref))
+            result = merge_change(change, _after(staged[ref]) if ref in staged else stored.get(ref))
             if isinstance(result, Lost):
                 return Verdict(f"{result.why} {ref}")
             if isinstance(result, Same):

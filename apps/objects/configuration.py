@@ -15,7 +15,7 @@ from apps.objects.store import store
 from config.product import from_environment
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
-from controlplane.engine.restored import Held, observing
+from controlplane.engine.restored import RestoreHold, observing_settings
 from controlplane.engine.state import State
 from controlplane.kinds.configuration import NAME
 from controlplane.settings import SettingError, Settings, with_overrides
@@ -47,9 +47,9 @@ class Configuration:
         self._version = "-"
         self._settings = replace(base(), resource_eviction_rate=0.0, secondary_resource_eviction_rate=0.0)
         self._read_at = -FRESH_SECONDS
-        self._held: Held | None = None
+        self._held: RestoreHold | None = None
 
-    def held(self) -> Held | None:
+    def held(self) -> RestoreHold | None:
         """Return why members are left alone after a restore; None: they are served."""
         self.settings()
         return self._held
@@ -61,7 +61,7 @@ class Configuration:
         """
         if anew or time.monotonic() - self._read_at >= FRESH_SECONDS:
             self._read()
-        return self._settings if self._held is None else observing(self._settings)
+        return self._settings if self._held is None else observing_settings(self._settings)
 
     def _read(self) -> None:
         self._read_at = time.monotonic()
@@ -80,7 +80,7 @@ class Configuration:
     def _look_whether_held(self) -> None:
         before, self._held = self._held, origin.held()
         if self._held is not None and before is None:
-            log.error("%s", self._held.told)
+            log.error("%s", self._held.message)
         elif self._held is None and before is not None:
             log.warning("a person has confirmed the restored state: members are served again")
 

@@ -111,7 +111,7 @@ def remove(refs: Sequence[Ref], *, user: str) -> Removed:
     found = store().get(refs)
     unjoin.check(store(), found.values(), configuration().settings())
     now = store().now()
-    changes = [lifecycle.deletion(obj, now=now) for obj in found.values()]
+    changes = [lifecycle.request_deletion(obj, now=now) for obj in found.values()]
     decisions = [
         (None, Decision(changes=(one,), events=hold_events.told(one, by=user), reason=REASON)) for one in changes
     ]

@@ -8,7 +8,7 @@ from typing import Any
 from apps.objects.arrays import Array, BinaryCursor, bigints, texts
 from apps.objects.tables import ObjectTable, object_table, read, row_table
 from controlplane.apimachinery.meta import Object, Ref
-from controlplane.engine.decision import EVERY, Room
+from controlplane.engine.decision import EVERY, CapacityGuard
 from controlplane.kinds.rows import Promise
 
 Stored = Mapping[Ref, Object | None]
@@ -53,7 +53,7 @@ def generations_from(refs: Iterable[Ref], answers: Iterable[Iterable[Any]]) -> d
     return found
 
 
-def promised_query(rooms: Sequence[Room], *, by: str) -> Query:
+def promised_query(rooms: Sequence[CapacityGuard], *, by: str) -> Query:
     """Return the query for what others than one controller have promised since a ledger was read, on the clusters that
     decisions made from it have taken room on."""
     query = f"""

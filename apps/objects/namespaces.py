@@ -15,7 +15,7 @@ from controlplane.kinds.template import Template
 
 def make_namespaces(store: DjangoStore) -> list[str]:
     """Make what is missing; return which were."""
-    refs = [Ref(NAMESPACE, "", name) for name in lifecycle.ALWAYS]
+    refs = [Ref(NAMESPACE, "", name) for name in lifecycle.PERMANENT_NAMESPACES]
     found = store.get(refs)
     now = to_seconds(store.now())
     made = []
@@ -23,7 +23,7 @@ def make_namespaces(store: DjangoStore) -> list[str]:
         if ref in found:
             continue
         metadata = ObjectMeta(name=ref.name, uid=str(uuid.uuid4()), creation_timestamp=now, generation=1)
-        new = lifecycle.opened(Template("v1", "Namespace", metadata))
+        new = lifecycle.prepare_created(Template("v1", "Namespace", metadata))
         outcome = store.apply([(None, Decision(changes=(Put(new, None),)))], by=Actor("prepare"))[0]
         made += [] if outcome.lost else [ref.name]
     return made

@@ -19,7 +19,7 @@ from apps.objects.apply import CHANGES_CHANNEL, binary_cursor
 from apps.objects.arrays import BinaryCursor
 from apps.objects.due import WRITE_LOCK
 from controlplane.engine import restored
-from controlplane.engine.restored import Finding, Held, Origin, Seen
+from controlplane.engine.restored import Finding, Origin, RestoreHold, VersionMark
 
 _EPOCHS = 1_000_000  # holders of leases from before a raise are fenced off: no later epoch is one of theirs
 
@@ -59,7 +59,7 @@ class State(NamedTuple):
     installation: str  # the same in every copy and backup of this database; "": it is new
     kept: Origin | None  # None: it is new
     found: Origin
-    held: Held | None
+    held: RestoreHold | None
 
 
 class Look(NamedTuple):
@@ -76,7 +76,7 @@ def state() -> State:
         return _read(cursor, found)
 
 
-def look(remembered: Callable[[str], Seen | None]) -> Look:
+def look(remembered: Callable[[str], VersionMark | None]) -> Look:
     """Judge the database, and raise the counter where it was restored or moved.
 
     `remembered` returns what is known outside of the database about an installation.
@@ -106,11 +106,11 @@ def declare_restored(why: str, *, beyond: int = 0) -> State:
         return _read(cursor, found)
 
 
-def held() -> Held | None:
+def held() -> RestoreHold | None:
     """Return why members are left alone; None: they are not."""
     with binary_cursor() as cursor:
         row = cursor.run(HELD).fetchone()
-    return None if row is None else Held(*row)
+    return None if row is None else RestoreHold(*row)
 
 
 def confirm() -> bool:
@@ -119,8 +119,10 @@ def confirm() -> bool:
         return cursor.run(_CONFIRM).rowcount > 0
 
 
-def _judged(state: State, seen: Seen | None) -> Finding:
-    return restored.judge(state.kept, state.found, version=state.version, written_at=state.written_at, seen=seen)
+def _judged(state: State, seen: VersionMark | None) -> Finding:
+    return restored.detect_restore(
+        state.kept, state.found, version=state.version, written_at=state.written_at, seen=seen
+    )
 
 
 def _go_beyond(cursor: BinaryCursor, version: int, found: Origin, why: str) -> None:
@@ -128,7 +130,7 @@ def _go_beyond(cursor: BinaryCursor, version: int, found: Origin, why: str) -> N
 
     The write lock is held.
     """
-    target = restored.raised(version)
+    target = restored.raised_version(version)
     change_log.begin_after(cursor, target)
     cursor.run(_RAISE, (target,))
     cursor.run(_MOVED, tuple(_fields(found)))
@@ -144,7 +146,9 @@ def _read(cursor: BinaryCursor, found: Origin) -> State:
     assert row is not None
     version, written_at, now, installation, system, timeline, database, since, why = row
     kept = None if installation is None else Origin(system, timeline, database)
-    return State(version, written_at, now, installation or "", kept, found, None if since is None else Held(since, why))
+    return State(
+        version, written_at, now, installation or "", kept, found, None if since is None else RestoreHold(since, why)
+    )
 
 
 def _origin() -> Origin:

@@ -14,7 +14,7 @@ from apps.objects.tables import object_table, read, row_table
 from controlplane.apimachinery.errors import Expired
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, LabelSelector
-from controlplane.engine.state import Change, Promised, Selection
+from controlplane.engine.state import Change, ReservedCapacity, Selection
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, OWNER, WORK
 from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
@@ -39,7 +39,7 @@ class DjangoState:
         with binary_cursor() as cursor:
             return {ref: obj for ref, obj in load(cursor, refs).items() if obj is not None}
 
-    def held_until(self, name: str) -> datetime | None:
+    def lease_held_until(self, name: str) -> datetime | None:
         with binary_cursor() as cursor:
             return leases.held_until(cursor, name)
 
@@ -209,7 +209,7 @@ class DjangoState:
         with binary_cursor() as cursor:
             return dict(cursor.run(query).fetchall())
 
-    def promised(self, *, within: timedelta, bindings: Collection[str] = ()) -> Promised:
+    def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
         table = row_table(Promise)
         # One statement sees one moment: what is given back to a binding is in the totals, and so is every promise up to
         # the newest number.
@@ -235,7 +235,7 @@ class DjangoState:
             else:
                 own.setdefault(binding, []).append(table.read(record))
         *_, at_, seen = records[0]
-        return Promised(totals, own, at_, seen)
+        return ReservedCapacity(totals, own, at_, seen)
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         name = object_table(WORK).name

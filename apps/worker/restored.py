@@ -19,7 +19,7 @@ from apps.objects.store import store
 from apps.worker import broker
 from controlplane.controllers.fleet_watch import configuration
 from controlplane.engine.decision import Decision, Event
-from controlplane.engine.restored import Held, Seen
+from controlplane.engine.restored import RestoreHold, VersionMark
 from controlplane.engine.state import Actor
 
 log = logging.getLogger(__name__)
@@ -40,9 +40,9 @@ class Guard:
         self._client = client
         self._mark: Any = client.register_script(_MARK)
         self._installation = ""
-        self._seen: Seen | None = None  # None: this process has not looked yet
+        self._seen: VersionMark | None = None  # None: this process has not looked yet
 
-    def look(self) -> Held | None:
+    def look(self) -> RestoreHold | None:
         """Raise the counter where the database was restored; return why members are left alone, None: they are not.
 
         Raises django.db.Error where the database cannot be asked.
@@ -55,21 +55,21 @@ class Guard:
             log.warning("another database server than before: resourceVersions go on at %d", found.state.version)
         return found.state.held
 
-    def _remembered(self, installation: str) -> Seen | None:
+    def _remembered(self, installation: str) -> VersionMark | None:
         own = self._seen if installation == self._installation else None
         found = [one for one in (own, self._marked(installation)) if one is not None]
         return max(found, key=lambda one: one.version, default=None)
 
-    def _marked(self, installation: str) -> Seen | None:
+    def _marked(self, installation: str) -> VersionMark | None:
         try:
             found: Any = self._client.hmget(PREFIX + installation, "version", "at")
         except redis.RedisError:
             return None  # Redis is away: nothing is remembered there
         version, at = found
-        return None if version is None else Seen(int(version), datetime.fromtimestamp(float(at), UTC))
+        return None if version is None else VersionMark(int(version), datetime.fromtimestamp(float(at), UTC))
 
     def _remember(self, state: origin.State) -> None:
-        self._installation, self._seen = state.installation, Seen(state.version, state.now)
+        self._installation, self._seen = state.installation, VersionMark(state.version, state.now)
         try:
             self._mark(keys=[PREFIX + state.installation], args=[state.version, state.now.timestamp()])
         except redis.RedisError:
@@ -79,8 +79,8 @@ class Guard:
 def told(state: origin.State) -> None:
     """Write an Event and a line of the log about a restore."""
     assert state.held is not None, "only a restore that holds is told"
-    log.error("resourceVersions go on at %d; %s", state.version, state.held.told)
-    event = Event(configuration(store()), "DatabaseRestored", state.held.told, warning=True)
+    log.error("resourceVersions go on at %d; %s", state.version, state.held.message)
+    event = Event(configuration(store()), "DatabaseRestored", state.held.message, warning=True)
     store().apply([(None, Decision(events=(event,)))], by=Actor(ACTOR))
 
 

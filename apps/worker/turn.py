@@ -21,7 +21,7 @@ from apps.worker.groups import GROUPS
 from apps.worker.nudges import Nudges
 from apps.worker.started_groups import Begun
 from controlplane.engine.controller import Controller
-from controlplane.engine.run import Report, World, begin, run_batch
+from controlplane.engine.run import Report, World, mark_due_at_start, run_batch
 from controlplane.engine.state import Fence, Fenced
 from controlplane.settings import Settings
 
@@ -133,8 +133,8 @@ class Turn:
                 shard=self.shard,
                 fence=self.fence,
                 limit=limit,
-                renewed=lambda: self.configuration.settings(anew=True),
-                more=lambda: ticks() - began < self.lease_seconds / FAN_OUT_SHARE,
+                reload_settings=lambda: self.configuration.settings(anew=True),
+                has_time=lambda: ticks() - began < self.lease_seconds / FAN_OUT_SHARE,
             )
         except (Fenced, OperationalError):
             raise
@@ -171,7 +171,7 @@ class Turn:
     def _begin(self) -> None:
         """Look once at what concerns everything: this worker may have been started with other settings."""
         if (name := f"{self.group.name}/{self.shard}") not in _begun:
-            begin(self.controllers, self.store)
+            mark_due_at_start(self.controllers, self.store)
             _begun.add(name)
 
     def _tidy(self) -> None:

@@ -71,7 +71,7 @@ class ClusterStatus(Controller):
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
     )
     owns = Ownership({CLUSTER: ("status", "metadata.annotations")}, rows=(Observation,))
-    starts = (FLEET,)
+    due_at_start = (FLEET,)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """The settings say how long every cluster's answers have to last."""
@@ -84,7 +84,7 @@ class ClusterStatus(Controller):
         collected = state.rows(Collected, "key", names)
         pulled = [ref.name for ref, one in clusters.items() if one.spec.sync_mode == PULL]
         leases = state.get([Ref(LEASE, CLUSTER_NAMESPACE, name) for name in pulled])
-        heard_until = state.held_until(heartbeats.LISTENING) if pulled else None
+        heard_until = state.lease_held_until(heartbeats.LISTENING) if pulled else None
         return [
             ClusterStatusSnapshot(
                 clusters[ref],

@@ -66,7 +66,7 @@ class ClusterTaints(Controller):
         Watch("row/FleetState", fleet_changed, fan_out=True),
     )
     owns = Ownership({CLUSTER: ("spec.taints", "metadata.annotations")}, rows=(MatchWindow,))
-    starts = (FLEET,)
+    due_at_start = (FLEET,)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """A policy or the settings concern every cluster."""

@@ -59,7 +59,7 @@ class Collection(MemberController):
         Watch(kinds.CLUSTER, _became_ready),
         Watch(kinds.FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
     )
-    starts: ClassVar[tuple[Ref, ...]] = (FLEET,)
+    due_at_start: ClassVar[tuple[Ref, ...]] = (FLEET,)
     owns: ClassVar[Ownership] = Ownership({}, rows=(Collected,))
     batch: ClassVar[int] = 100
 

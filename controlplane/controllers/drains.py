@@ -18,7 +18,7 @@ from controlplane.controllers.reads.applications import applications, workload_g
 from controlplane.controllers.reads.template_labels import workload_labels
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, Save
-from controlplane.engine.state import Promised, State, Watch
+from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction import rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.preserve import Preserved, held_for, preserved
@@ -54,7 +54,7 @@ class Draining(msgspec.Struct, frozen=True):
     next_eviction: datetime | None  # when the next of a failed cluster is due
     fleet: FleetState
     holds: Holds  # windows keep clusters out of the fleet's health, and no drain waiting
-    promised: Promised
+    promised: ReservedCapacity
     applications: Mapping[str, Sequence[Binding]]  # the parts of those that these bindings are parts of
     groups: Groups  # the workload affinity groups these bindings are in
 
@@ -115,7 +115,7 @@ class Drains(Controller):
             state.next_eviction(),
             fleet_state(state),
             holds,
-            state.promised(within=PROMISE_ENDS_AFTER),
+            state.reserved_capacity(within=PROMISE_ENDS_AFTER),
             applications(state, bindings.values()),
             workload_groups(state, bindings.values()),
         )
@@ -184,7 +184,7 @@ def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: da
         wait = timedelta(0) if found.after else LOOK * (1 + blocked // PAGE)
     guards = (Guard(drain.ref, drain.metadata.generation), *snapshot.holds.guards())
     riders = tuple(_left(one, cluster, drain, settings, guards=guards, now=now) for one in found.going)
-    return replace(said, riders=riders, guards=guards if riders else (), wake_at=now + wait)
+    return replace(said, separate_decisions=riders, guards=guards if riders else (), wake_at=now + wait)
 
 
 def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: int, now: datetime) -> Looked:
@@ -244,7 +244,9 @@ def _left(
     stands = (Guard(cluster.ref, cluster.metadata.generation), *guards)
     new = departed(new, binding, now=now)
     rows, rooms = map(Save, going.reserved.promises), going.reserved.rooms
-    return Decision(changes=(Put(new, binding), *rows), events=events, guards=stands, rooms=rooms, reason=REASON)
+    return Decision(
+        changes=(Put(new, binding), *rows), events=events, guards=stands, capacity_guards=rooms, reason=REASON
+    )
 
 
 def _said(drain: Drain, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:

@@ -98,9 +98,10 @@ class EvictionQueue(Controller):
         Watch("row/FleetState", fleet_changed, fan_out=True),
     )
     owns = Ownership({}, rows=(Eviction,))
-    starts = (FLEET,)
+    due_at_start = (FLEET,)
     batch = 1000
-    at_once = True  # it writes rows only, so there is nothing to lose, and 100,000 bindings are queued in seconds
+    # It writes rows only, so no decision can lose, and 100,000 bindings are queued in seconds.
+    decides_in_fan_out = True
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """A cluster concerns the bindings on it; the settings (gate) those on every cluster that moves workloads."""

@@ -30,7 +30,7 @@ from controlplane.controllers.reads.applications import applications, workload_g
 from controlplane.controllers.reads.template_labels import workload_labels
 from controlplane.engine.controller import Controller, Inquiry, Ownership
 from controlplane.engine.decision import Decision, Drop, Event, Guard, Put, Save
-from controlplane.engine.state import Promised, State, Watch
+from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction import next_moves, rate
 from controlplane.eviction.capacity_digest import Room, digest
 from controlplane.eviction.holds import Holds
@@ -84,7 +84,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     held: tuple[Eviction, ...] | None
     looked: FleetState
     capacity: str
-    promised: Promised = Promised()  # what no report counts yet
+    promised: ReservedCapacity = ReservedCapacity()  # what no report counts yet
     holds: Holds = Holds()
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that these bindings are parts of
     groups: Groups = {}  # the workload affinity groups these bindings are in
@@ -109,7 +109,7 @@ class Evictions(Controller):
         ),
         rows=(Eviction, FleetState, PlacementHint, Promise),
     )
-    starts = (FLEET,)
+    due_at_start = (FLEET,)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionsSnapshot | None]:
         clusters = tuple(state.list(CLUSTER))
@@ -134,7 +134,7 @@ class Evictions(Controller):
             held=held,
             looked=looked,
             capacity=capacity,
-            promised=state.promised(within=PROMISE_ENDS_AFTER, bindings=names) if asks else Promised(),
+            promised=state.reserved_capacity(within=PROMISE_ENDS_AFTER, bindings=names) if asks else ReservedCapacity(),
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
             applications=applications(state, bindings.values()),
             groups=workload_groups(state, bindings.values()),
@@ -199,7 +199,7 @@ class Evictions(Controller):
                 *((Save(noted),) if noted != snapshot.looked else ()),
             ),
             events=(*_told_held(snapshot, planned), *_told_problem(snapshot, planned, answer)),
-            riders=_evicted(snapshot, granted, settings, now=now),
+            separate_decisions=_evicted(snapshot, granted, settings, now=now),
             wake_at=_wake_at(snapshot, planned, granted, noted=noted, short=short, answer=answer, tier=tier, now=now),
             reason="Evictions",
         )
@@ -318,7 +318,7 @@ def _moved(
             *(Guard(clusters[move.row.cluster].ref, clusters[move.row.cluster].metadata.generation) for move in moves),
             *snapshot.holds.guards(),
         ),
-        rooms=last.reserved.rooms,
+        capacity_guards=last.reserved.rooms,
         reason="Evictions",
     )
 

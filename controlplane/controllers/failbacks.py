@@ -17,7 +17,7 @@ from controlplane.controllers.reads import paging
 from controlplane.controllers.reads.template_labels import workload_labels
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, Save
-from controlplane.engine.state import Promised, State, Watch
+from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction import failback, graceful, rate
 from controlplane.eviction.holds import Holds
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW, origin
@@ -59,7 +59,7 @@ class FailingBack(msgspec.Struct, frozen=True):
     next_eviction: datetime | None  # when the next of a failed cluster is due
     fleet: FleetState
     holds: Holds
-    promised: Promised
+    promised: ReservedCapacity
     beyond: int  # bindings its present round has still before it, the page included
 
 
@@ -117,7 +117,7 @@ class Failbacks(Controller):
             state.next_eviction(),
             fleet_state(state),
             replace(holds, labels=labels),
-            state.promised(within=PROMISE_ENDS_AFTER),
+            state.reserved_capacity(within=PROMISE_ENDS_AFTER),
             beyond,
         )
 
@@ -276,7 +276,7 @@ def _moving(
     return replace(
         said,
         guards=guards,
-        riders=tuple(_back(binding, way, snapshot, guards=guards, now=now) for binding, way in found.ways),
+        separate_decisions=tuple(_back(binding, way, snapshot, guards=guards, now=now) for binding, way in found.ways),
         wake_at=_next(found, 0 if returning else blocked, full=len(sent) >= free, token=wait, now=now),
     )
 
@@ -365,7 +365,7 @@ def _back(
         changes=(Put(way.binding, binding), *(Save(row) for row in way.promises)),
         events=tuple(Event(about, "WorkloadFailback", message) for about in (binding, template_of(binding))),
         guards=(Guard(cluster.ref, cluster.metadata.generation), *guards),
-        rooms=way.rooms,
+        capacity_guards=way.rooms,
         reason="Failback",
     )
 

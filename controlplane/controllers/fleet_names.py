@@ -37,7 +37,7 @@ class FleetLists(Controller):
     keys: ClassVar[tuple[str, ...]] = (FLEET.kind,)
     watches: ClassVar[tuple[Watch, ...]] = ()
     owns: ClassVar[Ownership] = Ownership({}, rows=(FleetNames,))
-    starts: ClassVar[tuple[Ref, ...]] = (FLEET,)
+    due_at_start: ClassVar[tuple[Ref, ...]] = (FLEET,)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Lists | None]:
         lists = Lists(frozenset(state.values(FleetNames, "key")), frozenset(state.values(PlacementNote, "fleet")))

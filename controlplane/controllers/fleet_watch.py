@@ -93,7 +93,7 @@ class FleetWatch(Controller):
         Watch(MAINTENANCE_WINDOW, lambda old, new: (FLEET,)),
     )
     owns = Ownership({}, rows=(FleetState,))
-    starts = (FLEET,)
+    due_at_start = (FLEET,)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FleetSnapshot | None]:
         windows = tuple(state.list(MAINTENANCE_WINDOW))

@@ -94,7 +94,7 @@ class Garbage(Controller):
     )
     batch: ClassVar[int] = 100
     # The rounds keep themselves going; a process that begins picks up those of a database restored without due rows.
-    starts: ClassVar[tuple[Ref, ...]] = tuple(Ref(kind, "", EVERYTHING) for kind in SWEPT)
+    due_at_start: ClassVar[tuple[Ref, ...]] = tuple(Ref(kind, "", EVERYTHING) for kind in SWEPT)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Rubbish | None]:
         swept = [ref for ref in refs if ref.name == EVERYTHING]

@@ -77,7 +77,7 @@ class GracefulEviction(Controller):
         Watch(CLUSTER, _cluster_changed, fan_out=True),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
     )
-    starts = (FLEET,)
+    due_at_start = (FLEET,)
     owns = Ownership(dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "status.conditions")))
     batch = 1000
 

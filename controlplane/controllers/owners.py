@@ -14,7 +14,13 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import Object, OwnerReference, Ref, Struct, kind_key
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Put
-from controlplane.engine.lifecycle import ALWAYS, FOREGROUND, FOREGROUND_FINALIZER, ORPHAN_FINALIZER, deletion
+from controlplane.engine.lifecycle import (
+    FOREGROUND,
+    FOREGROUND_FINALIZER,
+    ORPHAN_FINALIZER,
+    PERMANENT_NAMESPACES,
+    request_deletion,
+)
 from controlplane.engine.state import State, Watch
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
@@ -144,7 +150,7 @@ class Owners(Controller):
         found = (_settled(snapshot, one, now=now) for one in snapshot.dependents)
         riders = tuple(Decision(changes=(change,), reason=why) for change, why in found if change is not None)
         if riders:
-            return Decision(riders=riders, wake_at=now + LOOK_AGAIN)
+            return Decision(separate_decisions=riders, wake_at=now + LOOK_AGAIN)
         owner = snapshot.owner
         if owner is None or owner.metadata.deletion_timestamp is None or not _is_held(owner) or snapshot.is_bound:
             return NOTHING
@@ -167,11 +173,11 @@ def _settled(family: Family, one: Any, *, now: datetime) -> tuple[Put | Delete |
     if orphaned or _is_kept(one) or any(_holds(family, one, said) for said in rest):
         return Put(one.with_meta(owner_references=rest), one), "OwnerGone"
     last = family.owner is not None and family.owner.metadata.uid in {said.uid for said in ended}
-    return deletion(one, now=now, policy=FOREGROUND if last else ""), "OwnerGone"
+    return request_deletion(one, now=now, policy=FOREGROUND if last else ""), "OwnerGone"
 
 
 def _is_kept(one: Object) -> bool:
-    return one.ref.kind == kinds.NAMESPACE and one.metadata.name in ALWAYS
+    return one.ref.kind == kinds.NAMESPACE and one.metadata.name in PERMANENT_NAMESPACES
 
 
 def _lives(owner: Any, said: OwnerReference) -> bool:

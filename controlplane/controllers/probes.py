@@ -48,7 +48,7 @@ class Probes(MemberController):
         Watch(kinds.CLUSTER, _joined),
         Watch(kinds.FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
     )
-    starts: ClassVar[tuple[Ref, ...]] = (FLEET,)
+    due_at_start: ClassVar[tuple[Ref, ...]] = (FLEET,)
     owns: ClassVar[Ownership] = Ownership({}, rows=(Observation,))
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:

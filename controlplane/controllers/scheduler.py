@@ -13,8 +13,8 @@ from controlplane.apimachinery.meta import Ref, condition
 from controlplane.clusters.affinity import matches
 from controlplane.controllers.reads.applications import applications, workload_groups
 from controlplane.engine.controller import Controller, Ownership
-from controlplane.engine.decision import NOTHING, Decision, Drop, Event, Put, Room, Save
-from controlplane.engine.state import Promised, State, Watch
+from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop, Event, Put, Save
+from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds.affinity_index import affine_values, follows, pending
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
@@ -51,7 +51,7 @@ class Placing(msgspec.Struct, frozen=True):
 
     subject: Binding
     clusters: tuple[Cluster, ...]
-    promised: Promised
+    promised: ReservedCapacity
     groups: Groups
     applications: Mapping[str, Sequence[Binding]]  # the bindings of those that are parts of some
     note: PlacementNote | None = None  # of the last decision
@@ -118,7 +118,7 @@ class Scheduler(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Placing | None]:
         # Before the bindings: who is given back what an eviction reserved was read as that eviction left it.
-        promised = state.promised(within=PROMISE_ENDS_AFTER, bindings=[str(ref) for ref in refs])
+        promised = state.reserved_capacity(within=PROMISE_ENDS_AFTER, bindings=[str(ref) for ref in refs])
         found: dict[Ref, Binding] = state.get(refs)
         clusters = tuple(state.list(CLUSTER))
         groups = workload_groups(state, found.values())
@@ -267,14 +267,16 @@ class _Round:
             changes = _written(binding, binding, rows)
             if not rows and wake_at is None:
                 return NOTHING
-            return Decision(changes=changes, rooms=rooms, wake_at=wake_at, reason=reason)
+            return Decision(changes=changes, capacity_guards=rooms, wake_at=wake_at, reason=reason)
         events = _told_replaced(binding, reserved.replaced(outcome.clusters, verdict.explanation))
         if _tells(binding, new):
             events = (*_succeeded(binding, outcome), *events)
         changes = _written(new, binding, (*rows, *self._noted(snapshot, verdict, reason)))
-        return Decision(changes=changes, events=events, rooms=rooms, wake_at=wake_at, reason=f"Scheduled: {reason}")
+        return Decision(
+            changes=changes, events=events, capacity_guards=rooms, wake_at=wake_at, reason=f"Scheduled: {reason}"
+        )
 
-    def _rooms(self, question: Question, grown: Sequence[str]) -> tuple[Room, ...]:
+    def _rooms(self, question: Question, grown: Sequence[str]) -> tuple[CapacityGuard, ...]:
         """Return the room that a result rests on, which has just been taken on the clusters where it has grown."""
         if not grown or needs_no_room(question):
             return ()

@@ -171,7 +171,7 @@ def _emptying(snapshot: Departure, kept: set[Ref], *, now: datetime) -> Iterator
         yield Put(_released(work, now=now), work) if unjoin.keeps(snapshot.subject) else deleting(work, now=now)
     home = snapshot.home
     if not snapshot.works and home is not None and home.metadata.deletion_timestamp is None:
-        yield lifecycle.deletion(home, now=now)
+        yield lifecycle.request_deletion(home, now=now)
 
 
 def _released(work: Work, *, now: datetime) -> Work:

@@ -51,8 +51,8 @@ class Controller:
     owns: ClassVar[Ownership]
     shards: ClassVar[int] = 1
     batch: ClassVar[int] = 500
-    at_once: ClassVar[bool] = False  # a fan-out decides its objects chunk by chunk instead of making each of them due
-    starts: ClassVar[tuple[Ref, ...]] = ()  # due whenever a process begins to work: nothing need have changed for them
+    decides_in_fan_out: ClassVar[bool] = False
+    due_at_start: ClassVar[tuple[Ref, ...]] = ()
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
         raise NotImplementedError
@@ -71,9 +71,9 @@ class Controller:
         self, snapshots: Sequence[Any], settings: Settings, *, now: datetime, answer: Any = None
     ) -> list[Decision | Exception]:
         """Return a decision per snapshot; one snapshot's exception touches that one only."""
-        return [self.decided(snapshot, settings, now=now, answer=answer) for snapshot in snapshots]
+        return [self.decide_or_error(snapshot, settings, now=now, answer=answer) for snapshot in snapshots]
 
-    def decided(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any) -> Decision | Exception:
+    def decide_or_error(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any) -> Decision | Exception:
         """Return the decision about one snapshot, or the exception it ended in."""
         try:
             return self.decide(snapshot, settings, now=now, answer=answer)

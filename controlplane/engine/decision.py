@@ -54,7 +54,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     """A Kubernetes Event about `about`; stored as one Event object per (about, reason, reporter, message), counted.
 
     `step`: an ordinary step went well. Events of steps are left out where many objects take the step at once, as each
-    is a row as large as the change it tells of (`run.STEPS_AT_ONCE`).
+    is a row as large as the change it tells of (`run.MAX_DECISIONS_WITH_STEPS`).
     """
 
     about: Object
@@ -75,13 +75,12 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
     generation: int | None
 
 
-class Room(msgspec.Struct, frozen=True, gc=False):
-    """The decision holds only while its promises still fit on a cluster beside what other controllers have promised
-    there since the ledger was read.
+class CapacityGuard(msgspec.Struct, frozen=True, gc=False):
+    """The decision is stored only while its reservations still fit on `cluster`.
 
-    `seen`: the number of the newest promise that was read (`Promised.seen`). `spare`: by resource, how much others may
-    have promised since; the resource "" is pods. What the deciding controller itself promised since does not count:
-    its own ledger has it.
+    `seen`: the newest reservation that the deciding controller had read (`ReservedCapacity.seen`). `spare`: by
+    resource, how much other controllers may have reserved since then; the resource "" is pods. Reservations of the
+    deciding controller itself do not count against `spare`, because its own ledger already has them.
     """
 
     cluster: str
@@ -113,11 +112,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     changes: tuple[Put | Delete | Save | Drop, ...] = ()
     events: tuple[Event, ...] = ()
     guards: tuple[Guard, ...] = ()
-    rooms: tuple[Room, ...] = ()
+    capacity_guards: tuple[CapacityGuard, ...] = ()
     wake_at: datetime | None = None
     reason: str = ""
     cause: int = 0
-    riders: tuple[Decision, ...] = ()
+    separate_decisions: tuple[Decision, ...] = ()
 
 
 NOTHING = Decision()

@@ -19,7 +19,7 @@ from controlplane.engine.decision import Delete, Put, deleting
 from controlplane.kinds import DEFINITION, EVENT, NAMESPACE
 from controlplane.wire.definition import CLEANUP_FINALIZER
 
-ALWAYS: Final = ("default", KUBE_SYSTEM_NAMESPACE, SYSTEM_NAMESPACE, CLUSTER_NAMESPACE)
+PERMANENT_NAMESPACES: Final = ("default", KUBE_SYSTEM_NAMESPACE, SYSTEM_NAMESPACE, CLUSTER_NAMESPACE)
 """The namespaces every installation has."""
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
@@ -35,7 +35,7 @@ _OWN_NOTHING = (EVENT,)
 _HOLDS = {NAMESPACE: NAMESPACE_CONTENT_FINALIZER, DEFINITION: CLEANUP_FINALIZER}
 
 
-def opened(obj: Any) -> Any:
+def prepare_created(obj: Any) -> Any:
     """Return a new object as it is stored: a Namespace Active and with its name as a label, others as they are."""
     if obj.ref.kind != NAMESPACE:
         return obj
@@ -43,14 +43,14 @@ def opened(obj: Any) -> Any:
     return replace(obj.with_meta(labels=labels), status={"phase": "Active"})
 
 
-def deletion(obj: Object, *, now: datetime, policy: str = "", exact: bool = False) -> Put | Delete:
+def request_deletion(obj: Object, *, now: datetime, policy: str = "", exact: bool = False) -> Put | Delete:
     """Return the deletion of an object: a Namespace waits for what is in it, a CustomResourceDefinition for the objects
     of its kind, and with the policies Foreground and Orphan an owner for what it owns (`controllers.owners`).
 
     Raises Forbidden for namespaces every installation has.
     """
     going = obj.metadata.deletion_timestamp is not None
-    if obj.ref.kind == NAMESPACE and obj.metadata.name in ALWAYS and not going:
+    if obj.ref.kind == NAMESPACE and obj.metadata.name in PERMANENT_NAMESPACES and not going:
         name = obj.metadata.name
         raise Forbidden(
             f'namespaces "{name}" is forbidden: this namespace may not be deleted', kind="namespaces", name=name

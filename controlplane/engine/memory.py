@@ -11,13 +11,13 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Object, Ref
+from controlplane.engine.capacity_conflicts import ReservationNumbers, overcommitted_cluster
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import EVERY, Decision, Delete, Drop, Event, Put, Save, newest
 from controlplane.engine.events import counted, event_ref
-from controlplane.engine.ledger_conflicts import Numbers, overtaken
-from controlplane.engine.merge import Lost, Remove, Same, Write, check_generation, settle
+from controlplane.engine.merge import Lost, Remove, Same, Write, check_generation, merge_change
 from controlplane.engine.routing import Router, shard_of
-from controlplane.engine.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, Promised, Selection
+from controlplane.engine.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, ReservedCapacity, Selection
 from controlplane.kind import text_of
 from controlplane.kinds import KINDS, OWNER, WORK
 from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
@@ -50,7 +50,7 @@ class MemoryStore:
         self.objects: dict[Ref, Object] = {}
         self.log: list[Change] = []
         self.due: dict[str, dict[Ref, _Due]] = {}  # by controller
-        self.moved: set[str] = set()  # controllers whose due rows were written; whoever asks what is due clears it
+        self.due_changed: set[str] = set()  # controllers whose due rows were written; the reader clears it
         self._index: dict[tuple[str, str, str], set[Ref]] = {}
         self._entries: dict[Ref, frozenset[tuple[str, str, str]]] = {}  # under what `_index` has each object
         self._of_kind: dict[str, list[Ref]] = {}  # in (namespace, name) order
@@ -59,7 +59,7 @@ class MemoryStore:
         self._rows: dict[type, dict[str, Row]] = {}
         self._leases: dict[tuple[str, int], _Lease] = {}
         self._seq = 0
-        self._numbers = Numbers()
+        self._numbers = ReservationNumbers()
 
     # Reading
 
@@ -179,14 +179,14 @@ class MemoryStore:
                 counts[row.cluster] = counts.get(row.cluster, 0) + 1
         return counts
 
-    def promised(self, *, within: timedelta, bindings: Collection[str] = ()) -> Promised:
+    def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
         at = self.now()
         counts: dict[tuple[str, str], int] = {}
         for row in self._rows.get(Promise, {}).values():
             if isinstance(row, Promise) and row.made_at is not None and row.made_at > at - within:
                 counts[row.cluster, row.request] = counts.get((row.cluster, row.request), 0) + row.replicas
         totals = [(*key, count) for key, count in sorted(counts.items())]
-        return Promised(totals, self.rows(Promise, "binding", bindings), at, self._numbers.newest)
+        return ReservedCapacity(totals, self.rows(Promise, "binding", bindings), at, self._numbers.newest)
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         found = set()
@@ -248,7 +248,11 @@ class MemoryStore:
         for guard in decision.guards:
             if self._guarded(guard.ref) != guard.generation:
                 return self._lost(claim, f"guard {guard.ref}", dry_run=dry_run)
-        if decision.rooms and (full := overtaken(decision.rooms, self._numbers.since(decision.rooms, by=by.name))):
+        if decision.capacity_guards and (
+            full := overcommitted_cluster(
+                decision.capacity_guards, self._numbers.since(decision.capacity_guards, by=by.name)
+            )
+        ):
             return self._lost(claim, f"room on cluster {full}", dry_run=dry_run)
         staged: dict[Ref, Object | None] = {}
         settled: list[tuple[Put | Delete, Write | Remove | Same]] = []
@@ -256,7 +260,7 @@ class MemoryStore:
             if isinstance(change, _ROWS):
                 continue
             ref = (change.new if isinstance(change, Put) else change.old).ref
-            result = settle(change, staged[ref] if ref in staged else self.objects.get(ref))
+            result = merge_change(change, staged[ref] if ref in staged else self.objects.get(ref))
             if isinstance(result, Lost):
                 return self._lost(claim, f"{result.why} {ref}", dry_run=dry_run)
             settled.append((change, result))
@@ -390,7 +394,7 @@ class MemoryStore:
 
     def _mark(self, controller: str, ref: Ref, due_at: datetime | None) -> None:
         moment = due_at or self.now()
-        self.moved.add(controller)
+        self.due_changed.add(controller)
         rows = self.due.setdefault(controller, {})
         old = rows.get(ref)
         self._seq += 1
@@ -424,7 +428,7 @@ class MemoryStore:
         return Claims(now, tuple(claims))
 
     def _finish(self, claim: Claim, wake_at: datetime | None) -> None:
-        self.moved.add(claim.controller)
+        self.due_changed.add(claim.controller)
         rows = self.due.get(claim.controller, {})
         if (due := rows.get(claim.ref)) is None:
             return
@@ -437,14 +441,14 @@ class MemoryStore:
 
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
         for claim in claims:
-            self.moved.add(claim.controller)
+            self.due_changed.add(claim.controller)
             rows = self.due.get(claim.controller, {})
             if (due := rows.get(claim.ref)) is not None:
                 rows[claim.ref] = replace(due, lease_until=None, due_at=due_at or self.now())
 
     def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
         self.mark(claim.controller, refs)
-        self.moved.add(claim.controller)
+        self.due_changed.add(claim.controller)
         rows = self.due.get(claim.controller, {})
         if (due := rows.get(claim.ref)) is None:
             return
@@ -468,7 +472,7 @@ class MemoryStore:
 
     # Leases
 
-    def held_until(self, name: str) -> datetime | None:
+    def lease_held_until(self, name: str) -> datetime | None:
         return max((lease.until for (one, _), lease in self._leases.items() if one == name), default=None)
 
     def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:

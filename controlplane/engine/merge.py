@@ -56,7 +56,7 @@ class Lost(NamedTuple):
     why: str
 
 
-def settle(change: Put | Delete, current: Object | None) -> Write | Remove | Same | Lost:
+def merge_change(change: Put | Delete, current: Object | None) -> Write | Remove | Same | Lost:
     """Return what a change does to what is stored now."""
     if isinstance(change, Delete):
         return _settle_delete(change, current)

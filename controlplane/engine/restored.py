@@ -50,21 +50,21 @@ class Origin(msgspec.Struct, frozen=True):
         return any(new and old and new != old for new, old in pairs)
 
 
-class Seen(msgspec.Struct, frozen=True):
+class VersionMark(msgspec.Struct, frozen=True):
     """The newest resourceVersion that somebody outside of the database remembers, and the database's time then."""
 
     version: int
     at: datetime
 
 
-class Held(msgspec.Struct, frozen=True):
+class RestoreHold(msgspec.Struct, frozen=True):
     """Members are left alone since this moment, for this reason, until a person confirms."""
 
     since: datetime
     why: str
 
     @property
-    def told(self) -> str:
+    def message(self) -> str:
         """Return the sentence for people."""
         return (
             f"members are left alone since {self.since:%Y-%m-%d %H:%M:%S} UTC: {self.why}; nothing is written to a "
@@ -83,8 +83,8 @@ class Finding(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-def judge(
-    kept: Origin | None, found: Origin, *, version: int, written_at: datetime | None, seen: Seen | None
+def detect_restore(
+    kept: Origin | None, found: Origin, *, version: int, written_at: datetime | None, seen: VersionMark | None
 ) -> Finding:
     """Return whether a database was restored.
 
@@ -108,12 +108,12 @@ def judge(
     return Finding("Moved")
 
 
-def raised(version: int) -> int:
+def raised_version(version: int) -> int:
     """Return the version to go on from: beyond everything that anybody can have seen after `version`."""
     return -(-(version + GAP) // STEP) * STEP
 
 
-def observing(settings: Settings) -> Settings:
+def observing_settings(settings: Settings) -> Settings:
     """Return the settings while members are left alone: only controllers that observe run."""
     return msgspec.structs.replace(
         settings, controllers=tuple(name for name in sorted(OBSERVING) if settings.runs(name))

@@ -19,12 +19,12 @@ from controlplane.settings import Settings
 
 CLAIM_SECONDS = 30.0
 FAN_OUT_CHUNK = 2000
-AT_ONCE_CHUNK = 10_000  # decided and written in several transactions, so that nobody waits long for the write lock
+DECIDED_CHUNK = 10_000  # decided and written in several transactions, so that nobody waits long for the write lock
 # Events of ordinary steps are stored where at most so many objects take the step in one batch: a user who applies some
 # manifests follows them step by step, and 10,000 bindings are not slowed down by 80,000 Events.
-STEPS_AT_ONCE = 25
+MAX_DECISIONS_WITH_STEPS = 25
 # A defect does not mend itself: its object is looked at this much later, or as soon as something about it changes.
-FAILED_AGAIN = timedelta(seconds=10)
+RETRY_AFTER_FAILURE = timedelta(seconds=10)
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -58,10 +58,10 @@ class World(msgspec.Struct, frozen=True):
     report: Callable[[Failure], None] = lambda failure: None
 
 
-def begin(controllers: Sequence[Controller], store: Store) -> None:
-    """Make due what a process looks at when it begins: its settings may be others than before (`Controller.starts`)."""
+def mark_due_at_start(controllers: Sequence[Controller], store: Store) -> None:
+    """Make due what a process looks at when it begins: its settings may be new (`Controller.due_at_start`)."""
     for controller in controllers:
-        store.mark(controller.name, controller.starts)
+        store.mark(controller.name, controller.due_at_start)
 
 
 def run_batch(
@@ -73,13 +73,13 @@ def run_batch(
     shard: int = 0,
     fence: Fence | None = None,
     limit: int = 0,
-    renewed: Callable[[], Settings] | None = None,
-    more: Callable[[], bool] = lambda: True,
+    reload_settings: Callable[[], Settings] | None = None,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> Report:
     """Work off one batch of due objects. `claimed` 0: nothing is due.
 
-    `renewed` reads the settings again: where a change of them is what is due, those given may be of before it. `more`
-    says whether there is time for another fan-out; those there is no time for stay due.
+    `reload_settings` reads the settings again: where a change of them is what is due, those given may be of before it.
+    `has_time` says whether there is time for another fan-out; those there is no time for stay due.
 
     `fence`: the lease of the controller's group. Whoever holds it is alone and need not lease the rows one by one, and
     what one who lost it still decides is refused.
@@ -93,19 +93,19 @@ def run_batch(
     )
     if not claimed.claims:
         return Report(controller.name)
-    if renewed is not None and any(claim.ref.kind == FAILOVER_CONFIGURATION for claim in claimed.claims):
-        settings = renewed()
+    if reload_settings is not None and any(claim.ref.kind == FAILOVER_CONFIGURATION for claim in claimed.claims):
+        settings = reload_settings()
     origins: list[Claim] = []
     keyed: list[Claim] = []
     for claim in claimed.claims:
         (keyed if claim.ref.kind in controller.keys else origins).append(claim)
     for place, claim in enumerate(origins):
-        if place and not more():
+        if place and not has_time():
             store.release(origins[place:])
             break
-        limit = AT_ONCE_CHUNK if controller.at_once else FAN_OUT_CHUNK
+        limit = DECIDED_CHUNK if controller.decides_in_fan_out else FAN_OUT_CHUNK
         refs, cursor = controller.expand(store, claim.ref, after=claim.cursor, limit=limit)
-        if controller.at_once:
+        if controller.decides_in_fan_out:
             refs = _at_once(controller, store, settings, refs, now=claimed.now, fence=fence)
         store.advance(claim, refs, cursor=cursor)
     try:
@@ -132,7 +132,7 @@ def _at_once(
         elif decision.changes or decision.events:
             batch.append((ref, decision))
     by = Actor(controller.name, controller=True)
-    outcomes = written(store, [(None, decision) for _, decision in batch], by=by, fence=fence)
+    outcomes = apply_decisions(store, [(None, decision) for _, decision in batch], by=by, fence=fence)
     again = (isinstance(one, Unstorable) or bool(one.lost) for one in outcomes)
     return rest + [ref for (ref, _), lost in zip(batch, again, strict=True) if lost]
 
@@ -169,17 +169,17 @@ def _decide(
         failure = _failure(controller.name, claim.ref, snapshot, error, settings, now=now, answer=answer)
         failures.append(failure)
         world.report(failure)
-        return Decision(wake_at=now + FAILED_AGAIN, events=_told(snapshot, failure))
+        return Decision(wake_at=now + RETRY_AFTER_FAILURE, events=_told(snapshot, failure))
 
     for (claim, snapshot), found in zip(present, decided, strict=True):
         decision = failed(claim, snapshot, found) if isinstance(found, Exception) else found
         batch.append((claim, decision))
         about.append((claim, snapshot))
-        if decision.riders:
-            batch += [(None, rider) for rider in decision.riders]
-            about += [(claim, snapshot)] * len(decision.riders)
+        if decision.separate_decisions:
+            batch += [(None, rider) for rider in decision.separate_decisions]
+            about += [(claim, snapshot)] * len(decision.separate_decisions)
     by = Actor(controller.name, controller=True)
-    outcomes = written(store, batch, by=by, fence=fence)
+    outcomes = apply_decisions(store, batch, by=by, fence=fence)
     refused = [
         (mine, failed(claim, snapshot, outcome))
         for (mine, _), (claim, snapshot), outcome in zip(batch, about, outcomes, strict=True)
@@ -190,16 +190,16 @@ def _decide(
     return failures, [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
 
 
-def written(
+def apply_decisions(
     store: Store, batch: Sequence[tuple[Claim | None, Decision]], *, by: Actor, fence: Fence | None = None
 ) -> list[Outcome | Unstorable]:
     """Write decisions; what one of them cannot have stored costs the others nothing, and is returned in its place.
 
-    Events of steps are left out where more than STEPS_AT_ONCE decisions have some. Raises Fenced, and what the store
-    raises where it cannot be asked.
+    Events of steps are left out where more than MAX_DECISIONS_WITH_STEPS decisions have some. Raises Fenced, and
+    what the store raises where it cannot be asked.
     """
     stepping = sum(any(event.step for event in decision.events) for _, decision in batch)
-    if stepping > STEPS_AT_ONCE:
+    if stepping > MAX_DECISIONS_WITH_STEPS:
         batch = [(claim, _without_steps(decision)) for claim, decision in batch]
     return _written(store, batch, by=by, fence=fence)
 
@@ -238,7 +238,7 @@ def _told(snapshot: Any, failure: Failure) -> tuple[Event, ...]:
     return (Event(about, "ControllerFailed", message, warning=True),)
 
 
-def work_off(
+def run_until_idle(
     controllers: Sequence[Controller], store: Store, settings: Settings, *, world: World, rounds: int = 10_000
 ) -> int:
     """Run controllers in order until nothing is due now. Returns the number of objects looked at.

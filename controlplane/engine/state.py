@@ -37,7 +37,7 @@ class Selection(NamedTuple):
     labels: LabelSelector
 
 
-class Promised(msgspec.Struct, frozen=True):
+class ReservedCapacity(msgspec.Struct, frozen=True):
     """What is promised, as of one moment. `totals`: (cluster, request, replicas), added up over all bindings; `own`:
     the promises of some of them, by binding; `at` None: nobody asked for totals. `seen`: the number of the newest
     promise of all; whatever is promised later has a higher number."""
@@ -54,7 +54,7 @@ class State(Protocol):
     def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
         """Return the objects that exist among `refs`."""
 
-    def held_until(self, name: str) -> datetime | None:
+    def lease_held_until(self, name: str) -> datetime | None:
         """Return up to when a lease of that name is held, or was held last; None: nobody ever took one."""
 
     def list(
@@ -122,7 +122,7 @@ class State(Protocol):
     def evictions_by_cluster(self) -> dict[str, int]:
         """Return how many evictions wait per cluster."""
 
-    def promised(self, *, within: timedelta, bindings: Collection[str] = ()) -> Promised:
+    def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
         """Return what was promised within so long before now, and all promises of these bindings, in one look: what a
         binding is given back has been counted."""
 
@@ -185,7 +185,7 @@ class Store(State, Protocol):
     ) -> Sequence[Outcome]:
         """Write the decisions, each whole or not at all, and finish their claims (remove or set to wake_at where no new
         mark came in between). Raises `Fenced` when the lease is lost; nothing is written then. Raises `Unstorable`
-        where one of them cannot be kept: of the others some may have been written (`run.written` tells them apart)."""
+        where one of them cannot be kept: of the others some may have been written (see `run.apply_decisions`)."""
 
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
         """Give claims back unfinished, due at once or at `due_at` (back-off)."""

@@ -18,8 +18,8 @@ from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Ref, condition, to_seconds
 from controlplane.clusters import health
 from controlplane.clusters.tolerations import spelled
-from controlplane.engine.decision import Room
-from controlplane.engine.state import Promised
+from controlplane.engine.decision import CapacityGuard
+from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.preserve import Preserved, held_for, preserved
 from controlplane.eviction.purge import leaving, purge_mode, shrinking
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING, origin
@@ -56,7 +56,7 @@ class Way(msgspec.Struct, frozen=True):
     replicas: int
     leaves: tuple[str, ...]
     promises: tuple[Promise, ...] = ()
-    rooms: tuple[Room, ...] = ()  # on which the promises rest
+    rooms: tuple[CapacityGuard, ...] = ()  # on which the promises rest
 
 
 class Errand(msgspec.Struct, frozen=True):
@@ -142,7 +142,7 @@ class Trial:
     def __init__(
         self,
         clusters: Sequence[Cluster],
-        promised: Promised,
+        promised: ReservedCapacity,
         settings: Settings,
         *,
         now: datetime,
@@ -283,7 +283,7 @@ class Trial:
 
     def _promised(
         self, binding: Binding, cluster: str, wanted: Mapping[str, int], question: Question
-    ) -> tuple[tuple[Promise, ...], tuple[Room, ...]]:
+    ) -> tuple[tuple[Promise, ...], tuple[CapacityGuard, ...]]:
         """Take the room on the cluster, and return it as promises that others see, with the room they rest on."""
         count = 1 if question.bundled else wanted[cluster]
         if not question.workload or count <= 0:

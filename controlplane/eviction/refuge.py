@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from controlplane import interpret
-from controlplane.engine.decision import Room
+from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import NOTHING_ASKED, Asked, Bundle
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
@@ -90,7 +90,7 @@ class Reservation(msgspec.Struct, frozen=True):
     """The room of a refuge, kept free for its binding: as promises, with the room on clusters that they rest on."""
 
     promises: tuple[Promise, ...] = ()
-    rooms: tuple[Room, ...] = ()
+    rooms: tuple[CapacityGuard, ...] = ()
 
 
 def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, seen: int, now: datetime) -> Reservation:

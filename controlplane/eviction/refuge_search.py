@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.engine.state import Promised
+from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.refuge import DryRun, Refuge, Reservation, reserve
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
@@ -24,7 +24,7 @@ from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
 
 NO_PLACEMENT = "the binding has no placement: nothing says where else it may run"
-NOTHING_PROMISED = Promised()
+NOTHING_PROMISED = ReservedCapacity()
 
 
 class Rehearsal:
@@ -39,7 +39,7 @@ class Rehearsal:
         fleet: Callable[[], Fleet],
         settings: Settings,
         *,
-        promised: Promised = NOTHING_PROMISED,
+        promised: ReservedCapacity = NOTHING_PROMISED,
         applications: Mapping[str, Iterable[Binding]],
         groups: Groups,
     ) -> None:

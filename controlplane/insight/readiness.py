@@ -15,7 +15,7 @@ import msgspec
 from controlplane.apimachinery.meta import Condition, Struct, with_condition
 from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.clusters import affinity, health, taint_policies
-from controlplane.engine.state import Promised
+from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.eligibility import waits
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.preserve import preserved
@@ -107,7 +107,7 @@ class Situation(msgspec.Struct, frozen=True):
     policies: Sequence[ClusterTaintPolicy] = ()
     fleet: FleetState = FleetState("default")
     holds: Holds = Holds()
-    promised: Promised = Promised()  # what no report counts yet
+    promised: ReservedCapacity = ReservedCapacity()  # what no report counts yet
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that the bindings asked about are parts of
     groups: Groups = {}  # the workload affinity groups they are in
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from controlplane.engine.decision import Room
+from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Asked, Bundle
 from controlplane.kinds.rows import Promise
 from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
@@ -79,7 +79,7 @@ class Ledger:
             taken[places] += amount * replicas
         self._log.append(places)
 
-    def rooms(self, places: Places, asked: Asked, *, seen: int) -> tuple[Room, ...]:
+    def rooms(self, places: Places, asked: Asked, *, seen: int) -> tuple[CapacityGuard, ...]:
         """Return what a decision rests on that has just taken room on these clusters: how much room is left there.
 
         A cluster that is overcommitted already is left out: the decision did not rest on free room there.
@@ -94,7 +94,7 @@ class Ledger:
         found = []
         for place, values in zip(places.tolist(), zip(*columns.values(), strict=True), strict=True):
             if min(values) >= 0:
-                found.append(Room(self._fleet.names[place], seen, tuple(zip(columns, values, strict=True))))
+                found.append(CapacityGuard(self._fleet.names[place], seen, tuple(zip(columns, values, strict=True))))
         return tuple(found)
 
     def free(self, asked: Asked) -> Counts:

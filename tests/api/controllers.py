@@ -8,11 +8,11 @@ _PROGRAM = """
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.controllers import CONTROLLERS
-from controlplane.engine.run import World, work_off
+from controlplane.engine.run import World, run_until_idle
 names = {names!r}
 chosen = [one for one in CONTROLLERS if one.name in names]
 assert len(chosen) == len(names), names
-work_off(chosen, store(), configuration().settings(), world=World())
+run_until_idle(chosen, store(), configuration().settings(), world=World())
 """
 
 

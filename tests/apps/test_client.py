@@ -91,7 +91,7 @@ class Detection:
         world = run.World(answer=self._answer)
         for _ in range(seconds):
             self.now += timedelta(seconds=1)
-            await asyncio.to_thread(run.work_off, self.controllers, self.store, FAILOVER, world=world)
+            await asyncio.to_thread(run.run_until_idle, self.controllers, self.store, FAILOVER, world=world)
 
     def said(self, type_: str) -> tuple[str, str, str]:
         found = condition(self.cluster.status.conditions, type_)

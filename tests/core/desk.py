@@ -77,7 +77,7 @@ class Desk:
         self.settle()
 
     def settle(self) -> None:
-        run.work_off(self.controllers, self.store, self.settings, world=run.World())
+        run.run_until_idle(self.controllers, self.store, self.settings, world=run.World())
 
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)

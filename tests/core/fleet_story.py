@@ -215,7 +215,7 @@ class Story:
         return Tokens(granted, min((one for one in waits if one >= 0), default=-1.0))
 
     def work(self) -> None:
-        run.work_off(self.controllers, self.store, self.settings, world=self.world)
+        run.run_until_idle(self.controllers, self.store, self.settings, world=self.world)
         assert not self.failures, [failure.trace for failure in self.failures]
 
     def pass_seconds(self, seconds: float) -> None:

@@ -125,11 +125,11 @@ class Story:
             Garbage(),
         )
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
-        run.begin(self.controllers, self.store)
+        run.mark_due_at_start(self.controllers, self.store)
         self.add(*objects)
 
     def settle(self) -> None:
-        run.work_off(self.controllers, self.store, self.settings, world=run.World(report=_raise))
+        run.run_until_idle(self.controllers, self.store, self.settings, world=run.World(report=_raise))
 
     def later(self, **passed: float) -> None:
         self.now += timedelta(**passed)

@@ -14,7 +14,7 @@ from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.engine import lifecycle
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.memory import MemoryStore
-from controlplane.engine.run import World, work_off
+from controlplane.engine.run import World, run_until_idle
 from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
 from controlplane.kinds import DEFINITION, NAMESPACE
@@ -44,7 +44,7 @@ class Story:
         self.change(*(Put(one, None) for one in objects))
 
     def delete(self, obj: Object) -> None:
-        self.change(lifecycle.deletion(self.live(obj), now=self.now))
+        self.change(lifecycle.request_deletion(self.live(obj), now=self.now))
 
     def change(self, *changes: Any) -> None:
         for change in changes:
@@ -56,7 +56,7 @@ class Story:
 
     def pass_time(self, seconds: float = 0) -> None:
         self.now += timedelta(seconds=seconds)
-        work_off(self.controllers, self.store, Settings(), world=World())
+        run_until_idle(self.controllers, self.store, Settings(), world=World())
         KINDS.bring(kinds_of(self.store.list(DEFINITION)))
 
 
@@ -179,7 +179,7 @@ def test_a_namespace_takes_along_objects_of_kinds_users_brought(heard_of: bool) 
     if not heard_of:
         KINDS.bring(())
 
-    work_off(story.controllers, story.store, Settings(), world=World())
+    run_until_idle(story.controllers, story.store, Settings(), world=World())
     story.pass_time(2)
 
     assert story.live(boat("ferry", namespace="doomed")) is None

@@ -42,7 +42,7 @@ class Site:
 
     def work(self) -> None:
         failures: list[run.Failure] = []
-        run.work_off(self.controllers, self.store, Settings(), world=run.World(report=failures.append))
+        run.run_until_idle(self.controllers, self.store, Settings(), world=run.World(report=failures.append))
         assert not failures, failures[0].trace
 
     def pass_seconds(self, seconds: float) -> None:
@@ -159,7 +159,7 @@ def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str
     (snapshot,) = Drains().load(site.store, [ASKED])
     assert snapshot is not None
     decision = Drains().decide(snapshot, Settings(), now=site.now + timedelta(seconds=2))
-    assert len(decision.riders) == 3
+    assert len(decision.separate_decisions) == 3
 
     asked: Any = site.store.get([ASKED])[ASKED]
     if word == "stop":
@@ -168,7 +168,7 @@ def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str
         site.store.apply([(None, Decision(changes=(deleting(asked, now=site.now),)))], by=Actor("ana"))
     else:
         site.store.create(EvictionHold(API_VERSION, "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec("wait")))
-    outcomes = site.store.apply([(None, one) for one in (decision, *decision.riders)], by=Actor("drains"))
+    outcomes = site.store.apply([(None, one) for one in (decision, *decision.separate_decisions)], by=Actor("drains"))
 
     assert all(one.lost for one in outcomes), "nothing left, and nothing is counted as having left"
     assert site.left() == []

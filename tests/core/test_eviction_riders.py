@@ -52,8 +52,8 @@ def test_the_plan_that_the_tokens_were_counted_for_is_the_plan_that_is_carried_o
     tokens = Tokens({"fleet": 2}, 1.0)
     planned = Evictions().decide(inquiry.snapshots[0], FAST, now=story.now, answer=tokens)
     assert planned == Evictions().decide(snapshots[0], FAST, now=story.now, answer=tokens)
-    assert len(planned.riders) == 2
-    assert not Evictions().decide(without_moves, FAST, now=story.now, answer=tokens).riders
+    assert len(planned.separate_decisions) == 2
+    assert not Evictions().decide(without_moves, FAST, now=story.now, answer=tokens).separate_decisions
 
 
 def test_a_binding_that_was_edited_meanwhile_costs_its_own_token_only() -> None:
@@ -64,7 +64,7 @@ def test_a_binding_that_was_edited_meanwhile_costs_its_own_token_only() -> None:
     story.store.put(edited.with_spec(graceful_eviction_tasks=()).with_spec(replicas=7), edited)
     changed = story.binding("b")
     story.store.put(changed.with_spec(clusters=(replace(changed.spec.clusters[0], replicas=5),)), changed)
-    outcomes = story.store.apply([(None, one) for one in decision.riders], by=EVICTIONS)
+    outcomes = story.store.apply([(None, one) for one in decision.separate_decisions], by=EVICTIONS)
 
     assert sorted(bool(one.lost) for one in outcomes) == [False, False, True]
     assert story.leaving("a") == story.leaving("c") == ["member1"]
@@ -77,7 +77,7 @@ def test_a_hold_made_after_the_decision_and_before_its_writing_counts() -> None:
     decision = about_to_leave(story, 1)
 
     story.store.create(hold())
-    outcomes = story.store.apply([(None, one) for one in decision.riders], by=EVICTIONS)
+    outcomes = story.store.apply([(None, one) for one in decision.separate_decisions], by=EVICTIONS)
 
     assert [one.lost for one in outcomes] == ["guard failover.lifeboat.io/EvictionHold:*"]
     assert story.leaving("a") == []
@@ -94,12 +94,12 @@ def test_an_order_given_after_the_decision_and_before_its_writing_counts(homes: 
         story.pass_seconds(5)
     (last,) = story.placed("a")
     decision = about_to_leave(story, 1, last)
-    assert len(decision.riders) == 1
+    assert len(decision.separate_decisions) == 1
 
     old, key = story.binding("a"), eviction_key(story.binding("a").ref, last)
     (item,) = story.store.rows(Eviction, "key", [key])[key]
     story.store.put(orders.given(old, item, verb, reason="because", by="jane", now=story.now), old)
-    outcomes = story.store.apply([(None, one) for one in decision.riders], by=EVICTIONS)
+    outcomes = story.store.apply([(None, one) for one in decision.separate_decisions], by=EVICTIONS)
     story.redis_away = False
     story.work()
     story.pass_seconds(60)
@@ -113,7 +113,7 @@ def test_a_process_that_begins_looks_at_what_concerns_everything() -> None:
     story = Story(cluster("member1"))
     story.store.due.clear()
 
-    run.begin(story.controllers, story.store)
+    run.mark_due_at_start(story.controllers, story.store)
 
     assert {name for name, rows in story.store.due.items() if FLEET in rows} >= {
         "fleet",

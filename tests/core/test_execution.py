@@ -70,7 +70,7 @@ class Story:
         self.run()
 
     def run(self) -> None:
-        run.work_off(self.controllers, self.store, Settings(), world=run.World(answer=self.member.answer))
+        run.run_until_idle(self.controllers, self.store, Settings(), world=run.World(answer=self.member.answer))
 
     def later(self, seconds: int) -> None:
         """Let time pass, second by second."""

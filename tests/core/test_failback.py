@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition, ObjectMeta
 from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION
 from controlplane.apimachinery.selectors import LabelSelector
-from controlplane.engine.state import Promised
+from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction import failback
 from controlplane.eviction.failback import Blocked, Errand, Trial, Way
 from controlplane.eviction.purge import leaving
@@ -47,7 +47,7 @@ def away(
 def way(one: Binding, to: str = "member1", *, members: list[Cluster] = MEMBERS) -> Way | Blocked:
     known = origin.home(one)
     assert known is not None
-    return Trial(members, Promised(), Settings(), now=NOW).way(one, known, to, ERRAND)
+    return Trial(members, ReservedCapacity(), Settings(), now=NOW).way(one, known, to, ERRAND)
 
 
 def targets(one: Binding) -> dict[str, int]:
@@ -169,7 +169,7 @@ def test_a_hold_counts_on_the_clusters_that_give_and_on_no_other() -> None:
 
     def way_with(held: str) -> Way | Blocked:
         errand = Errand("", "", lambda giver: f"{giver} is held" if giver == held else "")
-        return Trial(MEMBERS, Promised(), Settings(), now=NOW).way(one, known, "member1", errand)
+        return Trial(MEMBERS, ReservedCapacity(), Settings(), now=NOW).way(one, known, "member1", errand)
 
     assert way_with("member3") == Blocked("member3 is held")
     assert isinstance(way_with("member2"), Way)
@@ -179,7 +179,7 @@ def test_ways_of_one_look_do_not_use_the_same_room() -> None:
     members = [cluster("member1", slots=4), *MEMBERS[1:]]
     one = away(by_room(), was={"member1": 3, "member2": 3}, now={"member2": 6})
     other = replace(one, metadata=replace(one.metadata, name="other", uid="other"))
-    trial = Trial(members, Promised(), Settings(), now=NOW)
+    trial = Trial(members, ReservedCapacity(), Settings(), now=NOW)
     known = origin.home(one)
     assert known is not None
 

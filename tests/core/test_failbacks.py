@@ -46,7 +46,7 @@ def told(*bindings: Binding, seconds: float, at_once: int = 100) -> FailbackStat
     end = now + timedelta(seconds=seconds)
     failures: list[run.Failure] = []
     while now <= end:
-        run.work_off(controllers, store, Settings(), world=run.World(report=failures.append))
+        run.run_until_idle(controllers, store, Settings(), world=run.World(report=failures.append))
         due = store.next_due(["failbacks"])
         assert due is not None
         now = max(now, due)
@@ -79,17 +79,17 @@ def test_what_is_said_after_the_decision_and_before_its_writing_counts(word: str
     store = MemoryStore(controllers=[Failbacks()], clock=lambda: now)
     asked = Failback(API_VERSION, "Failback", ObjectMeta(name="back"), FailbackSpec("home", rate=100))
     store.create(cluster("home"), cluster("spare"), away("z0"), asked)
-    run.work_off([Failbacks()], store, Settings(), world=run.World())
+    run.run_until_idle([Failbacks()], store, Settings(), world=run.World())
     (snapshot,) = Failbacks().load(store, [ASKED])
     assert snapshot is not None
     decision = Failbacks().decide(snapshot, Settings(), now=now + timedelta(seconds=2))
-    assert len(decision.riders) == 1
+    assert len(decision.separate_decisions) == 1
 
     if word == "stop":
         live: Any = store.get([ASKED])[ASKED]
         store.put(live.with_spec(stop=True), live)
     else:
         store.create(EvictionHold(API_VERSION, "EvictionHold", ObjectMeta(name="h"), EvictionHoldSpec("wait")))
-    outcomes = store.apply([(None, one) for one in (decision, *decision.riders)], by=Actor("failbacks"))
+    outcomes = store.apply([(None, one) for one in (decision, *decision.separate_decisions)], by=Actor("failbacks"))
 
     assert all(one.lost for one in outcomes), "nothing went back, and nothing is told to be on its way"

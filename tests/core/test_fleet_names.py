@@ -21,10 +21,10 @@ class Clerk:
         self.now = START
         self.controllers = [Scheduler(), FleetLists()]
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
-        run.begin(self.controllers, self.store)
+        run.mark_due_at_start(self.controllers, self.store)
 
     def settle(self) -> None:
-        run.work_off(self.controllers, self.store, Settings(), world=run.World())
+        run.run_until_idle(self.controllers, self.store, Settings(), world=run.World())
 
     def an_hour_later(self) -> None:
         self.now += LOOK + timedelta(seconds=1)

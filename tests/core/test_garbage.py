@@ -57,7 +57,7 @@ def test_nothing_is_kept_of_a_binding_that_is_gone(kind: str) -> None:
 
     gone = store.get([one.ref])[one.ref]
     store.apply([(None, Decision(changes=(deleting(gone, now=START),)))], by=Actor("jane"))
-    run.work_off([Garbage()], store, Settings(), world=run.World(answer=lambda question: None))
+    run.run_until_idle([Garbage()], store, Settings(), world=run.World(answer=lambda question: None))
 
     assert kept(store, one.ref) == set()
     assert kept(store, other.ref) == set(KEPT)

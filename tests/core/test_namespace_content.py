@@ -9,7 +9,7 @@ from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER
 from controlplane.controllers.namespace_content import NamespaceContent
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.memory import MemoryStore
-from controlplane.engine.run import World, work_off
+from controlplane.engine.run import World, run_until_idle
 from controlplane.engine.state import Actor
 from controlplane.kinds import NAMESPACE
 from controlplane.kinds.template import Template
@@ -41,7 +41,7 @@ class Story:
 
     def pass_time(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
-        work_off(self.controllers, self.store, Settings(), world=World())
+        run_until_idle(self.controllers, self.store, Settings(), world=World())
 
 
 def a_namespace(name: str) -> Template:

@@ -13,7 +13,7 @@ from controlplane.engine import lifecycle
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.lifecycle import BACKGROUND, FOREGROUND, ORPHAN
 from controlplane.engine.memory import MemoryStore
-from controlplane.engine.run import World, work_off
+from controlplane.engine.run import World, run_until_idle
 from controlplane.engine.state import Actor
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
@@ -37,7 +37,7 @@ class Story:
         assert not self.store.apply([(None, Decision(changes=(change,)))], by=Actor("jane"))[0].lost
 
     def delete(self, obj: Object, policy: str = "") -> None:
-        self.change(lifecycle.deletion(self.live(obj), now=self.now, policy=policy))
+        self.change(lifecycle.request_deletion(self.live(obj), now=self.now, policy=policy))
 
     def live(self, obj: Object) -> Any:
         return self.store.get([obj.ref]).get(obj.ref)
@@ -47,7 +47,7 @@ class Story:
 
     def pass_time(self, seconds: float = 2) -> None:
         self.now += timedelta(seconds=seconds)
-        work_off(self.controllers, self.store, Settings(), world=World())
+        run_until_idle(self.controllers, self.store, Settings(), world=World())
 
 
 def config(

@@ -70,7 +70,7 @@ class Desk:
         self.settle()
 
     def settle(self) -> None:
-        run.work_off([Rebalancer()], self.store, Settings(), world=run.World())
+        run.run_until_idle([Rebalancer()], self.store, Settings(), world=run.World())
 
     def rebalancer(self) -> WorkloadRebalancer:
         found: WorkloadRebalancer = self.store.get([REBALANCER])[REBALANCER]

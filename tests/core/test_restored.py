@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine import restored
-from controlplane.engine.restored import Origin, Seen, judge
+from controlplane.engine.restored import Origin, VersionMark, detect_restore
 from controlplane.settings import Settings
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -22,33 +22,45 @@ FRESH, STALE = NOW - timedelta(seconds=2), NOW - timedelta(hours=2)
     [
         pytest.param(None, HERE, None, "Same", id="a new database"),
         pytest.param(HERE, HERE, None, "Same", id="the same one, and Redis was flushed"),
-        pytest.param(HERE, HERE, Seen(100, FRESH), "Same", id="the same one, marked at its newest version"),
-        pytest.param(HERE, HERE, Seen(90, STALE), "Same", id="the same one, after Redis was away"),
-        pytest.param(HERE, HERE, Seen(101, FRESH), "Restored", id="the same one, but it was further on"),
-        pytest.param(HERE, replace(HERE, database=2), Seen(101, FRESH), "Restored", id="created anew, further back"),
+        pytest.param(HERE, HERE, VersionMark(100, FRESH), "Same", id="the same one, marked at its newest version"),
+        pytest.param(HERE, HERE, VersionMark(90, STALE), "Same", id="the same one, after Redis was away"),
+        pytest.param(HERE, HERE, VersionMark(101, FRESH), "Restored", id="the same one, but it was further on"),
+        pytest.param(
+            HERE, replace(HERE, database=2), VersionMark(101, FRESH), "Restored", id="created anew, further back"
+        ),
         pytest.param(HERE, replace(HERE, database=2), None, "Restored", id="created anew, nothing remembered"),
         pytest.param(HERE, replace(HERE, system="1"), None, "Restored", id="a copy on another server"),
         pytest.param(HERE, replace(HERE, timeline=2), None, "Restored", id="a base backup, nothing remembered"),
-        pytest.param(HERE, replace(HERE, timeline=2), Seen(90, STALE), "Restored", id="a mark too old to tell"),
-        pytest.param(HERE, replace(HERE, timeline=2), Seen(99, FRESH), "Moved", id="a standby took over, nothing lost"),
-        pytest.param(HERE, replace(HERE, database=2), Seen(100, FRESH), "Moved", id="moved while all was stopped"),
+        pytest.param(HERE, replace(HERE, timeline=2), VersionMark(90, STALE), "Restored", id="a mark too old to tell"),
+        pytest.param(
+            HERE,
+            replace(HERE, timeline=2),
+            VersionMark(99, FRESH),
+            "Moved",
+            id="a standby took over, nothing lost",
+        ),
+        pytest.param(
+            HERE, replace(HERE, database=2), VersionMark(100, FRESH), "Moved", id="moved while all was stopped"
+        ),
         pytest.param(HERE, Origin("", 0, 16384), None, "Same", id="the server no longer says where it is"),
     ],
 )
-def test_a_restore_is_told_from_a_move(kept: Origin | None, found: Origin, seen: Seen | None, verdict: str) -> None:
-    finding = judge(kept, found, version=100, written_at=NOW, seen=seen)
+def test_a_restore_is_told_from_a_move(
+    kept: Origin | None, found: Origin, seen: VersionMark | None, verdict: str
+) -> None:
+    finding = detect_restore(kept, found, version=100, written_at=NOW, seen=seen)
 
     assert finding.verdict == verdict
     assert bool(finding.why) == (verdict == "Restored")
 
 
 def test_a_raise_leaves_out_more_versions_than_can_have_been_written() -> None:
-    assert restored.raised(7) == 100_001_000_000
-    assert restored.raised(100_001_000_000) == 200_001_000_000
+    assert restored.raised_version(7) == 100_001_000_000
+    assert restored.raised_version(100_001_000_000) == 200_001_000_000
 
 
 def test_only_observing_controllers_run_before_a_person_confirms() -> None:
-    settings = restored.observing(Settings(controllers=("*", "-probes")))
+    settings = restored.observing_settings(Settings(controllers=("*", "-probes")))
 
     running = {one.name for one in CONTROLLERS if settings.runs(one.name)}
     assert running == restored.OBSERVING - {"probes"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from controlplane.engine.run import STEPS_AT_ONCE
+from controlplane.engine.run import MAX_DECISIONS_WITH_STEPS
 from tests.core.propagation_story import MEMBERS, Story, deployment, policy
 
 
 def test_steps_of_a_few_objects_are_events_and_those_of_many_are_none() -> None:
-    few, many = STEPS_AT_ONCE, STEPS_AT_ONCE + 1
+    few, many = MAX_DECISIONS_WITH_STEPS, MAX_DECISIONS_WITH_STEPS + 1
 
     for count, told in ((few, few), (many, 0)):
         story = Story(*MEMBERS, *(deployment(f"web-{number}") for number in range(count)))

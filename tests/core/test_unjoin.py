@@ -206,7 +206,7 @@ def test_the_credentials_join_made_go_with_their_cluster(
     store = MemoryStore(controllers=[controller])
     store.create(named, other, held)
 
-    run.work_off([controller], store, FAILOVER, world=run.World())
+    run.run_until_idle([controller], store, FAILOVER, world=run.World())
 
     assert (held.ref not in store.get([held.ref])) == goes
     assert "karmada.io/cluster-controller" not in store.get([named.ref])[named.ref].metadata.finalizers

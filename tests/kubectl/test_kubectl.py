@@ -16,7 +16,7 @@ import yaml
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine.memory import MemoryStore
-from controlplane.engine.run import World, work_off
+from controlplane.engine.run import World, run_until_idle
 from controlplane.kind import encode
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
@@ -357,7 +357,7 @@ def test_describe_says_why_a_binding_waits(k: Kubectl, api: Client) -> None:
     store = MemoryStore(controllers=[Scheduler()])
     meta = ObjectMeta(name="web-deployment", namespace=k.namespace, uid="u", generation=1)
     store.create(member, Binding("work.karmada.io/v1alpha2", "ResourceBinding", meta, spec(placement())))
-    work_off([Scheduler()], store, Settings(), world=World())
+    run_until_idle([Scheduler()], store, Settings(), world=World())
     refused = store.list(RESOURCE_BINDING)[0]
     (event,) = (json.loads(encode(one).at(1)) for one in store.list("Event"))
     bindings = f"/apis/work.karmada.io/v1alpha2/namespaces/{k.namespace}/resourcebindings"

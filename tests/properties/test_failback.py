@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.engine.state import Promised
+from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.failback import Errand, Trial, Way
 from controlplane.eviction.purge import leaving
 from controlplane.kinds import origin
@@ -34,7 +34,7 @@ def test_replicas_only_change_places(share: int, others: dict[str, int], now: di
     one = away({"member1": share, **others}, now)
     known = origin.home(one)
     assert known is not None
-    trial = Trial(MEMBERS, Promised(), Settings(), now=START + timedelta(hours=1))
+    trial = Trial(MEMBERS, ReservedCapacity(), Settings(), now=START + timedelta(hours=1))
 
     way = trial.way(one, known, "member1", Errand("", ""))
 

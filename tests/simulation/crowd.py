@@ -108,7 +108,7 @@ class Crowd(Chaos):
     def deletes(self, obj: Any) -> None:
         """Delete an object as kubectl does."""
         if obj is not None and obj.metadata.deletion_timestamp is None:
-            change = lifecycle.deletion(obj, now=self.world.now)
+            change = lifecycle.request_deletion(obj, now=self.world.now)
             self.world.store.apply([(None, Decision(changes=(change,)))], by=edits.PERSON)
 
     def breaks(self, member: str, fault: str = "down", *, seconds: float = 0.0) -> None:

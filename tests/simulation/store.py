@@ -49,11 +49,11 @@ class Store(MemoryStore):
     def due_now(self) -> set[str]:
         """Return the controllers something is due for."""
         now = self.now()
-        for name in self.moved:
+        for name in self.due_changed:
             self._first.pop(name, None)
             if rows := self.due.get(name):
                 self._first[name] = min([row.due_at for row in rows.values()])
-        self.moved.clear()
+        self.due_changed.clear()
         return {name for name, first in self._first.items() if first <= now}
 
     def now(self) -> datetime:
@@ -126,7 +126,7 @@ class Store(MemoryStore):
             name: {ref: replace(row, lease_until=None) for ref, row in rows.items()} for name, rows in self.due.items()
         }
         self._leases.clear()
-        self.moved |= {*self.due, *self._first}
+        self.due_changed |= {*self.due, *self._first}
         self.lost += 1
 
     # For invariants

@@ -115,7 +115,7 @@ class Simulation:
         """Let all workers begin anew: what they kept in memory is gone, and they look at what processes begin with."""
         self.note("all workers begin anew")
         self.controllers = tuple(type(one)() for one in self.controllers)
-        run.begin(self.controllers, self.store)
+        run.mark_due_at_start(self.controllers, self.store)
 
     def lose_commits(self, kept: Kept) -> None:
         """Put the database back to what it was; members, Redis and the clock know nothing of it. All workers die."""

@@ -356,16 +356,16 @@ class TestLeases:
         assert ground.store.take_lease("fleet", 0, holder="a", seconds=10).epoch > first.epoch
 
     def test_a_name_is_known_to_be_held_and_until_when_it_was(self, ground: Ground) -> None:
-        assert ground.store.held_until("fleet") is None
+        assert ground.store.lease_held_until("fleet") is None
 
         for shard, seconds in ((0, 100), (1, 10)):
             ground.store.take_lease("fleet", shard, holder="a", seconds=seconds)
         ground.store.take_lease("failover", 0, holder="a", seconds=1000)
-        left = ground.store.held_until("fleet") - ground.store.now()
+        left = ground.store.lease_held_until("fleet") - ground.store.now()
         assert timedelta(seconds=90) < left <= timedelta(seconds=100)
 
         ground.pass_time(300)
-        gone = ground.store.now() - ground.store.held_until("fleet")
+        gone = ground.store.now() - ground.store.lease_held_until("fleet")
         assert timedelta(seconds=200) <= gone < timedelta(seconds=210)
 
     def test_a_dropped_lease_is_free_at_once(self, store: Any) -> None:

@@ -14,7 +14,7 @@ from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine.decision import Decision, Put
-from controlplane.engine.run import World, run_batch, work_off
+from controlplane.engine.run import World, run_batch, run_until_idle
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
@@ -109,7 +109,7 @@ def test_a_changed_cluster_costs_what_it_concerns(monkeypatch: pytest.MonkeyPatc
         binding("follows", placement("near")),
         binding("waits", placement("near", how=DYNAMIC), replicas=500),
     )
-    work_off([scheduler], store, Settings(), world=World())
+    run_until_idle([scheduler], store, Settings(), world=World())
     multiply("elsewhere", ALL - FOLLOWING - WAITING - 1)
     multiply("follows", FOLLOWING - 1)
     multiply("waits", WAITING - 1)

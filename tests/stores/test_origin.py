@@ -14,7 +14,7 @@ from apps.objects.apply import binary_cursor
 from apps.objects.store import DjangoStore
 from apps.worker import restored
 from controlplane.apimachinery.meta import Ref
-from controlplane.engine.restored import GAP, Seen
+from controlplane.engine.restored import GAP, VersionMark
 from tests.stores.grounds import controllers, create, template
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -94,7 +94,7 @@ def test_a_standby_that_took_over_without_a_loss_serves_members_and_ends_watches
 def test_of_several_processes_that_notice_one_raises(store: DjangoStore) -> None:
     create(store, template("a"))
     origin.look(lambda installation: None)
-    seen = Seen(50, datetime.now(UTC))
+    seen = VersionMark(50, datetime.now(UTC))
 
     first, second = (origin.look(lambda installation: seen) for _ in range(2))
 

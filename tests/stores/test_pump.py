@@ -21,7 +21,7 @@ from controlplane.clusters.questions import Answer, Question
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.probes import Probes
 from controlplane.engine.decision import Decision
-from controlplane.engine.run import CLAIM_SECONDS, FAILED_AGAIN
+from controlplane.engine.run import CLAIM_SECONDS, RETRY_AFTER_FAILURE
 from controlplane.engine.state import State
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.work import Work, Workload, WorkSpec
@@ -89,7 +89,7 @@ def test_a_work_nobody_can_make_a_question_of_keeps_no_other_from_being_brought(
     ]
     due = pump.store.next_due(["execution"])
     assert due is not None
-    assert due - pump.store.now() <= FAILED_AGAIN
+    assert due - pump.store.now() <= RETRY_AFTER_FAILURE
 
 
 class Unable(Probes):
@@ -137,7 +137,7 @@ def _is_put_off(store: DjangoStore, began: datetime) -> bool:
     """Test whether what is due is due for want of success, not because somebody has claimed it."""
     try:
         due = store.next_due([Probes.name])
-        return due is not None and began + FAILED_AGAIN <= due <= store.now() + FAILED_AGAIN
+        return due is not None and began + RETRY_AFTER_FAILURE <= due <= store.now() + RETRY_AFTER_FAILURE
     finally:
         close_old_connections()
 

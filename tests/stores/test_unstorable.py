@@ -21,7 +21,7 @@ from controlplane.clusters.questions import Answer, Question
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership
 from controlplane.engine.decision import Decision, Event, Put, Save
-from controlplane.engine.run import FAILED_AGAIN, Failure, Report, World, run_batch, written
+from controlplane.engine.run import RETRY_AFTER_FAILURE, Failure, Report, World, apply_decisions, run_batch
 from controlplane.engine.state import Actor, Unstorable
 from controlplane.kinds import EVENT, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
@@ -55,7 +55,7 @@ class Careless(Placer):
 class Sweeper(Careless):
     """The same, of all that a cluster concerns at once."""
 
-    at_once = True
+    decides_in_fan_out = True
 
 
 class Steward(Careless):
@@ -65,7 +65,9 @@ class Steward(Careless):
         return [tuple(state.list(RESOURCE_BINDING)) for _ in refs]
 
     def decide(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
-        return Decision(riders=tuple(super(Steward, self).decide(one, settings, now=now) for one in snapshot))
+        return Decision(
+            separate_decisions=tuple(super(Steward, self).decide(one, settings, now=now) for one in snapshot)
+        )
 
 
 class Reporter(MemberController, Placer):
@@ -112,7 +114,7 @@ def test_the_others_are_written_and_it_is_looked_at_again_later(change: Save) ->
     assert store.claim("placer", shard=0, shards=1, limit=9, lease_seconds=0).claims == ()
     due = store.next_due(["placer"])
     assert due is not None
-    assert FAILED_AGAIN - timedelta(seconds=1) < due - before < FAILED_AGAIN + timedelta(minutes=1)
+    assert RETRY_AFTER_FAILURE - timedelta(seconds=1) < due - before < RETRY_AFTER_FAILURE + timedelta(minutes=1)
 
 
 def test_of_decisions_beside_one_the_others_are_written(change: Save) -> None:
@@ -167,7 +169,7 @@ def test_what_was_written_before_it_in_a_transaction_of_its_own_is_not_told_agai
     batch = [(None, Decision(events=(Event(about, "Told", "once"),))) for about in abouts]
     batch.insert(MAX_OBJECTS, (None, Decision(changes=(change,))))
 
-    outcomes = written(store, batch, by=Actor("test"))
+    outcomes = apply_decisions(store, batch, by=Actor("test"))
 
     assert [place for place, one in enumerate(outcomes) if isinstance(one, Unstorable)] == [MAX_OBJECTS]
     assert len(outcomes) == len(batch)

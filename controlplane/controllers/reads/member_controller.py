@@ -28,6 +28,6 @@ class MemberController(Controller):
     ) -> list[Decision | Exception]:
         answers = answer if answer is not None else [None] * len(snapshots)
         return [
-            self.decided(snapshot, settings, now=now, answer=one)
+            self.decide_or_error(snapshot, settings, now=now, answer=one)
             for snapshot, one in zip(snapshots, answers, strict=True)
         ]

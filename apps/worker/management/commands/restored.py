@@ -54,4 +54,4 @@ class Command(BaseCommand):
         self.stdout.write("confirmed: the restored state is applied to members from now on")
 
     def _tell(self, held: Any) -> None:
-        self.stdout.write(held.told if held is not None else "members are served")
+        self.stdout.write(held.message if held is not None else "members are served")

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from controlplane.engine.decision import Room
-from controlplane.engine.ledger_conflicts import Since, overtaken
+from controlplane.engine.capacity_conflicts import NewReservation, overcommitted_cluster
+from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Asked, Bundle, Request
 from controlplane.kinds.cluster import ResourceSummary
 from controlplane.scheduling.cluster_arrays import Fleet
@@ -25,15 +25,15 @@ def fleet(**allocatable: str) -> Fleet:
     return Fleet.of([one], settings=Settings())
 
 
-def rooms(seen: Fleet, asked: Asked, count: int, *before: tuple[str, int, Asked]) -> tuple[Room, ...]:
+def rooms(seen: Fleet, asked: Asked, count: int, *before: tuple[str, int, Asked]) -> tuple[CapacityGuard, ...]:
     """Return what a decision rests on that takes room for so many on the only cluster."""
     ledger, places = Ledger.of(seen, before), np.array([0])
     ledger.promise(places, np.array([count]), asked)
     return ledger.rooms(places, asked, seen=7)
 
 
-def promised(replicas: int, asked: Asked, *, on: str = "a", number: int = 8) -> Since:
-    return Since(on, number, replicas, msgspec.json.encode(asked).decode())
+def promised(replicas: int, asked: Asked, *, on: str = "a", number: int = 8) -> NewReservation:
+    return NewReservation(on, number, replicas, msgspec.json.encode(asked).decode())
 
 
 def test_what_is_left_is_counted_by_resource() -> None:
@@ -46,8 +46,8 @@ def test_a_set_of_components_counts_as_all_its_pods() -> None:
     (room,) = rooms(fleet(pods="10", cpu="8"), PAIR, 1)
 
     assert dict(room.spare)[""] == 7
-    assert overtaken([room], [promised(2, PAIR)]) == ""
-    assert overtaken([room], [promised(3, PAIR)]) == "a"
+    assert overcommitted_cluster([room], [promised(2, PAIR)]) == ""
+    assert overcommitted_cluster([room], [promised(3, PAIR)]) == "a"
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,12 @@ def test_a_set_of_components_counts_as_all_its_pods() -> None:
         ([promised(3, CORE), promised(1, SMALL)], "a"),
     ],
 )
-def test_a_decision_holds_as_long_as_what_others_promised_since_leaves_it_room(others: list[Since], taken: str) -> None:
+def test_a_decision_holds_as_long_as_what_others_promised_since_leaves_it_room(
+    others: list[NewReservation], taken: str
+) -> None:
     found = rooms(fleet(pods="10", cpu="8"), CORE, 3, ("a", 2, CORE))
 
-    assert overtaken(found, others) == taken
+    assert overcommitted_cluster(found, others) == taken
 
 
 def test_a_decision_does_not_rest_on_room_that_was_never_there() -> None:

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from controlplane.engine.decision import Room
+from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Bundle, decoded
 from controlplane.kinds.rows import Promise, Row
 
 
-class Since(NamedTuple):
+class NewReservation(NamedTuple):
     """A promise that another controller stored: on which cluster, its number, and what it asks for."""
 
     cluster: str
@@ -22,7 +22,7 @@ class Since(NamedTuple):
     request: str
 
 
-class Numbers:
+class ReservationNumbers:
     """The numbers of promises, in the order they are stored. For a store in memory; a database numbers its rows."""
 
     def __init__(self) -> None:
@@ -50,17 +50,17 @@ class Numbers:
         if row.NUMBERED:
             self._known.pop(row.key, None)
 
-    def since(self, rooms: Iterable[Room], *, by: str) -> list[Since]:
+    def since(self, rooms: Iterable[CapacityGuard], *, by: str) -> list[NewReservation]:
         """Return the promises that other controllers have stored since a ledger was read."""
         seen = min(room.seen for room in rooms)
         return [
-            Since(row.cluster, number, row.replicas, row.request)
+            NewReservation(row.cluster, number, row.replicas, row.request)
             for number, row in self._known.values()
             if number > seen and row.writer != by
         ]
 
 
-def overtaken(rooms: Iterable[Room], others: Sequence[Since]) -> str:
+def overcommitted_cluster(rooms: Iterable[CapacityGuard], others: Sequence[NewReservation]) -> str:
     """Return the first cluster where others promised more since the ledger was read than a decision can spare; "" if
     there is none."""
     for room in rooms if others else ():
