@@ -25,7 +25,7 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.worker import broker
 from controlplane.eviction.rate import FLEET_BUCKET, bucket_of
-from controlplane.insight.figures import ClusterFigures, Figures, cumulative, together
+from controlplane.insight.figures import ClusterFigures, Figures, combined_figures, cumulative_buckets
 
 FRESH_SECONDS = 1.0
 _STUCK = """
@@ -90,7 +90,7 @@ def _by_bucket(clusters: Clusters) -> dict[str, ClusterFigures]:
     sharing: dict[str, list[ClusterFigures]] = {}
     for name, one in clusters.items():
         sharing.setdefault(bucket_of(name, scope), []).append(one)
-    return {bucket: together(queues) for bucket, queues in sharing.items()}
+    return {bucket: combined_figures(queues) for bucket, queues in sharing.items()}
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
@@ -122,7 +122,7 @@ def _processed(clusters: Clusters) -> Iterator[Any]:
     evicted = CounterMetricFamily("evict_succeeded", "Evicted in this outage.", labels=labels)
     failed = CounterMetricFamily("evict_failed", "Found no refuge in this outage.", labels=labels)
     for name, one in clusters.items():
-        latency.add_metric([name], list(cumulative(one.latency_counts).items()), one.latency_sum)
+        latency.add_metric([name], list(cumulative_buckets(one.latency_counts).items()), one.latency_sum)
         rate.add_metric([name], one.rate)
         if one.success_rate is not None:
             success.add_metric([name], one.success_rate)
@@ -145,7 +145,7 @@ def _shipped(clusters: Clusters) -> Iterator[Any]:
             kinds.add_metric([cluster, kind], count)
     for name, queue_ in _by_bucket(clusters).items():
         depth.add_metric([name], queue_.waiting)
-        latency.add_metric([name], list(cumulative(queue_.latency_counts).items()), queue_.latency_sum)
+        latency.add_metric([name], list(cumulative_buckets(queue_.latency_counts).items()), queue_.latency_sum)
         processed.add_metric([name, "success"], queue_.evicted)
         processed.add_metric([name, "error"], queue_.failed)
     yield from (depth, kinds, latency, processed)

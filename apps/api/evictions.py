@@ -27,8 +27,8 @@ from apps.objects.store import store
 from controlplane.apimachinery import causes as causes_of
 from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllowed, NotFound
 from controlplane.apimachinery.meta import Ref
-from controlplane.eviction import orders
-from controlplane.insight.forecast import Forecast, ends
+from controlplane.eviction import operator_orders
+from controlplane.insight.forecast import Forecast, queue_end
 from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_name, shown
 from controlplane.kinds.rows import Eviction
 
@@ -48,7 +48,7 @@ class EvictionsView(KubernetesView):
         forecasts = found.forecast(rate=_rate(request.query_params.get("rate", "")), tokens=tokens(found.buckets()))
         version = store().current_version()
         if target.name:
-            item = _item(_named(found.rows, target), forecasts, ends(forecasts.values()), found.stopped)
+            item = _item(_named(found.rows, target), forecasts, queue_end(forecasts.values()), found.stopped)
             return Response(One(target.resource, _encoded(item, version)))
         asked = pages.bounded(listing_of(request.query_params, target.resource, namespace=target.namespace), request)
         items = _chosen(found, forecasts, target, asked)
@@ -70,12 +70,12 @@ class EvictionsView(KubernetesView):
         if causes := causes_of.reason("reason", reason, why):
             raise Invalid.of(target.resource.kind, target.name, causes, group=target.resource.group)
         item = _named(queue.read(store(), configuration().settings()).rows, target)
-        verb, user = orders.VERBS[target.subresource], request.user.get_username()
+        verb, user = operator_orders.VERBS[target.subresource], request.user.get_username()
         if not order(item.key, verb, reason=reason, by=user):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
         forecasts = found.forecast(tokens=tokens(found.buckets()))
-        after = _item(_named(found.rows, target), forecasts, ends(forecasts.values()), found.stopped)
+        after = _item(_named(found.rows, target), forecasts, queue_end(forecasts.values()), found.stopped)
         return Response(One(target.resource, _encoded(after, store().current_version())), status=201)
 
     def _target(self, request: Request, verb: str) -> Target:
@@ -147,7 +147,7 @@ def _chosen(found: queue.Queue, forecasts: dict[str, Forecast], target: Target, 
     mine = [row for row in rows if bool(Ref.parse(row.binding).namespace) == named]
     last = len(rows) + 1
     placed = sorted(mine, key=lambda row: (forecasts.get(row.key, Forecast()).position or last, row.state, row.key))
-    end = ends(forecasts.values())
+    end = queue_end(forecasts.values())
     items = [_item(row, forecasts, end, stopped) for row in placed]
     return [item for item in items if asked.choice.takes(_document(item))]
 

@@ -94,10 +94,10 @@ class PlacementReviewView(KubernetesView):
         warnings = bodies.complaints_or_warnings(RESOURCE, [*duplicates, *unknown], writing)
         reading, settings = store(), configuration().settings()
         now = reading.now()
-        review = placement_review.typed(document, settings=settings, now=now)
+        review = placement_review.decode_review(document, settings=settings, now=now)
         clusters = reading.list(CLUSTER)
         names = [one.metadata.name for one in clusters]
-        status = placement_review.answer(
+        status = placement_review.answer_review(
             review,
             clusters,
             binding=_binding(review, reading),
@@ -114,7 +114,7 @@ class PlacementReviewView(KubernetesView):
 
 def _binding(review: Any, reading: Any) -> Binding | None:
     """Return the binding a review starts from. Raises Invalid where it names one that is not there."""
-    ref = placement_review.binding_of(review)
+    ref = placement_review.reviewed_binding(review)
     if ref is None:
         return None
     found: Binding | None = reading.get([ref]).get(ref)

@@ -25,7 +25,7 @@ from controlplane.controllers.fleet_watch import fleet_state
 from controlplane.controllers.reads.applications import applications, workload_groups
 from controlplane.controllers.reads.template_labels import workload_labels
 from controlplane.eviction.holds import Holds
-from controlplane.insight.readiness import Readiness, Situation, goes_along, readiness, rehearsal_of, summary
+from controlplane.insight.readiness import Readiness, Situation, dry_run_of, is_attached, readiness, summary
 from controlplane.kinds import fleet_readiness
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.fleet_readiness import NAME, RESOURCE, FleetReadiness
@@ -73,7 +73,7 @@ class FleetReadinessView(KubernetesView):
             found += reading.list(kind, limit=MOST_BINDINGS - len(found)) if len(found) < MOST_BINDINGS else ()
         in_all = sum(listing.count(kind) for kind in kinds.BINDINGS)
         version, now = str(reading.current_version()), reading.now()
-        answers = _asked([one for one in found if not goes_along(one)], reading, settings, now=now)
+        answers = _asked([one for one in found if not is_attached(one)], reading, settings, now=now)
         made = FleetReadiness(
             api_version=RESOURCE.api_version,
             kind=fleet_readiness.RESOURCE.kind,
@@ -91,7 +91,7 @@ def _asked(found: Iterable[Binding], reading: DjangoStore, settings: Settings, *
     """Yield the answers about bindings, in a constant number of queries."""
     found = list(found)
     situation = _situation(found, reading)
-    rehearsal = rehearsal_of(situation, settings)
+    rehearsal = dry_run_of(situation, settings)
     rows = reading.rows(Eviction, "binding", [str(one.ref) for one in found])
     for one in found:
         queued = rows.get(str(one.ref), ())

@@ -181,7 +181,7 @@ class Writer:
             orphans.check(self.store, live.values(), policy)
             changes = [lifecycle.request_deletion(obj, now=self.now, policy=policy) for obj in live.values()]
             decisions = [
-                Decision(changes=(one,), events=hold_events.told(one, by=self.actor.name), reason="API")
+                Decision(changes=(one,), events=hold_events.hold_events(one, by=self.actor.name), reason="API")
                 for one in changes
             ]
             outcomes = self.store.apply(
@@ -215,7 +215,7 @@ class Writer:
         return live
 
     def _apply(self, change: Any) -> Outcome:
-        events = hold_events.told(change, by=self.actor.name)
+        events = hold_events.hold_events(change, by=self.actor.name)
         decision = Decision(changes=(change,), events=events, reason="API")
         outcome = self.store.apply([(None, decision)], by=self.actor, dry_run=self.writing.dry_run)[0]
         if self.kind.key == DEFINITION:

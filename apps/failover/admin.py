@@ -15,7 +15,7 @@ from apps.failover.orders import order
 from apps.objects.changelist import choices, cluster_names
 from apps.objects.rows_admin import RowAdmin
 from controlplane.apimachinery.errors import StatusError
-from controlplane.eviction.orders import EXPEDITE, HOLD, RELEASE, SKIP
+from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP
 from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING
 
 

@@ -7,7 +7,7 @@ from controlplane.apimachinery.errors import Conflict
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
-from controlplane.eviction import orders
+from controlplane.eviction import operator_orders
 from controlplane.kinds.rows import ENDED, EVICTED, Eviction
 
 ATTEMPTS = 10
@@ -16,8 +16,8 @@ ATTEMPTS = 10
 def order(key: str, verb: str, *, reason: str, by: str) -> bool:
     """Give an order about the queue's item of that key; return whether there is such an item.
 
-    `verb` is one of `controlplane.eviction.orders`. The reason is kept with the order and in the change log. Raises
-    Conflict where the copy has left already, or where others kept changing the binding.
+    `verb` is one of `controlplane.eviction.operator_orders`. The reason is kept with the order and in the change log.
+    Raises Conflict where the copy has left already, or where others kept changing the binding.
     """
     writing = store()
     for _ in range(ATTEMPTS):
@@ -30,10 +30,10 @@ def order(key: str, verb: str, *, reason: str, by: str) -> bool:
         live = writing.get([ref]).get(ref)
         if live is None:
             return False
-        new = orders.given(live, row, verb, reason=reason, by=by, now=writing.now())
+        new = operator_orders.with_order(live, row, verb, reason=reason, by=by, now=writing.now())
         # Of two that write at once the first one wins: an order about a copy that has just left is none.
         given = Put(new, live, upon=("spec",))
-        events = orders.told(live, row, verb, reason=reason, by=by)
+        events = operator_orders.order_events(live, row, verb, reason=reason, by=by)
         decision = Decision(changes=(given,), events=events, reason=f"Eviction{verb}: {reason}"[:200])
         if not writing.apply([(None, decision)], by=Actor(by))[0].lost:
             return True

@@ -12,7 +12,7 @@ from controlplane.clusters import health
 from controlplane.controllers.fleet_watch import fleet_state
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.rate import bucket_of
-from controlplane.insight.figures import Figures, figures
+from controlplane.insight.figures import Figures, queue_figures
 from controlplane.insight.forecast import Forecast, forecast
 from controlplane.kinds import CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.eviction import Stopped
@@ -49,7 +49,7 @@ class Queue(msgspec.Struct, frozen=True):
     def figures(self, *, tokens: Mapping[str, float]) -> Figures:
         """Return the figures of the queue."""
         ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
-        return figures(
+        return queue_figures(
             self.rows, self.fleet, self.tier, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now
         )
 

@@ -113,7 +113,7 @@ def remove(refs: Sequence[Ref], *, user: str) -> Removed:
     now = store().now()
     changes = [lifecycle.request_deletion(obj, now=now) for obj in found.values()]
     decisions = [
-        (None, Decision(changes=(one,), events=hold_events.told(one, by=user), reason=REASON)) for one in changes
+        (None, Decision(changes=(one,), events=hold_events.hold_events(one, by=user), reason=REASON)) for one in changes
     ]
     outcomes = store().apply(decisions, by=Actor(user))
     removed = Removed([], [])
@@ -163,7 +163,7 @@ def _put(kind: Kind, new: Object, old: Object | None, *, user: str) -> Object:
     )
     new = new.with_meta(managed_fields=tuple(tracked["metadata"].get("managedFields", ())))
     put = Put(new, old)
-    decision = Decision(changes=(put,), events=hold_events.told(put, by=user), reason=REASON)
+    decision = Decision(changes=(put,), events=hold_events.hold_events(put, by=user), reason=REASON)
     outcome = store().apply([(None, decision)], by=Actor(user))[0]
     if outcome.lost:
         if old is None:

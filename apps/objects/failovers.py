@@ -124,7 +124,7 @@ class _FailedOver(NamedTuple):
 
 def before(binding: Ref) -> Binding | None:
     """Return a binding as it was before its latest failover; None where the log knows of none."""
-    return record.before(_changes([binding]))
+    return record.binding_before_failover(_changes([binding]))
 
 
 def of_binding(binding: Ref) -> Sequence[FailoverRecord]:
@@ -211,9 +211,9 @@ def _failed_over(query: str, namespace: str, after: Place, *, limit: int) -> lis
 def _records(bindings: Sequence[Ref]) -> list[FailoverRecord]:
     """Return the failovers of bindings. Four queries, however many they are."""
     changes = sorted(_changes(bindings), key=lambda one: (one.ref, one.version))
-    own = [record.failovers(record.read(lines)) for _, lines in groupby(changes, key=lambda one: one.ref)]
+    own = [record.failovers(record.decode_changes(lines)) for _, lines in groupby(changes, key=lambda one: one.ref)]
     found = [one for ones in own for one in ones]
-    around = record.read([*_comings(record.concerned(found)), *_signs(record.signs(found))])
+    around = record.decode_changes([*_comings(record.related_refs(found)), *_signs(record.clusters_read_before(found))])
     return list(record.records(found, around))
 
 
@@ -252,9 +252,11 @@ def _signs(asked: Collection[tuple[Ref, int]]) -> list[Change]:
         return []
     names, versions = texts(ref.name for ref, _ in asked), bigints(version for _, version in asked)
     found = {line.version: line for line in _lines(_AS_IT_WAS, (names, versions, CLUSTER))}
-    known = {(line.ref.name, moment) for line in found.values() for moment in record.told_at(_cluster(line.document))}
+    known = {
+        (line.ref.name, moment) for line in found.values() for moment in record.change_times(_cluster(line.document))
+    }
     wanted = known
-    for _ in range(record.MOST_TURNS):
+    for _ in range(record.MAX_READY_CHANGES):
         if not wanted:
             break
         clusters, times = texts(name for name, _ in wanted), moments(moment for _, moment in wanted)

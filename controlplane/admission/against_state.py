@@ -143,7 +143,7 @@ def _check_failback(state: State, kind: Kind, new: Any, old: Any, *, now: dateti
     known = None if binding is None else origin.home(binding)
     away = state.get([Ref(CLUSTER, "", name) for name in known.left]) if known is not None else {}
     clusters = {ref.name: cluster for ref, cluster in {**found, **away}.items() if ref.kind == CLUSTER}
-    causes = list(failback.refused(one.spec, binding, clusters, now=now))
+    causes = list(failback.refusal_causes(one.spec, binding, clusters, now=now))
     if causes:
         raise Invalid.of(kind.resource.kind, one.metadata.name, causes, group=kind.resource.group)
 

@@ -319,7 +319,7 @@ def _never_ill(policy: Policy) -> Sequence[str]:
     failover, selected = policy.spec.failover, policy.spec.resource_selectors
     if failover is None or failover.application is None or not selected:
         return ()
-    if any(interpret.of(one.api_version, one.kind).healthy is not None for one in selected):
+    if any(interpret.interpreter_for(one.api_version, one.kind).healthy is not None for one in selected):
         return ()
     names = ", ".join(sorted({one.kind for one in selected}))
     return (f"spec.failover.application has no effect on {names}: no rule says when one is unhealthy",)

@@ -73,7 +73,7 @@ BEFORE_FAILOVER_ANNOTATION: Final = "failover.lifeboat.io/before-failover"
 """On a binding: where it was before it failed over, and which of that it has left (controlplane/kinds/origin.py)."""
 
 EVICTION_ORDERS_ANNOTATION: Final = "failover.lifeboat.io/eviction-orders"
-"""On a binding: the orders given for its evictions: author, time, reason (controlplane/eviction/orders.py)."""
+"""On a binding: the orders given for its evictions: author, time, reason (controlplane/eviction/operator_orders.py)."""
 
 UNJOIN_ANNOTATION: Final = "failover.lifeboat.io/unjoin"
 """On a Cluster: lets it be deleted although bindings are placed on it; what runs there stays (``keep``) or is removed

@@ -90,7 +90,7 @@ class Ensure(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def _rule(self) -> Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]] | None:
-        return interpret.of(self.manifest.get("apiVersion", ""), self.manifest.get("kind", "")).retain
+        return interpret.interpreter_for(self.manifest.get("apiVersion", ""), self.manifest.get("kind", "")).retain
 
 
 class Discard(msgspec.Struct, frozen=True, gc=False):

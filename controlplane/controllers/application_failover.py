@@ -13,8 +13,17 @@ from controlplane.controllers.reads.applications import applications
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import Decision, Drop, Event, Put, Save
 from controlplane.engine.state import State, Watch
-from controlplane.eviction.application import Course, course, version
-from controlplane.eviction.following import Moves, following, leaders, led
+from controlplane.eviction.application_failover import (
+    ApplicationFailoverDecision,
+    decide_application_failover,
+    workload_version,
+)
+from controlplane.eviction.colocated_failover import (
+    ClustersLeft,
+    application_to_follow,
+    clusters_to_follow_from,
+    with_following_tasks,
+)
 from controlplane.kinds import BINDINGS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.colocation_index import application
@@ -37,7 +46,7 @@ class Ailing(msgspec.Struct, frozen=True):
     row: AilingCopies
     version: str = ""
     parts: Sequence[Binding] = ()
-    moves: Moves = {}
+    moves: ClustersLeft = {}
 
 
 def _asks(binding: Binding | None) -> bool:
@@ -56,7 +65,7 @@ def _part_left(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     """The parts of an application are due when one of them has left a cluster for being ill there, and has a place."""
     if new is None or not new.spec.graceful_eviction_tasks or not _asks(new) or (old and old.spec == new.spec):
         return ()
-    found = led(new)
+    found = application_to_follow(new)
     return (Ref(PARTS, "", found),) if found else ()
 
 
@@ -86,7 +95,9 @@ class ApplicationFailover(Controller):
         near = {part.ref for ones in parts.values() for part in ones}
         rows = state.rows(AilingCopies, "key", sorted(str(ref) for ref in near | bindings.keys()))
         templates = state.get([template_ref(binding) for binding in bindings.values()])
-        versions = {ref: version(templates.get(template_ref(one))) for ref, one in bindings.items() if _asks(one)}
+        versions = {
+            ref: workload_version(templates.get(template_ref(one))) for ref, one in bindings.items() if _asks(one)
+        }
         return [
             self._ailing(bindings[ref], rows, versions.get(ref, ""), parts) if ref in bindings else None for ref in refs
         ]
@@ -111,9 +122,9 @@ class ApplicationFailover(Controller):
         stored = snapshot.row
         if stored.version not in ("", snapshot.version):
             stored = AilingCopies(stored.key)  # another version: what is known of the last one says nothing of it
-        found = course(old, stored.since, settings, moves=stored.moves, now=now)
-        new, lacking = following(
-            found.binding, leaders(found.binding, snapshot.parts, snapshot.moves), settings, now=now
+        found = decide_application_failover(old, stored.since, settings, moves=stored.moves, now=now)
+        new, lacking = with_following_tasks(
+            found.binding, clusters_to_follow_from(found.binding, snapshot.parts, snapshot.moves), settings, now=now
         )
         missing = found.missing | lacking
         rows: tuple[Save | Drop, ...] = ()
@@ -145,7 +156,7 @@ def _told_left(old: Binding, new: Binding) -> Iterable[Event]:
             yield Event(old, "EvictWorkloadFromClusterSucceed", message)
 
 
-def _told_stays(binding: Binding, found: Course) -> Iterable[Event]:
+def _told_stays(binding: Binding, found: ApplicationFailoverDecision) -> Iterable[Event]:
     for name in found.stays:
         message = (
             f"stays on cluster {name} although unhealthy: this version was so on {', '.join(found.left)} too and "

@@ -21,10 +21,10 @@ from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, S
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction import rate
 from controlplane.eviction.holds import Holds
-from controlplane.eviction.preserve import Preserved, held_for, preserved
-from controlplane.eviction.purge import leaving, purge_mode
-from controlplane.eviction.refuge import DryRun, Reservation, refuge
-from controlplane.insight.readiness import Situation, rehearsal_of
+from controlplane.eviction.purge import purge_mode, with_task
+from controlplane.eviction.refuge import DryRunResult, Reservation, refuge_from
+from controlplane.eviction.state_preservation import PreservedState, missing_state_reason, preserved_state
+from controlplane.insight.readiness import Situation, dry_run_of
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
@@ -159,9 +159,9 @@ def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: da
     """Let as many bindings leave as the drain's own bucket has tokens for."""
     drain, status, rate_ = snapshot.subject, snapshot.subject.status, snapshot.subject.spec.rate
     known = None if status.counted_at is None else rate.Bucket(status.tokens, rate_, status.counted_at.timestamp())
-    room = rate.take(known, 0, rate=rate_, at=now.timestamp()).bucket.tokens
+    room = rate.take_tokens(known, 0, rate=rate_, at=now.timestamp()).bucket.tokens
     found = _looked(snapshot, cluster, settings, most=int(room + 1e-9), now=now)
-    taken = rate.take(known, len(found.going), rate=rate_, at=now.timestamp())
+    taken = rate.take_tokens(known, len(found.going), rate=rate_, at=now.timestamp())
     amid = bool(status.after)  # a round goes on: what it has found before counts
     blocked = (status.blocked if amid else 0) + len(found.staying)
     said = _said(
@@ -179,7 +179,7 @@ def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: da
         counted_at=now,
     )
     if found.more:
-        wait = max(rate.pause(taken.next_in), rate.SHORTEST_PAUSE)
+        wait = max(rate.retry_delay(taken.next_in), rate.SHORTEST_PAUSE)
     else:  # the next page at once; a round that is over has looked at so many in vain, and gives others time
         wait = timedelta(0) if found.after else LOOK * (1 + blocked // PAGE)
     guards = (Guard(drain.ref, drain.metadata.generation), *snapshot.holds.guards())
@@ -193,17 +193,17 @@ def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: i
     name = cluster.metadata.name
     clusters, parts = tuple(snapshot.clusters.values()), snapshot.applications
     situation = Situation(clusters, promised=snapshot.promised, applications=parts, groups=snapshot.groups)
-    rehearsal = rehearsal_of(situation, settings)
+    rehearsal = dry_run_of(situation, settings)
     going, staying, last = list[Going](), list[Remaining](), snapshot.subject.status.after
     for ref in snapshot.page:
         binding = snapshot.bindings.get(ref)
         if binding is not None and binding.spec.target(name) is not None:
             if len(going) >= most:
                 return Looked(tuple(going), tuple(staying), last, more=True)
-            state = preserved(binding, name, settings)
+            state = preserved_state(binding, name, settings)
             why = _obstacle(binding, cluster, state, snapshot.holds, settings, now=now)
-            answer = DryRun(refused=why) if why else rehearsal.without(binding, {name})
-            place = refuge(binding, {name}, answer, settings, source_ready=True)
+            answer = DryRunResult(refused=why) if why else rehearsal.without(binding, {name})
+            place = refuge_from(binding, {name}, answer, settings, source_ready=True)
             if place.found:
                 going.append(Going(binding, rehearsal.taken(binding, place, now=now), state.labels))
             else:
@@ -213,11 +213,11 @@ def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: i
 
 
 def _obstacle(
-    binding: Binding, cluster: Cluster, state: Preserved, holds: Holds, settings: Settings, *, now: datetime
+    binding: Binding, cluster: Cluster, state: PreservedState, holds: Holds, settings: Settings, *, now: datetime
 ) -> str:
     if binding.spec.placement is None:
         return "it has no placement: nothing says where else it may run"
-    if lacking := held_for(state, cluster.metadata.name, settings):
+    if lacking := missing_state_reason(state, cluster.metadata.name, settings):
         return lacking
     row = Eviction("", str(binding.ref), cluster.metadata.name)
     return holds.why(row, binding, cluster, now=now)[1]
@@ -229,7 +229,7 @@ def _left(
     """Return the write of one that leaves: while its cluster is what it was, and nobody stops or holds it."""
     binding, name = going.binding, cluster.metadata.name
     message = f"Drain {drain.metadata.name}: {drain.spec.reason or 'the cluster is to be emptied'}"
-    new = leaving(
+    new = with_task(
         binding,
         name,
         mode=purge_mode(binding, settings),

@@ -18,7 +18,7 @@ from controlplane.controllers.reads.placed import placed_on
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Drop, Event, Put
 from controlplane.engine.state import State, Watch
-from controlplane.eviction.pending import EVICTION_PENDING, pending
+from controlplane.eviction.pending import EVICTION_PENDING, pending_condition
 from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
@@ -89,7 +89,7 @@ class EvictionPending(Controller):
     def decide(self, snapshot: PendingSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         old = snapshot.subject
         before = condition(old.status.conditions, EVICTION_PENDING)
-        told = pending(old, snapshot.rows, before, stopped=snapshot.stopped)
+        told = pending_condition(old, snapshot.rows, before, stopped=snapshot.stopped)
         if told is None:
             return NOTHING
         new = old.with_status(conditions=with_condition(old.status.conditions, told, now=now))

@@ -19,10 +19,10 @@ from controlplane.controllers.reads.template_labels import workload_labels
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Drop
 from controlplane.engine.state import State, Watch
-from controlplane.eviction import orders, queue
+from controlplane.eviction import operator_orders, queue
 from controlplane.eviction.holds import Holds
-from controlplane.eviction.pending import told_evicted
-from controlplane.eviction.preserve import carries_state
+from controlplane.eviction.pending import evicted_condition
+from controlplane.eviction.state_preservation import has_preservation_rules
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint
@@ -63,15 +63,20 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     present = new or old
     if present is None or (old is None and not present.spec.clusters):
         return ()
-    same = old and new and old.spec == new.spec and orders.orders(old) == orders.orders(new)
+    same = (
+        old
+        and new
+        and old.spec == new.spec
+        and operator_orders.orders_by_cluster(old) == operator_orders.orders_by_cluster(new)
+    )
     if (
         old
         and new
         and same
-        and not (carries_state(new) and old.status.aggregated_status != new.status.aggregated_status)
+        and not (has_preservation_rules(new) and old.status.aggregated_status != new.status.aggregated_status)
     ):
         return ()
-    if old and new and told_evicted(new) not in (None, told_evicted(old)):
+    if old and new and evicted_condition(new) not in (None, evicted_condition(old)):
         return ()  # Evictions wrote this, and ended the rows with it
     return (present.ref,)
 
@@ -140,7 +145,7 @@ class EvictionQueue(Controller):
         clocks_from = health.clock_start(snapshot.fleet) if gate else None
         if gate and clocks_from is None:
             return Decision(wake_at=now + NOT_YET)
-        wants = queue.wanted(
+        wants = queue.wanted_rows(
             binding,
             snapshot.clusters,
             stored,
@@ -150,4 +155,4 @@ class EvictionQueue(Controller):
             now=now,
         )
         concerned = snapshot.clusters if gate and binding.metadata.deletion_timestamp is None else {}
-        return Decision(changes=queue.difference(stored, wants, concerned, now=now), reason="EvictionQueue")
+        return Decision(changes=queue.row_changes(stored, wants, concerned, now=now), reason="EvictionQueue")

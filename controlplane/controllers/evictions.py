@@ -31,13 +31,13 @@ from controlplane.controllers.reads.template_labels import workload_labels
 from controlplane.engine.controller import Controller, Inquiry, Ownership
 from controlplane.engine.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
-from controlplane.eviction import next_moves, rate
-from controlplane.eviction.capacity_digest import Room, digest
+from controlplane.eviction import eviction_plan, rate
+from controlplane.eviction.capacity_digest import CapacityDigest, digest
 from controlplane.eviction.holds import Holds
-from controlplane.eviction.pending import EVICTION_PENDING, pending
-from controlplane.eviction.queue import ended
-from controlplane.eviction.refuge import DryRun, Refuge, Reservation
-from controlplane.eviction.refuge_search import Rehearsal
+from controlplane.eviction.pending import EVICTION_PENDING, pending_condition
+from controlplane.eviction.queue import ended_row
+from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation
+from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
@@ -89,7 +89,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that these bindings are parts of
     groups: Groups = {}  # the workload affinity groups these bindings are in
     stops: tuple[Stop, ...] = ()  # when nothing was evicted
-    plan: next_moves.Plan | None = None  # made by `ask`; None: `decide` makes it
+    plan: eviction_plan.EvictionPlan | None = None  # made by `ask`; None: `decide` makes it
 
 
 class Evictions(Controller):
@@ -142,7 +142,7 @@ class Evictions(Controller):
         return [one if ref == FLEET else None for ref in refs]
 
     def __init__(self) -> None:
-        self._room = Room()
+        self._room = CapacityDigest()
         self._fleet: Fleet | None = None  # only spares reading unchanged clusters again
         self._terms: tuple[Settings, str] | None = None  # and this digesting unchanged settings
 
@@ -158,7 +158,7 @@ class Evictions(Controller):
 
     def _plan(
         self, snapshot: EvictionsSnapshot, tier: health.Tier, settings: Settings, *, now: datetime
-    ) -> next_moves.Plan:
+    ) -> eviction_plan.EvictionPlan:
         return plan_of(snapshot, settings, tier, fleet=lambda: self._read(snapshot, settings), now=now)
 
     def ask(self, snapshots: Sequence[EvictionsSnapshot], settings: Settings, *, now: datetime) -> Inquiry:
@@ -225,23 +225,23 @@ def plan_of(
     *,
     fleet: Callable[[], Fleet],
     now: datetime,
-) -> next_moves.Plan:
+) -> eviction_plan.EvictionPlan:
     """Return what may move and what may not. Pure: `ask` and `decide` come to the same plan. `fleet`: all clusters,
     read into arrays only once somebody is about to leave."""
     clocks_from = health.clock_start(snapshot.fleet)
     if clocks_from is None:
-        return next_moves.Plan()
+        return eviction_plan.EvictionPlan()
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
     scope, most = settings.eviction.bucket_scope, min(MOST_AT_ONCE, rate.capacity(tier.rate))
     moving = Counter[str]()  # by bucket
-    rehearsal = Rehearsal(
+    rehearsal = SchedulerDryRun(
         fleet, settings, promised=snapshot.promised, applications=snapshot.applications, groups=snapshot.groups
     )
 
     def room(cluster: str) -> int:
         return min(most - moving[rate.bucket_of(cluster, scope)], MOST_AT_ONCE - moving.total())
 
-    def attempt(binding: Binding, leaving: Collection[str]) -> DryRun:
+    def attempt(binding: Binding, leaving: Collection[str]) -> DryRunResult:
         return rehearsal.without(binding, leaving, now=now)
 
     def taken(row: Eviction, binding: Binding, refuge: Refuge) -> Reservation:
@@ -249,15 +249,15 @@ def plan_of(
         return rehearsal.taken(binding, refuge, now=now)
 
     heads = snapshot.heads if tier.rate > 0 else ()
-    queue = next_moves.Heads(
+    queue = eviction_plan.QueueHeads(
         heads, snapshot.held or (), snapshot.bindings, snapshot.rows, known, clocks_from, snapshot.holds
     )
-    return next_moves.planned(queue, settings, room=room, attempt=attempt, taken=taken, now=now)
+    return eviction_plan.plan_evictions(queue, settings, room=room, attempt=attempt, taken=taken, now=now)
 
 
 def _granted(
-    moves: Sequence[next_moves.Move], answer: rate.Tokens | None, settings: Settings
-) -> tuple[list[next_moves.Move], bool]:
+    moves: Sequence[eviction_plan.Move], answer: rate.Tokens | None, settings: Settings
+) -> tuple[list[eviction_plan.Move], bool]:
     """Return the moves that have a token, in order, and whether tokens were short."""
     left = Counter({} if answer is None else answer.granted)
     granted = []
@@ -270,10 +270,10 @@ def _granted(
 
 
 def _evicted(
-    snapshot: EvictionsSnapshot, moves: Sequence[next_moves.Move], settings: Settings, *, now: datetime
+    snapshot: EvictionsSnapshot, moves: Sequence[eviction_plan.Move], settings: Settings, *, now: datetime
 ) -> tuple[Decision, ...]:
     """Return one decision per binding, however many clusters it leaves: a conflict costs that binding's tokens only."""
-    together: dict[str, list[next_moves.Move]] = {}
+    together: dict[str, list[eviction_plan.Move]] = {}
     for move in moves:
         together.setdefault(move.row.binding, []).append(move)
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
@@ -286,7 +286,7 @@ def _evicted(
 def _moved(
     snapshot: EvictionsSnapshot,
     old: Binding,
-    moves: Sequence[next_moves.Move],
+    moves: Sequence[eviction_plan.Move],
     clusters: Mapping[str, Cluster],
     settings: Settings,
     *,
@@ -299,7 +299,7 @@ def _moved(
     last, before = moves[-1], [one for one in snapshot.promised.own.get(str(old.ref), ()) if one.reserved]
     replaced = _replaced(before, last.reserved.promises)
     for move in moves:
-        after = next_moves.moved(after, move, settings, stops=snapshot.stops, now=now)
+        after = eviction_plan.binding_after_move(after, move, settings, stops=snapshot.stops, now=now)
         cause = f"{move.cause.key}:{move.cause.effect}"
         message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}{replaced}"
         events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]
@@ -323,15 +323,15 @@ def _moved(
     )
 
 
-def _over(move: next_moves.Move, *, now: datetime) -> Eviction:
+def _over(move: eviction_plan.Move, *, now: datetime) -> Eviction:
     """Return the row of an eviction that has happened."""
     because = f"taint {move.cause.key}:{move.cause.effect}; {move.refuge.why}"
-    return ended(move.row, move.cause.key, because, now=now, state=EVICTED)
+    return ended_row(move.row, move.cause.key, because, now=now, state=EVICTED)
 
 
 def _told_pending(new: Binding, rows: Sequence[Eviction], *, now: datetime) -> Binding:
     """Return the binding with what its rows mean for it, so that nobody has to write it once more for that."""
-    told = pending(new, rows, condition(new.status.conditions, EVICTION_PENDING))
+    told = pending_condition(new, rows, condition(new.status.conditions, EVICTION_PENDING))
     return new if told is None else new.with_status(conditions=with_condition(new.status.conditions, told, now=now))
 
 
@@ -363,7 +363,7 @@ def _once(old: Binding, new: Binding) -> Binding:
 
 
 def _without_tokens(
-    stops: tuple[Stop, ...], planned: next_moves.Plan, answer: rate.Tokens | None, *, now: datetime
+    stops: tuple[Stop, ...], planned: eviction_plan.EvictionPlan, answer: rate.Tokens | None, *, now: datetime
 ) -> tuple[Stop, ...]:
     """Return the times in which evictions waited because nobody could be asked for tokens, up to now."""
     problem = "" if answer is None else answer.problem
@@ -398,14 +398,16 @@ def _noted(
     return replace(begun, cursor=None if last is None else (last.priority, last.due_at, last.key))
 
 
-def _told_held(snapshot: EvictionsSnapshot, planned: next_moves.Plan) -> Iterable[Event]:
+def _told_held(snapshot: EvictionsSnapshot, planned: eviction_plan.EvictionPlan) -> Iterable[Event]:
     for row in planned.held:
         binding = snapshot.bindings[Ref.parse(row.binding)]
         for about in (binding, template_of(binding)):
             yield Event(about, "EvictionHeld", f"stays on cluster {row.cluster}: {row.message}", warning=True)
 
 
-def _told_problem(snapshot: EvictionsSnapshot, planned: next_moves.Plan, answer: rate.Tokens | None) -> Iterable[Event]:
+def _told_problem(
+    snapshot: EvictionsSnapshot, planned: eviction_plan.EvictionPlan, answer: rate.Tokens | None
+) -> Iterable[Event]:
     if planned.moves and answer is not None and answer.problem:
         message = f"nothing is evicted: no tokens, {answer.problem}"
         yield Event(snapshot.subject, "EvictionTokensUnavailable", message, warning=True)
@@ -413,8 +415,8 @@ def _told_problem(snapshot: EvictionsSnapshot, planned: next_moves.Plan, answer:
 
 def _wake_at(
     snapshot: EvictionsSnapshot,
-    planned: next_moves.Plan,
-    granted: Sequence[next_moves.Move],
+    planned: eviction_plan.EvictionPlan,
+    granted: Sequence[eviction_plan.Move],
     *,
     noted: FleetState,
     short: bool,
@@ -433,7 +435,7 @@ def _wake_at(
         wait = -1.0 if answer is None or answer.problem else answer.next_in
         more = short or not planned.exhausted
         if more and wait >= 0:
-            wakes.append(now + max(rate.pause(wait), timedelta(0) if granted else rate.SHORTEST_PAUSE))
+            wakes.append(now + max(rate.retry_delay(wait), timedelta(0) if granted else rate.SHORTEST_PAUSE))
     if (change := snapshot.holds.next_change(now=now)) is not None:
         wakes.append(change)
     return min(wakes, default=None)

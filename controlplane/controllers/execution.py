@@ -60,7 +60,7 @@ class Dispatch(Struct, frozen=True):
     subject: Work
     cluster: Cluster | None
     secret: Template | None = None
-    late: leftovers.Late | None = None
+    late: leftovers.LateRemoval | None = None
 
     @property
     def reachable(self) -> bool:
@@ -82,7 +82,7 @@ class Dispatch(Struct, frozen=True):
     def manifest(self) -> dict[str, Any]:
         """What is brought to the member."""
         manifest = self.subject.manifest
-        revise = interpret.of(manifest.get("apiVersion", ""), manifest.get("kind", "")).revise
+        revise = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).revise
         return revise(manifest, self.keeps) if self.keeps and revise is not None else manifest
 
 
@@ -284,12 +284,12 @@ def _let_go(work: Work, reason: str) -> Decision:
     return Decision(changes=(Put(work.with_meta(finalizers=rest), work),), reason=reason)
 
 
-def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Ref, leftovers.Late]:
+def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Ref, leftovers.LateRemoval]:
     """Return, for Works that are removed, or shrink late, what their bindings say now (fault 33)."""
     owners: dict[Ref, Ref] = {}
-    known = [(work, leftovers.is_late(work, cluster), cluster) for work, cluster in found]
+    known = [(work, leftovers.is_late_removal(work, cluster), cluster) for work, cluster in found]
     overdue = {work.ref for work, is_late, _ in known if is_late}
-    asked = {work.ref: work for work, is_late, at in known if is_late or leftovers.may_be_wanted_again(work, at)}
+    asked = {work.ref: work for work, is_late, at in known if is_late or leftovers.may_be_target_again(work, at)}
     for work in asked.values():
         owners.update((work.ref, owner) for owner in works.owner(work, kinds.BINDINGS))
     bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
@@ -298,10 +298,10 @@ def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Re
     places: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
     needed = needed_on(state, bindings.values())
 
-    def late(ref: Ref, binding: Binding) -> leftovers.Late:
+    def late(ref: Ref, binding: Binding) -> leftovers.LateRemoval:
         cluster = _cluster_name(ref)
         still = cluster in needed.get(binding.ref, ())
-        return leftovers.late(binding, asked[ref], cluster, places, overdue=ref in overdue, needed=still)
+        return leftovers.decide_late_removal(binding, asked[ref], cluster, places, overdue=ref in overdue, needed=still)
 
     return {
         ref: late(ref, bindings[owner]) for ref, owner in owners.items() if _is_owned(asked[ref], bindings.get(owner))

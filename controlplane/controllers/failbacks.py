@@ -66,7 +66,7 @@ class FailingBack(msgspec.Struct, frozen=True):
 class Round(NamedTuple):
     """What one look comes to: ways that are taken, bindings that stay, and how far the page was looked through."""
 
-    ways: tuple[tuple[Binding, failback.Way], ...]
+    ways: tuple[tuple[Binding, failback.FailbackPlan], ...]
     staying: tuple[Staying, ...]
     after: str  # "" the round is over
     unseen: int  # of the page
@@ -132,7 +132,7 @@ class Failbacks(Controller):
         counts = {"returned": returned, "returning": returning}
         if spec.stop:
             return _said(one, STOPPED, "spec.stop is set", now=now, failed=None, after="", **counts)
-        why = failback.unfit(snapshot.clusters.get(spec.cluster), spec.cluster, now=now) if spec.cluster else ""
+        why = failback.unfit_reason(snapshot.clusters.get(spec.cluster), spec.cluster, now=now) if spec.cluster else ""
         if failed is None and why and (returned or returning):
             failed = Staying("", why, spec.cluster)
         if failed is not None:
@@ -200,7 +200,7 @@ def _failure(
     """Return why a way back has failed; "" where it has not."""
     if binding.spec.target(one.cluster) is None:
         return f"it was taken off cluster {one.cluster} again"
-    unfit = failback.unfit(clusters.get(one.cluster), one.cluster, seasoned=False, now=now)
+    unfit = failback.unfit_reason(clusters.get(one.cluster), one.cluster, seasoned=False, now=now)
     if unfit:
         return unfit
     if now <= one.since + _patience(settings):
@@ -223,8 +223,8 @@ def _ailing(binding: Binding, one: Returning, clusters: Mapping[str, Cluster]) -
         return f"{one.cluster}: no copy is placed there"
     if binding.status.scheduler_observed_generation < binding.metadata.generation:
         return "the scheduler has not dealt with the latest change"
-    places = {name: graceful.Place(each.ready == health.TRUE, moving=False) for name, each in clusters.items()}
-    return graceful.ailing(binding, target, GracefulEvictionTask("", creation_timestamp=one.since), places)
+    places = {name: graceful.ClusterState(each.ready == health.TRUE, moving=False) for name, each in clusters.items()}
+    return graceful.unhealthy_reason(binding, target, GracefulEvictionTask("", creation_timestamp=one.since), places)
 
 
 def _tasks(binding: Binding) -> tuple[GracefulEvictionTask, ...]:
@@ -246,10 +246,10 @@ def _moving(
     """Let as many bindings go back as there are tokens, and no more than may be on their way at once."""
     one, status, spec = snapshot.subject, snapshot.subject.status, snapshot.subject.spec
     known = None if status.counted_at is None else rate.Bucket(status.tokens, spec.rate, status.counted_at.timestamp())
-    room = rate.take(known, 0, rate=spec.rate, at=now.timestamp()).bucket.tokens
+    room = rate.take_tokens(known, 0, rate=spec.rate, at=now.timestamp()).bucket.tokens
     free = spec.at_once - len(returning)
     found = _round(snapshot, settings, most=min(int(room + 1e-9), free), now=now)
-    taken = rate.take(known, len(found.ways), rate=spec.rate, at=now.timestamp())
+    taken = rate.take_tokens(known, len(found.ways), rate=spec.rate, at=now.timestamp())
     looked = found.unseen < len(snapshot.page) or not snapshot.page
     stay = (status.blocked if status.after else 0) + len(found.staying)  # of this round so far
     amid = bool(status.after) or not looked  # a round goes on: what it has found before counts
@@ -271,7 +271,7 @@ def _moving(
         counted_at=now,
         **progress,
     )
-    wait = max(rate.pause(taken.next_in), rate.SHORTEST_PAUSE)
+    wait = max(rate.retry_delay(taken.next_in), rate.SHORTEST_PAUSE)
     guards = (Guard(one.ref, one.metadata.generation), *snapshot.holds.guards()) if found.ways else ()
     return replace(
         said,
@@ -293,8 +293,8 @@ def _next(found: Round, in_vain: int, *, full: bool, token: timedelta, now: date
 
 def _round(snapshot: FailingBack, settings: Settings, *, most: int, now: datetime) -> Round:
     """Look through the page until so many have a way back."""
-    trial = failback.Trial(tuple(snapshot.clusters.values()), snapshot.promised, settings, now=now)
-    ways, staying = list[tuple[Binding, failback.Way]](), list[Staying]()
+    trial = failback.FailbackPlanner(tuple(snapshot.clusters.values()), snapshot.promised, settings, now=now)
+    ways, staying = list[tuple[Binding, failback.FailbackPlan]](), list[Staying]()
     last = snapshot.subject.status.after
     for seen, ref in enumerate(snapshot.page):
         if len(ways) >= most:
@@ -311,8 +311,8 @@ def _round(snapshot: FailingBack, settings: Settings, *, most: int, now: datetim
 
 
 def _ways(
-    snapshot: FailingBack, binding: Binding, trial: failback.Trial, *, now: datetime
-) -> Iterator[failback.Way | Staying]:
+    snapshot: FailingBack, binding: Binding, trial: failback.FailbackPlanner, *, now: datetime
+) -> Iterator[failback.FailbackPlan | Staying]:
     """Yield the first way a binding can take and, for each cluster it cannot go back to now, why."""
     spec, known, gone = snapshot.subject.spec, origin.home(binding), False
     on_its_way = {one.binding for one in snapshot.subject.status.returning}
@@ -327,25 +327,31 @@ def _ways(
             yield Staying(str(binding.ref), "it goes back to one cluster after the other", name)
             continue
         found = _way(snapshot, binding, known, name, trial, now=now)
-        gone = isinstance(found, failback.Way)
-        yield found if isinstance(found, failback.Way) else Staying(str(binding.ref), found.why, name)
+        gone = isinstance(found, failback.FailbackPlan)
+        yield found if isinstance(found, failback.FailbackPlan) else Staying(str(binding.ref), found.why, name)
 
 
 def _way(
-    snapshot: FailingBack, binding: Binding, known: origin.Home, name: str, trial: failback.Trial, *, now: datetime
-) -> failback.Way | failback.Blocked:
+    snapshot: FailingBack,
+    binding: Binding,
+    known: origin.Home,
+    name: str,
+    trial: failback.FailbackPlanner,
+    *,
+    now: datetime,
+) -> failback.FailbackPlan | failback.FailbackBlocked:
     one, holds = snapshot.subject, snapshot.holds
-    why = failback.unfit(snapshot.clusters.get(name), name, seasoned=not one.spec.dry_run, now=now)
+    why = failback.unfit_reason(snapshot.clusters.get(name), name, seasoned=not one.spec.dry_run, now=now)
     if not why and name in holds.maintained(now=now):
         why = f"cluster {name} is in a MaintenanceWindow"
     if why:
-        return failback.Blocked(why)
+        return failback.FailbackBlocked(why)
 
     def held(giver: str) -> str:
         cluster, row = snapshot.clusters.get(giver), Eviction("", str(binding.ref), giver)
         return "" if cluster is None else holds.why(row, binding, cluster, now=now)[1]
 
-    errand = failback.Errand(f"Failback/{one.metadata.name}", _message(one, name), held)
+    errand = failback.FailbackRequest(f"Failback/{one.metadata.name}", _message(one, name), held)
     return trial.way(binding, known, name, errand)
 
 
@@ -354,7 +360,7 @@ def _message(one: Failback, cluster: str) -> str:
 
 
 def _back(
-    binding: Binding, way: failback.Way, snapshot: FailingBack, *, guards: Iterable[Guard], now: datetime
+    binding: Binding, way: failback.FailbackPlan, snapshot: FailingBack, *, guards: Iterable[Guard], now: datetime
 ) -> Decision:
     """Return the write of one way back: while its cluster is what it was, and nobody stops the failback or holds
     more."""
@@ -377,7 +383,7 @@ def _planned(snapshot: FailingBack, settings: Settings, *, now: datetime) -> Dec
     first = f" of the first {PAGE}" if len(snapshot.page) >= PAGE else ""
     message = f"{len(plans)} bindings{first} would go back, {len(found.staying)} cannot; set spec.dryRun to false"
     homes = {plan.cluster: snapshot.clusters[plan.cluster] for plan in plans}
-    moments = {name: moment for name, one in homes.items() if (moment := failback.fit_at(one)) and moment > now}
+    moments = {name: moment for name, one in homes.items() if (moment := failback.fit_since(one)) and moment > now}
     if moments:
         begins = ", ".join(f"{name} from {moment:%Y-%m-%dT%H:%M:%SZ} on" for name, moment in sorted(moments.items()))
         message += f". A cluster has to be Ready for 10 minutes before anything goes back to it: {begins}"

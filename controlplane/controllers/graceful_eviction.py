@@ -34,8 +34,8 @@ class GracefulEvictionSnapshot(msgspec.Struct, frozen=True):
     """
 
     subject: Binding
-    places: dict[str, graceful.Place]
-    beside: graceful.Beside
+    places: dict[str, graceful.ClusterState]
+    beside: graceful.DependentsByCluster
 
 
 def _changed(old: Binding | None, new: Binding | None) -> bool:
@@ -97,14 +97,14 @@ class GracefulEviction(Controller):
         clusters = state.get([Ref(CLUSTER, "", name) for name in names])
         seen = state.rows(Observation, "key", names)
         places = {
-            ref.name: graceful.Place(
+            ref.name: graceful.ClusterState(
                 cluster.answers,
                 cluster.has_taint(*EVICTING_EFFECTS),
                 next((heard_at(cluster, row) for row in seen.get(ref.name, ())), None),
             )
             for ref, cluster in clusters.items()
         }
-        beside = _beside(state, [one for one in bindings.values() if supporting_objects.waits(one)])
+        beside = _beside(state, [one for one in bindings.values() if supporting_objects.may_wait_for_dependents(one)])
         return [
             GracefulEvictionSnapshot(binding, places, beside.get(ref, {}))
             if (binding := bindings.get(ref)) is not None
@@ -118,8 +118,8 @@ class GracefulEviction(Controller):
         old = snapshot.subject
         if old.metadata.deletion_timestamp is not None:
             return Decision()
-        binding, undone = graceful.restored(old, snapshot.places)
-        found = graceful.assess(binding, settings, places=snapshot.places, beside=snapshot.beside, now=now)
+        binding, undone = graceful.with_copies_restored(old, snapshot.places)
+        found = graceful.assess_tasks(binding, settings, places=snapshot.places, beside=snapshot.beside, now=now)
         binding = old.with_spec(clusters=binding.spec.clusters, graceful_eviction_tasks=found.kept)
         binding = binding.with_status(conditions=_conditions(binding, found, now=now))
         return Decision(
@@ -135,30 +135,30 @@ def _clusters(binding: Binding) -> Iterable[str]:
     yield from (task.from_cluster for task in binding.spec.graceful_eviction_tasks)
 
 
-def _beside(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.Beside]:
+def _beside(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.DependentsByCluster]:
     """Return what the objects of bindings are there for, by binding and cluster."""
     if not waiting:
         return {}
     templates: dict[Ref, Template] = state.get([template_ref(one) for one in waiting])
-    asked = {ref: supporting_objects.asked(one) for ref, one in templates.items()}
+    asked = {ref: supporting_objects.dependents_query(one) for ref, one in templates.items()}
     values = sorted({one.value for one in asked.values() if one.value})
     found: dict[str, list[Template]] = {}
     for kind in COMPANIONS if values else ():
         for value, ones in state.by_index(kind, "companions", values).items():
             found.setdefault(value, []).extend(ones)
-    chosen = {ref: supporting_objects.chosen(one, found.get(one.value, ())) for ref, one in asked.items()}
+    chosen = {ref: supporting_objects.select_dependents(one, found.get(one.value, ())) for ref, one in asked.items()}
     bindings: dict[Ref, Binding] = state.get(sorted({binding_ref(ref) for refs in chosen.values() for ref in refs}))
     kinds = {ref: one.kind for ref, one in asked.items() if one.kind}
     on_members = state.kinds_on_members() if kinds else ()
     return {
-        one.ref: supporting_objects.of_kind(kinds[ref], on_members)
+        one.ref: supporting_objects.clusters_with_kind(kinds[ref], on_members)
         if (ref := template_ref(one)) in kinds
-        else supporting_objects.there(chosen.get(ref, ()), bindings)
+        else supporting_objects.dependents_by_cluster(chosen.get(ref, ()), bindings)
         for one in waiting
     }
 
 
-def _conditions(binding: Binding, found: graceful.Assessment, *, now: datetime) -> tuple[Condition, ...]:
+def _conditions(binding: Binding, found: graceful.TaskAssessment, *, now: datetime) -> tuple[Condition, ...]:
     """Return the conditions with EvictionStuck telling which old copies stay past their time, and for what; or, False,
     which wait in time for what they are there for."""
     waiting = found.overdue or found.waiting
@@ -176,7 +176,7 @@ def _conditions(binding: Binding, found: graceful.Assessment, *, now: datetime) 
     return with_condition(binding.status.conditions, told, now=now)
 
 
-def _told_cleared(binding: Binding, cleared: Iterable[graceful.Cleared]) -> Iterable[Event]:
+def _told_cleared(binding: Binding, cleared: Iterable[graceful.ClearedTask]) -> Iterable[Event]:
     for one in cleared:
         message = f"task from cluster {one.task.from_cluster} is cleared: {one.why}"
         yield Event(binding, "EvictionTaskCleared", message)

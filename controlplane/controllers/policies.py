@@ -17,7 +17,7 @@ from controlplane.controllers.fleet_watch import fleet_state
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put, deleting
 from controlplane.engine.state import State, Watch
-from controlplane.eviction.eligibility import unjudged
+from controlplane.eviction.eligibility import has_unjudged_taint
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS
@@ -280,7 +280,7 @@ def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:
     if not there or fleet_state(state).failover_on_since is None:
         return frozenset()
     rows = state.rows(Eviction, "binding", [str(one.ref) for one in there])
-    return frozenset(one.ref for one in there if unjudged(one.spec, clusters, rows.get(str(one.ref), ())))
+    return frozenset(one.ref for one in there if has_unjudged_taint(one.spec, clusters, rows.get(str(one.ref), ())))
 
 
 def _selections(policy: Policy | None) -> list[tuple[str, str, str, str]]:

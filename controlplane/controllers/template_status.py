@@ -56,7 +56,7 @@ class TemplateStatus(Controller):
 
     def decide(self, snapshot: Aggregate, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         template, items = snapshot.subject, snapshot.binding.status.aggregated_status
-        known = interpret.of(template.api_version, template.kind)
+        known = interpret.interpreter_for(template.api_version, template.kind)
         rule = known.aggregate
         if rule is None or (not items and not template.status):
             return NOTHING

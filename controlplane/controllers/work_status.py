@@ -126,13 +126,13 @@ def _without_object(work: Work, said: Condition, *, now: datetime) -> Decision:
 
 def reflected(held: dict[str, Any]) -> dict[str, Any] | None:
     """Return the status to carry back: what the kind's rule picks, the whole status where there is no rule."""
-    rule = interpret.of(held.get("apiVersion", ""), held.get("kind", "")).reflect
+    rule = interpret.interpreter_for(held.get("apiVersion", ""), held.get("kind", "")).reflect
     return held.get("status") or None if rule is None else rule(held)
 
 
 def health(held: dict[str, Any]) -> str:
     """Return Healthy or Unhealthy by the kind's rule, Healthy where it has none, Unknown where the rule cannot tell."""
-    rule = interpret.of(held.get("apiVersion", ""), held.get("kind", "")).healthy
+    rule = interpret.interpreter_for(held.get("apiVersion", ""), held.get("kind", "")).healthy
     try:
         return HEALTHY if rule is None or rule(held) else UNHEALTHY
     except (KeyError, TypeError, ValueError):

@@ -174,13 +174,13 @@ class Works(Controller):
         if snapshot.template is None:
             return NOTHING  # controllers.policies decides what becomes of the binding
         changes, left = _orphans(snapshot, now=now)
-        found = directly.sources(
+        found = directly.directly_sources(
             binding, snapshot.stored, snapshot.clusters, settings, answered=snapshot.answered, now=now
         )
         waiting = any(source.waits for source in found)
         changes += _wanted(snapshot, snapshot.template, frozen=waiting, now=now)
         conditions, events = _told(snapshot, found, now=now)
-        again = directly.look_again(found, binding, pause=WAIT, now=now)
+        again = directly.next_check_at(found, binding, pause=WAIT, now=now)
         removes = any(isinstance(one, Delete) for one in changes)
         return Decision(
             changes=(*changes, *conditions),
@@ -246,7 +246,7 @@ def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], ti
             changes += _marked(work)
         elif not gone and name in snapshot.needed:
             left.append(LOOK)
-        elif gone or not _may_be_last(work, snapshot) or leftovers.may_go(binding, name, snapshot.clusters):
+        elif gone or not _may_be_last(work, snapshot) or leftovers.may_be_removed(binding, name, snapshot.clusters):
             changes.append(deleting(work, now=now))
         elif cluster is not None and cluster.terminating:
             left.append(LOOK)
@@ -258,7 +258,7 @@ def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], ti
 
 def _marked(work: Work) -> list[Put]:
     """Return what makes a Work a leftover; nothing where it is one."""
-    marked = leftovers.marked(work)
+    marked = leftovers.as_leftover(work)
     return [Put(marked, work)] if marked is not work else []
 
 
@@ -298,9 +298,9 @@ def _wanted(snapshot: Copies, template: Template, *, frozen: bool, now: datetime
         if stored is None:
             changes.append(Put(work, None))
             continue
-        renewed = leftovers.wanted_again(works.updated(stored, work))
+        renewed = leftovers.without_leftover_mark(works.updated(stored, work))
         before, after = _present(stored, binding), _present(renewed, binding)
-        renewed = leftovers.timed(renewed, before=before, after=after, now=now)
+        renewed = leftovers.with_reduction_time(renewed, before=before, after=after, now=now)
         if renewed is not stored:
             changes.append(Put(renewed, stored))
     return changes
@@ -329,7 +329,7 @@ def _present(stored: Work | None, binding: Binding) -> int | None:
     if stored is None or placement is None or not placement.divided or not binding.workload:
         return None
     manifest = stored.manifest
-    ask = interpret.of(manifest.get("apiVersion", ""), manifest.get("kind", "")).replicas
+    ask = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).replicas
     return None if ask is None else ask(manifest).replicas
 
 
@@ -343,10 +343,12 @@ def _synced(binding: Binding, template: Template, changes: Sequence[Put | Delete
         yield Event(template, "SyncWorkSucceed", message, step=True)
 
 
-def _told(snapshot: Copies, found: Sequence[directly.Source], *, now: datetime) -> tuple[list[Put], list[Event]]:
+def _told(
+    snapshot: Copies, found: Sequence[directly.DirectlySource], *, now: datetime
+) -> tuple[list[Put], list[Event]]:
     """Return the binding's condition DirectlyWaiting where it is news, and Events, again and again while it waits."""
     binding = snapshot.subject
-    conditions = directly.told(binding, found, now=now)
+    conditions = directly.with_directly_waiting(binding, found, now=now)
     said, before = (condition(one, directly.DIRECTLY_WAITING) for one in (conditions, binding.status.conditions))
     if said is None or (said == before and said.status != "True"):
         return [], []

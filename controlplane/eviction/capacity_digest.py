@@ -11,7 +11,7 @@ import msgspec
 from controlplane.kinds.cluster import Cluster
 
 
-class Room:
+class CapacityDigest:
     """Digests clusters. What it keeps of the last ones only spares encoding again what has not changed."""
 
     def __init__(self) -> None:

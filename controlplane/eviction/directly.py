@@ -20,7 +20,7 @@ DIRECTLY_WAITING = "DirectlyWaiting"  # condition type: new copies wait because 
 SOURCE_UNREACHABLE, PROCEEDED, SOURCE_GONE = "SourceUnreachable", "Proceeded", "SourceGone"
 
 
-class Source(msgspec.Struct, frozen=True):
+class DirectlySource(msgspec.Struct, frozen=True):
     """A Directly task whose old copy is still on record. `leave`: why new copies may start all the same; "" they wait.
 
     `reachable` False: nobody can see whether the old copy still runs.
@@ -35,7 +35,7 @@ class Source(msgspec.Struct, frozen=True):
         return not self.leave
 
 
-def sources(
+def directly_sources(
     binding: Binding,
     held: Collection[str],
     clusters: Mapping[str, Cluster],
@@ -43,7 +43,7 @@ def sources(
     *,
     answered: Mapping[str, datetime],
     now: datetime,
-) -> list[Source]:
+) -> list[DirectlySource]:
     """Return the Directly tasks of a binding whose old copy is still there.
 
     `held`: the clusters with a Work of the binding. `answered`: when fenced clusters last answered.
@@ -56,11 +56,15 @@ def sources(
         cluster = clusters.get(name)
         reachable = cluster is not None and cluster.answers
         word = fence.in_force(cluster, answered_at=answered.get(name), now=now)
-        found.append(Source(task, reachable, "" if reachable else _leave(task, binding, word, settings, now=now)))
+        found.append(
+            DirectlySource(
+                task, reachable, "" if reachable else _reason_to_proceed(task, binding, word, settings, now=now)
+            )
+        )
     return found
 
 
-def _leave(
+def _reason_to_proceed(
     task: GracefulEvictionTask, binding: Binding, word: fence.Fence | None, settings: Settings, *, now: datetime
 ) -> str:
     """Return why new copies may start although nobody can reach the source; "" if they have to wait."""
@@ -80,7 +84,9 @@ def proceed_after(binding: Binding) -> timedelta | None:
     return patience(binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, ""))
 
 
-def look_again(found: Iterable[Source], binding: Binding, *, pause: timedelta, now: datetime) -> datetime | None:
+def next_check_at(
+    found: Iterable[DirectlySource], binding: Binding, *, pause: timedelta, now: datetime
+) -> datetime | None:
     """Return when waiting sources have to be looked at again though nothing changes; None where none waits."""
     waiting = [one for one in found if one.waits]
     if not waiting:
@@ -91,13 +97,13 @@ def look_again(found: Iterable[Source], binding: Binding, *, pause: timedelta, n
     return min((now + pause, *(end for end in ends if end > now)))
 
 
-def told(binding: Binding, found: Iterable[Source], *, now: datetime) -> tuple[Condition, ...]:
+def with_directly_waiting(binding: Binding, found: Iterable[DirectlySource], *, now: datetime) -> tuple[Condition, ...]:
     """Return the conditions of a binding, with DirectlyWaiting saying what new copies wait for or why they started."""
     before = condition(binding.status.conditions, DIRECTLY_WAITING)
     blind = [one for one in found if not one.reachable]
     waiting = [one for one in blind if one.waits]
     if waiting:
-        said = Condition(DIRECTLY_WAITING, "True", SOURCE_UNREACHABLE, message(waiting))
+        said = Condition(DIRECTLY_WAITING, "True", SOURCE_UNREACHABLE, waiting_message(waiting))
     elif blind:
         said = Condition(DIRECTLY_WAITING, "False", PROCEEDED, "; ".join(one.leave for one in blind))
     elif before is not None and before.status == "True":
@@ -107,7 +113,7 @@ def told(binding: Binding, found: Iterable[Source], *, now: datetime) -> tuple[C
     return with_condition(binding.status.conditions, said, now=now)
 
 
-def message(waiting: Iterable[Source]) -> str:
+def waiting_message(waiting: Iterable[DirectlySource]) -> str:
     """Return what an operator should know and do about sources nobody can reach."""
     names = ", ".join(one.task.from_cluster for one in waiting)
     return (

@@ -17,10 +17,10 @@ from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster, Ta
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import Eviction, Judgement
 
-Question = tuple[str, str, datetime | None]  # key, effect, timeAdded: what makes a taint the same taint
+TaintIdentity = tuple[str, str, datetime | None]  # key, effect, timeAdded: what makes a taint the same taint
 
 
-def judged(
+def judge_taints(
     spec: ResourceBindingSpec,
     cluster: Cluster,
     before: Iterable[Judgement],
@@ -40,13 +40,13 @@ def judged(
         if taint.time_added is None:
             continue
         old = known.get((taint.key, taint.effect, taint.time_added))
-        seconds = waits(spec, taint, taints) if old is None else old.wait_seconds
+        seconds = wait_seconds(spec, taint, taints) if old is None else old.wait_seconds
         due = None if seconds is None else later(max(taint.time_added, clocks_from), seconds)
         found.append(Judgement(taint.key, taint.effect, taint.time_added, due, seconds))
     return tuple(found)
 
 
-def unjudged(spec: ResourceBindingSpec, clusters: Mapping[str, Cluster], rows: Iterable[Eviction]) -> bool:
+def has_unjudged_taint(spec: ResourceBindingSpec, clusters: Mapping[str, Cluster], rows: Iterable[Eviction]) -> bool:
     """Test whether a taint on one of the targets' clusters has not been judged yet for this binding (D6).
 
     Until then nothing a policy says may change: what counts is what held when the taint appeared.
@@ -61,7 +61,7 @@ def unjudged(spec: ResourceBindingSpec, clusters: Mapping[str, Cluster], rows: I
     )
 
 
-def waits(spec: ResourceBindingSpec, taint: Taint, taints: Sequence[Taint]) -> float | None:
+def wait_seconds(spec: ResourceBindingSpec, taint: Taint, taints: Sequence[Taint]) -> float | None:
     """Return how many seconds after the taint a copy leaves; None: it stays.
 
     NoExecute asks the placement's tolerations: none that bears the taint means at once; otherwise the shortest of the
@@ -71,18 +71,18 @@ def waits(spec: ResourceBindingSpec, taint: Taint, taints: Sequence[Taint]) -> f
         behaviour = None if spec.failover is None else spec.failover.cluster
         return None if behaviour is None else float(behaviour.waits)
     tolerations = () if spec.placement is None else spec.placement.cluster_tolerations
-    if _first(tolerations, taint) is None:
+    if _first_toleration(tolerations, taint) is None:
         return 0.0
-    used = (_first(tolerations, one) for one in taints if one.effect == NO_EXECUTE)
+    used = (_first_toleration(tolerations, one) for one in taints if one.effect == NO_EXECUTE)
     bearing = [one.toleration_seconds for one in used if one is not None and tolerates(one, taint)]
     return min((float(max(0, seconds)) for seconds in bearing if seconds is not None), default=None)
 
 
-def _first(tolerations: Iterable[Toleration], taint: Taint) -> Toleration | None:
+def _first_toleration(tolerations: Iterable[Toleration], taint: Taint) -> Toleration | None:
     return next((one for one in tolerations if tolerates(one, taint)), None)
 
 
-def earliest(judgements: Iterable[Judgement]) -> Judgement | None:
+def earliest_judgement(judgements: Iterable[Judgement]) -> Judgement | None:
     """Return the judgement that moves a copy first; None: it stays."""
     moving = [(one.due_at, one.key, one.effect, one) for one in judgements if one.due_at is not None]
     return min(moving, key=lambda found: found[:3])[3] if moving else None

@@ -20,8 +20,8 @@ from controlplane.clusters import health
 from controlplane.clusters.tolerations import spelled
 from controlplane.engine.decision import CapacityGuard
 from controlplane.engine.state import ReservedCapacity
-from controlplane.eviction.preserve import Preserved, held_for, preserved
-from controlplane.eviction.purge import leaving, purge_mode, shrinking
+from controlplane.eviction.purge import purge_mode, with_partial_task, with_task
+from controlplane.eviction.state_preservation import PreservedState, missing_state_reason, preserved_state
 from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING, origin
 from controlplane.kinds.binding import (
     FAILED_BACK,
@@ -48,7 +48,7 @@ READY_FOR = timedelta(minutes=10)
 """How long a cluster has to be Ready before anything goes back to it: one that flaps is left alone."""
 
 
-class Way(msgspec.Struct, frozen=True):
+class FailbackPlan(msgspec.Struct, frozen=True):
     """A binding's way back to one cluster. `leaves`: the clusters that give the replicas, whole copies or parts."""
 
     binding: Binding  # afterwards
@@ -59,7 +59,7 @@ class Way(msgspec.Struct, frozen=True):
     rooms: tuple[CapacityGuard, ...] = ()  # on which the promises rest
 
 
-class Errand(msgspec.Struct, frozen=True):
+class FailbackRequest(msgspec.Struct, frozen=True):
     """What tasks say of who asked. `held`: why nothing may leave a cluster that would give replicas; "" it may."""
 
     producer: str
@@ -67,13 +67,13 @@ class Errand(msgspec.Struct, frozen=True):
     held: Callable[[str], str] = lambda giver: ""
 
 
-class Blocked(msgspec.Struct, frozen=True):
+class FailbackBlocked(msgspec.Struct, frozen=True):
     """It cannot go back now."""
 
     why: str
 
 
-def unfit(cluster: Cluster | None, name: str, *, seasoned: bool = True, now: datetime) -> str:
+def unfit_reason(cluster: Cluster | None, name: str, *, seasoned: bool = True, now: datetime) -> str:
     """Return why nothing may go back to a cluster; "" where it may. `seasoned` False: however short it is Ready."""
     if cluster is None or cluster.terminating:
         return f"cluster {name} is gone"
@@ -85,7 +85,7 @@ def unfit(cluster: Cluster | None, name: str, *, seasoned: bool = True, now: dat
     lost = condition(cluster.status.conditions, ACCESS_LOST)
     if lost is not None and lost.status == health.TRUE:
         return f"access to cluster {name} is lost: {lost.message}"
-    moment = fit_at(cluster)
+    moment = fit_since(cluster)
     if seasoned and moment is not None and moment > now:
         return (
             f"cluster {name} has been Ready for less than {READY_FOR.total_seconds() / 60:.0f} minutes; "
@@ -94,14 +94,14 @@ def unfit(cluster: Cluster | None, name: str, *, seasoned: bool = True, now: dat
     return ""
 
 
-def fit_at(cluster: Cluster) -> datetime | None:
+def fit_since(cluster: Cluster) -> datetime | None:
     """Return when a Ready cluster will have been so for long enough; None where nobody knows since when it is."""
     ready = condition(cluster.status.conditions, READY)
     since = None if ready is None else ready.last_transition_time
     return None if since is None else to_seconds(since) + READY_FOR
 
 
-def refused(
+def refusal_causes(
     spec: FailbackSpec, binding: Binding | None, clusters: Mapping[str, Cluster], *, now: datetime
 ) -> Iterator[Cause]:
     """Yield what can be known to be wrong when a failback is written. `binding`: the one it names, None: there is none.
@@ -111,7 +111,7 @@ def refused(
     """
     seasoned = not spec.dry_run
     if spec.cluster:
-        why = unfit(clusters.get(spec.cluster), spec.cluster, seasoned=seasoned, now=now)
+        why = unfit_reason(clusters.get(spec.cluster), spec.cluster, seasoned=seasoned, now=now)
         if why:
             yield invalid("spec.cluster", spec.cluster, f"{why}; create the failback once that is over")
     if not spec.binding:
@@ -125,7 +125,7 @@ def refused(
     elif spec.cluster and spec.cluster not in known.left:
         yield invalid("spec.binding", spec.binding, f"it has not left cluster {spec.cluster}")
     elif not spec.cluster:
-        found = [unfit(clusters.get(name), name, seasoned=seasoned, now=now) for name in sorted(known.left)]
+        found = [unfit_reason(clusters.get(name), name, seasoned=seasoned, now=now) for name in sorted(known.left)]
         if all(found):
             yield invalid("spec.binding", spec.binding, f"{'; '.join(found)}; create the failback once that is over")
 
@@ -136,7 +136,7 @@ def binding_ref(text: str) -> Ref:
     return Ref(RESOURCE_BINDING, namespace, name) if slash else Ref(CLUSTER_RESOURCE_BINDING, "", name)
 
 
-class Trial:
+class FailbackPlanner:
     """Ways back against the clusters of one moment; what goes back takes its room before the next is asked about."""
 
     def __init__(
@@ -152,19 +152,21 @@ class Trial:
         self._ledger = binding_outcome.ledger(self._fleet, promised.totals)
         self._seen = promised.seen
 
-    def way(self, binding: Binding, known: Home, cluster: str, errand: Errand) -> Way | Blocked:
+    def way(
+        self, binding: Binding, known: Home, cluster: str, errand: FailbackRequest
+    ) -> FailbackPlan | FailbackBlocked:
         """Return how a binding goes back to a cluster of its home, asking the scheduler whether it may be there."""
         spec = binding.spec
         if spec.placement is None:
-            return Blocked("it has no placement: nothing says where it may run")
+            return FailbackBlocked("it has no placement: nothing says where it may run")
         if spec.scheduling_suspended:
-            return Blocked("its scheduling is suspended")
+            return FailbackBlocked("its scheduling is suspended")
         busy = [task.from_cluster for task in spec.graceful_eviction_tasks if task.from_cluster != cluster]
         if busy:
-            return Blocked(f"it is still leaving cluster {', '.join(busy)}")
+            return FailbackBlocked(f"it is still leaving cluster {', '.join(busy)}")
         bare = msgspec.structs.replace(spec, graceful_eviction_tasks=())
         found = self._asked(binding, bare, cluster)
-        if isinstance(found, Blocked):
+        if isinstance(found, FailbackBlocked):
             return found
         question, attempt = found
         divided = question.workload and not question.bundled and spec.placement.divided
@@ -173,19 +175,21 @@ class Trial:
             if divided
             else self._beside(binding, bare, known, cluster, question)
         )
-        if isinstance(wanted, Blocked):
+        if isinstance(wanted, FailbackBlocked):
             return wanted
         less = self._less(binding, wanted, errand)
-        if isinstance(less, Blocked):
+        if isinstance(less, FailbackBlocked):
             return less
         leaves, tasks = less
         tasks = tuple(task for task in tasks if task.from_cluster != cluster)
         new = binding.with_spec(clusters=_targets(binding, wanted), graceful_eviction_tasks=tasks)
         new = origin.returned(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
         promises, rooms = self._promised(binding, cluster, wanted, question)
-        return Way(new, cluster, wanted[cluster], leaves, promises, rooms)
+        return FailbackPlan(new, cluster, wanted[cluster], leaves, promises, rooms)
 
-    def _asked(self, binding: Binding, bare: ResourceBindingSpec, cluster: str) -> tuple[Question, Attempt] | Blocked:
+    def _asked(
+        self, binding: Binding, bare: ResourceBindingSpec, cluster: str
+    ) -> tuple[Question, Attempt] | FailbackBlocked:
         """Return the scheduler's question and the first affinity term under which it may choose the cluster."""
         status = msgspec.structs.replace(binding.status, scheduler_observed_affinity_name="")
         explanation = schedule(bare, status, self._fleet, settings=self._settings, promised=self._ledger).explanation
@@ -195,15 +199,15 @@ class Trial:
             if why is None:
                 return explanation.question, attempt
         assert refusals[0] is not None, "a term that does not refuse the cluster was returned"
-        return Blocked(f"the scheduler may not choose cluster {cluster}: {refusals[0].value}")
+        return FailbackBlocked(f"the scheduler may not choose cluster {cluster}: {refusals[0].value}")
 
     def _divided(
         self, binding: Binding, known: Home, cluster: str, question: Question, attempt: Attempt
-    ) -> dict[str, int] | Blocked:
+    ) -> dict[str, int] | FailbackBlocked:
         """Return replicas by cluster with the cluster's share back: what is nowhere yet first, then from clusters that
         are none of its home, then from those of its home that hold more than their share."""
         replicas = binding.spec.replicas
-        shares = _shares(known, replicas, turned=question.turned)
+        shares = _replicas_by_cluster(known, replicas, turned=question.turned)
         held = {one.name: one.replicas for one in binding.spec.clusters}
         have, need = dict(held), shares[cluster]
         taken = min(need, max(0, replicas - sum(held.values())))
@@ -212,15 +216,17 @@ class Trial:
             if give > 0:
                 have[name], taken = have[name] - give, taken + give
         if taken <= 0:
-            return Blocked(f"there is nothing to bring back to cluster {cluster}: others hold no more than their share")
+            return FailbackBlocked(
+                f"there is nothing to bring back to cluster {cluster}: others hold no more than their share"
+            )
         room = int(self._ledger.free(question.asked)[self._fleet.index[cluster]])
         if attempt.plan.division in (DYNAMIC, AGGREGATED) and room < taken:
-            return Blocked(f"cluster {cluster} has room for {room} of {taken} replicas")
+            return FailbackBlocked(f"cluster {cluster} has room for {room} of {taken} replicas")
         return {**{name: count for name, count in have.items() if count or not held[name]}, cluster: taken}
 
     def _beside(
         self, binding: Binding, bare: ResourceBindingSpec, known: Home, cluster: str, question: Question
-    ) -> dict[str, int] | Blocked:
+    ) -> dict[str, int] | FailbackBlocked:
         """Return the copies with one more on the cluster: beside all there are where the scheduler would keep that,
         else in place of one that is none of its home."""
         each = binding.spec.replicas if question.workload and not question.bundled else 0
@@ -230,7 +236,7 @@ class Trial:
             wanted = {**{name: count for name, count in have.items() if name != leaver}, cluster: each}
             if self._kept(binding, bare, wanted, leaver):
                 return wanted
-        return Blocked(f"the scheduler would not keep a copy on cluster {cluster} beside those there are")
+        return FailbackBlocked(f"the scheduler would not keep a copy on cluster {cluster} beside those there are")
 
     def _kept(self, binding: Binding, bare: ResourceBindingSpec, wanted: Mapping[str, int], leaver: str) -> bool:
         """Test whether the scheduler would leave copies where they are wanted, and not take the leaver back."""
@@ -248,8 +254,8 @@ class Trial:
         return sorted(names, key=lambda name: (name in known.clusters, well.get(name, False), name))
 
     def _less(
-        self, binding: Binding, wanted: Mapping[str, int], errand: Errand
-    ) -> tuple[tuple[str, ...], tuple[GracefulEvictionTask, ...]] | Blocked:
+        self, binding: Binding, wanted: Mapping[str, int], errand: FailbackRequest
+    ) -> tuple[tuple[str, ...], tuple[GracefulEvictionTask, ...]] | FailbackBlocked:
         """Return the clusters that give replicas, and the tasks with those that keep them running until they are not
         needed any more. A part that leaves Directly is not kept."""
         new, leaves = binding, list[str]()
@@ -259,27 +265,27 @@ class Trial:
                 continue
             leaves.append(target.name)
             why = errand.held(target.name)
-            state = preserved(binding, target.name, self._settings) if rest is None else Preserved()
-            why = why or held_for(state, target.name, self._settings)
+            state = preserved_state(binding, target.name, self._settings) if rest is None else PreservedState()
+            why = why or missing_state_reason(state, target.name, self._settings)
             if why:
-                return Blocked(why)
+                return FailbackBlocked(why)
             new = self._left(new, target, rest, state, errand)
         return tuple(leaves), new.spec.graceful_eviction_tasks
 
     def _left(
-        self, binding: Binding, target: TargetCluster, rest: int | None, state: Preserved, errand: Errand
+        self, binding: Binding, target: TargetCluster, rest: int | None, state: PreservedState, errand: FailbackRequest
     ) -> Binding:
         """Return the binding with a task for what leaves a target. `rest`: replicas that stay there; None: nothing."""
         mode, now, name = purge_mode(binding, self._settings), self._now, target.name
         producer, message = errand.producer, errand.message
         if rest is None:
             words = {"reason": FAILED_BACK, "producer": producer, "message": message}
-            return leaving(binding, name, mode=mode, preserved=state.labels, now=now, **words)
+            return with_task(binding, name, mode=mode, preserved=state.labels, now=now, **words)
         if mode == DIRECTLY:
             return binding
         part = target.replicas - rest
         words = {"reason": PARTLY_FAILED_BACK, "producer": producer, "message": message}
-        return shrinking(binding, name, part, mode=mode, now=now, **words)
+        return with_partial_task(binding, name, part, mode=mode, now=now, **words)
 
     def _promised(
         self, binding: Binding, cluster: str, wanted: Mapping[str, int], question: Question
@@ -294,7 +300,7 @@ class Trial:
         return tuple(one.row for one in made), self._ledger.rooms(places, question.asked, seen=self._seen)
 
 
-def _shares(known: Home, replicas: int, *, turned: bool) -> dict[str, int]:
+def _replicas_by_cluster(known: Home, replicas: int, *, turned: bool) -> dict[str, int]:
     """Return the replicas of each cluster of a home, where there are more or fewer now than then in proportion."""
     names = sorted(known.clusters)
     weights = np.array([known.clusters[name] for name in names], dtype=np.int64)

@@ -27,16 +27,16 @@ EVICTION_STUCK = "EvictionStuck"  # condition type; its reason is one of STATES,
 RESOURCE_HEALTH, SCHEDULED_BACK = "ResourceHealth", "ScheduledBack"
 STATES = STUCK, WAITING_SOURCE, WAITING_WORKLOAD = "Stuck", "WaitingSource", "WaitingForWorkload"  # the gravest first
 
-SHORTEST = timedelta(microseconds=1)
-LONGEST_LOOK = timedelta(seconds=60)
-SHOWN = 3  # names of what a copy stays for
-LOOKS_PER_WAIT = 10  # how often is looked within the time that was waited already
+SMALLEST_STEP = timedelta(microseconds=1)
+MAX_CHECK_INTERVAL = timedelta(seconds=60)
+MAX_NAMES = 3  # names of what a copy stays for
+CHECKS_PER_WAIT = 10  # how often is looked within the time that was waited already
 
-Beside = Mapping[str, Sequence[str]]
+DependentsByCluster = Mapping[str, Sequence[str]]
 """By cluster: what an object without pods is there for and that is still there (`companions`)."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ClusterState(msgspec.Struct, frozen=True):
     """What is known of a cluster that holds a copy or is being left. `ready`: it is, and lets us in.
 
     `observed_at` None: nobody probes it.
@@ -47,14 +47,14 @@ class Place(msgspec.Struct, frozen=True):
     observed_at: datetime | None = None
 
 
-class Cleared(msgspec.Struct, frozen=True):
+class ClearedTask(msgspec.Struct, frozen=True):
     """A task that goes, and why."""
 
     task: GracefulEvictionTask
     why: str
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingTask(msgspec.Struct, frozen=True):
     """A task whose old copy stays. `state` is Stuck, WaitingSource where the source itself is down, or
     WaitingForWorkload where only what the object is there for has not left yet."""
 
@@ -63,70 +63,70 @@ class Waiting(msgspec.Struct, frozen=True):
     waits_for: str
 
 
-class Assessment(msgspec.Struct, frozen=True):
+class TaskAssessment(msgspec.Struct, frozen=True):
     """What becomes of the tasks of a binding; `wake_at`: when the clock alone may change it.
 
     `overdue`: past their time; `waiting`: in time, but nothing of their own is missing any more.
     """
 
     kept: tuple[GracefulEvictionTask, ...]
-    cleared: tuple[Cleared, ...] = ()
-    overdue: tuple[Waiting, ...] = ()
-    waiting: tuple[Waiting, ...] = ()
+    cleared: tuple[ClearedTask, ...] = ()
+    overdue: tuple[WaitingTask, ...] = ()
+    waiting: tuple[WaitingTask, ...] = ()
     wake_at: datetime | None = None
 
 
-def assess(
+def assess_tasks(
     binding: Binding,
     settings: Settings,
     *,
-    places: Mapping[str, Place] | None = None,
-    beside: Beside | None = None,
+    places: Mapping[str, ClusterState] | None = None,
+    beside: DependentsByCluster | None = None,
     now: datetime,
-) -> Assessment:
+) -> TaskAssessment:
     """Return which tasks are kept and which are cleared.
 
     `places` None: nothing is known of the clusters, and health is taken as it is reported. What is `beside` the copy on
     a cluster keeps it there as long as an unhealthy target would.
     """
     kept: list[GracefulEvictionTask] = []
-    cleared: list[Cleared] = []
-    overdue: list[Waiting] = []
-    waiting: list[Waiting] = []
+    cleared: list[ClearedTask] = []
+    overdue: list[WaitingTask] = []
+    waiting: list[WaitingTask] = []
     wakes: list[datetime] = []
     for task in binding.spec.graceful_eviction_tasks:
         if task.creation_timestamp is None:
             task = replace(task, creation_timestamp=to_seconds(now))
             kept.append(task)
-            wakes.append(deadline(task, settings) + SHORTEST)
+            wakes.append(deadline(task, settings) + SMALLEST_STEP)
             continue
         still = () if beside is None else beside.get(task.from_cluster, ())
-        why = _goes(binding, task, settings, places, still, now=now)
+        why = _clear_reason(binding, task, settings, places, still, now=now)
         if why:
-            cleared.append(Cleared(task, why))
+            cleared.append(ClearedTask(task, why))
             continue
         kept.append(task)
         if task.suppress_deletion is not None:
             continue
         if now > deadline(task, settings):
-            overdue.append(_waits(binding, task, places, still))
+            overdue.append(_waiting_task(binding, task, places, still))
         else:
-            wakes.append(deadline(task, settings) + SHORTEST)
+            wakes.append(deadline(task, settings) + SMALLEST_STEP)
             if still and _resource_health(binding, task, places):
-                waiting.append(_waits(binding, task, places, still))
+                waiting.append(_waiting_task(binding, task, places, still))
         if still:
-            wakes.append(now + _next_look(task, settings, now=now))
-        if _waits_for_look(binding, task, places):
+            wakes.append(now + _check_interval(task, settings, now=now))
+        if _needs_observation(binding, task, places):
             wakes.append(now + timedelta(seconds=settings.cluster_monitor_period))
-    return Assessment(tuple(kept), tuple(cleared), tuple(overdue), tuple(waiting), min(wakes, default=None))
+    return TaskAssessment(tuple(kept), tuple(cleared), tuple(overdue), tuple(waiting), min(wakes, default=None))
 
 
-def _next_look(task: GracefulEvictionTask, settings: Settings, *, now: datetime) -> timedelta:
+def _check_interval(task: GracefulEvictionTask, settings: Settings, *, now: datetime) -> timedelta:
     """Return when to look again whether companions have left: no change of this binding says so. The longer it lasts
     the less often."""
     assert task.creation_timestamp is not None, f"task from {task.from_cluster} is not stamped yet"
-    waited = (now - task.creation_timestamp) / LOOKS_PER_WAIT
-    return max(timedelta(seconds=settings.cluster_monitor_period), min(waited, LONGEST_LOOK))
+    waited = (now - task.creation_timestamp) / CHECKS_PER_WAIT
+    return max(timedelta(seconds=settings.cluster_monitor_period), min(waited, MAX_CHECK_INTERVAL))
 
 
 def deadline(task: GracefulEvictionTask, settings: Settings) -> datetime:
@@ -136,11 +136,11 @@ def deadline(task: GracefulEvictionTask, settings: Settings) -> datetime:
     return later(task.creation_timestamp, settings.graceful_eviction_timeout if own is None else own)
 
 
-def _goes(
+def _clear_reason(
     binding: Binding,
     task: GracefulEvictionTask,
     settings: Settings,
-    places: Mapping[str, Place] | None,
+    places: Mapping[str, ClusterState] | None,
     still: Sequence[str],
     *,
     now: datetime,
@@ -150,7 +150,7 @@ def _goes(
     Purge ends no task that leaves Directly, where anything is known of clusters: it keeps no copy, but others from
     starting while that of a lost cluster may run (D14), and state for them (D15).
     """
-    if places is not None and task.from_cluster not in places and not _carries(binding, task, places):
+    if places is not None and task.from_cluster not in places and not _keeps_state(binding, task, places):
         return "the cluster is gone"
     if task.suppress_deletion is not None:
         return "" if task.suppress_deletion else "suppressDeletion is false"
@@ -166,19 +166,19 @@ def _goes(
     return ""
 
 
-def _carries(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
+def _keeps_state(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None) -> bool:
     """Test whether a task still keeps state for a copy that has not been healthy yet (D15)."""
     return bool(task.preserved_label_state) and not _resource_health(binding, task, places)
 
 
-def _resource_health(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
+def _resource_health(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None) -> bool:
     """All targets of the latest schedule result are healthy; an empty result never is (D11)."""
     current = binding.status.scheduler_observed_generation == binding.metadata.generation
     targets = binding.spec.clusters
-    return current and bool(targets) and all(not ailing(binding, one, task, places) for one in targets)
+    return current and bool(targets) and all(not unhealthy_reason(binding, one, task, places) for one in targets)
 
 
-def _scheduled_back(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
+def _scheduled_back(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None) -> bool:
     """The cluster is in the result again: the copy is wanted there (D12). One that gives a part back never left it."""
     cluster = task.from_cluster
     return binding.spec.target(cluster) is not None and not binding.spec.kept_beside(cluster)
@@ -187,11 +187,11 @@ def _scheduled_back(binding: Binding, task: GracefulEvictionTask, places: Mappin
 CHECKS = {RESOURCE_HEALTH: _resource_health, SCHEDULED_BACK: _scheduled_back}
 
 
-def ailing(
-    binding: Binding, target: TargetCluster, task: GracefulEvictionTask, places: Mapping[str, Place] | None
+def unhealthy_reason(
+    binding: Binding, target: TargetCluster, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None
 ) -> str:
     """Return why a target does not count as healthy for this task; "" where it does (D11)."""
-    item = _item(binding, target.name)
+    item = _status_item(binding, target.name)
     if item is not None and item.out_of_reach_since is not None:
         return f"{target.name}: the cluster is not Ready or does not let us in, its last word does not count"
     if item is None or item.health != HEALTHY:
@@ -204,40 +204,40 @@ def ailing(
     place = places.get(target.name)
     if place is None or not place.ready:
         return f"{target.name}: the cluster is not Ready or does not let us in, its last word does not count"
-    if _older(place, task):
+    if _observed_before(place, task):
         return f"{target.name}: its health was observed before the eviction"
     return ""
 
 
-def _older(place: Place, task: GracefulEvictionTask) -> bool:
+def _observed_before(place: ClusterState, task: GracefulEvictionTask) -> bool:
     seen = place.observed_at
     return seen is not None and task.creation_timestamp is not None and seen < task.creation_timestamp
 
 
-def _waits_for_look(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
+def _needs_observation(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None) -> bool:
     """Test whether only a newer observation is missing: probes leave no change that would bring us back."""
     targets = [places.get(one.name) for one in binding.spec.clusters] if places is not None else []
-    return any(place is not None and place.ready and _older(place, task) for place in targets)
+    return any(place is not None and place.ready and _observed_before(place, task) for place in targets)
 
 
-def _item(binding: Binding, cluster: str) -> AggregatedStatusItem | None:
+def _status_item(binding: Binding, cluster: str) -> AggregatedStatusItem | None:
     return next((one for one in binding.status.aggregated_status if one.cluster_name == cluster), None)
 
 
-def _last_healthy_copy(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None) -> bool:
+def _last_healthy_copy(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None) -> bool:
     """Test whether the old copy may be the only healthy one: no target is, and it is not known to be unhealthy."""
-    if any(not ailing(binding, one, task, places) for one in binding.spec.clusters):
+    if any(not unhealthy_reason(binding, one, task, places) for one in binding.spec.clusters):
         return False
-    source = _item(binding, task.from_cluster)
+    source = _status_item(binding, task.from_cluster)
     return source is None or source.told_health != UNHEALTHY
 
 
-def _waits(
-    binding: Binding, task: GracefulEvictionTask, places: Mapping[str, Place] | None, still: Sequence[str]
-) -> Waiting:
+def _waiting_task(
+    binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None, still: Sequence[str]
+) -> WaitingTask:
     """Return what a copy waits for."""
     source = None if places is None else places.get(task.from_cluster)
-    reasons = [why for one in binding.spec.clusters if (why := ailing(binding, one, task, places))]
+    reasons = [why for one in binding.spec.clusters if (why := unhealthy_reason(binding, one, task, places))]
     if not binding.spec.clusters:
         reasons = ["no cluster was found for the copy"]
     elif binding.status.scheduler_observed_generation < binding.metadata.generation:
@@ -245,23 +245,25 @@ def _waits(
     state = WAITING_WORKLOAD if still and not reasons else STUCK
     if source is not None and not source.ready:
         state = WAITING_SOURCE
-    return Waiting(task, state, "; ".join((*reasons, *([_left(still)] if still else ()))))
+    return WaitingTask(task, state, "; ".join((*reasons, *([_dependents_message(still)] if still else ()))))
 
 
-def _left(still: Sequence[str]) -> str:
+def _dependents_message(still: Sequence[str]) -> str:
     """Return in words what has to leave first."""
-    more = f" and {len(still) - SHOWN} more" if len(still) > SHOWN else ""
-    return f"{', '.join(still[:SHOWN])}{more} no longer runs there"
+    more = f" and {len(still) - MAX_NAMES} more" if len(still) > MAX_NAMES else ""
+    return f"{', '.join(still[:MAX_NAMES])}{more} no longer runs there"
 
 
-def restored(binding: Binding, places: Mapping[str, Place]) -> tuple[Binding, tuple[Cleared, ...]]:
+def with_copies_restored(
+    binding: Binding, places: Mapping[str, ClusterState]
+) -> tuple[Binding, tuple[ClearedTask, ...]]:
     """Return the binding with copies put back where a recovered cluster's task led nowhere (S001's six rows, D12).
 
     Only tasks of taint evictions, and only where rescheduling came out empty or failed; any other runs to its end.
     """
-    if not came_to_nothing(binding):
+    if not scheduling_found_nothing(binding):
         return binding, ()
-    cleared: list[Cleared] = []
+    cleared: list[ClearedTask] = []
     clusters, tasks = list(binding.spec.clusters), []
     for task in binding.spec.graceful_eviction_tasks:
         place = places.get(task.from_cluster)
@@ -269,23 +271,23 @@ def restored(binding: Binding, places: Mapping[str, Place]) -> tuple[Binding, tu
         if not back or binding.spec.target(task.from_cluster) is not None:
             tasks.append(task)
             continue
-        replicas = _share(binding, task, clusters)
+        replicas = _replicas_to_restore(binding, task, clusters)
         if replicas or not binding.workload:
             clusters.append(TargetCluster(task.from_cluster, replicas))
-        cleared.append(Cleared(task, "the cluster recovered and no other place was found"))
+        cleared.append(ClearedTask(task, "the cluster recovered and no other place was found"))
     if not cleared:
         return binding, ()
     return binding.with_spec(clusters=tuple(clusters), graceful_eviction_tasks=tuple(tasks)), tuple(cleared)
 
 
-def _share(binding: Binding, task: GracefulEvictionTask, clusters: list[TargetCluster]) -> int:
+def _replicas_to_restore(binding: Binding, task: GracefulEvictionTask, clusters: list[TargetCluster]) -> int:
     replicas = task.replicas or 0
     if binding.spec.placement is None or not binding.spec.placement.divided:
         return replicas
     return min(replicas, max(0, binding.spec.replicas - sum(one.replicas for one in clusters)))
 
 
-def came_to_nothing(binding: Binding) -> bool:
+def scheduling_found_nothing(binding: Binding) -> bool:
     """Test whether the latest scheduling came out empty or failed; one still to come is neither."""
     scheduled = condition(binding.status.conditions, SCHEDULED)
     generation = binding.metadata.generation

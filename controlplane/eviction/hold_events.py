@@ -9,26 +9,26 @@ from controlplane.engine.decision import Delete, Event, Put
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 
 
-def told(change: Put | Delete, *, by: str) -> tuple[Event, ...]:
+def hold_events(change: Put | Delete, *, by: str) -> tuple[Event, ...]:
     """Return the Events for what somebody writes, none for other kinds and for writes that hold nothing else."""
     obj = change.old if isinstance(change, Delete) else change.new
     if obj.ref.kind not in (EVICTION_HOLD, MAINTENANCE_WINDOW):
         return ()
     kind = obj.kind
     if isinstance(change, Delete):
-        return (Event(obj, f"{kind}Removed", f"{by} removed it: it held {_what(obj)}"),)
+        return (Event(obj, f"{kind}Removed", f"{by} removed it: it held {_scope_text(obj)}"),)
     if change.old is None:
-        return (Event(obj, f"{kind}Made", f"{by} holds {_what(obj)}"),)
+        return (Event(obj, f"{kind}Made", f"{by} holds {_scope_text(obj)}"),)
     if _spec(change.old) == _spec(obj):
         return ()
-    return (Event(obj, f"{kind}Changed", f"{by} changed it: it holds {_what(obj)}"),)
+    return (Event(obj, f"{kind}Changed", f"{by} changed it: it holds {_scope_text(obj)}"),)
 
 
 def _spec(obj: Any) -> Any:
     return obj.spec
 
 
-def _what(holding: Any) -> str:
+def _scope_text(holding: Any) -> str:
     """Return what is held, until when and why."""
     spec, parts = holding.spec, list[str]()
     parts += [f"cluster {name}" for name in spec.clusters]

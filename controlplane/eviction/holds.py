@@ -12,7 +12,7 @@ import msgspec
 from controlplane.apimachinery.meta import Ref, condition
 from controlplane.clusters.taints import BY_DELETION, Identity, owned
 from controlplane.engine.decision import Guard, unchanged
-from controlplane.eviction import orders
+from controlplane.eviction import operator_orders
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import FLAPPING, Cluster
@@ -44,9 +44,9 @@ class Holds(msgspec.Struct, frozen=True):
 
     def why(self, row: Eviction, binding: Binding, cluster: Cluster, *, now: datetime) -> tuple[str, str]:
         """Return reason and message of what keeps an eviction waiting; ("", "") where nothing does."""
-        ordered = orders.standing(binding, cluster, held=row.reason == HELD_BY_HAND)
-        if orders.HOLD in ordered:
-            return by_hand(ordered[orders.HOLD])
+        ordered = operator_orders.active_orders(binding, cluster, held=row.reason == HELD_BY_HAND)
+        if operator_orders.HOLD in ordered:
+            return manual_hold_reason(ordered[operator_orders.HOLD])
         for window in self.windows:
             if row.cluster in window.spec.clusters and window.open(now=now):
                 until = "" if window.spec.until is None else f" until {window.spec.until:%Y-%m-%dT%H:%M:%SZ}"
@@ -56,7 +56,7 @@ class Holds(msgspec.Struct, frozen=True):
         if hold is not None:
             who = f" ({hold.spec.who})" if hold.spec.who else ""
             return ON_HOLD, f"EvictionHold {hold.metadata.name}{who}: {hold.spec.reason}"
-        return _unsteady(row, cluster) if row.cluster in self.flapping else ("", "")
+        return _flapping_reason(row, cluster) if row.cluster in self.flapping else ("", "")
 
     def covering(self, row: Eviction, binding: Binding, *, now: datetime) -> EvictionHold | None:
         """Return the first open hold that covers an eviction; None: there is none."""
@@ -82,7 +82,7 @@ class Holds(msgspec.Struct, frozen=True):
         return min((one for one in moments if one is not None and one > now), default=None)
 
 
-def _unsteady(row: Eviction, cluster: Cluster) -> tuple[str, str]:
+def _flapping_reason(row: Eviction, cluster: Cluster) -> tuple[str, str]:
     """Return reason and message of an eviction from a flapping cluster. A taint that belongs to nobody here is the word
     of a person, who may empty the cluster with it, so is the cluster's deletion (D20), and one that is there because
     the cluster flaps says that such clusters shall be left: they are not held."""
@@ -95,6 +95,6 @@ def _unsteady(row: Eviction, cluster: Cluster) -> tuple[str, str]:
     return UNSTEADY, f"cluster {row.cluster} flaps{why}"
 
 
-def by_hand(order: orders.Order) -> tuple[str, str]:
+def manual_hold_reason(order: operator_orders.Order) -> tuple[str, str]:
     """Return reason and message of an eviction somebody holds."""
     return HELD_BY_HAND, f"held by {order.by or 'somebody'}: {order.reason}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from controlplane.apimachinery.meta import Condition, condition
-from controlplane.eviction import orders
+from controlplane.eviction import operator_orders
 from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding
 from controlplane.kinds.eviction import cause
 from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction
@@ -19,7 +19,7 @@ RECOVERED, REVERTED = "Recovered", "Reverted"
 DUE: Final = "due "
 
 
-def pending(
+def pending_condition(
     binding: Binding, rows: Iterable[Eviction], before: Condition | None, *, stopped: str = ""
 ) -> Condition | None:
     """Return what the rows of a binding mean for it; None where nothing is or was to be said.
@@ -29,10 +29,10 @@ def pending(
     waiting = sorted((row for row in rows if row.due_at is not None), key=lambda row: row.cluster)
     if waiting:
         reason = HELD if any(row.held for row in waiting) else QUEUED
-        given = orders.orders(binding)
-        told = "; ".join(_waits(row, given.get(row.cluster, ()), stopped) for row in waiting)
+        given = operator_orders.orders_by_cluster(binding)
+        told = "; ".join(_waiting_text(row, given.get(row.cluster, ()), stopped) for row in waiting)
         return Condition(EVICTION_PENDING, "True", reason, told)
-    over = [row for row in rows if row.state in ENDED and row.ended_at is not None and not _is_back(binding, row)]
+    over = [row for row in rows if row.state in ENDED and row.ended_at is not None and not _placed_again(binding, row)]
     if over:
         last = max(over, key=lambda row: (row.ended_at, row.cluster))
         return Condition(EVICTION_PENDING, "False", last.state, f"cluster {last.cluster}: {last.message}")
@@ -46,12 +46,12 @@ def pending(
     return Condition(EVICTION_PENDING, "False", ABANDONED, "no taint moves this workload any more")
 
 
-def _is_back(binding: Binding, row: Eviction) -> bool:
+def _placed_again(binding: Binding, row: Eviction) -> bool:
     """Test whether a copy that was evicted is placed on its old cluster again."""
     return row.state == EVICTED and binding.spec.target(row.cluster) is not None
 
 
-def told_evicted(binding: Binding) -> Condition | None:
+def evicted_condition(binding: Binding) -> Condition | None:
     """Return the condition that says the binding was evicted and nothing of it waits any more; None: it says else."""
     told = condition(binding.status.conditions, EVICTION_PENDING)
     return told if told is not None and told.reason == EVICTED else None
@@ -67,14 +67,14 @@ def waits_for(told: Condition | None, cluster: str) -> str:
     return f"{QUEUED}: {found[1]}" if found[1].startswith(DUE) else found[1]
 
 
-def _waits(row: Eviction, given: Iterable[orders.Order], stopped: str) -> str:
+def _waiting_text(row: Eviction, given: Iterable[operator_orders.Order], stopped: str) -> str:
     """Return what a row waits for: its time, with the taint that moves it; or what holds it."""
     if row.state != QUEUED or row.held:
         return f"cluster {row.cluster}: {row.reason or row.state}: {row.message}"
     due = "" if row.due_at is None else f"{row.due_at:%Y-%m-%dT%H:%M:%SZ}"
     parts = [f"cluster {row.cluster}: {DUE}{due}", cause(row)]
     taints = {(one.key, one.effect, one.time_added) for one in row.judged}
-    ordered = (one for one in given if one.verb == orders.EXPEDITE and not taints.isdisjoint(one.taints))
+    ordered = (one for one in given if one.verb == operator_orders.EXPEDITE and not taints.isdisjoint(one.taints))
     parts += [f"expedited by {one.by}: {one.reason}" for one in ordered]
     parts += [f"nothing is evicted at present: {stopped}"] if stopped else []
     return ", ".join(part for part in parts if part)

@@ -27,7 +27,7 @@ def purge_mode(binding: Binding, settings: Settings) -> str:
     return settings.no_execute_taint_eviction_purge_mode if behaviour is None else behaviour.purge_mode
 
 
-def evicted(
+def with_taint_task(
     binding: Binding,
     cluster: str,
     cause: Judgement,
@@ -41,30 +41,31 @@ def evicted(
 
     `stops`: when nothing was evicted. Those since the taint are told with the cause, and how long its turn took.
     """
-    return leaving(
+    return with_task(
         binding,
         cluster,
         mode=purge_mode(binding, settings),
         reason=TAINT_UNTOLERATED,
         producer=TAINT_MANAGER,
         message=WAITED.join(
-            (f"taint {cause.key}:{cause.effect} of {_at(cause.time_added)}", *_waits(cause, stops, now=now))
+            (f"taint {cause.key}:{cause.effect} of {_time_text(cause.time_added)}", *_waited_for(cause, stops, now=now))
         ),
         preserved=preserved,
         now=now,
     )
 
 
-def _waits(cause: Judgement, stops: Iterable[Stop], *, now: datetime) -> Iterable[str]:
+def _waited_for(cause: Judgement, stops: Iterable[Stop], *, now: datetime) -> Iterable[str]:
     """Yield what an eviction has waited for since its taint, other than what the binding says of holds."""
     for one in stops:
         until = one.until or now  # they go on before anybody notes that they do
         if until > cause.time_added:
             seconds = (until - max(one.since, cause.time_added)).total_seconds()
-            yield f"evictions to go on, {seconds:.0f} s: stopped from {_at(one.since)} until {_at(until)}, {one.why}"
+            stopped = f"stopped from {_time_text(one.since)} until {_time_text(until)}, {one.why}"
+            yield f"evictions to go on, {seconds:.0f} s: {stopped}"
     due = cause.due_at
     if due is not None and now - due >= timedelta(seconds=1):
-        yield f"its turn, which came {(now - due).total_seconds():.0f} s after it was due at {_at(due)}"
+        yield f"its turn, which came {(now - due).total_seconds():.0f} s after it was due at {_time_text(due)}"
 
 
 def parts(message: str) -> tuple[str, ...]:
@@ -72,11 +73,11 @@ def parts(message: str) -> tuple[str, ...]:
     return tuple(message.split(WAITED))
 
 
-def _at(moment: datetime) -> str:
+def _time_text(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def leaving(
+def with_task(
     binding: Binding,
     cluster: str,
     *,
@@ -113,7 +114,7 @@ def leaving(
     return binding.with_spec(clusters=rest, graceful_eviction_tasks=tasks)
 
 
-def shrinking(
+def with_partial_task(
     binding: Binding, cluster: str, replicas: int, *, mode: str, reason: str, producer: str, message: str, now: datetime
 ) -> Binding:
     """Return the binding with so many replicas of a target moved into a task, which keeps them running; the target

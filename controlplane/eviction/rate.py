@@ -14,7 +14,7 @@ import msgspec
 BURST_SECONDS = 0.25
 SHORTEST_PAUSE = timedelta(milliseconds=1)  # for a token that is all but there
 LONGEST_PAUSE = timedelta(hours=1)  # whoever waits for a slow bucket looks again meanwhile
-WHOLE = 1 - 1e-9  # so much of a token is a token: sums of floats fall short by less than this
+ALMOST_ONE = 1 - 1e-9  # so much of a token is a token: sums of floats fall short by less than this
 
 
 class Bucket(msgspec.Struct, frozen=True):
@@ -38,18 +38,18 @@ def capacity(rate: float) -> int:
     return max(1, math.ceil(rate * BURST_SECONDS))
 
 
-def take(bucket: Bucket | None, wanted: int, *, rate: float, at: float) -> Taken:
+def take_tokens(bucket: Bucket | None, wanted: int, *, rate: float, at: float) -> Taken:
     """Take up to `wanted` tokens at the moment `at`. None: the bucket is new or was lost, and is empty."""
     known = Bucket(0.0, rate, at) if bucket is None else bucket
     elapsed = max(0.0, at - known.at)
     tokens = min(float(capacity(rate)), known.tokens + elapsed * min(rate, known.rate))
-    granted = min(wanted, math.floor(tokens + 1 - WHOLE)) if rate > 0 else 0
+    granted = min(wanted, math.floor(tokens + 1 - ALMOST_ONE)) if rate > 0 else 0
     left = max(0.0, tokens - granted)
     next_in = max(0.0, (1 - left) / rate) if rate > 0 else -1.0
     return Taken(granted, Bucket(left, rate, at), next_in)
 
 
-def pause(next_in: float) -> timedelta:
+def retry_delay(next_in: float) -> timedelta:
     """Return how long to wait until asking again, of the seconds until the next token: an hour at most."""
     return timedelta(seconds=min(next_in, LONGEST_PAUSE.total_seconds()))
 

@@ -19,7 +19,7 @@ from controlplane.scheduling.ledger import Ledger
 from controlplane.settings import Settings
 
 
-class DryRun(msgspec.Struct, frozen=True):
+class DryRunResult(msgspec.Struct, frozen=True):
     """What the scheduler answered: where everything would be, or why not. `part`: what fits where not all does;
     `asked`: what one replica, or one set of components, asks for; `other`: the scheduler whose word it would take,
     which is not ours and cannot be asked."""
@@ -41,8 +41,8 @@ class Refuge(msgspec.Struct, frozen=True):
     asked: Asked = NOTHING_ASKED
 
 
-def refuge(
-    binding: Binding, leaving: Collection[str], answer: DryRun, settings: Settings, *, source_ready: bool
+def refuge_from(
+    binding: Binding, leaving: Collection[str], answer: DryRunResult, settings: Settings, *, source_ready: bool
 ) -> Refuge:
     """Return whether the dry run's answer is a refuge for the copies on the leaving clusters.
 
@@ -63,7 +63,7 @@ def refuge(
             why = f"{gained} replicas fit, the rest stays pending: {answer.refused}"
             return Refuge(True, why, answer.part, answer.asked)
         return Refuge(False, answer.refused)
-    named = ", ".join(_spelled(one) for one in answer.clusters)
+    named = ", ".join(_target_text(one) for one in answer.clusters)
     if divided:
         return Refuge(True, f"all replicas fit: {named}", answer.clusters, answer.asked)
     before = {one.name for one in binding.spec.clusters}
@@ -71,7 +71,7 @@ def refuge(
     new = [one.name for one in answer.clusters if one.name not in before]
     if len(new) >= len(lost):
         return Refuge(True, f"a replacement for each lost copy: {named}", answer.clusters, answer.asked)
-    least = minimum(binding)
+    least = spread_minimum(binding)
     if not settings.eviction.require_full_replacement and 0 < least <= len(answer.clusters):
         return Refuge(True, f"spread minimum {least} still holds: {named}", answer.clusters, answer.asked)
     short = f"{len(lost)} copies are lost ({', '.join(lost)}) and only {len(new)} other clusters fit"
@@ -83,7 +83,7 @@ def _divided(binding: Binding) -> bool:
     placement, template = binding.spec.placement, binding.spec.resource
     if placement is None or not placement.divided:
         return False
-    return binding.workload or interpret.of(template.api_version, template.kind).replicas is not None
+    return binding.workload or interpret.interpreter_for(template.api_version, template.kind).replicas is not None
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -113,12 +113,12 @@ def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, se
     return Reservation(reservations(binding, more, asked=place.asked, now=now), rooms)
 
 
-def minimum(binding: Binding) -> int:
+def spread_minimum(binding: Binding) -> int:
     """Return the minimum number of clusters the user set by spread constraint; 0 where there is none."""
     placement = binding.spec.placement
     spread = () if placement is None else placement.spread_constraints
     return next((one.min_groups for one in spread if one.spread_by_field in ("", "cluster")), 0)
 
 
-def _spelled(target: TargetCluster) -> str:
+def _target_text(target: TargetCluster) -> str:
     return f"{target.name}:{target.replicas}" if target.replicas else target.name

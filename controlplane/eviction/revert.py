@@ -14,8 +14,8 @@ from controlplane.apimachinery.meta import Condition, condition, with_condition
 from controlplane.clusters.tolerations import spelled, untolerated
 from controlplane.eviction.pending import EVICTION_PENDING
 from controlplane.eviction.pending import REVERTED as TAKEN_BACK
-from controlplane.eviction.preserve import held_for, preserved
-from controlplane.eviction.purge import leaving, purge_mode, shrinking
+from controlplane.eviction.purge import purge_mode, with_partial_task, with_task
+from controlplane.eviction.state_preservation import missing_state_reason, preserved_state
 from controlplane.kinds import manual_placement
 from controlplane.kinds.binding import PARTLY_REVERTED, REVERTED, Binding, TargetCluster
 from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster
@@ -23,7 +23,9 @@ from controlplane.kinds.policy import DIRECTLY
 from controlplane.settings import Settings
 
 
-def obstacles(binding: Binding, before: Binding, clusters: Mapping[str, Cluster], settings: Settings) -> Iterator[str]:
+def revert_obstacles(
+    binding: Binding, before: Binding, clusters: Mapping[str, Cluster], settings: Settings
+) -> Iterator[str]:
     """Yield why a binding cannot go back: it has other replicas to divide, the clusters it was on are gone, not Ready,
     or would drive it away again, or the state it has to take along cannot be read (D15)."""
     if _divided(binding) and binding.spec.replicas != sum(target.replicas for target in before.spec.clusters):
@@ -34,7 +36,9 @@ def obstacles(binding: Binding, before: Binding, clusters: Mapping[str, Cluster]
     home = {target.name for target in before.spec.clusters}
     for target in binding.spec.clusters:
         name = target.name
-        if name not in home and (lacking := held_for(preserved(binding, name, settings), name, settings)):
+        if name not in home and (
+            lacking := missing_state_reason(preserved_state(binding, name, settings), name, settings)
+        ):
             yield lacking
     tolerations = () if before.spec.placement is None else before.spec.placement.cluster_tolerations
     for target in before.spec.clusters:
@@ -47,7 +51,11 @@ def obstacles(binding: Binding, before: Binding, clusters: Mapping[str, Cluster]
         elif cluster.access_lost:
             yield f"access to cluster {target.name} is lost: nobody could start a copy there"
         hard = untolerated(cluster.spec.taints, tolerations, (NO_EXECUTE,))
-        soft = () if _stays(before) else [one for one in cluster.spec.taints if one.effect == EVICTING_EFFECTS[1]]
+        soft = (
+            ()
+            if _tolerates_prefer_no_execute(before)
+            else [one for one in cluster.spec.taints if one.effect == EVICTING_EFFECTS[1]]
+        )
         for taint in (*hard, *soft):
             yield f"cluster {target.name} has the taint {spelled(taint)}, which would drive it away again"
 
@@ -56,12 +64,12 @@ def _divided(binding: Binding) -> bool:
     return binding.workload and binding.spec.placement is not None and binding.spec.placement.divided
 
 
-def _stays(binding: Binding) -> bool:
+def _tolerates_prefer_no_execute(binding: Binding) -> bool:
     """PreferNoExecute moves only what has a failover.cluster (D4)."""
     return binding.spec.failover is None or binding.spec.failover.cluster is None
 
 
-def reverted(binding: Binding, before: Binding, settings: Settings, *, by: str, now: datetime) -> Binding:
+def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, by: str, now: datetime) -> Binding:
     """Return the binding with the placement and the tasks it had before; `before` is what it was then.
 
     What took over replicas and keeps some goes on with all of them until the others run, but with purge mode Directly.
@@ -71,24 +79,28 @@ def reverted(binding: Binding, before: Binding, settings: Settings, *, by: str, 
     new, words = binding, {"mode": mode, "producer": by, "message": f"{by} reverted the failover"}
     for target in binding.spec.clusters:
         if target.name not in home:
-            state = preserved(binding, target.name, settings).labels
-            new = leaving(new, target.name, reason=REVERTED, preserved=state, now=now, **words)
+            state = preserved_state(binding, target.name, settings).labels
+            new = with_task(new, target.name, reason=REVERTED, preserved=state, now=now, **words)
         elif _divided(binding) and mode != DIRECTLY and binding.spec.task(target.name) is None:
             more = target.replicas - home[target.name]
             if 0 < more < target.replicas:
-                new = shrinking(new, target.name, more, reason=PARTLY_REVERTED, now=now, **words)
+                new = with_partial_task(new, target.name, more, reason=PARTLY_REVERTED, now=now, **words)
     known = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - home.keys()
     kept = tuple(
         task
         for task in new.spec.graceful_eviction_tasks
         if task.reason in (REVERTED, PARTLY_REVERTED) or task.from_cluster in known
     )
-    each = before.spec.clusters if _divided(binding) else tuple(_with(one, binding) for one in before.spec.clusters)
+    each = (
+        before.spec.clusters
+        if _divided(binding)
+        else tuple(_with_current_replicas(one, binding) for one in before.spec.clusters)
+    )
     placed = binding.with_spec(clusters=each, graceful_eviction_tasks=kept)
-    return manual_placement.marked(_told(placed, by=by, now=now), binding)
+    return manual_placement.marked(_with_reverted_condition(placed, by=by, now=now), binding)
 
 
-def _told(binding: Binding, *, by: str, now: datetime) -> Binding:
+def _with_reverted_condition(binding: Binding, *, by: str, now: datetime) -> Binding:
     """Return the binding whose condition EvictionPending, if it has one, says that the failover was taken back."""
     conditions = binding.status.conditions
     if condition(conditions, EVICTION_PENDING) is None:
@@ -100,6 +112,6 @@ def _told(binding: Binding, *, by: str, now: datetime) -> Binding:
     return binding.with_status(conditions=with_condition(conditions, told, now=now))
 
 
-def _with(target: TargetCluster, binding: Binding) -> TargetCluster:
+def _with_current_replicas(target: TargetCluster, binding: Binding) -> TargetCluster:
     """Return a whole copy on a target, with the replicas it has today."""
     return replace(target, replicas=binding.spec.replicas) if target.replicas else target

@@ -33,7 +33,7 @@ SERVICE, INGRESS, SCALER = "Service", "networking.k8s.io/Ingress", "autoscaling/
 KINDS: Final = NAMED | SELECTING.keys() | {SERVICE, INGRESS, SCALER, DEFINITION}
 
 
-class Asked(NamedTuple):
+class DependentsQuery(NamedTuple):
     """How the companions of an object are found: those named, and those under a value of the index `companions`, of
     which a selector takes only some; or everything of a kind."""
 
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
     kind: str = ""
 
 
-def waits(binding: Binding) -> bool:
+def may_wait_for_dependents(binding: Binding) -> bool:
     """Test whether a binding leaves a cluster gracefully and is of a kind that may have companions there."""
     tasks = binding.spec.graceful_eviction_tasks
     if not tasks or template_ref(binding).kind not in KINDS:
@@ -51,37 +51,41 @@ def waits(binding: Binding) -> bool:
     return any(task.purge_mode != DIRECTLY for task in tasks)
 
 
-def asked(template: Template) -> Asked:
+def dependents_query(template: Template) -> DependentsQuery:
     """Return how the companions of an object without pods are found."""
     namespace, kind, spec = template.metadata.namespace, template.ref.kind, template.spec
     if kind in NAMED:
-        return Asked(value=needing(kind, namespace, template.metadata.name))
+        return DependentsQuery(value=needing(kind, namespace, template.metadata.name))
     if kind == SERVICE:
         pairs = at(spec, "selector")
-        return _selecting(namespace, LabelSelector(match_labels=pairs)) if pairs else Asked()
+        return _selector_query(namespace, LabelSelector(match_labels=pairs)) if pairs else DependentsQuery()
     if kind in SELECTING:
-        return _selecting(namespace, _selector(spec.get(SELECTING[kind])))
+        return _selector_query(namespace, _selector(spec.get(SELECTING[kind])))
     if kind == INGRESS:
-        return Asked(tuple(Ref(SERVICE, namespace, name) for name in sorted(set(_services(spec)))))
+        return DependentsQuery(tuple(Ref(SERVICE, namespace, name) for name in sorted(set(_backend_services(spec)))))
     if kind == SCALER:
-        return _scaled(namespace, at(spec, "scaleTargetRef"))
+        return _scale_target(namespace, at(spec, "scaleTargetRef"))
     if kind == DEFINITION:
-        return Asked(kind=f"{spec.get('group', '')}/{at(spec, 'names').get('kind', '')}")
-    return Asked()
+        return DependentsQuery(kind=f"{spec.get('group', '')}/{at(spec, 'names').get('kind', '')}")
+    return DependentsQuery()
 
 
-def _scaled(namespace: str, target: Mapping[str, Any]) -> Asked:
+def _scale_target(namespace: str, target: Mapping[str, Any]) -> DependentsQuery:
     """Return what a scaler scales; what waits itself is nothing to wait for."""
     name = target.get("name")
     kind = kind_key(str(target.get("apiVersion", "")), str(target.get("kind", "")))
-    return Asked((Ref(kind, namespace, name),)) if isinstance(name, str) and name and kind not in KINDS else Asked()
+    return (
+        DependentsQuery((Ref(kind, namespace, name),))
+        if isinstance(name, str) and name and kind not in KINDS
+        else DependentsQuery()
+    )
 
 
-def _selecting(namespace: str, selector: LabelSelector | None) -> Asked:
+def _selector_query(namespace: str, selector: LabelSelector | None) -> DependentsQuery:
     if selector is None:
-        return Asked()
+        return DependentsQuery()
     pair = min(selector.match_labels.items(), default=("", ""))
-    return Asked(value=labelled(namespace, *pair), selector=selector)
+    return DependentsQuery(value=labelled(namespace, *pair), selector=selector)
 
 
 def _selector(said: Any) -> LabelSelector | None:
@@ -92,7 +96,7 @@ def _selector(said: Any) -> LabelSelector | None:
         return None
 
 
-def _services(spec: Mapping[str, Any]) -> Iterator[str]:
+def _backend_services(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the Services an Ingress leads to."""
     backends = [at(spec, "defaultBackend")]
     for rule in spec.get("rules") or ():
@@ -103,13 +107,13 @@ def _services(spec: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def chosen(asked: Asked, found: Iterable[Template]) -> list[Ref]:
+def select_dependents(asked: DependentsQuery, found: Iterable[Template]) -> list[Ref]:
     """Return the companions of an object: those it names and those of the found ones its selector takes."""
     taken = [one.ref for one in found if asked.selector is None or asked.selector.matches(pod_labels(one))]
     return [*asked.named, *taken]
 
 
-def there(companions: Iterable[Ref], bindings: Mapping[Ref, Binding]) -> dict[str, tuple[str, ...]]:
+def dependents_by_cluster(companions: Iterable[Ref], bindings: Mapping[Ref, Binding]) -> dict[str, tuple[str, ...]]:
     """Return by cluster what of the companions is placed there or has not left yet, as "Kind name"."""
     found: dict[str, list[str]] = {}
     for ref in companions:
@@ -121,7 +125,7 @@ def there(companions: Iterable[Ref], bindings: Mapping[Ref, Binding]) -> dict[st
     return {cluster: tuple(sorted(names)) for cluster, names in found.items()}
 
 
-def of_kind(kind: str, on_members: Iterable[tuple[str, str, str]]) -> dict[str, tuple[str, ...]]:
+def clusters_with_kind(kind: str, on_members: Iterable[tuple[str, str, str]]) -> dict[str, tuple[str, ...]]:
     """Return by cluster that objects of a kind are there. `on_members`: (cluster, apiVersion, kind) of all Works."""
     group, _, name = kind.rpartition("/")
     there = (cluster for cluster, version, found in on_members if kind_key(version, found) == kind)

@@ -13,12 +13,12 @@ import msgspec
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import health
-from controlplane.eviction.eligibility import earliest
-from controlplane.insight.forecast import ends, forecast
+from controlplane.eviction.eligibility import earliest_judgement
+from controlplane.insight.forecast import forecast, queue_end
 from controlplane.kinds.rows import ENDED, EVICTED, HELD, Eviction
 
 WINDOW = timedelta(minutes=5)
-LEAST = timedelta(seconds=1)  # a rate over less time says nothing
+MIN_WINDOW = timedelta(seconds=1)  # a rate over less time says nothing
 BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 """Upper bounds of evict_processing_latency_seconds, in seconds."""
 
@@ -53,7 +53,7 @@ class Figures(msgspec.Struct, frozen=True):
         return self.faulty / self.total if self.total else 0.0
 
 
-def figures(
+def queue_figures(
     rows: Iterable[Eviction],
     fleet: health.FleetHealth,
     tier: health.Tier,
@@ -70,9 +70,9 @@ def figures(
         by_cluster.setdefault(row.cluster, []).append(row)
     waiting = [row for row in counted if row.due_at is not None]
     told = forecast(waiting, rate=tier.rate, ageing_seconds=ageing_seconds, scope=scope, tokens=tokens, now=now)
-    last = ends(told.values())
+    last = queue_end(told.values())
     return Figures(
-        clusters={name: _of_cluster(found, now=now) for name, found in sorted(by_cluster.items())},
+        clusters={name: _cluster_figures(found, now=now) for name, found in sorted(by_cluster.items())},
         faulty=len(fleet.faulty),
         total=fleet.total,
         tier=tier.name,
@@ -82,14 +82,14 @@ def figures(
     )
 
 
-def _of_cluster(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigures:
+def _cluster_figures(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigures:
     rows = list(rows)
     waiting = [row for row in rows if row.due_at is not None]
     done = [row for row in rows if row.state == EVICTED and row.ended_at is not None]
     failed = [row.failed_at for row in rows if row.failed_at is not None]
     recently = [row for row in done if row.ended_at is not None and now - row.ended_at <= WINDOW]
     failures = sum(1 for moment in failed if now - moment <= WINDOW)
-    seconds = [latency(row) for row in done]
+    seconds = [eviction_latency(row) for row in done]
     counts = Counter(_bucket(one) for one in seconds)
     processed = len(recently) + failures
     return ClusterFigures(
@@ -100,26 +100,26 @@ def _of_cluster(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigures:
         failed=len(failed),
         latency_counts=tuple(counts[place] for place in range(len(BUCKETS) + 1)),
         latency_sum=sum(seconds),
-        rate=len(recently) / _counted_for(rows, now=now).total_seconds(),
+        rate=len(recently) / _rate_window(rows, now=now).total_seconds(),
         success_rate=len(recently) / processed if processed else None,
     )
 
 
-def _counted_for(rows: Iterable[Eviction], *, now: datetime) -> timedelta:
+def _rate_window(rows: Iterable[Eviction], *, now: datetime) -> timedelta:
     """Return how long evictions of a cluster have been counted: since the first of this outage was in the queue and
     due, from LEAST to WINDOW. Example: 135 evictions in the first 5 minutes are 0.45 a second, and so are 54 in 2."""
     begun = min((moment for row in rows if (moment := _possible_from(row)) is not None), default=now)
-    return min(max(now - begun, LEAST), WINDOW)
+    return min(max(now - begun, MIN_WINDOW), WINDOW)
 
 
 def _possible_from(row: Eviction) -> datetime | None:
     """Return when an eviction could happen first; None: it is not known when it was queued."""
-    first = earliest(row.judged)
+    first = earliest_judgement(row.judged)
     due = row.due_at if row.due_at is not None else None if first is None else first.due_at
     return row.queued_at if row.queued_at is None or due is None else max(row.queued_at, due)
 
 
-def together(queues: Iterable[ClusterFigures]) -> ClusterFigures:
+def combined_figures(queues: Iterable[ClusterFigures]) -> ClusterFigures:
     """Return the counts of several clusters as one queue; what is over a time only is left out."""
     queues = list(queues)
     return ClusterFigures(
@@ -135,7 +135,7 @@ def _binding_kind(row: Eviction) -> str:
     return Ref.parse(row.binding).kind.rpartition("/")[2]
 
 
-def latency(row: Eviction) -> float:
+def eviction_latency(row: Eviction) -> float:
     """Return the seconds between being queued and being evicted."""
     assert row.ended_at is not None, "it has been evicted"
     return max(0.0, (row.ended_at - (row.queued_at or row.ended_at)).total_seconds())
@@ -145,7 +145,7 @@ def _bucket(seconds: float) -> int:
     return next((place for place, bound in enumerate(BUCKETS) if seconds <= bound), len(BUCKETS))
 
 
-def cumulative(counts: Iterable[int]) -> Mapping[str, int]:
+def cumulative_buckets(counts: Iterable[int]) -> Mapping[str, int]:
     """Return a histogram's buckets as Prometheus has them: "le" -> how many took no longer."""
     total, found = 0, {}
     for bound, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):

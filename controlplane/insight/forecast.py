@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from controlplane.apimachinery.times import later
-from controlplane.eviction.queue_order import ordered, rank
+from controlplane.eviction.queue_priority import aged_priority, sorted_due
 from controlplane.eviction.rate import bucket_of, capacity
 from controlplane.kinds.rows import QUEUED, Eviction
 
@@ -41,13 +41,13 @@ def forecast(
     """
     waiting = [row for row in rows if row.due_at is not None]
     found = {row.key: Forecast(told=row.reason or row.state) for row in waiting if row.state != QUEUED}
-    order = _order([row for row in waiting if row.state == QUEUED], ageing_seconds=ageing_seconds, now=now)
+    order = _in_order([row for row in waiting if row.state == QUEUED], ageing_seconds=ageing_seconds, now=now)
     sharing: dict[str, list[Eviction]] = {}
     for row in order:
         sharing.setdefault(bucket_of(row.cluster, scope), []).append(row)
     moments: dict[str, datetime | None] = {}
     for bucket, queue in sharing.items():
-        times = _moments(queue, rate=rate, tokens=tokens.get(bucket, 0.0), now=now)
+        times = _eviction_times(queue, rate=rate, tokens=tokens.get(bucket, 0.0), now=now)
         moments.update(zip((row.key for row in queue), times, strict=True))
     for place, row in enumerate(order, start=1):
         at = moments[row.key]
@@ -55,16 +55,16 @@ def forecast(
     return found
 
 
-def _order(rows: Sequence[Eviction], *, ageing_seconds: float, now: datetime) -> list[Eviction]:
+def _in_order(rows: Sequence[Eviction], *, ageing_seconds: float, now: datetime) -> list[Eviction]:
     """Return due rows as they are worked off, then the others as they fall due."""
-    due = ordered(rows, ageing_seconds=ageing_seconds, now=now)
+    due = sorted_due(rows, ageing_seconds=ageing_seconds, now=now)
     later = [row for row in rows if row.due_at is not None and row.due_at > now]
     return due + sorted(
-        later, key=lambda row: (row.due_at, -rank(row, ageing_seconds=ageing_seconds, now=now), row.key)
+        later, key=lambda row: (row.due_at, -aged_priority(row, ageing_seconds=ageing_seconds, now=now), row.key)
     )
 
 
-def _moments(order: Sequence[Eviction], *, rate: float, tokens: float, now: datetime) -> list[datetime | None]:
+def _eviction_times(order: Sequence[Eviction], *, rate: float, tokens: float, now: datetime) -> list[datetime | None]:
     if rate <= 0:
         return [None] * len(order)
     full, at, moments = float(capacity(rate)), now, list[datetime | None]()
@@ -80,7 +80,7 @@ def _moments(order: Sequence[Eviction], *, rate: float, tokens: float, now: date
     return moments
 
 
-def ends(forecasts: Iterable[Forecast]) -> datetime | None:
+def queue_end(forecasts: Iterable[Forecast]) -> datetime | None:
     """Return when the last of them has left; None where nothing waits or nobody can say."""
     moments = [one.at for one in forecasts if one.position is not None]
     return max((one for one in moments if one is not None), default=None) if all(moments) else None

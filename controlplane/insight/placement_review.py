@@ -32,7 +32,7 @@ Document = dict[str, Any]
 _UNNAMED = "review"
 
 
-def typed(document: Document, *, settings: Settings, now: datetime) -> PlacementReview:
+def decode_review(document: Document, *, settings: Settings, now: datetime) -> PlacementReview:
     """Return the typed review of a document. Raises BadRequest or Invalid with all causes."""
     metadata = {**(document.get("metadata") or {})}
     metadata.setdefault("name", _UNNAMED)  # a question needs none
@@ -46,7 +46,7 @@ def typed(document: Document, *, settings: Settings, now: datetime) -> Placement
     return found
 
 
-def binding_of(review: PlacementReview) -> Ref | None:
+def reviewed_binding(review: PlacementReview) -> Ref | None:
     """Return which existing binding a review starts from, None where from none."""
     namespace, slash, name = review.spec.binding.partition("/")
     if not review.spec.binding:
@@ -54,7 +54,7 @@ def binding_of(review: PlacementReview) -> Ref | None:
     return Ref(RESOURCE_BINDING, namespace, name) if slash else Ref(CLUSTER_RESOURCE_BINDING, "", namespace)
 
 
-def answer(
+def answer_review(
     review: PlacementReview,
     clusters: Sequence[Cluster],
     *,
@@ -71,13 +71,13 @@ def answer(
     what is around the binding that is asked about. Raises Invalid with the causes where documents in it cannot be.
     """
     spec = review.spec
-    supposed, causes = _fleet(spec, clusters, settings=settings, now=now)
+    supposed, causes = _supposed_clusters(spec, clusters, settings=settings, now=now)
     try:
-        subject = _subject(spec, binding, settings=settings, now=now)
-    except _Wrong as wrong:
+        subject = _subject_binding(spec, binding, settings=settings, now=now)
+    except _InvalidReview as wrong:
         causes += wrong.causes
     except (ValueError, TypeError, AttributeError) as error:  # an interpreter's: no quantity, or another shape
-        causes.append(invalid("spec.manifest", _named(spec), str(error)))
+        causes.append(invalid("spec.manifest", _subject_name(spec), str(error)))
     else:
         if subject.spec.replicas < 0:
             causes.append(invalid("spec.manifest.spec.replicas", subject.spec.replicas, "must be 0 or more"))
@@ -95,10 +95,10 @@ def answer(
             now=now,
         )
     except ValueError as error:
-        raise _invalid(review, [invalid("spec.manifest", _named(spec), str(error))]) from None
+        raise _invalid(review, [invalid("spec.manifest", _subject_name(spec), str(error))]) from None
 
 
-def _named(spec: PlacementReviewSpec) -> str:
+def _subject_name(spec: PlacementReviewSpec) -> str:
     """Return what is asked about, for a refusal: a whole manifest would bury the reason."""
     manifest = spec.manifest or {}
     metadata = manifest.get("metadata")
@@ -106,7 +106,7 @@ def _named(spec: PlacementReviewSpec) -> str:
     return f"{manifest['kind']} {name}".rstrip() if "kind" in manifest else spec.binding
 
 
-class _Wrong(Exception):
+class _InvalidReview(Exception):
     """A document in the review cannot be."""
 
     def __init__(self, causes: list[Cause]) -> None:
@@ -132,7 +132,9 @@ def _causes(spec: PlacementReviewSpec) -> list[Cause]:
 # What is placed
 
 
-def _subject(spec: PlacementReviewSpec, binding: Binding | None, *, settings: Settings, now: datetime) -> Binding:
+def _subject_binding(
+    spec: PlacementReviewSpec, binding: Binding | None, *, settings: Settings, now: datetime
+) -> Binding:
     """Return the binding to be scheduled. Raises _Wrong."""
     policy = _policy(spec, settings=settings, now=now)
     if spec.manifest is None:
@@ -162,17 +164,17 @@ def _policy(spec: PlacementReviewSpec, *, settings: Settings, now: datetime) -> 
         key = kind_key(str(spec.policy.get("apiVersion", "")), str(spec.policy.get("kind", "")))
         if key not in POLICIES:
             rule = "must be a PropagationPolicy or ClusterPropagationPolicy of policy.karmada.io/v1alpha1"
-            raise _Wrong([invalid("spec.policy.kind", spec.policy.get("kind"), rule)])
-        policy: Policy = _admitted(key, spec.policy, "spec.policy", settings=settings, now=now)
+            raise _InvalidReview([invalid("spec.policy.kind", spec.policy.get("kind"), rule)])
+        policy: Policy = _admit(key, spec.policy, "spec.policy", settings=settings, now=now)
         return policy
     if spec.placement is None:
         return None
     asked = {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "placement": spec.placement}
     document = {"metadata": {"name": _UNNAMED}, "spec": msgspec.to_builtins(asked)}
     try:
-        found: Policy = _admitted(POLICIES[1], document, "", settings=settings, now=now)
-    except _Wrong as wrong:
-        raise _Wrong([replace(cause, field=cause.field.lstrip(".")) for cause in wrong.causes]) from None
+        found: Policy = _admit(POLICIES[1], document, "", settings=settings, now=now)
+    except _InvalidReview as wrong:
+        raise _InvalidReview([replace(cause, field=cause.field.lstrip(".")) for cause in wrong.causes]) from None
     return replace(found, spec=PropagationSpec(placement=found.spec.placement))
 
 
@@ -183,7 +185,7 @@ def _same_namespace(spec: PlacementReviewSpec, template: Template) -> None:
     where = template.metadata.namespace
     if said and where and said != where and str((spec.policy or {}).get("kind")) == "PropagationPolicy":
         rule = f"a PropagationPolicy places what is in its own namespace, and the manifest is in {where}"
-        raise _Wrong([invalid("spec.policy.metadata.namespace", said, rule)])
+        raise _InvalidReview([invalid("spec.policy.metadata.namespace", said, rule)])
 
 
 def _same_object(spec: PlacementReviewSpec, template: Template, binding: Binding) -> None:
@@ -193,7 +195,7 @@ def _same_object(spec: PlacementReviewSpec, template: Template, binding: Binding
     if (template.api_version, template.kind, place.name, place.namespace or of.namespace) != own:
         where = f"{of.namespace}/{of.name}" if of.namespace else of.name
         rule = f"the binding is of {of.kind} {where} of {of.api_version}; leave binding out to ask about something new"
-        raise _Wrong([invalid("spec.manifest", _named(spec), rule)])
+        raise _InvalidReview([invalid("spec.manifest", _subject_name(spec), rule)])
 
 
 def _template(manifest: Document, *, settings: Settings, now: datetime) -> Template:
@@ -201,26 +203,28 @@ def _template(manifest: Document, *, settings: Settings, now: datetime) -> Templ
     for field in ("apiVersion", "kind"):
         said = manifest.get(field)
         if not said:
-            raise _Wrong([required(f"spec.manifest.{field}")])
+            raise _InvalidReview([required(f"spec.manifest.{field}")])
         if not isinstance(said, str):
-            raise _Wrong([invalid(f"spec.manifest.{field}", said, "must be of type string")])
+            raise _InvalidReview([invalid(f"spec.manifest.{field}", said, "must be of type string")])
     key = kind_key(str(manifest["apiVersion"]), str(manifest["kind"]))
     if key in KINDS:
-        found = _admitted(key, manifest, "spec.manifest", settings=settings, now=now)
+        found = _admit(key, manifest, "spec.manifest", settings=settings, now=now)
         if not isinstance(found, Template):
-            raise _Wrong([invalid("spec.manifest.kind", manifest["kind"], "is a kind of ours, which is never placed")])
+            raise _InvalidReview(
+                [invalid("spec.manifest.kind", manifest["kind"], "is a kind of ours, which is never placed")]
+            )
         return found
     try:
         template = Template.fold(manifest)
     except msgspec.ValidationError as error:
-        raise _Wrong([invalid("spec.manifest.metadata", manifest.get("metadata"), str(error))]) from None
+        raise _InvalidReview([invalid("spec.manifest.metadata", manifest.get("metadata"), str(error))]) from None
     return template.with_meta(uid=child_uid(_UNNAMED, "template", template.metadata.name))
 
 
 # Where it is placed
 
 
-def _fleet(
+def _supposed_clusters(
     spec: PlacementReviewSpec, clusters: Sequence[Cluster], *, settings: Settings, now: datetime
 ) -> tuple[list[Cluster], list[Cause]]:
     """Return the clusters as the review supposes them, and what is wrong with its documents."""
@@ -234,7 +238,7 @@ def _fleet(
             path = f"spec.clusters.{field}[{index}]"
             try:
                 one = _cluster(document, found, path, new=field == "added", settings=settings, now=now)
-            except _Wrong as wrong:
+            except _InvalidReview as wrong:
                 causes += wrong.causes
                 continue
             found[one.metadata.name] = one
@@ -247,18 +251,20 @@ def _cluster(
     metadata = document.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     if not isinstance(name, str):
-        raise _Wrong([mistyped(f"{path}.metadata.name", name, "must be of type string")])
+        raise _InvalidReview([mistyped(f"{path}.metadata.name", name, "must be of type string")])
     if new and name in known:
-        raise _Wrong([invalid(f"{path}.metadata.name", name, "is there already; put it under changed")])
+        raise _InvalidReview([invalid(f"{path}.metadata.name", name, "is there already; put it under changed")])
     if not new:
         if name not in known:
-            raise _Wrong([invalid(f"{path}.metadata.name", name, "there is no such cluster; put it under added")])
+            raise _InvalidReview(
+                [invalid(f"{path}.metadata.name", name, "there is no such cluster; put it under added")]
+            )
         document = merge_patch(msgspec.to_builtins(known[name]), document)
-    cluster: Cluster = _admitted(CLUSTER, document, path, settings=settings, now=now)
+    cluster: Cluster = _admit(CLUSTER, document, path, settings=settings, now=now)
     try:
         status = msgspec.convert(document.get("status") or {}, ClusterStatus)
     except msgspec.ValidationError as error:
-        raise _Wrong([invalid(f"{path}.status", document.get("status"), str(error))]) from None
+        raise _InvalidReview([invalid(f"{path}.status", document.get("status"), str(error))]) from None
     if status.resource_summary is not None:
         amounts = msgspec.to_builtins(status.resource_summary)
         for part in ("allocatable", "allocated", "allocating"):
@@ -267,11 +273,11 @@ def _cluster(
                     parse(text)
                 except QuantityError as error:
                     where = f"{path}.status.resourceSummary.{part}[{name}]"
-                    raise _Wrong([invalid(where, text, str(error))]) from None
+                    raise _InvalidReview([invalid(where, text, str(error))]) from None
     return replace(cluster, status=status)
 
 
-def _admitted(key: str, document: Document, path: str, *, settings: Settings, now: datetime) -> Any:
+def _admit(key: str, document: Document, path: str, *, settings: Settings, now: datetime) -> Any:
     """Return the object of a document as the API would store it. Raises _Wrong with its causes under `path`."""
     kind = KINDS[key]
     metadata = document.get("metadata")
@@ -290,6 +296,6 @@ def _admitted(key: str, document: Document, path: str, *, settings: Settings, no
             uid=uid,
         ).object
     except Invalid as error:
-        raise _Wrong([replace(one, field=f"{path}.{one.field}") for one in error.details.causes]) from None
+        raise _InvalidReview([replace(one, field=f"{path}.{one.field}") for one in error.details.causes]) from None
     except BadRequest as error:
-        raise _Wrong([invalid(path or "spec", named.get("name"), str(error))]) from None
+        raise _InvalidReview([invalid(path or "spec", named.get("name"), str(error))]) from None

@@ -16,12 +16,12 @@ from controlplane.apimachinery.meta import Condition, Struct, with_condition
 from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.clusters import affinity, health, taint_policies
 from controlplane.engine.state import ReservedCapacity
-from controlplane.eviction.eligibility import waits
+from controlplane.eviction.eligibility import wait_seconds
 from controlplane.eviction.holds import Holds
-from controlplane.eviction.preserve import preserved
 from controlplane.eviction.purge import purge_mode
-from controlplane.eviction.refuge import Refuge, refuge
-from controlplane.eviction.refuge_search import Rehearsal
+from controlplane.eviction.refuge import Refuge, refuge_from
+from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
+from controlplane.eviction.state_preservation import preserved_state
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import (
     EVICTING_EFFECTS,
@@ -41,25 +41,25 @@ from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
-EXAMPLES = 5  # bindings named per obstacle in a summary
+MAX_EXAMPLES = 5  # bindings named per obstacle in a summary
 NOT_COVERED = (
     "covers {covered} of {in_all} bindings, the first by namespace and name: ask each of the others for its own "
     "readiness (kubectl get --raw …/resourcebindings/NAME/readiness)"
 )
 BLOCKS, WARNS = "Blocks", "Warns"
-NEEDED = (
+REQUIRED_CONTROLLERS = (
     *("probes", "cluster_status", "cluster_taints", "eviction_queue", "evictions"),
     *("scheduler", "works", "execution", "graceful_eviction"),
 )
 
-SET_GOING = {
+TIER_REMEDIES = {
     health.NORMAL: "set resourceEvictionRate in FailoverConfiguration/default above 0",
     health.SECONDARY: "mend clusters, or set secondaryResourceEvictionRate in FailoverConfiguration/default above 0",
     health.STOPPED: "mend clusters, or raise unhealthyClusterThreshold or lower largeClusterNumThreshold",
     health.BLIND: "see from elsewhere whether they are down; it ends once one of them is well for us",
 }
 """What to do where nothing is evicted, by tier."""
-LET_GO = {
+HOLD_REMEDIES = {
     ON_HOLD: "delete the EvictionHold, or wait until it expires",
     MAINTENANCE: "end the MaintenanceWindow (spec.until), delete it, or wait until it is over",
     HELD_BY_HAND: "POST to release of the eviction",
@@ -112,9 +112,9 @@ class Situation(msgspec.Struct, frozen=True):
     groups: Groups = {}  # the workload affinity groups they are in
 
 
-def rehearsal_of(situation: Situation, settings: Settings) -> Rehearsal:
+def dry_run_of(situation: Situation, settings: Settings) -> SchedulerDryRun:
     """Return dry runs of the scheduler as of a situation; what is read of the fleet is read once."""
-    return Rehearsal(
+    return SchedulerDryRun(
         lambda: Fleet.of(situation.clusters, settings=settings),
         settings,
         promised=situation.promised,
@@ -135,7 +135,7 @@ def summary(found: Iterable[Readiness], *, covered: int, in_all: int) -> FleetRe
         for obstacle in {each.what: each for each in one.obstacles}.values():
             known.setdefault(obstacle.what, (obstacle, []))[1].append(one.binding)
     lines = [
-        ObstacleCount(what, obstacle.severity, len(names), obstacle.remedy, tuple(names[:EXAMPLES]))
+        ObstacleCount(what, obstacle.severity, len(names), obstacle.remedy, tuple(names[:MAX_EXAMPLES]))
         for what, (obstacle, names) in known.items()
     ]
     return FleetReadinessStatus(
@@ -154,57 +154,64 @@ def readiness(
     settings: Settings,
     *,
     rows: Iterable[Eviction] = (),
-    rehearsal: Rehearsal | None = None,
+    rehearsal: SchedulerDryRun | None = None,
     now: datetime,
 ) -> Readiness:
     """Return whether a binding would leave its clusters if they went down. `rows`: its evictions in the queue.
 
     What only goes along with others (`goes_along`) is ready as far as it goes, and names them.
     """
-    if goes_along(binding):
-        return _along(binding)
-    rehearsal = rehearsal or rehearsal_of(situation, settings)
+    if is_attached(binding):
+        return _attached_readiness(binding)
+    rehearsal = rehearsal or dry_run_of(situation, settings)
     known = {cluster.metadata.name: cluster for cluster in situation.clusters}
-    general = [*_switches(settings), *_own(binding, settings), *_tier(situation, settings, now=now)]
+    general = [
+        *_switched_off(settings),
+        *_binding_obstacles(binding, settings),
+        *_tier_obstacles(situation, settings, now=now),
+    ]
     obstacles, prospects = list(general), []
     for target in binding.spec.clusters:
         cluster = known.get(target.name)
         if cluster is None:
-            obstacles.append(_gone(binding, target.name))
+            obstacles.append(_cluster_gone(binding, target.name))
             prospects.append(Prospect(target.name, False))
             continue
-        taints = arising(cluster, situation.policies, settings, now=now)
-        found = [*_detection(cluster, settings), *_taints(binding, cluster, taints)]
+        taints = possible_taints(cluster, situation.policies, settings, now=now)
+        found = [*_detection_obstacles(cluster, settings), *_taint_obstacles(binding, cluster, taints)]
         answer = rehearsal.without(binding, {target.name})
-        place = refuge(binding, {target.name}, answer, settings, source_ready=False)
+        place = refuge_from(binding, {target.name}, answer, settings, source_ready=False)
         if not place.found and not binding.spec.scheduling_suspended:
             found.append(_no_refuge(target.name, place.why))
-        found += _withheld(binding, target.name, place)
-        found += [*_state(binding, target.name, settings), *_held(binding, cluster, situation, now=now)]
+        found += _dispatch_suspended(binding, target.name, place)
+        found += [
+            *_state_obstacles(binding, target.name, settings),
+            *_hold_obstacles(binding, cluster, situation, now=now),
+        ]
         obstacles += found
         stays = any(one.severity == BLOCKS for one in (*general, *found))
         last = "" if stays else _waits_for(binding, target.name, settings)
-        prospects.append(Prospect(target.name, not stays, _after(binding, taints), place.why, last))
+        prospects.append(Prospect(target.name, not stays, _eviction_delay(binding, taints), place.why, last))
     if not binding.spec.clusters:
-        obstacles.append(_nowhere(binding))
-    obstacles += [_queued(row) for row in rows if row.reason and row.due_at is not None]
+        obstacles.append(_not_placed(binding))
+    obstacles += [_waiting_eviction(row) for row in rows if row.reason and row.due_at is not None]
     ready = not any(one.severity == BLOCKS for one in obstacles)
     return Readiness(str(binding.ref), ready, tuple(obstacles), tuple(prospects))
 
 
-def goes_along(binding: Binding) -> bool:
+def is_attached(binding: Binding) -> bool:
     """Test whether a binding has no place of its own, but goes where the workloads go that need it (propagateDeps)."""
     return binding.spec.placement is None and bool(binding.spec.required_by)
 
 
-def _along(binding: Binding) -> Readiness:
+def _attached_readiness(binding: Binding) -> Readiness:
     names = [one.name for one in binding.spec.required_by]
     message = f"it goes where {', '.join(names)} goes: nobody asks whether it would leave by itself (propagateDeps)"
     told = Obstacle("GoesAlong", WARNS, message, f"see {', '.join(f'{name}/readiness' for name in names)}")
     return Readiness(str(binding.ref), True, (told,))
 
 
-def arising(
+def possible_taints(
     cluster: Cluster, policies: Iterable[ClusterTaintPolicy], settings: Settings, *, now: datetime
 ) -> tuple[Taint, ...]:
     """Return the taints that move workloads and would come if the cluster stopped being Ready, or are there already."""
@@ -228,12 +235,12 @@ def arising(
     return tuple(dict.fromkeys(found))
 
 
-def _after(binding: Binding, taints: Sequence[Taint]) -> float | None:
-    moments = (waits(binding.spec, taint, taints) for taint in taints)
+def _eviction_delay(binding: Binding, taints: Sequence[Taint]) -> float | None:
+    moments = (wait_seconds(binding.spec, taint, taints) for taint in taints)
     return min((one for one in moments if one is not None), default=None)
 
 
-def _switches(settings: Settings) -> Iterator[Obstacle]:
+def _switched_off(settings: Settings) -> Iterator[Obstacle]:
     if not settings.gate("Failover"):
         yield Obstacle(
             "GateOff",
@@ -241,7 +248,7 @@ def _switches(settings: Settings) -> Iterator[Obstacle]:
             "the feature gate Failover is off: nothing is evicted by taints (D17)",
             "set featureGates.Failover to true in FailoverConfiguration/default",
         )
-    for name in NEEDED:
+    for name in REQUIRED_CONTROLLERS:
         if not settings.runs(name):
             yield Obstacle(
                 "ControllerDisabled",
@@ -251,7 +258,7 @@ def _switches(settings: Settings) -> Iterator[Obstacle]:
             )
 
 
-def _own(binding: Binding, settings: Settings) -> Iterator[Obstacle]:
+def _binding_obstacles(binding: Binding, settings: Settings) -> Iterator[Obstacle]:
     """Yield what the binding itself says against moving."""
     spec = binding.spec
     if spec.suspension is not None and (spec.suspension.scheduling or spec.suspension.dispatching):
@@ -307,16 +314,16 @@ def _waits_for(binding: Binding, cluster: str, settings: Settings) -> str:
     return f"{after.total_seconds():g} s after the eviction ({DIRECTLY_UNREACHABLE_ANNOTATION}: {said})"
 
 
-def _tier(situation: Situation, settings: Settings, *, now: datetime) -> Iterator[Obstacle]:
+def _tier_obstacles(situation: Situation, settings: Settings, *, now: datetime) -> Iterator[Obstacle]:
     maintained = situation.holds.maintained(now=now)
     seen = health.fleet_health(situation.clusters, maintained=maintained)
     tier = health.in_force(seen, situation.fleet, settings)
     if tier.rate <= 0:
         why = tier.why or "resourceEvictionRate is 0"
-        yield Obstacle("RateStopped", BLOCKS, f"nothing is evicted at present: {why}", SET_GOING[tier.name])
+        yield Obstacle("RateStopped", BLOCKS, f"nothing is evicted at present: {why}", TIER_REMEDIES[tier.name])
 
 
-def _detection(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
+def _detection_obstacles(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
     name = cluster.metadata.name
     if cluster.spec.sync_mode == PUSH and not cluster.dialled:
         message = f"cluster {name} has no address, so nobody asks whether it is well: its failure would go unnoticed"
@@ -335,7 +342,7 @@ def _detection(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
         yield Obstacle("Flapping", WARNS, message, remedy, name)
 
 
-def _taints(binding: Binding, cluster: Cluster, taints: Sequence[Taint]) -> Iterator[Obstacle]:
+def _taint_obstacles(binding: Binding, cluster: Cluster, taints: Sequence[Taint]) -> Iterator[Obstacle]:
     name = cluster.metadata.name
     if not taints:
         yield Obstacle(
@@ -346,7 +353,7 @@ def _taints(binding: Binding, cluster: Cluster, taints: Sequence[Taint]) -> Iter
             name,
         )
         return
-    if _after(binding, taints) is not None:
+    if _eviction_delay(binding, taints) is not None:
         return
     if any(one.effect == NO_EXECUTE for one in taints):
         named = ", ".join(dict.fromkeys(one.key for one in taints if one.effect == NO_EXECUTE))
@@ -372,7 +379,7 @@ def _no_refuge(cluster: str, why: str) -> Obstacle:
     return Obstacle("NoRefuge", BLOCKS, f"there is nowhere to go from cluster {cluster}: {why}", remedy, cluster)
 
 
-def _withheld(binding: Binding, cluster: str, place: Refuge) -> Iterator[Obstacle]:
+def _dispatch_suspended(binding: Binding, cluster: str, place: Refuge) -> Iterator[Obstacle]:
     """Yield the new places nothing is sent to for now."""
     suspension = binding.spec.suspension
     withheld = None if suspension is None else suspension.dispatching_on_clusters
@@ -384,8 +391,8 @@ def _withheld(binding: Binding, cluster: str, place: Refuge) -> Iterator[Obstacl
         yield Obstacle("Suspended", BLOCKS, message, remedy, cluster)
 
 
-def _state(binding: Binding, cluster: str, settings: Settings) -> Iterator[Obstacle]:
-    problem = preserved(binding, cluster, settings).problem
+def _state_obstacles(binding: Binding, cluster: str, settings: Settings) -> Iterator[Obstacle]:
+    problem = preserved_state(binding, cluster, settings).problem
     if problem:
         held = settings.state_preservation_on_missing == "Hold"
         yield Obstacle(
@@ -398,24 +405,24 @@ def _state(binding: Binding, cluster: str, settings: Settings) -> Iterator[Obsta
         )
 
 
-def _held(binding: Binding, cluster: Cluster, situation: Situation, *, now: datetime) -> Iterator[Obstacle]:
+def _hold_obstacles(binding: Binding, cluster: Cluster, situation: Situation, *, now: datetime) -> Iterator[Obstacle]:
     row = Eviction("", str(binding.ref), cluster.metadata.name)
     reason, message = situation.holds.why(row, binding, cluster, now=now)
     if reason:
-        yield Obstacle(reason, BLOCKS, message, LET_GO[reason], cluster.metadata.name)
+        yield Obstacle(reason, BLOCKS, message, HOLD_REMEDIES[reason], cluster.metadata.name)
 
 
-def _queued(row: Eviction) -> Obstacle:
+def _waiting_eviction(row: Eviction) -> Obstacle:
     message = f"it is to leave cluster {row.cluster} now and waits: {row.message or row.reason}"
     return Obstacle("Waiting", WARNS, message, "see the item in the eviction queue", row.cluster)
 
 
-def _gone(binding: Binding, cluster: str) -> Obstacle:
+def _cluster_gone(binding: Binding, cluster: str) -> Obstacle:
     message = f"it is placed on cluster {cluster}, which has left the fleet, and nowhere else was found for it"
     remedy = f"see why with {binding.metadata.name}/explain; widen the placement, free capacity, or join a cluster"
     return Obstacle("ClusterGone", BLOCKS, message, remedy, cluster)
 
 
-def _nowhere(binding: Binding) -> Obstacle:
+def _not_placed(binding: Binding) -> Obstacle:
     message = "it is placed on no cluster, so there is nothing to move"
     return Obstacle("NotPlaced", BLOCKS, message, f"see why with {binding.metadata.name}/explain")

@@ -35,10 +35,10 @@ from controlplane.kinds.binding import (
 from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster, Taint
 from controlplane.kinds.failover_record import Durations, FailoverRecord, FailoverRecordStatus, Step
 
-ORDER = {kind.WAITED_FOR: 0, kind.DECIDED: 1}  # of what one change says; the rest comes after it
+STEP_ORDER = {kind.WAITED_FOR: 0, kind.DECIDED: 1}  # of what one change says; the rest comes after it
 EVENTS_NAMESPACE = "default"  # where records of cluster-scoped bindings are, as Kubernetes keeps their Events
 WRITTEN_WITHIN = timedelta(seconds=60)  # a change of a cluster is written this long after the time that it names
-MOST_TURNS = 10  # changes between False and Unknown that are followed back to when Ready was True last
+MAX_READY_CHANGES = 10  # changes between False and Unknown that are followed back to when Ready was True last
 
 
 class Versions(NamedTuple):
@@ -67,11 +67,11 @@ class Failover(NamedTuple):
     regained: Mapping[str, int] = {}
 
 
-Around = Mapping[Ref, Sequence[Versions]]
+RelatedChanges = Mapping[Ref, Sequence[Versions]]
 """Changes of clusters and Works, in order, by what they are of."""
 
 
-def read(changes: Iterable[Change]) -> list[Versions]:
+def decode_changes(changes: Iterable[Change]) -> list[Versions]:
     """Return changes in order, decoded: what one of them left and the next began with only once."""
     known: dict[Ref, tuple[bytes, Any]] = {}
     found = []
@@ -91,17 +91,17 @@ def _decoded(ref: Ref, document: bytes | None) -> Any:
     return None if document is None else decode(KINDS[ref.kind], document)
 
 
-def concerned(found: Iterable[Failover]) -> set[Ref]:
+def related_refs(found: Iterable[Failover]) -> set[Ref]:
     """Return the clusters and Works whose changes tell more about failovers."""
     refs = set()
     for one in found:
         old: Binding = one.first.old
-        for name in {task.from_cluster for task in one.tasks} | {target.name for target in _after(one)}:
+        for name in {task.from_cluster for task in one.tasks} | {target.name for target in _targets_after(one)}:
             refs |= {Ref(CLUSTER, "", name), _work(old, name)}
     return refs
 
 
-def signs(found: Iterable[Failover]) -> set[tuple[Ref, int]]:
+def clusters_read_before(found: Iterable[Failover]) -> set[tuple[Ref, int]]:
     """Return the clusters whose taints began failovers, each with the version of the change that began one.
 
     What such a record says of the cluster is read from the cluster as it was before that version (`told_at`).
@@ -114,7 +114,7 @@ def signs(found: Iterable[Failover]) -> set[tuple[Ref, int]]:
     }
 
 
-def told_at(cluster: Cluster) -> set[datetime]:
+def change_times(cluster: Cluster) -> set[datetime]:
     """Return when a cluster got its present taints that evict and, unless it is Ready, when Ready changed last.
 
     The changes that wrote this were made within WRITTEN_WITHIN after these times.
@@ -141,12 +141,14 @@ def records(found: Iterable[Failover], around: Iterable[Versions] = ()) -> tuple
     return tuple(_record(one, by_ref) for one in found)
 
 
-def before(changes: Iterable[Change]) -> Binding | None:
+def binding_before_failover(changes: Iterable[Change]) -> Binding | None:
     """Return a binding as it was before its latest failover; None where it never had one.
 
     One that took another back is none: who reverts twice, as after a request without an answer, stays where it was.
     """
-    found = [one for one in failovers(read(changes)) if one.tasks[0].reason not in (REVERTED, PARTLY_REVERTED)]
+    found = [
+        one for one in failovers(decode_changes(changes)) if one.tasks[0].reason not in (REVERTED, PARTLY_REVERTED)
+    ]
     return found[-1].first.old if found else None
 
 
@@ -166,22 +168,22 @@ def failovers(changes: Iterable[Versions]) -> list[Failover]:
     for one in changes:
         for place, running in enumerate(found):
             if not running.finished:
-                ended = _cleared_all(one, running.tasks)
+                ended = _tasks_cleared(one, running.tasks)
                 found[place] = running._replace(since=(*running.since, one), finished=ended)
         for name, place in latest.items():
             if name not in found[place].regained and one.new is not None and one.new.spec.target(name) is not None:
                 regained = {**found[place].regained, name: one.change.version}
                 found[place] = found[place]._replace(regained=regained)
-        if started := _started(one):
+        if started := _new_tasks(one):
             names = [task.from_cluster for task in started]
             previous = {name: found[latest[name]].first.change.version for name in names if name in latest}
             latest |= dict.fromkeys(names, len(found))
             found.append(Failover(one, (), started, finished=False, pending=pending, previous=previous))
-        pending = _still_pending(pending, one)
+        pending = _pending_changes(pending, one)
     return found
 
 
-def _still_pending(before: tuple[Versions, ...], one: Versions) -> tuple[Versions, ...]:
+def _pending_changes(before: tuple[Versions, ...], one: Versions) -> tuple[Versions, ...]:
     """Return the changes in which a binding said what its evictions wait for, up to one of them; none once it says
     that nothing waits."""
     said = None if one.new is None else condition(one.new.status.conditions, EVICTION_PENDING)
@@ -191,7 +193,7 @@ def _still_pending(before: tuple[Versions, ...], one: Versions) -> tuple[Version
     return before if same else (*before, one)
 
 
-def _started(one: Versions) -> tuple[GracefulEvictionTask, ...]:
+def _new_tasks(one: Versions) -> tuple[GracefulEvictionTask, ...]:
     """Return the tasks a change of a binding made out of its targets."""
     if one.old is None or one.new is None:
         return ()
@@ -202,11 +204,11 @@ def _started(one: Versions) -> tuple[GracefulEvictionTask, ...]:
     )
 
 
-def _cleared_all(one: Versions, tasks: Sequence[GracefulEvictionTask]) -> bool:
+def _tasks_cleared(one: Versions, tasks: Sequence[GracefulEvictionTask]) -> bool:
     return one.new is None or all(one.new.spec.task(task.from_cluster) is None for task in tasks)
 
 
-def _after(one: Failover) -> tuple[TargetCluster, ...]:
+def _targets_after(one: Failover) -> tuple[TargetCluster, ...]:
     last = next((found.new for found in reversed(one.since) if found.new is not None), one.first.new)
     targets: tuple[TargetCluster, ...] = last.spec.clusters
     return targets
@@ -217,11 +219,13 @@ def _work(binding: Binding, cluster: str) -> Ref:
     return Ref(WORK, execution_namespace(cluster), work_name(about.kind, about.name, about.namespace))
 
 
-def _record(one: Failover, around: Around) -> FailoverRecord:
+def _record(one: Failover, around: RelatedChanges) -> FailoverRecord:
     change, old = one.first.change, one.first.old
-    steps = sorted(_steps(one, around), key=lambda step: (step.version, ORDER.get(step.what, len(ORDER)), step.cluster))
+    steps = sorted(
+        _steps(one, around), key=lambda step: (step.version, STEP_ORDER.get(step.what, len(STEP_ORDER)), step.cluster)
+    )
     start = steps[0].at
-    timed = tuple(_since(step, start) for step in steps)
+    timed = tuple(_with_seconds(step, start) for step in steps)
     task = one.tasks[0]
     return FailoverRecord(
         api_version=kind.RESOURCE.api_version,
@@ -239,9 +243,9 @@ def _record(one: Failover, around: Around) -> FailoverRecord:
             state=kind.FINISHED if one.finished else kind.RUNNING,
             reason=task.reason,
             purge_mode=task.purge_mode,
-            left=tuple(_gone(old, task) for task in one.tasks),
+            left=tuple(_replicas_left(old, task) for task in one.tasks),
             before=old.spec.clusters,
-            after=_after(one),
+            after=_targets_after(one),
             preserved={key: value for left in one.tasks for key, value in left.preserved_label_state.items()},
             durations=_durations(timed, finished=one.finished),
             steps=timed,
@@ -249,14 +253,14 @@ def _record(one: Failover, around: Around) -> FailoverRecord:
     )
 
 
-def _gone(old: Binding, task: GracefulEvictionTask) -> TargetCluster:
+def _replicas_left(old: Binding, task: GracefulEvictionTask) -> TargetCluster:
     """Return what a task took off a target: all of it, or the part that a failback gives back."""
     target = old.spec.target(task.from_cluster)
     assert target is not None, "a failover begins with tasks made out of targets"
     return replace(target, replicas=task.replicas or 0) if task.reason in IN_PART else target
 
 
-def _since(step: Step, start: datetime) -> Step:
+def _with_seconds(step: Step, start: datetime) -> Step:
     seconds = round((step.at - start).total_seconds(), 3)
     return Step(step.at, seconds, step.what, step.cluster, step.message, step.by, step.rule, step.version, step.cause)
 
@@ -265,20 +269,20 @@ def _step(change: Change, what: str, cluster: str, message: str) -> Step:
     return Step(change.at, 0, what, cluster, message, change.actor, change.reason, change.version, change.cause)
 
 
-def _steps(one: Failover, around: Around) -> Iterator[Step]:
+def _steps(one: Failover, around: RelatedChanges) -> Iterator[Step]:
     for task in one.tasks:
-        yield from _signs(task, one, around)
-        yield from _held(task, one)
+        yield from _detection_steps(task, one, around)
+        yield from _wait_steps(task, one)
         cause, *waits = parts(task.message) if task.reason == TAINT_UNTOLERATED else (task.message,)
         for why in waits:
             yield _step(one.first.change, kind.WAITED_FOR, task.from_cluster, why)
         yield _step(one.first.change, kind.DECIDED, task.from_cluster, cause or task.reason)
-    yield from _course(one)
+    yield from _binding_steps(one)
     last = one.since[-1].change.version if one.since and one.finished else None
-    yield from _copies(one, around, last=last)
+    yield from _work_steps(one, around, last=last)
 
 
-def _signs(task: GracefulEvictionTask, one: Failover, around: Around) -> Iterator[Step]:
+def _detection_steps(task: GracefulEvictionTask, one: Failover, around: RelatedChanges) -> Iterator[Step]:
     """Yield what was wrong with a cluster when a taint evicted from it: that it was not Ready, and which taint it had.
 
     What a person or the application's own failure begins has no such steps, whatever state the cluster was in. Only
@@ -294,24 +298,26 @@ def _signs(task: GracefulEvictionTask, one: Failover, around: Around) -> Iterato
         return
     known: Cluster = lines[-1].new
     lines = [found for found in lines if found.change.version > one.previous.get(task.from_cluster, 0)]
-    if (seen := _turned(known, lines)) is not None:
+    if (seen := _not_ready_change(known, lines)) is not None:
         ready = condition(seen.new.status.conditions, READY)
         assert ready is not None, "Ready was found in it"
         why = f"Ready is {ready.status} ({ready.reason}: {ready.message})"
         yield _step(seen.change, kind.SEEN, task.from_cluster, why)
     named = [taint for taint in _evicting(known) if f"taint {taint.key}:{taint.effect} of " in task.message]
-    added = [(found, taint) for taint in named or _evicting(known) if (found := _added(taint, lines)) is not None]
+    added = [
+        (found, taint) for taint in named or _evicting(known) if (found := _taint_change(taint, lines)) is not None
+    ]
     if added:
         last = max((found for found, _ in added), key=lambda found: found.change.version)
         said = ", ".join(f"{taint.key}:{taint.effect}" for found, taint in added if found is last)
         yield _step(last.change, kind.TAINTED, task.from_cluster, said)
 
 
-def _turned(known: Cluster, lines: Sequence[Versions]) -> Versions | None:
+def _not_ready_change(known: Cluster, lines: Sequence[Versions]) -> Versions | None:
     """Return the change after which a cluster was no longer Ready up to now; None if none of the changes says so."""
     found, since = None, not_ready_since(known)
-    for _ in range(MOST_TURNS):
-        turns = [line for line in lines if since is not None and _says(line, since, not_ready_since)]
+    for _ in range(MAX_READY_CHANGES):
+        turns = [line for line in lines if since is not None and _reports_since(line, since, not_ready_since)]
         if not turns:
             break
         found = turns[-1]
@@ -319,7 +325,7 @@ def _turned(known: Cluster, lines: Sequence[Versions]) -> Versions | None:
     return found
 
 
-def _added(taint: Taint, lines: Sequence[Versions]) -> Versions | None:
+def _taint_change(taint: Taint, lines: Sequence[Versions]) -> Versions | None:
     """Return the change that put a taint on a cluster; None if none of the changes did."""
     if taint.time_added is None:
         return None
@@ -327,16 +333,16 @@ def _added(taint: Taint, lines: Sequence[Versions]) -> Versions | None:
     def has(cluster: Cluster | None) -> datetime | None:
         return taint.time_added if cluster is not None and taint in cluster.spec.taints else None
 
-    return next((line for line in reversed(lines) if _says(line, taint.time_added, has)), None)
+    return next((line for line in reversed(lines) if _reports_since(line, taint.time_added, has)), None)
 
 
-def _says(line: Versions, moment: datetime, reading: Callable[[Cluster | None], datetime | None]) -> bool:
+def _reports_since(line: Versions, moment: datetime, reading: Callable[[Cluster | None], datetime | None]) -> bool:
     """Test whether a change made a cluster say that something is so since a moment."""
     within = moment <= line.change.at < moment + WRITTEN_WITHIN
     return within and reading(line.new) == moment and reading(line.old) != moment
 
 
-def _held(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
+def _wait_steps(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
     """Yield what the binding said that the eviction from one cluster waited for, since it last began to wait.
 
     The condition speaks of evictions by taints only. A Drain, a Failback or a revert waited for none of it.
@@ -356,18 +362,18 @@ def _held(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
     yield from steps
 
 
-def _course(one: Failover) -> Iterator[Step]:
+def _binding_steps(one: Failover) -> Iterator[Step]:
     """Yield what the changes of the binding say after the eviction."""
-    healthy = _healthy(one.first.new)
+    healthy = _healthy_targets(one.first.new)
     for found in one.since:
         old, new = found.old, found.new
         if old is None or new is None:
             continue
-        if new.spec.clusters != old.spec.clusters and not _started(found):
+        if new.spec.clusters != old.spec.clusters and not _new_tasks(found):
             placed = ", ".join(f"{one.name}:{one.replicas}" if one.replicas else one.name for one in new.spec.clusters)
             yield _step(found.change, kind.SCHEDULED, "", placed or "nowhere")
-        yield from _waits(found)
-        now_healthy = _healthy(new)
+        yield from _condition_steps(found)
+        now_healthy = _healthy_targets(new)
         for name in sorted(now_healthy - healthy):
             yield _step(found.change, kind.HEALTHY, name, "the copy is healthy")
         healthy = now_healthy
@@ -376,7 +382,7 @@ def _course(one: Failover) -> Iterator[Step]:
                 yield _step(found.change, kind.CLEARED, task.from_cluster, "the old copy may go")
 
 
-def _healthy(binding: Binding) -> set[str]:
+def _healthy_targets(binding: Binding) -> set[str]:
     """Return the targets that are said to be healthy with all the replicas they shall have."""
     said = {item.cluster_name: item for item in binding.status.aggregated_status if item.health == HEALTHY}
     ready = {name: (item.status or {}).get("readyReplicas") for name, item in said.items()}
@@ -387,21 +393,23 @@ def _healthy(binding: Binding) -> set[str]:
     }
 
 
-def _waits(found: Versions) -> Iterator[Step]:
+def _condition_steps(found: Versions) -> Iterator[Step]:
     for type_ in (DIRECTLY_WAITING, EVICTION_STUCK):
         said, before = (condition(one.status.conditions, type_) for one in (found.new, found.old))
         if said is not None and (before is None or (said.status, said.reason) != (before.status, before.reason)):
             yield _step(found.change, kind.WAITED_FOR, "", f"{said.reason}: {said.message}")
 
 
-def _copies(one: Failover, around: Around, *, last: int | None) -> Iterator[Step]:
+def _work_steps(one: Failover, around: RelatedChanges, *, last: int | None) -> Iterator[Step]:
     """Yield when Works of new copies were stored and those of old ones went. `last`: the end of the failover.
 
     A Work that goes after the binding was placed on its cluster again does not belong to this failover.
     """
     old, began = one.first.old, one.first.change.version
     left = {_work(old, task.from_cluster): task.from_cluster for task in one.tasks}
-    new = {_work(old, target.name): target.name for target in _after(one) if old.spec.target(target.name) is None}
+    new = {
+        _work(old, target.name): target.name for target in _targets_after(one) if old.spec.target(target.name) is None
+    }
     for place, cluster in new.items():
         for change in (found.change for found in around.get(place, ())):
             if change.version > began and change.type == "ADDED" and (last is None or change.version <= last):
@@ -423,13 +431,13 @@ def _durations(steps: Sequence[Step], *, finished: bool) -> Durations:
 
     decided, placed, ended = at(kind.DECIDED), at(kind.SCHEDULED), at(kind.CLEARED, last=True)
     return Durations(
-        detected=_between(at(kind.SEEN), at(kind.TAINTED)),
-        waited=_between(at(kind.TAINTED), decided),
-        scheduled=_between(decided, placed),
-        started=_between(placed, at(kind.HEALTHY, last=True)),
+        detected=_seconds_between(at(kind.SEEN), at(kind.TAINTED)),
+        waited=_seconds_between(at(kind.TAINTED), decided),
+        scheduled=_seconds_between(decided, placed),
+        started=_seconds_between(placed, at(kind.HEALTHY, last=True)),
         total=ended if finished else None,
     )
 
 
-def _between(start: float | None, end: float | None) -> float | None:
+def _seconds_between(start: float | None, end: float | None) -> float | None:
     return None if start is None or end is None or end < start else round(end - start, 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.interpret.interpreter import NOTHING_KNOWN, Demand, Dependency, Document, Interpreter
+from controlplane.interpret.interpreter import NO_OPERATIONS, Demand, Dependency, Document, Interpreter
 from controlplane.interpret.native import NATIVE
 
 __all__ = ["Demand", "Dependency", "Document", "Interpreter", "of"]
@@ -10,6 +10,6 @@ __all__ = ["Demand", "Dependency", "Document", "Interpreter", "of"]
 _KNOWN = dict(NATIVE)
 
 
-def of(api_version: str, kind: str) -> Interpreter:
+def interpreter_for(api_version: str, kind: str) -> Interpreter:
     """Return what is known of a kind; an Interpreter without operations where nothing is."""
-    return _KNOWN.get((api_version, kind), NOTHING_KNOWN)
+    return _KNOWN.get((api_version, kind), NO_OPERATIONS)

@@ -15,7 +15,7 @@ _PHASES_OF_VOLUMES = ("Failed", "Pending", "Available", "Bound", "Released")
 _PHASES_OF_PODS = ("Failed", "Pending", "Running", "Succeeded")
 
 
-def counted(*fields: str, marked: bool = True) -> Callable[[Document, Items, datetime], Document]:
+def sum_counters(*fields: str, marked: bool = True) -> Callable[[Document, Items, datetime], Document]:
     """Return the rule of workloads: counters are summed, the rest of the template's status is kept.
 
     The template's observedGeneration follows once every member has caught up with it; `marked` False accepts members
@@ -24,17 +24,17 @@ def counted(*fields: str, marked: bool = True) -> Callable[[Document, Items, dat
 
     def aggregate(doc: Document, items: Items, now: datetime) -> Document:
         reports = list(_reports(items))
-        status = {**_status(doc), **summed(reports, *fields)}
+        status = {**_status(doc), **sums_of(reports, *fields)}
         if sum(_caught_up(report, doc, marked=marked) for report in reports) == len(items):
             status["observedGeneration"] = (doc.get("metadata") or {}).get("generation")
-        return _filled(status)
+        return _without_empty(status)
 
     return aggregate
 
 
-def totals(*fields: str) -> Callable[[Document, Items, datetime], Document]:
+def only_sums(*fields: str) -> Callable[[Document, Items, datetime], Document]:
     """Return the rule of kinds whose status is nothing but sums."""
-    return lambda doc, items, now: _filled(summed(_reports(items), *fields))
+    return lambda doc, items, now: _without_empty(sums_of(_reports(items), *fields))
 
 
 def last_reported(*fields: str) -> Callable[[Document, Items, datetime], Document]:
@@ -43,12 +43,12 @@ def last_reported(*fields: str) -> Callable[[Document, Items, datetime], Documen
     def aggregate(doc: Document, items: Items, now: datetime) -> Document:
         reports = list(_reports(items))
         last = reports[-1] if reports else {}
-        return _filled({**_status(doc), **{field: last.get(field) for field in fields}})
+        return _without_empty({**_status(doc), **{field: last.get(field) for field in fields}})
 
     return aggregate
 
 
-def summed(reports: Iterable[Document], *fields: str) -> Document:
+def sums_of(reports: Iterable[Document], *fields: str) -> Document:
     """Return the sums of some fields of reports."""
     found = list(reports)
     return {field: sum(int(report.get(field) or 0) for report in found) for field in fields}
@@ -82,12 +82,12 @@ def persistent_volume_claim(doc: Document, items: Items, now: datetime) -> Docum
             phase = "Lost"
         elif said != "Bound" and phase != "Lost":
             phase = str(said or "")
-    return _filled({"phase": phase})
+    return _without_empty({"phase": phase})
 
 
 def persistent_volume(doc: Document, items: Items, now: datetime) -> Document:
     """The worst phase; a member that says nothing is pending."""
-    return _filled({"phase": _worst(items, _PHASES_OF_VOLUMES)})
+    return _without_empty({"phase": _worst_phase(items, _PHASES_OF_VOLUMES)})
 
 
 def pod(doc: Document, items: Items, now: datetime) -> Document:
@@ -100,18 +100,18 @@ def pod(doc: Document, items: Items, now: datetime) -> Document:
         ]
         for field in ("containerStatuses", "initContainerStatuses")
     }
-    return _filled({"phase": _worst(items, _PHASES_OF_PODS), **containers})
+    return _without_empty({"phase": _worst_phase(items, _PHASES_OF_PODS), **containers})
 
 
 def pod_disruption_budget(doc: Document, items: Items, now: datetime) -> Document:
     """Sums; pods that are being disrupted are told apart by their cluster."""
-    sums = summed(_reports(items), "currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
+    sums = sums_of(_reports(items), "currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
     disrupted = {
         f"{item.cluster_name}/{name}": since
         for item in items
         for name, since in ((item.status or {}).get("disruptedPods") or {}).items()
     }
-    return _filled({**sums, "disruptedPods": disrupted})
+    return _without_empty({**sums, "disruptedPods": disrupted})
 
 
 def cron_job(doc: Document, items: Items, now: datetime) -> Document:
@@ -119,10 +119,10 @@ def cron_job(doc: Document, items: Items, now: datetime) -> Document:
     reports = list(_reports(items))
     active = [one for report in reports for one in report.get("active") or ()]
     times = {field: max(_texts(reports, field), default="") for field in ("lastScheduleTime", "lastSuccessfulTime")}
-    return _filled({"active": active, **times})
+    return _without_empty({"active": active, **times})
 
 
-def _worst(items: Items, phases: Sequence[str]) -> str:
+def _worst_phase(items: Items, phases: Sequence[str]) -> str:
     """Return the first of the phases that a member is in; what was not reported yet is Pending."""
     said = {"Pending" if item.status is None else str(item.status.get("phase")) for item in items}
     return next((phase for phase in phases if phase in said), "")
@@ -137,7 +137,7 @@ def _texts(reports: Iterable[Document], field: str) -> list[str]:
     return [str(report[field]) for report in reports if report.get(field)]
 
 
-def _filled(status: dict[str, Any]) -> Document:
+def _without_empty(status: dict[str, Any]) -> Document:
     """Return the status without what is empty or zero: absent and zero are one (Kubernetes' omitempty)."""
     return {field: value for field, value in status.items() if value}
 

@@ -10,21 +10,25 @@ from controlplane.interpret.interpreter import Document
 
 def deployment(doc: Document) -> bool:
     """Seen by its controller, all replicas updated, all of those available."""
-    wanted, status = _wanted(doc), _status(doc)
+    wanted, status = _replicas(doc), _status(doc)
     updated = _number(status, "updatedReplicas")
-    return _seen(doc) and (wanted is None or updated >= wanted) and _number(status, "availableReplicas") >= updated
+    return (
+        _spec_observed(doc)
+        and (wanted is None or updated >= wanted)
+        and _number(status, "availableReplicas") >= updated
+    )
 
 
 def replica_set(doc: Document) -> bool:
-    wanted = _wanted(doc)
-    return _seen(doc) and (wanted is None or _number(_status(doc), "availableReplicas") >= wanted)
+    wanted = _replicas(doc)
+    return _spec_observed(doc) and (wanted is None or _number(_status(doc), "availableReplicas") >= wanted)
 
 
 def daemon_set(doc: Document) -> bool:
     status = _status(doc)
     updated = _number(status, "updatedNumberScheduled")
     return (
-        _seen(doc)
+        _spec_observed(doc)
         and updated >= _number(status, "desiredNumberScheduled")
         and _number(status, "numberAvailable") >= updated
     )
@@ -65,12 +69,12 @@ def ready_replicas(status: Mapping[str, Any]) -> int:
     return _number(status, "readyReplicas")
 
 
-def _seen(doc: Document) -> bool:
+def _spec_observed(doc: Document) -> bool:
     """The member's controller has looked at the present spec."""
     return _number(_status(doc), "observedGeneration") == _number(doc.get("metadata") or {}, "generation")
 
 
-def _wanted(doc: Document) -> int | None:
+def _replicas(doc: Document) -> int | None:
     replicas = (doc.get("spec") or {}).get("replicas")
     return None if replicas is None else int(replicas)
 

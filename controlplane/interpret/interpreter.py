@@ -50,4 +50,4 @@ class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
     final: Callable[[Mapping[str, Any]], bool] = lambda status: False
 
 
-NOTHING_KNOWN = Interpreter()
+NO_OPERATIONS = Interpreter()

@@ -30,8 +30,8 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         revise=replicas.with_replicas,
         healthy=health.deployment,
         ready=health.ready_replicas,
-        reflect=reflect.fields(*_DEPLOYMENT, "observedGeneration", generations=True),
-        aggregate=aggregate.counted(*_DEPLOYMENT),
+        reflect=reflect.status_fields(*_DEPLOYMENT, "observedGeneration", generations=True),
+        aggregate=aggregate.sum_counters(*_DEPLOYMENT),
         retain=retain.replicas,
         dependencies=_OF_TEMPLATE,
     ),
@@ -40,8 +40,8 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         revise=replicas.with_replicas,
         healthy=health.deployment,
         ready=health.ready_replicas,
-        reflect=reflect.fields(*_STATEFUL_SET, "observedGeneration", generations=True),
-        aggregate=aggregate.counted(*_STATEFUL_SET, marked=False),
+        reflect=reflect.status_fields(*_STATEFUL_SET, "observedGeneration", generations=True),
+        aggregate=aggregate.sum_counters(*_STATEFUL_SET, marked=False),
         dependencies=references.of_stateful_set,
     ),
     ("apps/v1", "ReplicaSet"): Interpreter(
@@ -49,14 +49,14 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         revise=replicas.with_replicas,
         healthy=health.replica_set,
         ready=health.ready_replicas,
-        reflect=reflect.fields(*_REPLICA_SET, "observedGeneration", generations=True),
-        aggregate=aggregate.counted(*_REPLICA_SET),
+        reflect=reflect.status_fields(*_REPLICA_SET, "observedGeneration", generations=True),
+        aggregate=aggregate.sum_counters(*_REPLICA_SET),
         dependencies=_OF_TEMPLATE,
     ),
     ("apps/v1", "DaemonSet"): Interpreter(
         healthy=health.daemon_set,
-        reflect=reflect.fields(*_DAEMON_SET, "observedGeneration", generations=True),
-        aggregate=aggregate.counted(*_DAEMON_SET),
+        reflect=reflect.status_fields(*_DAEMON_SET, "observedGeneration", generations=True),
+        aggregate=aggregate.sum_counters(*_DAEMON_SET),
         dependencies=_OF_TEMPLATE,
     ),
     ("v1", "Pod"): Interpreter(
@@ -70,7 +70,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         replicas=replicas.of_job,
         revise=replicas.with_parallelism,
         prune=prune.job,
-        reflect=reflect.fields(*_JOB),
+        reflect=reflect.status_fields(*_JOB),
         aggregate=aggregate_job,
         final=lambda status: bool(finished(status)),
         retain=retain.job,
@@ -81,7 +81,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         dependencies=references.of_pods("spec", "jobTemplate", "spec", "template", "spec"),
     ),
     ("autoscaling/v2", "HorizontalPodAutoscaler"): Interpreter(
-        reflect=reflect.fields(*_SCALER), aggregate=aggregate.totals(*_SCALER)
+        reflect=reflect.status_fields(*_SCALER), aggregate=aggregate.only_sums(*_SCALER)
     ),
     ("v1", "Service"): Interpreter(
         healthy=health.service,
@@ -101,7 +101,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
     ),
     ("policy/v1", "PodDisruptionBudget"): Interpreter(
         healthy=health.pod_disruption_budget,
-        reflect=reflect.fields(*_BUDGET),
+        reflect=reflect.status_fields(*_BUDGET),
         aggregate=aggregate.pod_disruption_budget,
     ),
     ("v1", "Secret"): Interpreter(prune=prune.secret, retain=retain.secret),
@@ -109,7 +109,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
     ("flink.apache.org/v1beta1", "FlinkDeployment"): Interpreter(
         replicas=flink.replicas,
         healthy=flink.healthy,
-        reflect=reflect.fields(*flink.REPORTED),
+        reflect=reflect.status_fields(*flink.REPORTED),
         aggregate=aggregate.last_reported(*flink.REPORTED),
     ),
     ("multicluster.x-k8s.io/v1alpha1", "ServiceImport"): Interpreter(dependencies=references.of_service_import),

@@ -27,7 +27,7 @@ _TOKEN_SECRET = "kubernetes.io/service-account-token"
 _ACCOUNT_UID_ANNOTATION = "kubernetes.io/service-account.uid"
 
 
-def common(doc: Document) -> Document:
+def without_own_metadata(doc: Document) -> Document:
     """Return a document without status and the metadata of its own object."""
     metadata = doc.get("metadata") or {}
     kept = {name: value for name, value in metadata.items() if name not in OWN_METADATA}

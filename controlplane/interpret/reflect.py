@@ -10,7 +10,7 @@ from controlplane.interpret.interpreter import Document
 READY = "readyReplicas"
 
 
-def whole(doc: Document) -> Document | None:
+def whole_status(doc: Document) -> Document | None:
     """Return all of the status. Raises ValueError where it is no object."""
     status = doc.get("status")
     if status is not None and not isinstance(status, dict):
@@ -18,7 +18,7 @@ def whole(doc: Document) -> Document | None:
     return status
 
 
-def fields(*names: str, generations: bool = False) -> Callable[[Document], Document | None]:
+def status_fields(*names: str, generations: bool = False) -> Callable[[Document], Document | None]:
     """Return the rule that carries back some fields where they are set.
 
     `generations`: also the object's own generation and the template's it was made from, so that it can be told when a
@@ -26,7 +26,7 @@ def fields(*names: str, generations: bool = False) -> Callable[[Document], Docum
     """
 
     def reflect(doc: Document) -> Document | None:
-        status = whole(doc)
+        status = whole_status(doc)
         if status is None:
             return None
         out = {name: status[name] for name in names if status.get(name)}
@@ -48,4 +48,4 @@ def service(doc: Document) -> Document | None:
     """The addresses of a LoadBalancer; other Services have nothing to say."""
     if (doc.get("spec") or {}).get("type") != "LoadBalancer":
         return None
-    return fields("loadBalancer")(doc)
+    return status_fields("loadBalancer")(doc)

@@ -18,7 +18,7 @@ def of_pod(spec: Document) -> ReplicaRequirements | None:
     if claim is None and not request:
         return None
     return ReplicaRequirements(
-        node_claim=claim, resource_request={name: _text(name, request[name]) for name in request}
+        node_claim=claim, resource_request={name: _quantity_text(name, request[name]) for name in request}
     )
 
 
@@ -81,7 +81,7 @@ def _raise_to(total: Amounts, least: Amounts) -> None:
             total[name] = amount
 
 
-def _text(name: str, amount: int) -> str:
+def _quantity_text(name: str, amount: int) -> str:
     if name == "cpu":
         return str(Quantity(amount * (NANO // 1000), DECIMAL_SI))
     binary = name in ("memory", "ephemeral-storage") or name.startswith("hugepages-")

@@ -133,7 +133,7 @@ class AilingCopies(Row, frozen=True):
     """Since when which copies of a binding (key: its Ref as text) are unhealthy, for application failover."""
 
     since: dict[str, datetime] = {}  # by cluster
-    version: str = ""  # of the workload, as `eviction.application.version` tells it
+    version: str = ""  # of the workload, as `eviction.application_failover.workload_version` returns it
     moves: dict[str, datetime] = {}  # clusters this version has left for being unhealthy, and when
 
 

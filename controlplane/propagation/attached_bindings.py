@@ -42,7 +42,7 @@ class Policy(NamedTuple):
 
 def needed(template: Template) -> list[Dependency]:
     """Return what a workload needs beside it, by name or by label selector."""
-    ask = interpret.of(template.api_version, template.kind).dependencies
+    ask = interpret.interpreter_for(template.api_version, template.kind).dependencies
     found: Sequence[Dependency] = () if ask is None else ask(template.document())
     by_text = {_text(one): one for one in found if one.name or one.label_selector is not None}
     return [by_text[text] for text in sorted(by_text)]

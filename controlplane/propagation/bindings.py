@@ -170,7 +170,7 @@ def _wanted(template: Template, policy: Policy, priority: int | None, gates: dic
 
 def demand(template: Template) -> interpret.Demand:
     """Return replicas and requirements of a template; none for kinds without replicas."""
-    ask = interpret.of(template.api_version, template.kind).replicas
+    ask = interpret.interpreter_for(template.api_version, template.kind).replicas
     return interpret.Demand(0, None) if ask is None else ask(template.content)
 
 

@@ -85,7 +85,7 @@ def targets(binding: Binding) -> Iterator[TargetCluster]:
 def rendering(binding: Binding, template: Template) -> Rendering:
     """Return the common part of a binding's Works."""
     place, name = template.metadata, work_name(template.kind, template.metadata.name, template.metadata.namespace)
-    knows = interpret.of(template.api_version, template.kind)
+    knows = interpret.interpreter_for(template.api_version, template.kind)
     manifest = _pruned(template, knows)
     link_labels, link_annotations = _links(binding)
     conflict = conflict_resolution(binding, template)
@@ -205,8 +205,8 @@ def authored(work: Work) -> Work:
 
 
 def _marked(manifest: Document, mark: dict[str, str]) -> Document:
-    pruned = prune.common(manifest)
-    rule = interpret.of(manifest.get("apiVersion", ""), manifest.get("kind", "")).prune
+    pruned = prune.without_own_metadata(manifest)
+    rule = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).prune
     pruned = pruned if rule is None else rule(pruned)
     metadata = pruned.get("metadata") or {}
     labels = {**(metadata.get("labels") or {}), **mark}

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION as HOME
-from controlplane.eviction.purge import leaving
+from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.origin import departed
 from tests.api.builders import CLUSTERS, TABLE, cluster
@@ -60,7 +60,7 @@ def note(made: Answer, origin: str) -> str:
     """What an evicting controller writes on a binding that leaves a cluster."""
     now: Binding = msgspec.convert(made.document, Binding)
     then = now.with_spec(clusters=(TargetCluster(origin, 2),))
-    left = leaving(then, origin, mode="Gracefully", reason="", producer="", message="", now=LONG_AGO)
+    left = with_task(then, origin, mode="Gracefully", reason="", producer="", message="", now=LONG_AGO)
     return departed(left, then, now=LONG_AGO).metadata.annotations[HOME]
 
 

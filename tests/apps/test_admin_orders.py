@@ -9,7 +9,7 @@ from django.urls import reverse
 from apps.objects.models import ChangeLog
 from controlplane.apimachinery.meta import Condition, Ref
 from controlplane.clusters.fence import fence_of
-from controlplane.eviction.orders import EXPEDITE, HOLD, SKIP, Order, orders
+from controlplane.eviction.operator_orders import EXPEDITE, HOLD, SKIP, Order, orders_by_cluster
 from controlplane.kinds.rows import EVICTED
 from tests.apps.pages import found, in_queue, lost_cluster, page_of, stored
 from tests.stores.grounds import CREATED, cluster
@@ -25,7 +25,7 @@ def asked(client: Client, action: str, *keys: str, reason: str = "we are on it")
 
 def order_on(key: str) -> Order | None:
     one = found(Ref.parse(key.partition("|")[0]))
-    return next(iter(orders(one).get("member1", ())), None)
+    return next(iter(orders_by_cluster(one).get("member1", ())), None)
 
 
 @pytest.mark.parametrize(("action", "verb"), [("hold", HOLD), ("skip", SKIP), ("expedite", EXPEDITE)])

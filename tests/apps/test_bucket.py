@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from apps.failover.bucket import SCRIPT, RedisBucket
-from controlplane.eviction.rate import Bucket, TakeTokens, capacity, take
+from controlplane.eviction.rate import Bucket, TakeTokens, capacity, take_tokens
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -27,7 +27,7 @@ def test_lua_and_python_agree_on_every_step_of_a_random_sequence(redis_client: r
 
         said = script(keys=["bucket"], args=[wanted, f"{float(rate):.17g}", capacity(rate), *clock])
 
-        expected = take(bucket, wanted, rate=float(rate), at=clock[0] + clock[1] / 1_000_000)
+        expected = take_tokens(bucket, wanted, rate=float(rate), at=clock[0] + clock[1] / 1_000_000)
         assert (int(said[0]), float(said[1]), float(said[2])) == (
             expected.granted,
             expected.next_in,

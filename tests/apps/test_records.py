@@ -14,7 +14,7 @@ from apps.objects.store import store
 from controlplane.apimachinery.meta import Condition, Ref, to_seconds, with_condition
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
-from controlplane.eviction.purge import leaving
+from controlplane.eviction.purge import with_task
 from controlplane.kinds.cluster import NO_EXECUTE, Taint
 from tests.apps.pages import found, stored
 from tests.stores.grounds import binding, cluster
@@ -52,7 +52,7 @@ def evicted(ref: Ref) -> None:
     """The binding leaves member1."""
     old = found(ref)
     fields = {"mode": "Gracefully", "reason": "TaintUntolerated", "producer": "TaintManager", "message": "gone"}
-    changed(old, leaving(old, "member1", now=now(), **fields), reason="Evictions")  # type: ignore[arg-type]
+    changed(old, with_task(old, "member1", now=now(), **fields), reason="Evictions")  # type: ignore[arg-type]
 
 
 def test_a_record_says_what_was_seen_however_much_the_cluster_has_reported_since(
@@ -115,7 +115,7 @@ def failed_over(names: Sequence[str], times: int) -> None:
     for _ in range(times):
         old = store().get(places)
         fields = {"mode": "Gracefully", "reason": "TaintUntolerated", "producer": "TaintManager", "message": "gone"}
-        gone = {ref: leaving(one, "member1", now=now(), **fields) for ref, one in old.items()}  # type: ignore[arg-type]
+        gone = {ref: with_task(one, "member1", now=now(), **fields) for ref, one in old.items()}  # type: ignore[arg-type]
         written((Put(gone[ref], one) for ref, one in old.items()), reason="Evictions")
         left = store().get(places)
         back = {

@@ -22,7 +22,7 @@ from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor, State, Watch
-from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take
+from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take_tokens
 from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import (
     SCHEDULED,
@@ -208,7 +208,7 @@ class Story:
             return Tokens({}, 1.0, problem="Redis is away")
         granted, waits = {}, []
         for name, wanted in question.wanted.items():
-            taken = take(self.buckets.get(name), wanted, rate=question.rate, at=self.now.timestamp())
+            taken = take_tokens(self.buckets.get(name), wanted, rate=question.rate, at=self.now.timestamp())
             self.buckets[name] = taken.bucket
             granted[name] = taken.granted
             waits.append(taken.next_in)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from controlplane.eviction.application import course, version
+from controlplane.eviction.application_failover import decide_application_failover, workload_version
 from controlplane.kinds.binding import AggregatedStatusItem, Binding
 from controlplane.kinds.policy import (
     DIRECTLY,
@@ -56,7 +56,9 @@ def test_a_status_that_tells_of_a_copy_twice_lets_it_leave_once() -> None:
     ailing = AggregatedStatusItem("member1", applied=True, health="Unhealthy")
     told_twice = app().with_status(aggregated_status=(ailing, ailing))
 
-    after = course(told_twice, {"member1": START - timedelta(seconds=61)}, GATE_OFF, now=START).binding
+    after = decide_application_failover(
+        told_twice, {"member1": START - timedelta(seconds=61)}, GATE_OFF, now=START
+    ).binding
 
     assert [task.from_cluster for task in after.spec.graceful_eviction_tasks] == ["member1"]
     assert after.spec.clusters == ()
@@ -104,7 +106,7 @@ def test_only_a_kind_with_a_rule_of_health_can_be_ill(api_version: str, kind: st
     ill = app(seconds=0).with_status(aggregated_status=(AggregatedStatusItem("member1", health="Unhealthy"),))
     ill = ill.with_spec(resource=replace(ill.spec.resource, api_version=api_version, kind=kind))
 
-    after = course(ill, {"member1": START}, GATE_OFF, now=START.replace(hour=1))
+    after = decide_application_failover(ill, {"member1": START}, GATE_OFF, now=START.replace(hour=1))
 
     assert bool(after.binding.spec.graceful_eviction_tasks) is leaves
 
@@ -115,7 +117,9 @@ def test_only_a_kind_with_a_rule_of_health_can_be_ill(api_version: str, kind: st
 def test_each_purge_mode_makes_its_task(mode: str, grace: int | None, suppressed: bool | None) -> None:
     ill = app(mode, seconds=0).with_status(aggregated_status=(AggregatedStatusItem("member1", health="Unhealthy"),))
 
-    (task,) = course(ill, {"member1": START}, GATE_OFF, now=START.replace(hour=1)).binding.spec.graceful_eviction_tasks
+    (task,) = decide_application_failover(
+        ill, {"member1": START}, GATE_OFF, now=START.replace(hour=1)
+    ).binding.spec.graceful_eviction_tasks
 
     assert (task.purge_mode, task.grace_period_seconds, task.suppress_deletion) == (mode, grace, suppressed)
     assert task.reason == "ApplicationFailure"
@@ -128,8 +132,8 @@ def test_state_goes_along_or_the_copy_stays_and_says_what_is_missing() -> None:
     item = AggregatedStatusItem("member1", status={"jobID": "a1"}, health="Unhealthy")
     since, later = {"member1": START}, START.replace(hour=1)
 
-    kept = course(without, since, settings, now=later)
-    moved = course(ill.with_status(aggregated_status=(item,)), since, settings, now=later).binding
+    kept = decide_application_failover(without, since, settings, now=later)
+    moved = decide_application_failover(ill.with_status(aggregated_status=(item,)), since, settings, now=later).binding
 
     assert kept.binding is without
     assert "example.io/job" in kept.missing["member1"]
@@ -145,9 +149,9 @@ def test_unknown_health_of_a_lost_cluster_counts_neither_as_unhealthy_nor_as_hea
 
     for last, expected in (("Healthy", {}), ("Unknown", {}), ("Unhealthy", begun)):
         reported = app().with_status(aggregated_status=(replace(lost, last_known_health=last),))
-        assert course(reported, begun, Settings(), now=START).since == expected
+        assert decide_application_failover(reported, begun, Settings(), now=START).since == expected
         if last != "Unhealthy":
-            assert course(reported, {}, Settings(), now=START).since == {}
+            assert decide_application_failover(reported, {}, Settings(), now=START).since == {}
 
 
 def test_without_a_policy_for_it_nothing_leaves() -> None:
@@ -206,8 +210,8 @@ def test_fault_28_a_version_that_became_healthy_counts_anew() -> None:
 
 
 def test_fault_28_scaling_is_no_other_version() -> None:
-    assert version(_template("bad", replicas=2)) == version(_template("bad", replicas=7))
-    assert version(_template("bad")) != version(_template("good"))
+    assert workload_version(_template("bad", replicas=2)) == workload_version(_template("bad", replicas=7))
+    assert workload_version(_template("bad")) != workload_version(_template("good"))
 
 
 def _template(image: str, *, replicas: int = 2) -> Template:

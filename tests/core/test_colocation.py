@@ -15,8 +15,8 @@ from controlplane.apimachinery.names import (
     PROPAGATION_POLICY_NAME_ANNOTATION,
     TOGETHER_ANNOTATION,
 )
-from controlplane.eviction.refuge import refuge
-from controlplane.insight.readiness import Situation, rehearsal_of
+from controlplane.eviction.refuge import refuge_from
+from controlplane.insight.readiness import Situation, dry_run_of
 from controlplane.kinds.binding import Binding, ObjectReference
 from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
 from controlplane.kinds.colocation_index import application
@@ -266,14 +266,14 @@ def test_dry_runs_name_the_refuge_it_will_be() -> None:
     """Readiness and Drain ask as the scheduler does; one that goes is seen by the next."""
     clusters = [serving(name, slots) for name, slots in {"member1": 500, "member2": 24, "member3": 25}.items()]
     found = parts(on="member1")
-    rehearsal = rehearsal_of(Situation(clusters, applications={"default/online": found}), FAST)
+    rehearsal = dry_run_of(Situation(clusters, applications={"default/online": found}), FAST)
 
     for one in found:
         answer = rehearsal.without(one, {"member1"})
         assert [place.name for place in answer.clusters] == ["member3"]
-        rehearsal.taken(one, refuge(one, {"member1"}, answer, FAST, source_ready=True), now=START)
+        rehearsal.taken(one, refuge_from(one, {"member1"}, answer, FAST, source_ready=True), now=START)
 
-    alone = rehearsal_of(Situation(clusters), FAST)
+    alone = dry_run_of(Situation(clusters), FAST)
     assert [place.name for place in alone.without(found[0], {"member1"}).clusters] == ["member2"]
 
 

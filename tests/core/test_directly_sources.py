@@ -10,7 +10,14 @@ import pytest
 from controlplane.apimachinery.meta import Condition, condition
 from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.clusters.fence import FenceRequest, fenced
-from controlplane.eviction.directly import DIRECTLY_WAITING, Source, look_again, message, sources, told
+from controlplane.eviction.directly import (
+    DIRECTLY_WAITING,
+    DirectlySource,
+    directly_sources,
+    next_check_at,
+    waiting_message,
+    with_directly_waiting,
+)
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
@@ -31,10 +38,10 @@ def web(*tasks: GracefulEvictionTask, on: str = "b", after: str = "") -> Binding
 
 def found(
     one: Binding, *clusters: Cluster, held: set[str] | None = None, settings: Settings = WAIT, seconds: int = 0
-) -> list[Source]:
+) -> list[DirectlySource]:
     known = {each.metadata.name: each for each in clusters}
     now = START + timedelta(seconds=seconds)
-    return sources(one, {"a"} if held is None else held, known, settings, answered={}, now=now)
+    return directly_sources(one, {"a"} if held is None else held, known, settings, answered={}, now=now)
 
 
 def fence(seconds: int = 60) -> Cluster:
@@ -42,16 +49,16 @@ def fence(seconds: int = 60) -> Cluster:
 
 
 def test_a_source_that_nobody_can_reach_is_waited_for() -> None:
-    assert found(web(), SILENT) == [Source(TASK, False)]
+    assert found(web(), SILENT) == [DirectlySource(TASK, False)]
     assert found(web(), SILENT)[0].waits
 
 
 def test_a_source_that_is_gone_altogether_is_waited_for() -> None:
-    assert found(web()) == [Source(TASK, False)]
+    assert found(web()) == [DirectlySource(TASK, False)]
 
 
 def test_a_source_that_answers_is_waited_for_until_its_copy_is_gone_whatever_the_setting() -> None:
-    assert found(web(), cluster("a"), settings=PROCEED) == [Source(TASK, True)]
+    assert found(web(), cluster("a"), settings=PROCEED) == [DirectlySource(TASK, True)]
 
 
 @pytest.mark.parametrize(
@@ -70,17 +77,17 @@ def test_what_is_no_source_is_not_waited_for(one: Binding, held: set[str]) -> No
 def test_one_that_is_no_source_does_not_hide_the_next() -> None:
     gracefully = GracefulEvictionTask("z", GRACEFULLY, creation_timestamp=START)
 
-    assert found(web(gracefully, TASK), SILENT, held={"a", "z"}) == [Source(TASK, False)]
+    assert found(web(gracefully, TASK), SILENT, held={"a", "z"}) == [DirectlySource(TASK, False)]
 
 
 def test_the_setting_lets_new_copies_start_and_says_so() -> None:
-    assert found(web(), SILENT, settings=PROCEED) == [Source(TASK, False, "directly_unreachable is Proceed")]
+    assert found(web(), SILENT, settings=PROCEED) == [DirectlySource(TASK, False, "directly_unreachable is Proceed")]
 
 
 def test_a_fence_lets_new_copies_start_and_names_who_made_it() -> None:
     why = "cluster a is fenced by ana until 2026-01-01T00:01:00Z: no power"
 
-    assert found(web(), fence()) == [Source(TASK, False, why)]
+    assert found(web(), fence()) == [DirectlySource(TASK, False, why)]
 
 
 @pytest.mark.parametrize(("seconds", "leave"), [(119, ""), (120, "and the time has passed"), (500, "time has passed")])
@@ -113,46 +120,53 @@ def at(seconds: float) -> Any:
 def test_a_waiting_source_is_looked_at_after_a_pause_or_when_its_time_is_over(
     after: str, seconds: int, again: int
 ) -> None:
-    waiting = [Source(TASK, False)]
+    waiting = [DirectlySource(TASK, False)]
 
-    assert look_again(waiting, web(after=after), pause=PAUSE, now=at(seconds)) == at(again)
+    assert next_check_at(waiting, web(after=after), pause=PAUSE, now=at(seconds)) == at(again)
 
 
 def test_the_first_time_that_is_over_counts() -> None:
     later = GracefulEvictionTask("c", DIRECTLY, creation_timestamp=at(5))
-    waiting = [Source(later, False), Source(GracefulEvictionTask("d", DIRECTLY), False), Source(TASK, False)]
+    waiting = [
+        DirectlySource(later, False),
+        DirectlySource(GracefulEvictionTask("d", DIRECTLY), False),
+        DirectlySource(TASK, False),
+    ]
 
-    assert look_again(waiting, web(after="After=20"), pause=PAUSE, now=START) == at(20)
+    assert next_check_at(waiting, web(after="After=20"), pause=PAUSE, now=START) == at(20)
 
 
 def test_what_does_not_wait_is_not_looked_at_again() -> None:
-    assert look_again([], web(), pause=PAUSE, now=START) is None
-    assert look_again([Source(TASK, False, "fenced")], web(), pause=PAUSE, now=START) is None
-    both = [Source(TASK, False, "fenced"), Source(GracefulEvictionTask("c", DIRECTLY, creation_timestamp=at(9)), True)]
-    assert look_again(both, web(after="After=10"), pause=PAUSE, now=START) == at(19)
+    assert next_check_at([], web(), pause=PAUSE, now=START) is None
+    assert next_check_at([DirectlySource(TASK, False, "fenced")], web(), pause=PAUSE, now=START) is None
+    both = [
+        DirectlySource(TASK, False, "fenced"),
+        DirectlySource(GracefulEvictionTask("c", DIRECTLY, creation_timestamp=at(9)), True),
+    ]
+    assert next_check_at(both, web(after="After=10"), pause=PAUSE, now=START) == at(19)
 
 
-def said(one: Binding, *given: Source) -> tuple[str, str, str] | None:
-    found = condition(told(one, given, now=START), DIRECTLY_WAITING)
+def said(one: Binding, *given: DirectlySource) -> tuple[str, str, str] | None:
+    found = condition(with_directly_waiting(one, given, now=START), DIRECTLY_WAITING)
     return None if found is None else (found.status, found.reason, found.message)
 
 
 def test_the_condition_says_what_is_waited_for_and_what_to_do() -> None:
-    other = Source(GracefulEvictionTask("c", DIRECTLY), False)
+    other = DirectlySource(GracefulEvictionTask("c", DIRECTLY), False)
     text = (
         "cluster a, c cannot be reached, so its copy may still run: with purgeMode Directly new copies wait until it "
         "is gone. Confirm that the cluster is down (POST clusters/<name>/fence), or let the policy go on with "
         "failover.lifeboat.io/directly-unreachable: After=<seconds>"
     )
 
-    assert message([Source(TASK, False), other]) == text
-    assert said(web(), Source(TASK, False), other) == ("True", "SourceUnreachable", text)
+    assert waiting_message([DirectlySource(TASK, False), other]) == text
+    assert said(web(), DirectlySource(TASK, False), other) == ("True", "SourceUnreachable", text)
 
 
 def test_one_source_that_waits_is_enough_and_is_the_only_one_named() -> None:
-    going = Source(GracefulEvictionTask("c", DIRECTLY), False, "fenced")
+    going = DirectlySource(GracefulEvictionTask("c", DIRECTLY), False, "fenced")
 
-    found = said(web(), going, Source(TASK, False))
+    found = said(web(), going, DirectlySource(TASK, False))
 
     assert found is not None
     assert found[:2] == ("True", "SourceUnreachable")
@@ -160,13 +174,16 @@ def test_one_source_that_waits_is_enough_and_is_the_only_one_named() -> None:
 
 
 def test_the_condition_says_why_new_copies_started() -> None:
-    going = [Source(TASK, False, "fenced"), Source(GracefulEvictionTask("c", DIRECTLY), False, "time has passed")]
+    going = [
+        DirectlySource(TASK, False, "fenced"),
+        DirectlySource(GracefulEvictionTask("c", DIRECTLY), False, "time has passed"),
+    ]
 
     assert said(web(), *going) == ("False", "Proceeded", "fenced; time has passed")
 
 
 def test_a_source_that_can_be_reached_is_no_reason_for_a_condition() -> None:
-    assert said(web(), Source(TASK, True)) is None
+    assert said(web(), DirectlySource(TASK, True)) is None
     assert said(web()) is None
 
 
@@ -176,7 +193,7 @@ def test_the_end_of_the_wait_is_told_once(status: str) -> None:
     one = web().with_status(conditions=(before,))
     over = ("False", "SourceGone", "the old copy is gone, or can be removed")
 
-    assert said(one, Source(TASK, True)) == (over if status == "True" else ("False", "SourceUnreachable", "x"))
+    assert said(one, DirectlySource(TASK, True)) == (over if status == "True" else ("False", "SourceUnreachable", "x"))
 
 
 def test_other_targets_do_not_end_the_wait() -> None:

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from controlplane.apimachinery.times import END_OF_TIME
 from controlplane.clusters import health
 from controlplane.controllers.fleet_watch import FLEET
-from controlplane.insight.figures import Figures, cumulative, figures
-from controlplane.insight.forecast import STOPPED, ends, forecast
+from controlplane.insight.figures import Figures, cumulative_buckets, queue_figures
+from controlplane.insight.forecast import STOPPED, forecast, queue_end
 from controlplane.kinds.eviction import shown
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import EVICTED, HELD, Eviction
@@ -34,13 +34,13 @@ def test_an_estimate_counts_a_token_for_each_before_it() -> None:
 
     assert [one.position for one in found.values()] == [1, 2, 3]
     assert [(one.at - START).total_seconds() for one in found.values() if one.at] == [2, 4, 6]
-    assert ends(found.values()) == START + timedelta(seconds=6)
+    assert queue_end(found.values()) == START + timedelta(seconds=6)
 
 
 def test_an_estimate_at_another_rate_is_another_one() -> None:
     found = forecast([row(n) for n in range(30)], rate=10, ageing_seconds=300, now=START)
 
-    assert (ends(found.values()) or START) - START == timedelta(seconds=3)
+    assert (queue_end(found.values()) or START) - START == timedelta(seconds=3)
 
 
 def test_with_a_bucket_for_each_cluster_none_waits_for_anothers_queue() -> None:
@@ -57,7 +57,7 @@ def test_an_estimate_beyond_all_calendars_is_their_end(rate: float) -> None:
     found = forecast([row(n) for n in range(3)], rate=rate, ageing_seconds=300, now=START)
 
     assert all(one.at is not None and START < one.at <= END_OF_TIME for one in found.values())
-    assert ends(found.values()) is not None
+    assert queue_end(found.values()) is not None
 
 
 def test_what_is_in_a_bucket_already_is_spent_on_its_own_queue_only() -> None:
@@ -65,7 +65,7 @@ def test_what_is_in_a_bucket_already_is_spent_on_its_own_queue_only() -> None:
     tokens = {"cluster/member1": 1.0, "cluster/member2": 0.5}
 
     found = forecast(rows, rate=0.5, ageing_seconds=300, scope="Cluster", tokens=tokens, now=START)
-    told = figures(rows, FLEET_OF_FIVE, NORMAL, scope="Cluster", tokens=tokens, now=START)
+    told = queue_figures(rows, FLEET_OF_FIVE, NORMAL, scope="Cluster", tokens=tokens, now=START)
 
     assert [(one.at - START).total_seconds() for one in found.values() if one.at] == [0, 2, 1]
     assert told.eta_seconds == 2
@@ -75,7 +75,7 @@ def test_tier_zero_says_stopped() -> None:
     found = forecast([row(1)], rate=0, ageing_seconds=300, now=START)
 
     assert [(one.at, one.told) for one in found.values()] == [(None, STOPPED)]
-    assert ends(found.values()) is None
+    assert queue_end(found.values()) is None
 
 
 def test_what_is_held_says_by_what_and_what_is_not_due_waits_for_its_time() -> None:
@@ -91,7 +91,7 @@ def of(story: Story) -> Figures:
         one for name in ("member1", "member2") for one in story.store.rows(Eviction, "cluster", [name]).get(name, [])
     ]
     fleet = health.fleet_health(story.cluster(f"member{n}") for n in range(1, 6))
-    return figures(rows, fleet, health.tier(fleet, story.settings), now=story.now)
+    return queue_figures(rows, fleet, health.tier(fleet, story.settings), now=story.now)
 
 
 def waiting_fleet(count: int, *, tolerates: int = 0) -> Story:
@@ -141,8 +141,8 @@ def test_s001_metrics_of_an_outage_and_their_end_with_recovery() -> None:
     assert mine.success_rate == 1.0
     assert mine.rate == 5 / 10
     assert mine.latency_sum == pytest.approx(2 + 4 + 6 + 8 + 10, abs=0.1)
-    assert cumulative(mine.latency_counts)["5.0"] == 2
-    assert cumulative(mine.latency_counts)["+Inf"] == 5
+    assert cumulative_buckets(mine.latency_counts)["5.0"] == 2
+    assert cumulative_buckets(mine.latency_counts)["+Inf"] == 5
     assert (now.faulty, now.total, now.fault_rate) == (1, 5, 0.2)
     assert (now.tier, now.tier_rate) == (health.NORMAL, 0.5)
     assert now.eta_seconds == pytest.approx(10, abs=2.1)
@@ -160,7 +160,7 @@ def test_the_rate_is_over_the_time_in_which_evictions_were_counted(passed: int, 
     done = [row(n, state=EVICTED, due_at=None, ended_at=START + timedelta(seconds=n / 0.45)) for n in range(1, 300)]
     past = [one for one in done if one.ended_at is not None and one.ended_at <= now]
 
-    told = figures([*past, row(999)], FLEET_OF_FIVE, NORMAL, now=now)
+    told = queue_figures([*past, row(999)], FLEET_OF_FIVE, NORMAL, now=now)
 
     assert told.clusters["member1"].rate == pytest.approx(rate, abs=0.005)
 
@@ -169,7 +169,7 @@ def test_a_rate_is_over_one_second_at_least() -> None:
     """One eviction a millisecond after the taint is not a thousand a second."""
     now = START + timedelta(milliseconds=1)
 
-    told = figures([row(1, state=EVICTED, due_at=None, ended_at=now), row(2)], FLEET_OF_FIVE, NORMAL, now=now)
+    told = queue_figures([row(1, state=EVICTED, due_at=None, ended_at=now), row(2)], FLEET_OF_FIVE, NORMAL, now=now)
 
     assert told.clusters["member1"].rate == 1
 
@@ -190,7 +190,7 @@ def test_evictions_older_than_five_minutes_do_not_count() -> None:
     ended = [START + timedelta(seconds=seconds) for seconds in (0, 99, 100, 400)]
     rows = [row(n, state=EVICTED, due_at=None, ended_at=at) for n, at in enumerate(ended)]
 
-    told = figures(rows, FLEET_OF_FIVE, NORMAL, now=START + timedelta(seconds=400))
+    told = queue_figures(rows, FLEET_OF_FIVE, NORMAL, now=START + timedelta(seconds=400))
 
     assert told.clusters["member1"].rate == 2 / 300
 

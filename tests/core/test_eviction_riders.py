@@ -13,8 +13,8 @@ from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine import run
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.state import Actor
-from controlplane.eviction import orders
-from controlplane.eviction.next_moves import Plan
+from controlplane.eviction import operator_orders
+from controlplane.eviction.eviction_plan import EvictionPlan
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import Eviction, PlacementHint, eviction_key
@@ -46,7 +46,7 @@ def test_the_plan_that_the_tokens_were_counted_for_is_the_plan_that_is_carried_o
     snapshots = [one for one in Evictions().load(story.store, [FLEET]) if one is not None]
 
     inquiry = Evictions().ask(snapshots, FAST, now=story.now)
-    without_moves = replace(inquiry.snapshots[0], plan=Plan())
+    without_moves = replace(inquiry.snapshots[0], plan=EvictionPlan())
 
     assert inquiry.question.wanted == {"fleet": 2}
     tokens = Tokens({"fleet": 2}, 1.0)
@@ -83,7 +83,7 @@ def test_a_hold_made_after_the_decision_and_before_its_writing_counts() -> None:
     assert story.leaving("a") == []
 
 
-@pytest.mark.parametrize("verb", [orders.HOLD, orders.SKIP])
+@pytest.mark.parametrize("verb", [operator_orders.HOLD, operator_orders.SKIP])
 @pytest.mark.parametrize("homes", [("member1",), ("member1", "member2")], ids=["from home", "from where it fled to"])
 def test_an_order_given_after_the_decision_and_before_its_writing_counts(homes: tuple[str, ...], verb: str) -> None:
     """Of a home nothing more is noted when the copy has left it before: an eviction from elsewhere writes no
@@ -98,7 +98,7 @@ def test_an_order_given_after_the_decision_and_before_its_writing_counts(homes: 
 
     old, key = story.binding("a"), eviction_key(story.binding("a").ref, last)
     (item,) = story.store.rows(Eviction, "key", [key])[key]
-    story.store.put(orders.given(old, item, verb, reason="because", by="jane", now=story.now), old)
+    story.store.put(operator_orders.with_order(old, item, verb, reason="because", by="jane", now=story.now), old)
     outcomes = story.store.apply([(None, one) for one in decision.separate_decisions], by=EVICTIONS)
     story.redis_away = False
     story.work()

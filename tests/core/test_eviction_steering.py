@@ -14,7 +14,7 @@ from controlplane.clusters import health
 from controlplane.engine.decision import Decision as Decided
 from controlplane.engine.decision import Delete
 from controlplane.engine.state import Actor
-from controlplane.eviction import orders
+from controlplane.eviction import operator_orders
 from controlplane.eviction.pending import EVICTION_PENDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
@@ -77,7 +77,7 @@ def remove(story: Story, obj: Any) -> None:
 def give(story: Story, verb: str, name: str = "web") -> None:
     old, item = story.binding(name), row(story, name)
     assert item is not None
-    new = orders.given(old, item, verb, reason="because", by="jane", now=story.now)
+    new = operator_orders.with_order(old, item, verb, reason="because", by="jane", now=story.now)
     assert not story.store.put(new, old).lost
     story.work()
 
@@ -291,12 +291,12 @@ def test_d8_the_tier_leaves_out_clusters_in_maintenance() -> None:
 def test_an_item_held_by_hand_waits_until_it_is_released() -> None:
     story = fleet(web(LATER))
     story.taint("member1", no_execute())
-    give(story, orders.HOLD)
+    give(story, operator_orders.HOLD)
     assert row(story).reason == "HeldByHand"  # type: ignore[union-attr]
     story.pass_seconds(300)
     assert not gone(story)
 
-    give(story, orders.RELEASE)
+    give(story, operator_orders.RELEASE)
     story.pass_seconds(2)
 
     assert gone(story)
@@ -306,7 +306,7 @@ def test_a_skipped_item_stays_until_that_taint_goes_and_a_later_taint_is_its_own
     story = fleet(web(LATER))
     story.taint("member1", no_execute())
     story.pass_seconds(4)
-    give(story, orders.SKIP)
+    give(story, operator_orders.SKIP)
     story.pass_seconds(4)
     assert told(story) == ("False", "Abandoned")
     story.pass_seconds(300)
@@ -321,7 +321,7 @@ def test_a_skipped_item_stays_until_that_taint_goes_and_a_later_taint_is_its_own
 def test_a_skip_ends_with_its_taint() -> None:
     story = fleet(web(LATER))
     story.taint("member1", no_execute())
-    give(story, orders.SKIP)
+    give(story, operator_orders.SKIP)
     story.untaint("member1")
     story.pass_seconds(10)
 
@@ -334,13 +334,13 @@ def test_a_skip_ends_with_its_taint() -> None:
 def test_a_hold_stands_whatever_else_is_ordered_until_it_is_released() -> None:
     story = fleet(web(LATER), web(ONE, "first", priority=10), settings=SLOW)
     story.taint("member1", no_execute())
-    give(story, orders.HOLD)
-    give(story, orders.EXPEDITE)
+    give(story, operator_orders.HOLD)
+    give(story, operator_orders.EXPEDITE)
     story.pass_seconds(150)
     assert not gone(story)
     assert row(story).reason == "HeldByHand"  # type: ignore[union-attr]
 
-    give(story, orders.RELEASE)
+    give(story, operator_orders.RELEASE)
     story.pass_seconds(11)
 
     assert gone(story)
@@ -349,7 +349,7 @@ def test_a_hold_stands_whatever_else_is_ordered_until_it_is_released() -> None:
 def test_what_was_skipped_stays_after_a_hold_on_it_is_released() -> None:
     story = fleet(web(LATER))
     story.taint("member1", no_execute())
-    for verb in (orders.SKIP, orders.HOLD, orders.RELEASE):
+    for verb in (operator_orders.SKIP, operator_orders.HOLD, operator_orders.RELEASE):
         give(story, verb)
 
     story.pass_seconds(300)
@@ -358,7 +358,9 @@ def test_what_was_skipped_stays_after_a_hold_on_it_is_released() -> None:
     assert told(story) == ("False", "Abandoned")
 
 
-@pytest.mark.parametrize("verbs", [(orders.SKIP, orders.RELEASE), (orders.SKIP, orders.EXPEDITE)])
+@pytest.mark.parametrize(
+    "verbs", [(operator_orders.SKIP, operator_orders.RELEASE), (operator_orders.SKIP, operator_orders.EXPEDITE)]
+)
 def test_a_skip_is_taken_back(verbs: tuple[str, ...]) -> None:
     story = fleet(web(LATER))
     story.taint("member1", no_execute())
@@ -373,11 +375,11 @@ def test_a_skip_is_taken_back(verbs: tuple[str, ...]) -> None:
 def test_an_order_of_an_earlier_outage_is_in_the_way_of_no_other() -> None:
     story = fleet(web(LATER))
     story.taint("member1", no_execute())
-    give(story, orders.HOLD)
+    give(story, operator_orders.HOLD)
     story.untaint("member1")
     story.pass_seconds(10)
     story.taint("member1", no_execute(at=story.now))
-    for verb in (orders.SKIP, orders.RELEASE):
+    for verb in (operator_orders.SKIP, operator_orders.RELEASE):
         give(story, verb)
 
     story.pass_seconds(103)
@@ -389,13 +391,13 @@ def test_a_hold_by_hand_goes_on_when_another_taint_takes_the_place_of_the_first(
     """As where a cluster that was Unknown answers again and is False (D1)."""
     story = fleet(web(duplicated(least=1, most=1, tolerations=[Toleration(operator="Exists", toleration_seconds=100)])))
     story.taint("member1", no_execute("unreachable"))
-    give(story, orders.HOLD)
+    give(story, operator_orders.HOLD)
 
     old = story.cluster("member1")
     assert not story.store.put(old.with_spec(taints=(no_execute("not-ready", at=story.now),)), old).lost
     story.pass_seconds(300)
     assert not gone(story)
-    give(story, orders.RELEASE)
+    give(story, operator_orders.RELEASE)
     story.pass_seconds(2)
 
     assert gone(story)
@@ -405,7 +407,7 @@ def test_an_expedited_item_is_first_in_order_and_still_needs_its_token() -> None
     names = ["a", "b", "c"]
     story = fleet(*(web(name=name, priority=10 if name == "a" else 0) for name in names), settings=SLOW)
     story.taint("member1", no_execute())
-    give(story, orders.EXPEDITE, "c")
+    give(story, operator_orders.EXPEDITE, "c")
     assert not gone(story, "c")
 
     story.pass_seconds(11)
@@ -416,8 +418,8 @@ def test_an_expedited_item_is_first_in_order_and_still_needs_its_token() -> None
 def test_an_expedited_item_does_not_pass_a_hold_or_go_nowhere() -> None:
     story = fleet(web(LATER), binding("stuck", duplicated("member1", least=1, most=1), on={"member1": 2}), hold())
     story.taint("member1", no_execute())
-    give(story, orders.EXPEDITE)
-    give(story, orders.EXPEDITE, "stuck")
+    give(story, operator_orders.EXPEDITE)
+    give(story, operator_orders.EXPEDITE, "stuck")
 
     story.pass_seconds(200)
 

@@ -12,8 +12,8 @@ from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction import failback
-from controlplane.eviction.failback import Blocked, Errand, Trial, Way
-from controlplane.eviction.purge import leaving
+from controlplane.eviction.failback import FailbackBlocked, FailbackPlan, FailbackPlanner, FailbackRequest
+from controlplane.eviction.purge import with_task
 from controlplane.kinds import manual_placement, origin
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
@@ -23,7 +23,7 @@ from controlplane.settings import Settings
 from tests.core.fleet_story import START, binding, by_room, by_weight, cluster, duplicated, no_execute
 
 NOW = START + timedelta(hours=1)
-ERRAND = Errand("Failback/home", "home")
+ERRAND = FailbackRequest("Failback/home", "home")
 MEMBERS = [cluster(f"member{number}") for number in range(1, 5)]
 
 
@@ -39,15 +39,15 @@ def away(
     old = binding("web", placement, on=was, replicas=replicas, failover=failover)
     new = old
     for name in was.keys() - now.keys():
-        new = leaving(new, name, mode="Gracefully", reason="", producer="", message="", now=START)
+        new = with_task(new, name, mode="Gracefully", reason="", producer="", message="", now=START)
     new = origin.departed(new, old, now=START)
     return new.with_spec(clusters=tuple(TargetCluster(*pair) for pair in now.items()), graceful_eviction_tasks=())
 
 
-def way(one: Binding, to: str = "member1", *, members: list[Cluster] = MEMBERS) -> Way | Blocked:
+def way(one: Binding, to: str = "member1", *, members: list[Cluster] = MEMBERS) -> FailbackPlan | FailbackBlocked:
     known = origin.home(one)
     assert known is not None
-    return Trial(members, ReservedCapacity(), Settings(), now=NOW).way(one, known, to, ERRAND)
+    return FailbackPlanner(members, ReservedCapacity(), Settings(), now=NOW).way(one, known, to, ERRAND)
 
 
 def targets(one: Binding) -> dict[str, int]:
@@ -99,7 +99,7 @@ def test_replicas_are_given_back_by_who_took_them_over(
 
     found = way(one)
 
-    assert isinstance(found, Way), found
+    assert isinstance(found, FailbackPlan), found
     assert targets(found.binding) == then
     assert {name: count for name, (_, count) in tasks(found.binding).items()} == leave
     assert all(
@@ -115,8 +115,8 @@ def test_with_directly_a_part_goes_at_once_and_a_whole_copy_before_the_new_one_s
     part = way(away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6}, failover=directly))
     whole = way(away(ONE, was={"member1": 6}, now={"member3": 6}, failover=directly))
 
-    assert isinstance(part, Way)
-    assert isinstance(whole, Way)
+    assert isinstance(part, FailbackPlan)
+    assert isinstance(whole, FailbackPlan)
     assert (targets(part.binding), tasks(part.binding)) == ({"member1": 3, "member2": 3}, {})
     assert [task.purge_mode for task in whole.binding.spec.graceful_eviction_tasks] == ["Directly"]
 
@@ -127,7 +127,7 @@ def test_what_still_runs_at_home_is_wanted_there_again() -> None:
 
     found = way(stuck)
 
-    assert isinstance(found, Way)
+    assert isinstance(found, FailbackPlan)
     assert set(tasks(found.binding)) == {"member3"}
 
 
@@ -158,7 +158,7 @@ LEAVING = GracefulEvictionTask("member4", reason="TaintUntolerated")
 def test_what_stands_against_it_is_named(one: Binding, members: list[Cluster], why: str) -> None:
     found = way(one, members=members)
 
-    assert isinstance(found, Blocked)
+    assert isinstance(found, FailbackBlocked)
     assert why in found.why
 
 
@@ -167,27 +167,27 @@ def test_a_hold_counts_on_the_clusters_that_give_and_on_no_other() -> None:
     known = origin.home(one)
     assert known is not None
 
-    def way_with(held: str) -> Way | Blocked:
-        errand = Errand("", "", lambda giver: f"{giver} is held" if giver == held else "")
-        return Trial(MEMBERS, ReservedCapacity(), Settings(), now=NOW).way(one, known, "member1", errand)
+    def way_with(held: str) -> FailbackPlan | FailbackBlocked:
+        errand = FailbackRequest("", "", lambda giver: f"{giver} is held" if giver == held else "")
+        return FailbackPlanner(MEMBERS, ReservedCapacity(), Settings(), now=NOW).way(one, known, "member1", errand)
 
-    assert way_with("member3") == Blocked("member3 is held")
-    assert isinstance(way_with("member2"), Way)
+    assert way_with("member3") == FailbackBlocked("member3 is held")
+    assert isinstance(way_with("member2"), FailbackPlan)
 
 
 def test_ways_of_one_look_do_not_use_the_same_room() -> None:
     members = [cluster("member1", slots=4), *MEMBERS[1:]]
     one = away(by_room(), was={"member1": 3, "member2": 3}, now={"member2": 6})
     other = replace(one, metadata=replace(one.metadata, name="other", uid="other"))
-    trial = Trial(members, ReservedCapacity(), Settings(), now=NOW)
+    trial = FailbackPlanner(members, ReservedCapacity(), Settings(), now=NOW)
     known = origin.home(one)
     assert known is not None
 
     first, second = (trial.way(each, known, "member1", ERRAND) for each in (one, other))
 
-    assert isinstance(first, Way)
+    assert isinstance(first, FailbackPlan)
     assert sum(promise.replicas for promise in first.promises) == 3
-    assert second == Blocked("cluster member1 has room for 1 of 3 replicas")
+    assert second == FailbackBlocked("cluster member1 has room for 1 of 3 replicas")
 
 
 # Home
@@ -195,7 +195,7 @@ def test_ways_of_one_look_do_not_use_the_same_room() -> None:
 
 def test_home_is_where_it_was_before_the_first_failover() -> None:
     one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 3, "member3": 3})
-    again = leaving(one, "member3", mode="Gracefully", reason="", producer="", message="", now=NOW)
+    again = with_task(one, "member3", mode="Gracefully", reason="", producer="", message="", now=NOW)
     again = origin.departed(again, one, now=NOW)
 
     known = origin.home(again)
@@ -244,7 +244,7 @@ def test_it_is_no_home_any_more(edited: object) -> None:
 def test_a_new_failover_after_a_return_has_a_new_home() -> None:
     old = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6})
     back = old.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 4)))
-    again = leaving(back, "member2", mode="Gracefully", reason="", producer="", message="", now=NOW)
+    again = with_task(back, "member2", mode="Gracefully", reason="", producer="", message="", now=NOW)
 
     known = origin.home(origin.departed(again, back, now=NOW))
 
@@ -274,7 +274,7 @@ ORIGINS = [
 
 @pytest.mark.parametrize(("origin", "why"), ORIGINS)
 def test_nothing_goes_back_to_a_cluster_that_is_not_well(origin: Cluster | None, why: str) -> None:
-    said = failback.unfit(origin, "member1", now=NOW)
+    said = failback.unfit_reason(origin, "member1", now=NOW)
 
     assert why in said
     assert bool(said) == bool(why)
@@ -285,8 +285,8 @@ def test_a_failback_to_it_is_refused_when_it_is_written(origin: Cluster | None, 
     clusters = {} if origin is None else {"member1": origin}
     one = away(ONE, was={"member1": 6}, now={"member3": 6})
 
-    by_cluster = list(failback.refused(FailbackSpec("member1"), None, clusters, now=NOW))
-    by_binding = list(failback.refused(FailbackSpec(binding="default/web"), one, clusters, now=NOW))
+    by_cluster = list(failback.refusal_causes(FailbackSpec("member1"), None, clusters, now=NOW))
+    by_binding = list(failback.refusal_causes(FailbackSpec(binding="default/web"), one, clusters, now=NOW))
 
     assert [cause.field for cause in by_cluster] == (["spec.cluster"] if why else [])
     assert [cause.field for cause in by_binding] == (["spec.binding"] if why else [])
@@ -303,7 +303,7 @@ def test_a_failback_of_what_has_nowhere_to_go_back_to_is_refused() -> None:
         (FailbackSpec(binding="default/web"), None, "no such binding"),
         (FailbackSpec("member1", binding="default/web"), elsewhere, "has not left cluster member1"),
     ):
-        (cause,) = failback.refused(spec, one, clusters, now=NOW)
+        (cause,) = failback.refusal_causes(spec, one, clusters, now=NOW)
         assert why in cause.message
 
 
@@ -339,6 +339,6 @@ def test_going_back_returns_to_the_affinity_term_the_cluster_is_of() -> None:
 
     found = way(one)
 
-    assert isinstance(found, Way)
+    assert isinstance(found, FailbackPlan)
     assert targets(found.binding) == {"member1": 6}
     assert found.binding.status.scheduler_observed_affinity_name == "near"

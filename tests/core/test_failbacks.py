@@ -12,7 +12,7 @@ from controlplane.controllers.failbacks import PAGE, Failbacks
 from controlplane.engine import run
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
-from controlplane.eviction.purge import leaving
+from controlplane.eviction.purge import with_task
 from controlplane.kinds import origin
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
@@ -28,7 +28,7 @@ ASKED = Ref(FAILBACK, "", "back")
 def away(name: str, *, suspended: bool = False) -> Binding:
     """It left home for spare. Suspended: nobody may schedule it, so it cannot go back."""
     old = binding(name, duplicated("home", "spare", least=1, most=1), on={"home": 2})
-    new = leaving(old, "home", mode="Gracefully", reason="", producer="", message="", now=START)
+    new = with_task(old, "home", mode="Gracefully", reason="", producer="", message="", now=START)
     gone = origin.departed(new, old, now=START).with_spec(
         clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=()
     )

@@ -10,7 +10,7 @@ import pytest
 from controlplane import interpret
 from controlplane.kinds.binding import AggregatedStatusItem
 
-FLINK = interpret.of("flink.apache.org/v1beta1", "FlinkDeployment")
+FLINK = interpret.interpreter_for("flink.apache.org/v1beta1", "FlinkDeployment")
 SLOTS = {"flinkConfiguration": {"taskmanager.numberOfTaskSlots": "2"}}
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta, condition
-from controlplane.eviction.graceful import Place, assess, came_to_nothing, restored
+from controlplane.eviction.graceful import ClusterState, assess_tasks, scheduling_found_nothing, with_copies_restored
 from controlplane.kinds.binding import (
     APPLICATION_FAILURE,
     SCHEDULED,
@@ -26,8 +26,8 @@ PURGE = Settings(on_graceful_timeout="Purge")
 FAST = replace(FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=100.0)
 LATER = START + timedelta(seconds=10)
 LATE = START + timedelta(seconds=601)
-UP = Place(ready=True, moving=False, observed_at=LATER)
-PLACES = {"member1": Place(ready=False, moving=True), "member2": UP, "member3": UP}
+UP = ClusterState(ready=True, moving=False, observed_at=LATER)
+PLACES = {"member1": ClusterState(ready=False, moving=True), "member2": UP, "member3": UP}
 
 
 def task(cluster_name: str = "member1", **more: object) -> GracefulEvictionTask:
@@ -45,7 +45,7 @@ def moving(*tasks: GracefulEvictionTask, on: dict[str, int], **health: Aggregate
 
 
 def cleared(one: Binding, settings: Settings = HOLD, *, at: object = LATER, places: object = PLACES) -> list[str]:
-    found = assess(one, settings, places=places, now=at)  # type: ignore[arg-type]
+    found = assess_tasks(one, settings, places=places, now=at)  # type: ignore[arg-type]
     return [gone.task.from_cluster for gone in found.cleared]
 
 
@@ -79,17 +79,17 @@ def test_all_targets_healthy_clears_the_task() -> None:
     ],
 )
 def test_d11_what_never_counts_as_healthy(one: Binding) -> None:
-    old = Place(ready=True, moving=False, observed_at=START - timedelta(seconds=1))
-    places = {**PLACES, "member4": Place(ready=False, moving=False), "member5": old}
+    old = ClusterState(ready=True, moving=False, observed_at=START - timedelta(seconds=1))
+    places = {**PLACES, "member4": ClusterState(ready=False, moving=False), "member5": old}
 
     assert cleared(one, places=places) == []
 
 
 def test_health_that_only_lacks_a_newer_look_is_looked_at_again_soon() -> None:
-    old = Place(ready=True, moving=False, observed_at=START - timedelta(seconds=1))
+    old = ClusterState(ready=True, moving=False, observed_at=START - timedelta(seconds=1))
     one = moving(task(), on={"member2": 2}, member2="Healthy")
 
-    found = assess(one, HOLD, places={**PLACES, "member2": old}, now=LATER)
+    found = assess_tasks(one, HOLD, places={**PLACES, "member2": old}, now=LATER)
 
     assert found.wake_at == LATER + timedelta(seconds=HOLD.cluster_monitor_period)
 
@@ -109,9 +109,9 @@ def test_d11_past_the_timeout_hold_keeps_the_copy_and_purge_lets_it_go(
 
 @pytest.mark.parametrize(("source_ready", "state"), [(True, "Stuck"), (False, "WaitingSource")])
 def test_d11_fault_26_a_task_past_its_time_says_what_it_waits_for(source_ready: bool, state: str) -> None:
-    places = {**PLACES, "member1": Place(ready=source_ready, moving=True)}
+    places = {**PLACES, "member1": ClusterState(ready=source_ready, moving=True)}
 
-    (found,) = assess(SICK, HOLD, places=places, now=LATE).overdue
+    (found,) = assess_tasks(SICK, HOLD, places=places, now=LATE).overdue
 
     assert found.state == state
     assert "member2" in found.waits_for
@@ -147,7 +147,7 @@ def test_suppress_deletion_decides_alone(suppress: bool, gone: list[str]) -> Non
 def test_a_task_without_a_time_is_stamped_and_kept() -> None:
     one = moving(task(creation_timestamp=None), on={"member2": 2}, member2="Healthy")
 
-    found = assess(one, HOLD, places=PLACES, now=LATER)
+    found = assess_tasks(one, HOLD, places=PLACES, now=LATER)
 
     assert found.kept == (task(creation_timestamp=LATER),)
 
@@ -188,7 +188,7 @@ def test_d12_fault_22_s001_six_rows_of_recovery(
     tasks = () if "task cleared" in row else (task(),)
     one = scheduled(moving(*tasks, on=on, **dict.fromkeys(on, health)), status, seen=status == "True")
 
-    after, undone = restored(one, {**PLACES, "member1": UP})
+    after, undone = with_copies_restored(one, {**PLACES, "member1": UP})
 
     assert bool(undone) == back
     assert (after.spec.target("member1") is not None) == back
@@ -198,20 +198,20 @@ def test_d12_fault_22_s001_six_rows_of_recovery(
 def test_d12_a_cluster_with_another_evicting_taint_has_not_recovered() -> None:
     one = scheduled(moving(task(), on={}), "False", seen=False)
 
-    assert restored(one, PLACES) == (one, ())
+    assert with_copies_restored(one, PLACES) == (one, ())
 
 
 def test_d12_tasks_of_application_failover_run_to_their_end() -> None:
     one = scheduled(moving(task(reason=APPLICATION_FAILURE), on={}), "False", seen=False)
 
-    assert restored(one, {**PLACES, "member1": UP}) == (one, ())
+    assert with_copies_restored(one, {**PLACES, "member1": UP}) == (one, ())
 
 
 def test_d12_divided_gets_back_what_found_no_other_place() -> None:
     placement = by_weight(member1=1, member2=1)
     one = moving(task(replicas=4), on={"member2": 3}).with_spec(placement=placement, replicas=5)
 
-    after, _ = restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
+    after, _ = with_copies_restored(scheduled(one, "False", seen=False), {**PLACES, "member1": UP})
 
     assert {target.name: target.replicas for target in after.spec.clusters} == {"member1": 2, "member2": 3}
 
@@ -219,7 +219,7 @@ def test_d12_divided_gets_back_what_found_no_other_place() -> None:
 def test_scheduling_still_to_come_is_neither_empty_nor_failed() -> None:
     one = moving(task(), on={}).with_status(scheduler_observed_generation=1)
 
-    assert not came_to_nothing(one)
+    assert not scheduling_found_nothing(one)
 
 
 # With the controllers

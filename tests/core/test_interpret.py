@@ -62,7 +62,7 @@ def test_a_pod_without_wishes_asks_for_nothing() -> None:
 
 def test_revising_replicas_shares_everything_else() -> None:
     doc = deployment().document()
-    revise = interpret.of("apps/v1", "Deployment").revise
+    revise = interpret.interpreter_for("apps/v1", "Deployment").revise
     assert revise is not None
 
     revised = revise(doc, 7)
@@ -74,7 +74,7 @@ def test_revising_replicas_shares_everything_else() -> None:
 
 def test_zero_ready_replicas_are_carried_back_as_zero() -> None:
     """D11: members leave zero out, and fewer ready replicas than asked must not look like health."""
-    reflect = interpret.of("apps/v1", "Deployment").reflect
+    reflect = interpret.interpreter_for("apps/v1", "Deployment").reflect
     assert reflect is not None
 
     status = reflect({"metadata": {"generation": 2}, "status": {"observedGeneration": 2, "replicas": 3}})
@@ -86,7 +86,7 @@ def test_zero_ready_replicas_are_carried_back_as_zero() -> None:
 
 @pytest.mark.parametrize(("seen", "advances"), [(2, True), (1, False)])
 def test_a_templates_observed_generation_waits_for_every_member(seen: int, advances: bool) -> None:
-    aggregate = interpret.of("apps/v1", "Deployment").aggregate
+    aggregate = interpret.interpreter_for("apps/v1", "Deployment").aggregate
     assert aggregate is not None
     caught_up = {"replicas": 1, "observedGeneration": 5, "generation": 5, "resourceTemplateGeneration": 2}
     items = [
@@ -101,7 +101,7 @@ def test_a_templates_observed_generation_waits_for_every_member(seen: int, advan
 
 
 def test_a_finished_job_stays_finished() -> None:
-    aggregate = interpret.of("batch/v1", "Job").aggregate
+    aggregate = interpret.interpreter_for("batch/v1", "Job").aggregate
     assert aggregate is not None
     done = {"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 3}
 
@@ -109,7 +109,7 @@ def test_a_finished_job_stays_finished() -> None:
 
 
 def test_an_unknown_kind_has_no_rules() -> None:
-    knows = interpret.of("example.com/v1", "Widget")
+    knows = interpret.interpreter_for("example.com/v1", "Widget")
 
     assert knows.replicas is None
     assert knows.healthy is None
@@ -179,7 +179,7 @@ ENDED = {"conditions": [{"type": "Complete", "status": "True"}, {"type": "Failed
 def test_a_template_says_of_its_members_only_what_holds_of_all(
     kind: str, doc: Document, reports: list[Document | None], status: Document
 ) -> None:
-    aggregate = interpret.of("v1", kind).aggregate
+    aggregate = interpret.interpreter_for("v1", kind).aggregate
     assert aggregate is not None
 
     items = [AggregatedStatusItem(f"member{index}", report, True) for index, report in enumerate(reports)]
@@ -188,7 +188,7 @@ def test_a_template_says_of_its_members_only_what_holds_of_all(
 
 
 def test_a_job_ended_as_the_first_condition_that_says_so() -> None:
-    aggregate = interpret.of("batch/v1", "Job").aggregate
+    aggregate = interpret.interpreter_for("batch/v1", "Job").aggregate
     assert aggregate is not None
 
     ended = aggregate({}, [AggregatedStatusItem("member1", ENDED, True)], NOW)
@@ -197,7 +197,7 @@ def test_a_job_ended_as_the_first_condition_that_says_so() -> None:
 
 
 def test_an_ingress_names_the_secret_of_each_host() -> None:
-    depends = interpret.of("networking.k8s.io/v1", "Ingress").dependencies
+    depends = interpret.interpreter_for("networking.k8s.io/v1", "Ingress").dependencies
     assert depends is not None
     tls = [{"secretName": "b"}, {"hosts": ["a.b"]}, {"secretName": "a"}, {"secretName": "b"}]
 

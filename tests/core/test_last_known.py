@@ -33,7 +33,7 @@ def item(cluster: str, status: dict[str, Any], *, lost: bool = False) -> Aggrega
 
 
 def template_status(api_version: str, kind: str, *items: AggregatedStatusItem) -> dict[str, Any]:
-    known = interpret.of(api_version, kind)
+    known = interpret.interpreter_for(api_version, kind)
     assert known.aggregate is not None
     return known.aggregate({"metadata": {"generation": 1}}, counting(items, final=known.final), NOW)
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from controlplane.apimachinery.meta import Condition
-from controlplane.eviction.pending import EVICTION_PENDING, pending, told_evicted, waits_for
+from controlplane.eviction.pending import EVICTION_PENDING, evicted_condition, pending_condition, waits_for
 from controlplane.kinds.binding import TAINT_UNTOLERATED, GracefulEvictionTask
 from controlplane.kinds.rows import (
     ABANDONED,
@@ -40,7 +40,7 @@ def over(cluster: str, state: str, message: str, *, seconds: int = 0) -> Evictio
 
 
 def said(rows: Iterable[Eviction], before: Condition | None = None) -> tuple[str, str, str] | None:
-    found = pending(WEB, rows, before)
+    found = pending_condition(WEB, rows, before)
     return None if found is None else (found.status, found.reason, found.message)
 
 
@@ -109,7 +109,7 @@ def test_the_end_of_the_rows_is_told_once_by_what_the_binding_shows() -> None:
 
     def with_task(reason: str) -> tuple[str, str, str]:
         task = GracefulEvictionTask("a", reason=reason, creation_timestamp=START)
-        found = pending(WEB.with_spec(graceful_eviction_tasks=(task,)), [], WAITED)
+        found = pending_condition(WEB.with_spec(graceful_eviction_tasks=(task,)), [], WAITED)
         assert found is not None
         return found.status, found.reason, found.message
 
@@ -123,7 +123,7 @@ def test_what_waits_for_is_read_back_from_the_condition() -> None:
         row("a.b", state=HELD, reason=ON_HOLD, message="freeze; until Monday"),
         row("b", state=HELD, reason=NO_REFUGE, message="two\nlines"),
     ]
-    told = pending(WEB, rows, None)
+    told = pending_condition(WEB, rows, None)
 
     assert waits_for(told, "a") == "Queued: due 2026-01-01T00:00:00Z"
     assert waits_for(told, "a.b") == "OnHold: freeze; until Monday"
@@ -133,14 +133,14 @@ def test_what_waits_for_is_read_back_from_the_condition() -> None:
     assert waits_for(Condition(EVICTION_PENDING, "False", EVICTED, "cluster a: due now"), "a") == ""
 
     (last,) = rows[2:]
-    assert waits_for(pending(WEB, [last], None), "b") == "NoRefuge: two\nlines"
+    assert waits_for(pending_condition(WEB, [last], None), "b") == "NoRefuge: two\nlines"
 
 
 def test_evicted_is_read_from_the_condition() -> None:
     evicted = Condition(EVICTION_PENDING, "False", EVICTED, "cluster a: x")
 
-    assert told_evicted(WEB) is None
-    assert told_evicted(WEB.with_status(conditions=(WAITED,))) is None
-    assert told_evicted(WEB.with_status(conditions=(evicted,))) == evicted
+    assert evicted_condition(WEB) is None
+    assert evicted_condition(WEB.with_status(conditions=(WAITED,))) is None
+    assert evicted_condition(WEB.with_status(conditions=(evicted,))) == evicted
     other = Condition("Scheduled", "True", EVICTED, "")
-    assert told_evicted(WEB.with_status(conditions=(other,))) is None
+    assert evicted_condition(WEB.with_status(conditions=(other,))) is None

@@ -73,8 +73,8 @@ def reporting(**allocatable: str) -> dict[str, Any]:
 
 
 def ask(binding: Binding | None = None, /, **asked: Any) -> PlacementReviewStatus:
-    review = placement_review.typed({"spec": asked}, settings=Settings(), now=NOW)
-    return placement_review.answer(review, FLEET, binding=binding, settings=Settings(), now=NOW)
+    review = placement_review.decode_review({"spec": asked}, settings=Settings(), now=NOW)
+    return placement_review.answer_review(review, FLEET, binding=binding, settings=Settings(), now=NOW)
 
 
 def placed(status: PlacementReviewStatus) -> dict[str, int]:
@@ -186,14 +186,14 @@ def test_the_groups_of_a_workload_are_seen_as_the_scheduler_sees_them() -> None:
         asked.append(subject)
         return Around({("default", "affinity", "app=near"): {"other-deployment": ["member2"]}})
 
-    review = placement_review.typed({"spec": {"manifest": manifest, "placement": own}}, settings=gates, now=NOW)
-    status = placement_review.answer(review, FLEET, around=around, settings=gates, now=NOW)
-    lost = placement_review.typed(
+    review = placement_review.decode_review({"spec": {"manifest": manifest, "placement": own}}, settings=gates, now=NOW)
+    status = placement_review.answer_review(review, FLEET, around=around, settings=gates, now=NOW)
+    lost = placement_review.decode_review(
         {"spec": {"manifest": manifest, "placement": own, "clusters": {"lost": ["member2"]}}}, settings=gates, now=NOW
     )
 
     assert placed(status) == {"member2": 3}
-    assert placed(placement_review.answer(lost, FLEET, around=around, settings=gates, now=NOW)) == {"member1": 3}
+    assert placed(placement_review.answer_review(lost, FLEET, around=around, settings=gates, now=NOW)) == {"member1": 3}
     assert [one.metadata.name for one in asked] == ["web-deployment", "web-deployment"]
 
 

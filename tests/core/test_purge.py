@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.eviction.purge import MAX_MESSAGE, evicted, leaving, parts, purge_mode, shrinking
+from controlplane.eviction.purge import MAX_MESSAGE, parts, purge_mode, with_partial_task, with_taint_task, with_task
 from controlplane.kinds.binding import PARTLY_FAILED_BACK, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ClusterFailoverBehavior
 from controlplane.kinds.rows import Judgement, Stop
@@ -23,7 +23,7 @@ def told(*stops: Stop, due: float | None = 100.0) -> list[str]:
     """Return the parts of the message of an eviction 100 s after the taint."""
     at = None if due is None else START + timedelta(seconds=due)
     cause = Judgement("gone", "NoExecute", START, at, due)
-    new = evicted(WEB, "a", cause, SETTINGS, preserved={}, stops=stops, now=NOW)
+    new = with_taint_task(WEB, "a", cause, SETTINGS, preserved={}, stops=stops, now=NOW)
     (task,) = new.spec.graceful_eviction_tasks
     return list(parts(task.message))
 
@@ -78,7 +78,7 @@ def test_the_message_tells_how_long_its_turn_took(due: float | None, said: list[
 
 def go(one: Binding, cluster: str = "a", **more: Any) -> Binding:
     given = {"mode": GRACEFULLY, "reason": "Drain", "producer": "Drain/one", "message": "because", **more}
-    return leaving(one, cluster, now=NOW + timedelta(milliseconds=500), **given)
+    return with_task(one, cluster, now=NOW + timedelta(milliseconds=500), **given)
 
 
 def test_a_target_becomes_a_task_that_says_all_about_it() -> None:
@@ -118,7 +118,7 @@ def test_a_task_that_is_there_already_is_left_as_it_is() -> None:
 
 
 def test_a_part_that_is_going_back_leaves_with_the_rest() -> None:
-    part = shrinking(
+    part = with_partial_task(
         WEB, "a", 1, mode=GRACEFULLY, reason=PARTLY_FAILED_BACK, producer="Failback/f", message="home", now=START
     )
     assert part.spec.clusters == (TargetCluster("a", 2), TargetCluster("b", 2))
@@ -141,7 +141,7 @@ def test_what_has_no_replicas_says_no_number() -> None:
 @pytest.mark.parametrize("shrink", [False, True])
 def test_a_long_message_is_cut(shrink: bool) -> None:
     words = {"mode": GRACEFULLY, "reason": PARTLY_FAILED_BACK, "producer": "x", "message": "m" * 2000}
-    new = shrinking(WEB, "a", 1, now=NOW, **words) if shrink else go(WEB, **words)
+    new = with_partial_task(WEB, "a", 1, now=NOW, **words) if shrink else go(WEB, **words)
 
     (task,) = new.spec.graceful_eviction_tasks
     assert task.message == "m" * MAX_MESSAGE
@@ -152,7 +152,7 @@ def test_a_part_leaves_and_its_target_stays_with_the_others() -> None:
     other = GracefulEvictionTask("z", creation_timestamp=START)
     one = WEB.with_spec(graceful_eviction_tasks=(other,))
 
-    new = shrinking(
+    new = with_partial_task(
         one, "a", 1, mode=DIRECTLY, reason=PARTLY_FAILED_BACK, producer="Failback/f", message="home", now=NOW
     )
 
@@ -174,15 +174,15 @@ def test_a_part_leaves_and_its_target_stays_with_the_others() -> None:
 @pytest.mark.parametrize("replicas", [3, 4])
 def test_a_part_is_less_than_the_whole(replicas: int) -> None:
     with pytest.raises(AssertionError, match="would leave a altogether"):
-        shrinking(WEB, "a", replicas, mode=DIRECTLY, reason="r", producer="p", message="m", now=NOW)
+        with_partial_task(WEB, "a", replicas, mode=DIRECTLY, reason="r", producer="p", message="m", now=NOW)
 
 
 def test_a_part_cannot_leave_a_cluster_that_is_being_left_or_has_no_target() -> None:
     busy = WEB.with_spec(graceful_eviction_tasks=(GracefulEvictionTask("a", creation_timestamp=START),))
     with pytest.raises(AssertionError, match="is leaving a already"):
-        shrinking(busy, "a", 1, mode=DIRECTLY, reason="r", producer="p", message="m", now=NOW)
+        with_partial_task(busy, "a", 1, mode=DIRECTLY, reason="r", producer="p", message="m", now=NOW)
     with pytest.raises(AssertionError, match="has no target on c"):
-        shrinking(WEB, "c", 1, mode=DIRECTLY, reason="r", producer="p", message="m", now=NOW)
+        with_partial_task(WEB, "c", 1, mode=DIRECTLY, reason="r", producer="p", message="m", now=NOW)
     with pytest.raises(AssertionError, match="has no target on c"):
         go(WEB, "c")
 
@@ -196,7 +196,9 @@ def test_the_policy_decides_how_a_copy_leaves_else_the_setting() -> None:
 
 
 def test_an_eviction_by_a_taint_says_so() -> None:
-    new = evicted(WEB, "a", Judgement("gone", "NoExecute", START, START, 0.0), SETTINGS, preserved={"k": "v"}, now=NOW)
+    new = with_taint_task(
+        WEB, "a", Judgement("gone", "NoExecute", START, START, 0.0), SETTINGS, preserved={"k": "v"}, now=NOW
+    )
 
     (task,) = new.spec.graceful_eviction_tasks
     assert task.message == (

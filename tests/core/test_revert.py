@@ -83,7 +83,7 @@ def failed_over() -> tuple[Story, Binding]:
     story.taint("member1", no_execute())
     story.pass_seconds(30)
     assert story.placed("web") == {"member2": 2}
-    before = record.before([one for one in story.store.log if one.ref == story.binding("web").ref])
+    before = record.binding_before_failover([one for one in story.store.log if one.ref == story.binding("web").ref])
     assert before is not None
     return story, before
 
@@ -91,15 +91,15 @@ def failed_over() -> tuple[Story, Binding]:
 def test_a_failover_is_taken_back_once_its_cause_is_gone() -> None:
     story, before = failed_over()
     clusters = {one.metadata.name: story.cluster(one.metadata.name) for one in MEMBERS}
-    assert list(revert.obstacles(story.binding("web"), before, clusters, story.settings)) == [
+    assert list(revert.revert_obstacles(story.binding("web"), before, clusters, story.settings)) == [
         "cluster member1 has the taint gone:NoExecute, which would drive it away again"
     ]
 
     story.untaint("member1")
     clusters["member1"] = story.cluster("member1")
-    assert list(revert.obstacles(story.binding("web"), before, clusters, story.settings)) == []
+    assert list(revert.revert_obstacles(story.binding("web"), before, clusters, story.settings)) == []
     old = story.binding("web")
-    story.store.put(revert.reverted(old, before, story.settings, by="ana", now=story.now), old)
+    story.store.put(revert.reverted_binding(old, before, story.settings, by="ana", now=story.now), old)
     story.work()
     story.pass_seconds(60)
 
@@ -110,7 +110,7 @@ def test_the_new_copies_leave_gracefully_when_a_failover_is_taken_back() -> None
     old = binding("web", duplicated("member1", "member2", least=1, most=1), on={"member2": 2})
     before = old.with_spec(clusters=(TargetCluster("member1", 2),))
 
-    new = revert.reverted(old, before, Story().settings, by="ana", now=START + timedelta(hours=1))
+    new = revert.reverted_binding(old, before, Story().settings, by="ana", now=START + timedelta(hours=1))
 
     (task,) = new.spec.graceful_eviction_tasks
     assert (task.from_cluster, task.purge_mode, task.reason) == ("member2", "Gracefully", "Reverted")
@@ -129,7 +129,7 @@ def test_nothing_goes_back_to_where_it_would_be_driven_away_again(now: object, w
     before = binding("web", duplicated("member1"), on={"member1": 2})
     clusters = {} if now is None else {"member1": now}
 
-    (said,) = revert.obstacles(before, before, clusters, FAILOVER)  # type: ignore[arg-type]
+    (said,) = revert.revert_obstacles(before, before, clusters, FAILOVER)  # type: ignore[arg-type]
 
     assert why in said
 
@@ -139,10 +139,10 @@ def log_of(story: Story, name: str) -> list[Change]:
 
 
 def revert_now(story: Story, name: str) -> None:
-    before = record.before(log_of(story, name))
+    before = record.binding_before_failover(log_of(story, name))
     assert before is not None
     old = story.binding(name)
-    story.store.put(revert.reverted(old, before, story.settings, by="ana", now=story.now), old)
+    story.store.put(revert.reverted_binding(old, before, story.settings, by="ana", now=story.now), old)
     story.work()
     story.pass_seconds(60)
 
@@ -167,7 +167,7 @@ def test_a_workload_scaled_since_is_not_taken_back_to_fewer_replicas() -> None:
     story.work()
     clusters = {one.metadata.name: story.cluster(one.metadata.name) for one in MEMBERS}
 
-    (said,) = revert.obstacles(story.binding("web"), before, clusters, story.settings)
+    (said,) = revert.revert_obstacles(story.binding("web"), before, clusters, story.settings)
 
     assert "asks for 5 replicas and not for those it had then (member1:1, member2:1); a Failback" in said
 
@@ -177,8 +177,8 @@ def test_a_whole_copy_is_taken_back_with_the_replicas_of_today() -> None:
     before = old.with_spec(clusters=(TargetCluster("member1", 2),))
     now = old.with_spec(replicas=4)
 
-    assert list(revert.obstacles(now, before, {"member1": cluster("member1")}, FAILOVER)) == []
-    new = revert.reverted(now, before, Story().settings, by="ana", now=START)
+    assert list(revert.revert_obstacles(now, before, {"member1": cluster("member1")}, FAILOVER)) == []
+    new = revert.reverted_binding(now, before, Story().settings, by="ana", now=START)
 
     assert [(one.name, one.replicas) for one in new.spec.clusters] == [("member1", 4)]
 
@@ -188,7 +188,7 @@ def test_d22_nothing_goes_back_to_a_cluster_that_does_not_let_us_in() -> None:
     shut = shut.with_status(conditions=(*shut.status.conditions, Condition("AccessLost", "True", "AccessRefused")))
     before = binding("web", duplicated("member1"), on={"member1": 2})
 
-    (said,) = revert.obstacles(before, before, {"member1": shut}, FAILOVER)
+    (said,) = revert.revert_obstacles(before, before, {"member1": shut}, FAILOVER)
 
     assert "access to cluster member1 is lost" in said
 
@@ -206,7 +206,7 @@ def carrying(status: dict[str, object]) -> tuple[Binding, Binding]:
 def test_d15_state_goes_back_with_what_is_taken_back() -> None:
     old, before = carrying({"job": "42"})
 
-    new = revert.reverted(old, before, STATEFUL, by="ana", now=START)
+    new = revert.reverted_binding(old, before, STATEFUL, by="ana", now=START)
 
     (task,) = new.spec.graceful_eviction_tasks
     assert (task.from_cluster, task.purge_mode, task.preserved_label_state) == ("member2", "Directly", {"job": "42"})
@@ -216,8 +216,8 @@ def test_d15_what_cannot_take_its_state_along_is_not_taken_back_unless_it_may_go
     old, before = carrying({})
     clusters = {"member1": cluster("member1")}
 
-    (said,) = revert.obstacles(old, before, clusters, STATEFUL)
+    (said,) = revert.revert_obstacles(old, before, clusters, STATEFUL)
 
     assert "the state to carry over cannot be read from cluster member2: job: " in said
     proceeding = msgspec.structs.replace(STATEFUL, state_preservation_on_missing="Proceed")
-    assert list(revert.obstacles(old, before, clusters, proceeding)) == []
+    assert list(revert.revert_obstacles(old, before, clusters, proceeding)) == []

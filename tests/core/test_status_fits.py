@@ -70,12 +70,12 @@ def _reports(schema: Schema) -> Iterator[Document]:
 def test_an_aggregated_status_is_one_the_schema_allows(api_version: str, kind: str) -> None:
     schema = _schema(api_version, kind).property("status")
     assert schema is not None
-    known = interpret.of(api_version, kind)
+    known = interpret.interpreter_for(api_version, kind)
     template = Template(
         api_version, kind, ObjectMeta(name="a", namespace="b", generation=1), {"spec": {"type": "LoadBalancer"}}
     )
     for report in _reports(schema):
-        seen = (known.reflect or reflect.whole)({"spec": template.spec, "status": report, "metadata": {}})
+        seen = (known.reflect or reflect.whole_status)({"spec": template.spec, "status": report, "metadata": {}})
         items = (
             AggregatedStatusItem("member1", seen, applied=True),
             AggregatedStatusItem("member2", None, applied=True),

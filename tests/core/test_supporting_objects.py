@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.eviction import supporting_objects
-from controlplane.eviction.graceful import STUCK, WAITING_SOURCE, WAITING_WORKLOAD, Place, assess
+from controlplane.eviction.graceful import STUCK, WAITING_SOURCE, WAITING_WORKLOAD, ClusterState, assess_tasks
 from controlplane.kind import KINDS
 from controlplane.kinds import COMPANIONS
 from controlplane.kinds.binding import TAINT_UNTOLERATED, AggregatedStatusItem, Binding, GracefulEvictionTask
@@ -102,24 +102,24 @@ BESIDE = [
 
 @pytest.mark.parametrize(("case", "one", "names"), BESIDE, ids=[row[0] for row in BESIDE])
 def test_d11_what_an_object_without_pods_is_there_for(case: str, one: Template, names: list[str]) -> None:
-    asked = supporting_objects.asked(one)
+    asked = supporting_objects.dependents_query(one)
     indexed = [other for other in RUNNING if asked.value in KINDS[other.ref.kind].values(other, "companions")]
 
-    assert sorted(ref.name for ref in supporting_objects.chosen(asked, indexed)) == names
+    assert sorted(ref.name for ref in supporting_objects.select_dependents(asked, indexed)) == names
 
 
 def test_no_two_wait_for_each_other() -> None:
     """Of the kinds that wait only two are waited for, and neither waits for what waits for it."""
-    by_name = {companion.kind for _, one, _ in BESIDE for companion in supporting_objects.asked(one).named}
+    by_name = {companion.kind for _, one, _ in BESIDE for companion in supporting_objects.dependents_query(one).named}
     by_index = set(COMPANIONS)
-    secrets = supporting_objects.asked(template("Secret", "certificate"))
+    secrets = supporting_objects.dependents_query(template("Secret", "certificate"))
 
     assert (by_name | by_index) & supporting_objects.KINDS == {"Service", "networking.k8s.io/Ingress"}
-    assert supporting_objects.asked(service(app="web")).named == secrets.named == ()
+    assert supporting_objects.dependents_query(service(app="web")).named == secrets.named == ()
     assert not any("?" in value for value in KINDS["networking.k8s.io/Ingress"].values(ingress(), "companions"))
 
 
-UP = Place(ready=True, moving=False)
+UP = ClusterState(ready=True, moving=False)
 PLACES = {"member1": replace(UP, moving=True), "member2": UP}
 BESIDE_IT = {"member1": ("Deployment web",)}
 LATER, LATE = START + timedelta(seconds=10), START + timedelta(seconds=601)
@@ -134,7 +134,7 @@ def leaving(*, on: str = "member2", healthy: bool = True, **task: Any) -> Bindin
     return one.with_status(aggregated_status=(item,), scheduler_observed_generation=one.metadata.generation)
 
 
-DOWN = {**PLACES, "member1": Place(ready=False, moving=True)}
+DOWN = {**PLACES, "member1": ClusterState(ready=False, moving=True)}
 STAYS = [
     # what, where things are, settings, when; does it stay past its time as, or wait in time as
     ("while its pods are there", leaving(), PLACES, Settings(), LATER, "", WAITING_WORKLOAD),
@@ -151,7 +151,7 @@ STAYS = [
 def test_d11_an_object_without_pods_stays(
     case: str, one: Binding, places: Any, settings: Settings, at: Any, overdue: str, waiting: str
 ) -> None:
-    told = assess(one, settings, places=places, beside=BESIDE_IT, now=at)
+    told = assess_tasks(one, settings, places=places, beside=BESIDE_IT, now=at)
 
     assert told.cleared == ()
     assert [wait.state for wait in told.overdue] == ([overdue] if overdue else [])
@@ -174,7 +174,7 @@ GOES = [
 def test_d11_no_wait_for_companions_outlasts_other_waits(
     case: str, one: Binding, places: Any, settings: Settings, at: Any, beside: Any
 ) -> None:
-    told = assess(one, settings, places=places, beside=beside, now=at)
+    told = assess_tasks(one, settings, places=places, beside=beside, now=at)
 
     assert [gone.task.from_cluster for gone in told.cleared] == ["member1"]
 
@@ -183,7 +183,7 @@ def test_d11_no_wait_for_companions_outlasts_other_waits(
 def test_looks_for_companions_become_rarer_and_never_end(waited: float, look: float) -> None:
     now = START + timedelta(seconds=waited)
 
-    assert assess(leaving(), Settings(), places=PLACES, beside=BESIDE_IT, now=now).wake_at == now + timedelta(
+    assert assess_tasks(leaving(), Settings(), places=PLACES, beside=BESIDE_IT, now=now).wake_at == now + timedelta(
         seconds=look
     )
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from controlplane.clusters.tolerations import spelled, tolerates, untolerated
-from controlplane.eviction.eligibility import earliest, judged
+from controlplane.eviction.eligibility import earliest_judgement, judge_taints
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Placement, Toleration
@@ -40,7 +40,7 @@ def leaves_at(taints: Sequence[Taint], tolerations: Sequence[Toleration], *, sin
     placed = ResourceBindingSpec(
         ObjectReference("apps/v1", "Deployment", "web"), placement=Placement(cluster_tolerations=tuple(tolerations))
     )
-    found = earliest(judged(placed, cluster("member1", taints=taints), (), clocks_from=since))
+    found = earliest_judgement(judge_taints(placed, cluster("member1", taints=taints), (), clocks_from=since))
     return None if found is None else found.due_at
 
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition, Object, ObjectMeta
 from controlplane.controllers.eviction_pending import EvictionPending
 from controlplane.engine.decision import Delete, Put
-from controlplane.eviction import hold_events, orders
-from controlplane.eviction.pending import EVICTION_PENDING, pending
-from controlplane.eviction.revert import reverted
+from controlplane.eviction import hold_events, operator_orders
+from controlplane.eviction.pending import EVICTION_PENDING, pending_condition
+from controlplane.eviction.revert import reverted_binding
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.eviction import Stopped, shown
@@ -46,7 +46,7 @@ def test_a_queued_item_names_its_taint_and_for_how_long_that_is_tolerated(effect
     one = row(effect, wait)
 
     item = shown(one, position=1, estimated_at=None, estimate="", queue_ends_at=None)
-    condition = pending(WEB, [one], None)
+    condition = pending_condition(WEB, [one], None)
 
     assert (item.status.reason, item.status.message) == ("", told)
     assert condition is not None
@@ -58,7 +58,7 @@ def test_a_tier_that_lets_nothing_leave_is_told_by_the_item_and_by_the_condition
     item = shown(
         row(), position=1, estimated_at=None, estimate="stopped", queue_ends_at=None, stopped=Stopped("Stopped", why)
     )
-    condition = pending(WEB, [row()], None, stopped=why)
+    condition = pending_condition(WEB, [row()], None, stopped=why)
 
     assert item.status.reason == "Stopped"
     assert item.status.message.startswith(why)
@@ -69,7 +69,7 @@ def test_a_tier_that_lets_nothing_leave_is_told_by_the_item_and_by_the_condition
 def test_what_is_held_says_by_what_and_not_that_all_is_stopped() -> None:
     held = row(state=HELD, reason="OnHold", message="EvictionHold release: we are releasing")
 
-    condition = pending(WEB, [held], None, stopped="all is stopped")
+    condition = pending_condition(WEB, [held], None, stopped="all is stopped")
 
     assert condition is not None
     assert condition.message == "cluster member1: OnHold: EvictionHold release: we are releasing"
@@ -83,11 +83,11 @@ def test_bindings_that_wait_are_looked_at_when_the_tier_changes_and_for_nothing_
 
 
 def test_who_expedited_is_told_while_the_order_stands() -> None:
-    given = orders.given(WEB, row(), orders.EXPEDITE, reason="it pays", by="ana", now=START)
+    given = operator_orders.with_order(WEB, row(), operator_orders.EXPEDITE, reason="it pays", by="ana", now=START)
     later = row()
     later = replace(later, judged=(replace(later.judged[0], time_added=START + timedelta(hours=1)),))
 
-    now, then = (pending(given, [one], None) for one in (row(), later))
+    now, then = (pending_condition(given, [one], None) for one in (row(), later))
 
     assert now is not None
     assert then is not None
@@ -95,9 +95,11 @@ def test_who_expedited_is_told_while_the_order_stands() -> None:
     assert "ana" not in then.message
 
 
-@pytest.mark.parametrize("verb", [orders.HOLD, orders.SKIP, orders.EXPEDITE, orders.RELEASE])
+@pytest.mark.parametrize(
+    "verb", [operator_orders.HOLD, operator_orders.SKIP, operator_orders.EXPEDITE, operator_orders.RELEASE]
+)
 def test_an_order_leaves_an_event_on_binding_and_workload_that_says_who(verb: str) -> None:
-    on_binding, on_workload = orders.told(WEB, row(), verb, reason="we look", by="ana")
+    on_binding, on_workload = operator_orders.order_events(WEB, row(), verb, reason="we look", by="ana")
 
     assert (on_binding.about.ref.kind, on_workload.about.ref.kind) == (WEB.ref.kind, "apps/Deployment")
     assert on_binding.reason == on_workload.reason == f"Eviction{verb}Ordered"
@@ -110,31 +112,31 @@ EVICTED_BEFORE = Condition(EVICTION_PENDING, "False", "Evicted", "cluster member
 def test_a_recovery_ends_what_the_condition_says_and_once_is_enough() -> None:
     moved = WEB.with_spec(clusters=())
 
-    ended = pending(moved, [], EVICTED_BEFORE)
+    ended = pending_condition(moved, [], EVICTED_BEFORE)
 
     assert ended is not None
     assert (ended.status, ended.reason) == ("False", "Recovered")
     assert "before: evicted, cluster member1" in ended.message
-    assert pending(moved, [], ended) is None
+    assert pending_condition(moved, [], ended) is None
 
 
 def test_a_copy_that_is_back_on_its_cluster_was_not_just_evicted() -> None:
     over = row(state=EVICTED, ended_at=START, due_at=None, message="taint power:NoExecute")
 
-    assert getattr(pending(WEB, [over], EVICTED_BEFORE), "reason", "") == "Recovered"
-    assert getattr(pending(WEB.with_spec(clusters=()), [over], None), "reason", "") == "Evicted"
+    assert getattr(pending_condition(WEB, [over], EVICTED_BEFORE), "reason", "") == "Recovered"
+    assert getattr(pending_condition(WEB.with_spec(clusters=()), [over], None), "reason", "") == "Evicted"
 
 
 def test_a_revert_says_so_in_the_condition() -> None:
     moved = binding("web", duplicated(), on={"member2": 2})
     moved = moved.with_status(conditions=(EVICTED_BEFORE,))
 
-    back = reverted(moved, WEB, Settings(), by="ana", now=START)
+    back = reverted_binding(moved, WEB, Settings(), by="ana", now=START)
 
     told = next(one for one in back.status.conditions if one.type == EVICTION_PENDING)
     assert (told.status, told.reason) == ("False", "Reverted")
     assert told.message == "ana reverted the failover: it is placed on member1 again"
-    assert pending(back, [], told) is None
+    assert pending_condition(back, [], told) is None
 
 
 def hold(**spec: object) -> EvictionHold:
@@ -172,9 +174,9 @@ def test_who_makes_changes_and_removes_a_hold_is_told_by_events() -> None:
     old, new = hold(), hold(clusters=("member1",), expires_at=START)
     labelled = old.with_meta(labels={"team": "a"})
 
-    made = hold_events.told(Put(old, None), by="ana")
-    changed = hold_events.told(Put(new, old), by="ben")
-    removed = hold_events.told(Delete(new), by="eva")
+    made = hold_events.hold_events(Put(old, None), by="ana")
+    changed = hold_events.hold_events(Put(new, old), by="ben")
+    removed = hold_events.hold_events(Delete(new), by="eva")
 
     assert [(one.reason, one.message) for one in (*made, *changed, *removed)] == [
         ("EvictionHoldMade", "ana holds evictions of the whole fleet: we release"),
@@ -187,6 +189,8 @@ def test_who_makes_changes_and_removes_a_hold_is_told_by_events() -> None:
             "eva removed it: it held evictions of cluster member1 until 2026-01-01T00:00:00Z: we release",
         ),
     ]
-    assert hold_events.told(Put(labelled, old), by="ana") == hold_events.told(Put(WEB, None), by="ana") == ()
-    assert hold_events.told(Put(window(until=START), None), by="ana")[0].reason == "MaintenanceWindowMade"
+    assert (
+        hold_events.hold_events(Put(labelled, old), by="ana") == hold_events.hold_events(Put(WEB, None), by="ana") == ()
+    )
+    assert hold_events.hold_events(Put(window(until=START), None), by="ana")[0].reason == "MaintenanceWindowMade"
     assert {one.ref.kind for one in (old, window())} == {EVICTION_HOLD, MAINTENANCE_WINDOW}

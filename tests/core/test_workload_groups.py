@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from controlplane.eviction.refuge import refuge
-from controlplane.insight.readiness import Situation, rehearsal_of
+from controlplane.eviction.refuge import refuge_from
+from controlplane.insight.readiness import Situation, dry_run_of
 from controlplane.kinds.binding import Binding, TargetCluster, WorkloadAffinityGroups
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import GATES, Settings
@@ -54,16 +54,16 @@ def test_no_copy_leaves_for_a_cluster_its_groups_keep_it_from(
 def test_dry_runs_see_groups_and_one_that_goes_is_seen_by_the_next() -> None:
     clusters = [cluster(name) for name in ("member1", "member2", "member3")]
     pair = [of_group(name, APART, "member1") for name in ("web", "api")]
-    rehearsal = rehearsal_of(Situation(clusters), GROUPED)
+    rehearsal = dry_run_of(Situation(clusters), GROUPED)
     busy = {("default", "antiAffinity", "app=db"): {"other-deployment": ["member2", "member3"]}}
 
     for one, expected in zip(pair, ["member2", "member3"], strict=True):
         answer = rehearsal.without(one, {"member1"})
         assert [place.name for place in answer.clusters] == [expected]
-        rehearsal.taken(one, refuge(one, {"member1"}, answer, GROUPED, source_ready=True), now=START)
+        rehearsal.taken(one, refuge_from(one, {"member1"}, answer, GROUPED, source_ready=True), now=START)
 
     assert (
-        "anti-affinity" in rehearsal_of(Situation(clusters, groups=busy), GROUPED).without(pair[0], {"member1"}).refused
+        "anti-affinity" in dry_run_of(Situation(clusters, groups=busy), GROUPED).without(pair[0], {"member1"}).refused
     )
 
 

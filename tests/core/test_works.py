@@ -17,7 +17,7 @@ from controlplane.controllers.namespaces import Namespaces
 from controlplane.controllers.work_status import Held, WorkStatus
 from controlplane.controllers.works import Works
 from controlplane.engine.state import Actor
-from controlplane.eviction.leftovers import Late
+from controlplane.eviction.leftovers import LateRemoval
 from controlplane.kinds.binding import GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import (
     DIRECTLY,
@@ -119,7 +119,7 @@ def test_i1_a_copy_that_is_wanted_again_before_the_member_was_asked_stays(again:
     decision = execution.decide(snapshot, Settings(), now=story.now)
 
     assert snapshot is not None
-    assert snapshot.late == Late(wanted=again, may_go=True)
+    assert snapshot.late == LateRemoval(wanted=again, may_go=True)
     assert [change.new.metadata.finalizers for change in decision.changes] == ([()] if again else [])
 
 

@@ -7,7 +7,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.eviction.rate import Bucket, capacity, take
+from controlplane.eviction.rate import Bucket, capacity, take_tokens
 
 RATES = st.sampled_from([0.0, 0.1, 1 / 3, 0.5, 1.0, 7.5, 50.0, 10_000.0])
 GAPS = st.floats(0, 100) | st.sampled_from([0.0, 1e-6, 2.0, 3600.0, -3600.0])
@@ -19,7 +19,7 @@ def ran(steps: list[tuple[float, int, float]]) -> list[tuple[float, float, int]]
     bucket, at, told = None, 0.0, []
     for gap, wanted, rate in steps:
         at += gap
-        taken = take(bucket, wanted, rate=rate, at=at)
+        taken = take_tokens(bucket, wanted, rate=rate, at=at)
         bucket = taken.bucket
         told.append((gap, rate, taken.granted))
     return told
@@ -45,7 +45,7 @@ def test_i2_no_window_holds_more_than_its_capacity_and_what_the_rate_made(
 def test_i12_a_tier_change_never_creates_tokens(share: float, old: float, new: float, at: float) -> None:
     bucket = Bucket(share * capacity(old), old, at)
 
-    after = take(bucket, 0, rate=new, at=at).bucket
+    after = take_tokens(bucket, 0, rate=new, at=at).bucket
 
     assert after.tokens <= bucket.tokens
 
@@ -56,7 +56,7 @@ def test_i12_time_before_a_tier_change_counts_at_the_lower_rate(
 ) -> None:
     bucket = Bucket(share * capacity(old), old, 0.0)
 
-    after = take(bucket, 0, rate=new, at=gap).bucket
+    after = take_tokens(bucket, 0, rate=new, at=gap).bucket
 
     assert after.tokens <= bucket.tokens + gap * min(old, new) + 1e-6
 
@@ -65,20 +65,20 @@ def test_i12_time_before_a_tier_change_counts_at_the_lower_rate(
 def test_fault_16_a_clock_that_goes_back_gives_nothing(share: float, rate: float, back: float) -> None:
     bucket = Bucket(share * capacity(rate), rate, 2e6)
 
-    assert take(bucket, 0, rate=rate, at=2e6 - back).bucket.tokens <= bucket.tokens
+    assert take_tokens(bucket, 0, rate=rate, at=2e6 - back).bucket.tokens <= bucket.tokens
 
 
 @given(RATES, st.integers(0, 5000), st.floats(0, 1e9))
 def test_a_new_or_flushed_bucket_is_empty(rate: float, wanted: int, at: float) -> None:
-    assert take(None, wanted, rate=rate, at=at).granted == 0
+    assert take_tokens(None, wanted, rate=rate, at=at).granted == 0
 
 
 @given(RATES.filter(bool), st.floats(0, 1))
 def test_the_promised_wait_is_long_enough_and_not_longer(rate: float, share: float) -> None:
     bucket = Bucket(share * 0.999, rate, 0.0)
-    wait = take(bucket, 1, rate=rate, at=0.0).next_in
+    wait = take_tokens(bucket, 1, rate=rate, at=0.0).next_in
 
-    assert take(bucket, 1, rate=rate, at=wait).granted == 1
-    assert take(bucket, 1, rate=rate, at=wait * 0.99).granted == (
+    assert take_tokens(bucket, 1, rate=rate, at=wait).granted == 1
+    assert take_tokens(bucket, 1, rate=rate, at=wait * 0.99).granted == (
         1 if wait * 0.99 * rate + bucket.tokens > 1 - 1e-9 else 0
     )

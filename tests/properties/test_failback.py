@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.engine.state import ReservedCapacity
-from controlplane.eviction.failback import Errand, Trial, Way
-from controlplane.eviction.purge import leaving
+from controlplane.eviction.failback import FailbackPlan, FailbackPlanner, FailbackRequest
+from controlplane.eviction.purge import with_task
 from controlplane.kinds import origin
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.settings import Settings
@@ -24,7 +24,7 @@ SHARES = st.dictionaries(st.sampled_from(NAMES[1:]), st.integers(1, 9), max_size
 def away(was: dict[str, int], now: dict[str, int]) -> Binding:
     """A Divided binding that was placed one way and is placed another, away from member1."""
     old = binding("web", ANYWHERE, on=was, replicas=sum(now.values()))
-    gone = leaving(old, "member1", mode="Gracefully", reason="", producer="", message="", now=START)
+    gone = with_task(old, "member1", mode="Gracefully", reason="", producer="", message="", now=START)
     new = origin.departed(gone, old, now=START)
     return new.with_spec(clusters=tuple(TargetCluster(*pair) for pair in now.items()), graceful_eviction_tasks=())
 
@@ -34,11 +34,11 @@ def test_replicas_only_change_places(share: int, others: dict[str, int], now: di
     one = away({"member1": share, **others}, now)
     known = origin.home(one)
     assert known is not None
-    trial = Trial(MEMBERS, ReservedCapacity(), Settings(), now=START + timedelta(hours=1))
+    trial = FailbackPlanner(MEMBERS, ReservedCapacity(), Settings(), now=START + timedelta(hours=1))
 
-    way = trial.way(one, known, "member1", Errand("", ""))
+    way = trial.way(one, known, "member1", FailbackRequest("", ""))
 
-    if not isinstance(way, Way):
+    if not isinstance(way, FailbackPlan):
         return
     spec = way.binding.spec
     targets = {target.name: target.replicas for target in spec.clusters}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from controlplane.clusters.tolerations import tolerates
-from controlplane.eviction.eligibility import earliest, judged
+from controlplane.eviction.eligibility import earliest_judgement, judge_taints
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterFailoverBehavior, FailoverBehavior, Placement, Toleration
@@ -55,9 +55,9 @@ def tainted(taints: list[Taint]) -> Cluster:
 def test_d6_later_edits_change_no_judgement(
     first: ResourceBindingSpec, later: ResourceBindingSpec, taints: list[Taint]
 ) -> None:
-    before = judged(first, tainted(taints), (), clocks_from=START)
+    before = judge_taints(first, tainted(taints), (), clocks_from=START)
 
-    assert judged(later, tainted(taints), before, clocks_from=START) == before
+    assert judge_taints(later, tainted(taints), before, clocks_from=START) == before
 
 
 @given(SPECS, TAINTS, TAINTS)
@@ -66,9 +66,9 @@ def test_d6_a_new_taint_leaves_the_judgements_of_the_old_ones_alone(
 ) -> None:
     known = {(taint.key, taint.effect) for taint in taints}
     new = [taint for taint in more if (taint.key, taint.effect) not in known]
-    before = judged(spec, tainted(taints), (), clocks_from=START)
+    before = judge_taints(spec, tainted(taints), (), clocks_from=START)
 
-    after = judged(spec, tainted(taints + new), before, clocks_from=START)
+    after = judge_taints(spec, tainted(taints + new), before, clocks_from=START)
 
     assert set(before) <= set(after)
 
@@ -77,7 +77,7 @@ def test_d6_a_new_taint_leaves_the_judgements_of_the_old_ones_alone(
 def test_d9_d17_no_clock_counts_from_before_it_may(spec: ResourceBindingSpec, taints: list[Taint], late: int) -> None:
     start = START + timedelta(seconds=late)
 
-    for one in judged(spec, tainted(taints), (), clocks_from=start):
+    for one in judge_taints(spec, tainted(taints), (), clocks_from=start):
         assert one.due_at is None or one.due_at >= start
 
 
@@ -89,7 +89,7 @@ def test_all_taints_judged_together_agree_with_the_tolerations_of_the_reference(
     now = START + timedelta(days=1)
     tolerations = () if spec.placement is None else spec.placement.cluster_tolerations
     expected = leaves_at(taints, tolerations)
-    found = earliest(judged(spec, tainted(taints), (), clocks_from=START))
+    found = earliest_judgement(judge_taints(spec, tainted(taints), (), clocks_from=START))
 
     if expected is None:
         assert found is None

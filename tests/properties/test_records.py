@@ -46,8 +46,8 @@ def test_a_record_is_the_same_whatever_else_of_its_clusters_was_read(
 ) -> None:
     """Of the clusters only the changes around the times they named are read; of other failovers' clusters any."""
     log = history(happenings).store.log
-    own = record.failovers(record.read(change for change in log if change.ref == NGINX_BINDING))
-    refs = record.concerned(own)
+    own = record.failovers(record.decode_changes(change for change in log if change.ref == NGINX_BINDING))
+    refs = record.related_refs(own)
     clusters = [change for change in log if change.ref.name in MEMBERS and change.ref.namespace == ""]
     works = [change for change in log if change.ref in refs and change not in clusters]
     expected = records(log)
@@ -55,18 +55,18 @@ def test_a_record_is_the_same_whatever_else_of_its_clusters_was_read(
     for one, whole in zip(own, expected, strict=True):
         kept = {
             line.version
-            for ref, version in record.signs([one])
+            for ref, version in record.clusters_read_before([one])
             for line in _needed([change for change in clusters if change.ref == ref and change.version < version])
         }
         more = data.draw(st.sets(st.sampled_from([change.version for change in clusters])))
         chosen = [change for change in clusters if change.version in kept | more]
-        assert record.records([one], record.read([*works, *chosen])) == (whole,)
+        assert record.records([one], record.decode_changes([*works, *chosen])) == (whole,)
 
 
 def _needed(lines: list[Change]) -> list[Change]:
     """Return the last change, and those around the times that it names."""
-    (last,) = record.read(lines[-1:])
-    times = record.told_at(last.new)
+    (last,) = record.decode_changes(lines[-1:])
+    times = record.change_times(last.new)
     return [
         line
         for line in lines

@@ -81,18 +81,18 @@ def _happen(world: Simulation, step: str, cluster: str, pause: int, *, number: i
 def reverted(world: Simulation) -> None:
     """Take the latest failover back as the API does, if there is one and nothing is in the way."""
     old = binding(world)
-    before = record.before([one for one in world.store.log if one.ref == old.ref])
+    before = record.binding_before_failover([one for one in world.store.log if one.ref == old.ref])
     if before is None:
         return
     clusters = {one.name: world.store.objects[Ref(kinds.CLUSTER, "", one.name)] for one in before.spec.clusters}
-    if not list(revert.obstacles(old, before, clusters, world.settings)):
-        new = revert.reverted(old, before, world.settings, by="ana", now=world.now)
+    if not list(revert.revert_obstacles(old, before, clusters, world.settings)):
+        new = revert.reverted_binding(old, before, world.settings, by="ana", now=world.now)
         (outcome,) = world.store.apply([(None, Decision(changes=(Put(new, old),), reason="Revert"))], by=Actor("ana"))
         assert not outcome.lost
 
 
 def records(log: Sequence[Change], ref: Ref = NGINX_BINDING) -> tuple[FailoverRecord, ...]:
     """Return the failovers of a binding, read from the whole log."""
-    own = record.failovers(record.read(change for change in log if change.ref == ref))
-    refs = record.concerned(own)
-    return record.records(own, record.read(change for change in log if change.ref in refs))
+    own = record.failovers(record.decode_changes(change for change in log if change.ref == ref))
+    refs = record.related_refs(own)
+    return record.records(own, record.decode_changes(change for change in log if change.ref in refs))

@@ -16,7 +16,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import UNJOIN_ANNOTATION
 from controlplane.clusters import fence, unjoin
 from controlplane.engine.decision import Decision, deleting
-from controlplane.eviction import orders, revert
+from controlplane.eviction import operator_orders, revert
 from controlplane.insight import record
 from controlplane.kinds import manual_placement
 from controlplane.kinds.binding import Binding
@@ -136,10 +136,10 @@ def ordered(crowd: Crowd) -> None:
     def give() -> None:
         rows: list[Eviction] = [one for one in crowd.world.store.all_rows(Eviction) if one.state not in ENDED]
         for row in sorted(rows, key=lambda one: one.key)[:2]:
-            for verb in crowd.chance.sample(sorted(orders.VERBS.values()), 2):
+            for verb in crowd.chance.sample(sorted(operator_orders.VERBS.values()), 2):
                 old = crowd.world.store.object(Ref.parse(row.binding))
                 if isinstance(old, Binding):
-                    new = orders.given(old, row, verb, reason="mine", by="ana", now=crowd.world.now)
+                    new = operator_orders.with_order(old, row, verb, reason="mine", by="ana", now=crowd.world.now)
                     edits.put(crowd.world, new, old)
 
     crowd.outage(14, 30)
@@ -196,13 +196,13 @@ def reverted(crowd: Crowd) -> None:
 def _revert(crowd: Crowd) -> None:
     world = crowd.world
     for old in world.store.list(kinds.RESOURCE_BINDING):
-        before = record.before([one for one in world.store.log if one.ref == old.ref])
+        before = record.binding_before_failover([one for one in world.store.log if one.ref == old.ref])
         if before is None or old.metadata.deletion_timestamp is not None:
             continue
         found = {target.name: crowd.cluster(target.name) for target in before.spec.clusters}
         clusters = {name: one for name, one in found.items() if one.metadata.uid}
-        if not list(revert.obstacles(old, before, clusters, world.settings)):
-            edits.put(world, revert.reverted(old, before, world.settings, by="ana", now=world.now), old)
+        if not list(revert.revert_obstacles(old, before, clusters, world.settings)):
+            edits.put(world, revert.reverted_binding(old, before, world.settings, by="ana", now=world.now), old)
 
 
 def placed_by_hand(crowd: Crowd) -> None:

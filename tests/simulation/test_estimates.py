@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
-from controlplane.eviction.rate import take
+from controlplane.eviction.rate import take_tokens
 from controlplane.insight.forecast import forecast
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.rows import ENDED, EVICTED, QUEUED, Eviction
@@ -58,7 +58,7 @@ def test_estimates_come_true_while_tier_and_queue_stay(seed: int, count: int, sc
     world.run(61)
     asked_at, waiting = world.now, evictions(world, QUEUED)
     at = asked_at.timestamp()
-    tokens = {name: take(one, 0, rate=0.5, at=at).bucket.tokens for name, one in world.buckets.items()}
+    tokens = {name: take_tokens(one, 0, rate=0.5, at=at).bucket.tokens for name, one in world.buckets.items()}
     ageing = settings.eviction.ageing_seconds
     told = forecast(waiting, rate=0.5, ageing_seconds=ageing, scope=scope, tokens=tokens, now=asked_at)
     world.run(90 + 2 * count)

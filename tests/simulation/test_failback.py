@@ -394,7 +394,7 @@ def test_a_failback_is_told_as_a_record() -> None:
     apply(world, HOME % "cluster: member1")
     world.run(SEASONED + 60)
 
-    own = record.read(change for change in world.store.log if change.ref == NGINX_BINDING)
+    own = record.decode_changes(change for change in world.store.log if change.ref == NGINX_BINDING)
     *_, last = record.records(record.failovers(own))
 
     assert (last.status.reason, last.status.state) == ("FailbackInPart", "Finished")

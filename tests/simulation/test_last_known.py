@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.eviction.preserve import read
+from controlplane.eviction.state_preservation import read_state
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import AggregatedStatusItem
@@ -65,6 +65,6 @@ def test_state_is_still_read_from_what_a_lost_cluster_said_last() -> None:
     world.fault("member1", DOWN)
     wait(world, 60)
 
-    kept = read(binding(world), "member1", [StatePreservationRule("ready", "{.readyReplicas}")])
+    kept = read_state(binding(world), "member1", [StatePreservationRule("ready", "{.readyReplicas}")])
 
     assert (kept.labels, kept.problem) == ({"ready": "3"}, "")

@@ -22,7 +22,7 @@ from controlplane.controllers.cluster_taints import ClusterTaints
 from controlplane.controllers.evictions import Evictions
 from controlplane.engine.controller import Inquiry
 from controlplane.engine.decision import Save
-from controlplane.eviction import eligibility, graceful, next_moves, queue, rate
+from controlplane.eviction import eligibility, eviction_plan, graceful, queue, rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.refuge import Refuge
 from tests.simulation import chaos
@@ -54,13 +54,13 @@ def evicts_without_token(patch: pytest.MonkeyPatch) -> None:
 
 def purges_on_empty_targets(patch: pytest.MonkeyPatch) -> None:
     def healthy(binding: Any, task: Any, places: Any) -> bool:
-        return all(not graceful.ailing(binding, one, task, places) for one in binding.spec.clusters)
+        return all(not graceful.unhealthy_reason(binding, one, task, places) for one in binding.spec.clusters)
 
     patch.setitem(graceful.CHECKS, graceful.RESOURCE_HEALTH, healthy)
 
 
 def takes_any_copy_for_healthy(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(graceful, "ailing", lambda binding, target, task, places: "")
+    patch.setattr(graceful, "unhealthy_reason", lambda binding, target, task, places: "")
 
 
 def begins_windows_anew_on_restart(patch: pytest.MonkeyPatch) -> None:
@@ -98,24 +98,24 @@ def goes_on_when_blind(patch: pytest.MonkeyPatch) -> None:
         return health.Tier(health.NORMAL, settings.resource_eviction_rate)
 
     patch.setattr(health, "in_force", in_force)
-    patch.setattr(next_moves, "refuge", lambda *args, **kwargs: Refuge(True, "anywhere"))
+    patch.setattr(eviction_plan, "refuge_from", lambda *args, **kwargs: Refuge(True, "anywhere"))
 
 
 def ignores_tolerations(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(eligibility, "waits", lambda spec, taint, taints: 0.0)
+    patch.setattr(eligibility, "wait_seconds", lambda spec, taint, taints: 0.0)
 
 
 def judges_again_after_an_edit(patch: pytest.MonkeyPatch) -> None:
-    real = eligibility.judged
-    patch.setattr(queue, "judged", lambda *args, anew, **kwargs: real(*args, anew=True, **kwargs))
+    real = eligibility.judge_taints
+    patch.setattr(queue, "judge_taints", lambda *args, anew, **kwargs: real(*args, anew=True, **kwargs))
 
 
 def forgets_that_a_cluster_recovered(patch: pytest.MonkeyPatch) -> None:
     def recheck(row: Any, binding: Any, cluster: Any, *, clocks_from: Any, now: Any) -> Any:
-        return eligibility.earliest(row.judged) if binding is not None else None
+        return eligibility.earliest_judgement(row.judged) if binding is not None else None
 
-    patch.setattr(queue, "difference", lambda stored, wants, clusters, *, now: tuple(Save(row) for row in wants))
-    patch.setattr(next_moves, "recheck", recheck)
+    patch.setattr(queue, "row_changes", lambda stored, wants, clusters, *, now: tuple(Save(row) for row in wants))
+    patch.setattr(eviction_plan, "recheck", recheck)
 
 
 def ignores_holds(patch: pytest.MonkeyPatch) -> None:

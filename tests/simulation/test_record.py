@@ -45,9 +45,9 @@ NUMBERS = ("version", "cause", "resourceVersion", "uid", "name")  # of a run: wh
 
 
 def told(world: Simulation, ref: Ref = NGINX_BINDING) -> tuple[FailoverRecord, ...]:
-    own = record.failovers(record.read(change for change in world.store.log if change.ref == ref))
-    refs = record.concerned(own)
-    return record.records(own, record.read(change for change in world.store.log if change.ref in refs))
+    own = record.failovers(record.decode_changes(change for change in world.store.log if change.ref == ref))
+    refs = record.related_refs(own)
+    return record.records(own, record.decode_changes(change for change in world.store.log if change.ref in refs))
 
 
 def plain(found: FailoverRecord) -> dict[str, Any]:

@@ -18,11 +18,11 @@ SEEDS = range(3)
 def taken_back(world: Simulation) -> None:
     """Ask for it as the API does."""
     old = binding(world)
-    before = record.before([one for one in world.store.log if one.ref == old.ref])
+    before = record.binding_before_failover([one for one in world.store.log if one.ref == old.ref])
     assert before is not None
     clusters = {target.name: world.store.objects[_cluster(target.name)] for target in before.spec.clusters}
-    assert list(revert.obstacles(old, before, clusters, world.settings)) == []
-    new = revert.reverted(old, before, world.settings, by="ana", now=world.now)
+    assert list(revert.revert_obstacles(old, before, clusters, world.settings)) == []
+    new = revert.reverted_binding(old, before, world.settings, by="ana", now=world.now)
     assert not world.store.put(new, old).lost
 
 

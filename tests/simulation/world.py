@@ -24,7 +24,7 @@ from controlplane.engine import run
 from controlplane.engine.controller import Controller
 from controlplane.engine.run import Failure, World, run_batch
 from controlplane.engine.state import Fenced
-from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take
+from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take_tokens
 from controlplane.settings import Settings
 from tests.simulation.member import DOWN, UNAUTHORIZED, Member, place_of
 from tests.simulation.store import Kept, Killed, Store
@@ -290,7 +290,7 @@ class Simulation:
             return Tokens({}, 1.0, problem="Redis does not answer")
         granted, waits = {}, []
         for name, wanted in question.wanted.items():
-            taken = take(self.buckets.get(name), wanted, rate=question.rate, at=self.now.timestamp())
+            taken = take_tokens(self.buckets.get(name), wanted, rate=question.rate, at=self.now.timestamp())
             self.buckets[name] = taken.bucket
             granted[name] = taken.granted
             self.tokens += [self.now] * taken.granted

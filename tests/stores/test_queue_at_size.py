@@ -16,8 +16,8 @@ from controlplane.controllers.fleet_watch import FLEET
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch
-from controlplane.eviction import orders
-from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take
+from controlplane.eviction import operator_orders
+from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take_tokens
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Taint
@@ -85,7 +85,7 @@ class Fleet:
     def _answer(self, question: TakeTokens) -> Tokens:
         granted = {}
         for name, wanted in question.wanted.items():
-            taken = take(self.buckets.get(name), wanted, rate=question.rate, at=self.now.timestamp())
+            taken = take_tokens(self.buckets.get(name), wanted, rate=question.rate, at=self.now.timestamp())
             granted[name], self.buckets[name] = taken.granted, taken.bucket
         return Tokens(granted, 0.5)
 
@@ -119,7 +119,7 @@ def many(*, replicas: int = 1) -> Iterable[Binding]:
 
 def ordered(verb: str, one: Binding, fleet: Fleet) -> Binding:
     (row,) = fleet.store.rows(Eviction, "binding", [str(one.ref)])[str(one.ref)]
-    return orders.given(one, row, verb, reason="as ordered", by="jane", now=fleet.now)
+    return operator_orders.with_order(one, row, verb, reason="as ordered", by="jane", now=fleet.now)
 
 
 def order(fleet: Fleet, verb: str, names: Iterable[Binding]) -> None:
@@ -149,11 +149,11 @@ def maintained(fleet: Fleet) -> None:
 
 
 def held_by_hand(fleet: Fleet) -> None:
-    order(fleet, orders.HOLD, many())
+    order(fleet, operator_orders.HOLD, many())
 
 
 def skipped(fleet: Fleet) -> None:
-    order(fleet, orders.SKIP, many())
+    order(fleet, operator_orders.SKIP, many())
 
 
 class InFront(NamedTuple):
@@ -250,7 +250,7 @@ def test_of_what_is_held_the_first_in_order_gets_the_room_that_comes(kept_in: ty
 def test_what_is_expedited_leaves_at_once(kept_in: type) -> None:
     fleet = Fleet(kept_in, *many(), on("zz-behind", "second"), settings=SLOW, slots=MANY)
     fleet.fill()
-    order(fleet, orders.EXPEDITE, [on("zz-behind", "second")])
+    order(fleet, operator_orders.EXPEDITE, [on("zz-behind", "second")])
 
     fleet.looks_until_evicted("zz-behind", most=3)
 

@@ -17,7 +17,7 @@ from controlplane.apimachinery.names import (
 from controlplane.controllers.application_failover import PARTS
 from controlplane.controllers.drains import PAGE
 from controlplane.controllers.fleet_watch import FLEET
-from controlplane.eviction.purge import leaving
+from controlplane.eviction.purge import with_task
 from controlplane.kinds import origin
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.cluster import PULL, Taint
@@ -207,7 +207,7 @@ def drains(size: int) -> Case:
 def failbacks(size: int) -> Case:
     """Everything that has left a cluster goes back to it, a hundred at once."""
     then = bound(size, home=2)
-    away = [leaving(one, "home", mode=GRACEFULLY, reason="", producer="", message="", now=LONG_AGO) for one in then]
+    away = [with_task(one, "home", mode=GRACEFULLY, reason="", producer="", message="", now=LONG_AGO) for one in then]
     away = [origin.departed(new, old, now=LONG_AGO) for new, old in zip(away, then, strict=True)]
     away = [one.with_spec(clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=()) for one in away]
     meta = ObjectMeta(name="back", uid="uid-back", generation=1, creation_timestamp=START)

@@ -11,7 +11,7 @@ from controlplane.apimachinery.meta import OwnerReference, Ref
 from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, NAMESPACE_CONTENT_FINALIZER
 from controlplane.controllers.definitions import GROUP
 from controlplane.controllers.works import BACK
-from controlplane.eviction.leftovers import marked
+from controlplane.eviction.leftovers import as_leftover
 from controlplane.interpret.interpreter import Dependency
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import AggregatedStatusItem
@@ -129,7 +129,7 @@ def template_status(size: int) -> Case:
 
 def to_left(size: int) -> Case:
     back = clusters("spare")
-    found = [marked(work_of(one, "spare")) for one in bound(size, spare=2)]
+    found = [as_leftover(work_of(one, "spare")) for one in bound(size, spare=2)]
     return Case([*back, *found], [Ref(BACK, "", "spare")], size)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from controlplane.eviction.application import MOST_LEFT, course
+from controlplane.eviction.application_failover import MAX_CLUSTERS_LEFT, decide_application_failover
 from controlplane.kinds.binding import Binding
 from controlplane.settings import Settings
 from tests.conformance.compare import equivalent
@@ -23,7 +23,7 @@ def run(given: Document) -> Document:
     binding = typed(given["binding"], Binding)
     now = typed(given["now"], datetime)
     since = typed(given["unhealthySince"] or {}, dict[str, datetime])
-    found = course(binding, since, Settings(), now=now)
+    found = decide_application_failover(binding, since, Settings(), now=now)
     before = {task.from_cluster for task in binding.spec.graceful_eviction_tasks}
     tasks = msgspec.to_builtins(found.binding.spec.graceful_eviction_tasks)
     for task in tasks:
@@ -49,7 +49,7 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
 def _version_stays(given: Document, expect: Document, result: Document) -> str | None:
     """The original lets a version leave every cluster it is ill on; here it stays after two (faults row 28)."""
     before = len(given["binding"]["spec"].get("gracefulEvictionTasks") or [])
-    tasks, stay = expect["gracefulEvictionTasks"] or [], before + MOST_LEFT
+    tasks, stay = expect["gracefulEvictionTasks"] or [], before + MAX_CLUSTERS_LEFT
     ill = {task["fromCluster"] for task in tasks[stay:]}
     kept = [one for one in result["clusters"] if one["name"] not in ill]
     same = equivalent(tasks[:stay], result["gracefulEvictionTasks"]) and equivalent(expect["clusters"] or [], kept)

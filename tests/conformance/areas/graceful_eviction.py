@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from controlplane.apimachinery.meta import ObjectMeta
-from controlplane.eviction.graceful import RESOURCE_HEALTH, Assessment, assess, deadline
+from controlplane.eviction.graceful import RESOURCE_HEALTH, TaskAssessment, assess_tasks, deadline
 from controlplane.kinds.binding import (
     AggregatedStatusItem,
     Binding,
@@ -31,7 +31,7 @@ LAST_COPY = "D11: a gracePeriodSeconds never removes the last healthy copy"
 
 def run(given: Document) -> Document:
     binding, settings, now = _read(given)
-    found = assess(binding, settings, now=now)
+    found = assess_tasks(binding, settings, now=now)
     return {
         "keptTasks": msgspec.to_builtins(found.kept),
         "evictedClusters": [one.task.from_cluster for one in found.cleared],
@@ -39,7 +39,7 @@ def run(given: Document) -> Document:
     }
 
 
-def _next_retry(found: Assessment, settings: Settings, *, now: datetime) -> float:
+def _next_retry(found: TaskAssessment, settings: Settings, *, now: datetime) -> float:
     """Return the seconds to the earliest deadline of a kept task that has one."""
     waits = [(deadline(task, settings) - now).total_seconds() for task in found.kept if task.suppress_deletion is None]
     return min(waits, default=0)

@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 def run(given: Document) -> Document:
     subject = given.get("object") or given["desired"]
-    knows = interpret.of(subject["apiVersion"], subject["kind"])
+    knows = interpret.interpreter_for(subject["apiVersion"], subject["kind"])
     try:
         return _answer(given, knows)
     except ValueError as error:
@@ -34,7 +34,7 @@ def _answer(given: Document, knows: interpret.Interpreter) -> Document:
         case "InterpretHealth":
             return {"healthy": _rule(knows.healthy)(doc)}
         case "InterpretStatus":
-            return {"status": (knows.reflect or reflect.whole)(doc)}
+            return {"status": (knows.reflect or reflect.whole_status)(doc)}
         case "AggregateStatus":
             items = [typed(item, AggregatedStatusItem) for item in given["aggregatedStatus"] or ()]
             status = _rule(knows.aggregate)(doc, items, datetime.fromisoformat(given["now"]))
@@ -47,7 +47,7 @@ def _answer(given: Document, knows: interpret.Interpreter) -> Document:
             found = [_dependency(one) for one in _rule(knows.dependencies)(doc)]
             return {"dependencies": sorted(found, key=lambda one: (one["kind"], one["name"]))}
         case "Prune":
-            pruned = prune.common(doc)
+            pruned = prune.without_own_metadata(doc)
             return {"object": pruned if knows.prune is None else knows.prune(pruned)}
     raise AssertionError(f"unknown operation {given['operation']}")
 

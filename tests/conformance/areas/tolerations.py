@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from controlplane.clusters.tolerations import spelled, untolerated
-from controlplane.eviction.eligibility import earliest, judged
+from controlplane.eviction.eligibility import earliest_judgement, judge_taints
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import NO_EXECUTE, Cluster, ClusterSpec, Taint
 from controlplane.kinds.policy import Placement, Toleration
@@ -25,7 +25,7 @@ def run(given: Document) -> Document:
     result: Document = {"schedulerFilter": {"feasible": not reasons, "reasons": reasons}}
     placed = ResourceBindingSpec(ObjectReference("", "", ""), placement=Placement(cluster_tolerations=tolerations))
     tainted = Cluster("", "", spec=ClusterSpec(taints=taints))
-    moving = earliest(judged(placed, tainted, (), clocks_from=_EVER))
+    moving = earliest_judgement(judge_taints(placed, tainted, (), clocks_from=_EVER))
     if moving is None or moving.due_at is None:
         return result | {"eviction": "never"}
     if moving.due_at <= now:

@@ -14,20 +14,20 @@ from controlplane.kinds.policy import DIRECTLY, StatePreservationRule
 from controlplane.settings import Settings
 
 
-class Preserved(msgspec.Struct, frozen=True):
+class PreservedState(msgspec.Struct, frozen=True):
     """Labels for the new copy, and why something could not be read ("" where nothing is missing)."""
 
     labels: dict[str, str] = {}
     problem: str = ""
 
 
-def carries_state(binding: Binding) -> bool:
+def has_preservation_rules(binding: Binding) -> bool:
     """Test whether the policy of a binding has rules about state that goes along."""
     behaviour = None if binding.spec.failover is None else binding.spec.failover.cluster
     return behaviour is not None and behaviour.state_preservation is not None
 
 
-def preserved(binding: Binding, cluster: str, settings: Settings) -> Preserved:
+def preserved_state(binding: Binding, cluster: str, settings: Settings) -> PreservedState:
     """Return the state to carry from the copy on a cluster.
 
     Only with gate StatefulFailoverInjection, purge mode Directly, and one cluster left for one other; what cannot be
@@ -37,17 +37,17 @@ def preserved(binding: Binding, cluster: str, settings: Settings) -> Preserved:
     rules = behaviour.state_preservation.rules if behaviour is not None and behaviour.state_preservation else ()
     applies = settings.gate("StatefulFailoverInjection") and purge_mode(binding, settings) == DIRECTLY
     if not rules or not applies or len(binding.spec.clusters) != 1:
-        return Preserved()
-    return read(binding, cluster, rules)
+        return PreservedState()
+    return read_state(binding, cluster, rules)
 
 
-def held_for(state: Preserved, cluster: str, settings: Settings) -> str:
+def missing_state_reason(state: PreservedState, cluster: str, settings: Settings) -> str:
     """Return why the copy on a cluster stays for what could not be read of its state; "" where it may go without."""
     held = state.problem and settings.state_preservation_on_missing == "Hold"
     return f"the state to carry over cannot be read from cluster {cluster}: {state.problem}" if held else ""
 
 
-def read(binding: Binding, cluster: str, rules: Iterable[StatePreservationRule]) -> Preserved:
+def read_state(binding: Binding, cluster: str, rules: Iterable[StatePreservationRule]) -> PreservedState:
     """Return what rules find in the status of the copy on a cluster."""
     item = next((one for one in binding.status.aggregated_status if one.cluster_name == cluster), None)
     status = None if item is None else item.status
@@ -55,12 +55,12 @@ def read(binding: Binding, cluster: str, rules: Iterable[StatePreservationRule])
     problems: list[str] = []
     for rule in rules:
         value, problem = _read(rule.json_path, status)
-        value = value or _before(binding, rule.alias_label_name)
+        value = value or _earlier_value(binding, rule.alias_label_name)
         if value:
             labels[rule.alias_label_name] = value
         elif problem:
             problems.append(f"{rule.alias_label_name}: {problem}")
-    return Preserved(labels, "; ".join(problems))
+    return PreservedState(labels, "; ".join(problems))
 
 
 def _read(path: str, status: dict[str, object] | None) -> tuple[str, str]:
@@ -75,7 +75,7 @@ def _read(path: str, status: dict[str, object] | None) -> tuple[str, str]:
     return ("", errors[0]) if errors else (value, "")
 
 
-def _before(binding: Binding, label: str) -> str:
+def _earlier_value(binding: Binding, label: str) -> str:
     """Return the newest non-empty value of an earlier failover."""
     tasks = reversed(binding.spec.graceful_eviction_tasks)
     return next((value for task in tasks if (value := task.preserved_label_state.get(label))), "")

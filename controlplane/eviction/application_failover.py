@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from controlplane import interpret
 from controlplane.apimachinery.times import later
-from controlplane.eviction.preserve import Preserved, read
-from controlplane.eviction.purge import leaving
+from controlplane.eviction.purge import with_task
+from controlplane.eviction.state_preservation import PreservedState, read_state
 from controlplane.kinds.binding import APPLICATION_FAILURE, HEALTHY, UNHEALTHY, UNKNOWN, Binding
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, NEVER, ApplicationFailoverBehavior
 from controlplane.kinds.template import Template
@@ -28,11 +28,11 @@ NAMESPACED, CLUSTER_SCOPED = (
     "resource-binding-application-failover-controller",
     "cluster-resource-binding-application-failover-controller",
 )
-DEFAULT_SECONDS = 300
-MOST_LEFT = 2  # clusters one version leaves
+DEFAULT_TOLERATION_SECONDS = 300
+MAX_CLUSTERS_LEFT = 2  # clusters one version leaves
 
 
-class Course(msgspec.Struct, frozen=True):
+class ApplicationFailoverDecision(msgspec.Struct, frozen=True):
     """What becomes of a binding: itself with new tasks, since when which copies are unhealthy, when to look again.
 
     `missing`: state that had to be carried along and could not be read, per cluster that therefore stays. `left`:
@@ -47,30 +47,30 @@ class Course(msgspec.Struct, frozen=True):
     stays: tuple[str, ...] = ()
 
 
-def version(template: Template | None) -> str:
+def workload_version(template: Template | None) -> str:
     """Return what tells one version of a workload from the next: a digest of its spec, however many replicas it has."""
     spec = {} if template is None else template.content.get("spec", {})
     asked = {name: value for name, value in spec.items() if name != "replicas"} if isinstance(spec, dict) else spec
     return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:12]
 
 
-def course(
+def decide_application_failover(
     binding: Binding,
     since: Mapping[str, datetime],
     settings: Settings,
     *,
     moves: Mapping[str, datetime] | None = None,
     now: datetime,
-) -> Course:
+) -> ApplicationFailoverDecision:
     """Return what application failover does about a binding now. `moves`: clusters its version has left before."""
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
     if behaviour is None or not binding.spec.propagate_deps or not binding.status.aggregated_status:
-        return Course(binding, {})
-    if interpret.of(binding.spec.resource.api_version, binding.spec.resource.kind).healthy is None:
-        return Course(binding, {})  # a kind without a rule of health is never ill
+        return ApplicationFailoverDecision(binding, {})
+    if interpret.interpreter_for(binding.spec.resource.api_version, binding.spec.resource.kind).healthy is None:
+        return ApplicationFailoverDecision(binding, {})  # a kind without a rule of health is never ill
     known = {name: moment for name, moment in since.items() if binding.spec.target(name) is not None}
     seconds = behaviour.decision_conditions.toleration_seconds
-    patience = float(DEFAULT_SECONDS if seconds is None else seconds)
+    patience = float(DEFAULT_TOLERATION_SECONDS if seconds is None else seconds)
     due: list[str] = []
     wakes: list[datetime] = []
     for item in binding.status.aggregated_status:
@@ -85,52 +85,54 @@ def course(
         else:
             wakes.append(max(ends, now) + timedelta(microseconds=1))
     gone = dict(moves or {})
-    if gone and _all_healthy(binding):
+    if gone and _all_targets_healthy(binding):
         settled = later(max(gone.values()), patience)
         gone = {} if now > settled else gone
         wakes += [settled + timedelta(microseconds=1)] if gone else []
     after, missing, stays = binding, dict[str, str](), list[str]()
     for name in due:
-        if len(gone) >= MOST_LEFT:
+        if len(gone) >= MAX_CLUSTERS_LEFT:
             stays.append(name)
             continue
-        state = preserved(binding, name, behaviour, settings)
+        state = state_to_preserve(binding, name, behaviour, settings)
         if state.problem and settings.state_preservation_on_missing == "Hold":
             missing[name] = state.problem
             continue
-        after = left(after, binding, name, behaviour, state, now=now)
+        after = with_application_task(after, binding, name, behaviour, state, now=now)
         known.pop(name)
         gone[name] = now
-    return Course(after, known, min(wakes, default=None), missing, gone, tuple(stays))
+    return ApplicationFailoverDecision(after, known, min(wakes, default=None), missing, gone, tuple(stays))
 
 
-def _all_healthy(binding: Binding) -> bool:
+def _all_targets_healthy(binding: Binding) -> bool:
     """Test whether every target is reported healthy: the version is well after all."""
     health = {item.cluster_name: item.health for item in binding.status.aggregated_status}
     return bool(binding.spec.clusters) and all(health.get(one.name) == HEALTHY for one in binding.spec.clusters)
 
 
-def preserved(binding: Binding, cluster: str, behaviour: ApplicationFailoverBehavior, settings: Settings) -> Preserved:
+def state_to_preserve(
+    binding: Binding, cluster: str, behaviour: ApplicationFailoverBehavior, settings: Settings
+) -> PreservedState:
     """Return the state to carry from a failing copy: only with the gate, Directly, and from one cluster to one."""
     rules = () if behaviour.state_preservation is None else behaviour.state_preservation.rules
     applies = settings.gate("StatefulFailoverInjection") and behaviour.purge_mode == DIRECTLY
     if not rules or not applies or len(binding.spec.clusters) != 1:
-        return Preserved()
-    return read(binding, cluster, rules)
+        return PreservedState()
+    return read_state(binding, cluster, rules)
 
 
-def left(
+def with_application_task(
     binding: Binding,
     before: Binding,
     cluster: str,
     behaviour: ApplicationFailoverBehavior,
-    state: Preserved,
+    state: PreservedState,
     *,
     message: str = "",
     now: datetime,
 ) -> Binding:
     """Return the binding with one more task, in the mode its policy asks for. `before`: as it was when it left none."""
-    new = leaving(
+    new = with_task(
         binding,
         cluster,
         mode=behaviour.purge_mode,

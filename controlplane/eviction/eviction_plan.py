@@ -14,14 +14,14 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.times import later
-from controlplane.eviction import orders
-from controlplane.eviction.eligibility import earliest
+from controlplane.eviction import operator_orders
+from controlplane.eviction.eligibility import earliest_judgement
 from controlplane.eviction.holds import Holds
-from controlplane.eviction.preserve import Preserved, preserved
-from controlplane.eviction.purge import evicted
-from controlplane.eviction.queue import recovering, without_skipped
-from controlplane.eviction.queue_order import ordered
-from controlplane.eviction.refuge import DryRun, Refuge, Reservation, refuge
+from controlplane.eviction.purge import with_taint_task
+from controlplane.eviction.queue import is_recovering, without_skipped_taints
+from controlplane.eviction.queue_priority import sorted_due
+from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation, refuge_from
+from controlplane.eviction.state_preservation import PreservedState, preserved_state
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import (
@@ -36,9 +36,9 @@ from controlplane.kinds.rows import (
 )
 from controlplane.settings import Settings
 
-Try = Callable[[Binding, Collection[str]], DryRun]
+DryRunOf = Callable[[Binding, Collection[str]], DryRunResult]
 """A dry run of the scheduler: the binding, without these clusters."""
-Take = Callable[[Eviction, Binding, Refuge], Reservation]
+ReserveFor = Callable[[Eviction, Binding, Refuge], Reservation]
 """Takes the room a move will use, so that the next dry run does not count on it, and returns its reservation."""
 
 
@@ -48,11 +48,11 @@ class Move(msgspec.Struct, frozen=True):
     row: Eviction
     cause: Judgement
     refuge: Refuge
-    state: Preserved
+    state: PreservedState
     reserved: Reservation = Reservation()  # the room it will need
 
 
-class Plan(msgspec.Struct, frozen=True):
+class EvictionPlan(msgspec.Struct, frozen=True):
     """`moves` in order; `saved` and `dropped` rows that do not move; `held` those of them held for a new reason."""
 
     moves: tuple[Move, ...] = ()
@@ -69,7 +69,7 @@ class _Obstacle(NamedTuple):
     message: str
 
 
-class Heads(msgspec.Struct, frozen=True):
+class QueueHeads(msgspec.Struct, frozen=True):
     """What the queue is looked at with. `held` are rows to be looked at again though something holds them; `rows` per
     binding (reference as text) are all of its queue rows."""
 
@@ -82,10 +82,12 @@ class Heads(msgspec.Struct, frozen=True):
     holds: Holds = Holds()
 
 
-class _Look:
+class _Planner:
     """What one walk through the queue has come to so far."""
 
-    def __init__(self, queue: Heads, settings: Settings, *, attempt: Try, taken: Take, now: datetime) -> None:
+    def __init__(
+        self, queue: QueueHeads, settings: Settings, *, attempt: DryRunOf, taken: ReserveFor, now: datetime
+    ) -> None:
         self._queue, self._settings, self._now = queue, settings, now
         self._attempt, self._taken = attempt, taken
         self._left: dict[str, set[str]] = {}  # by binding: the clusters it leaves in this look
@@ -115,17 +117,19 @@ class _Look:
             self._left.setdefault(row.binding, set()).add(row.cluster)
             self.moves.append(Move(row, again, place, state, self._taken(row, binding, place)))
 
-    def _obstacle(self, row: Eviction, binding: Binding, cluster: Cluster) -> _Obstacle | tuple[Refuge, Preserved]:
+    def _obstacle(self, row: Eviction, binding: Binding, cluster: Cluster) -> _Obstacle | tuple[Refuge, PreservedState]:
         """Return what keeps a copy where it is, else where it goes and the state it takes along."""
         reason, message = self._queue.holds.why(row, binding, cluster, now=self._now)
         if reason:
             return _Obstacle(reason, message)
-        leaving = self._left.get(row.binding, set()) | leaving_with(row, self._queue.rows.get(row.binding, ()))
+        leaving = self._left.get(row.binding, set()) | clusters_left_together(
+            row, self._queue.rows.get(row.binding, ())
+        )
         answer = self._attempt(binding, leaving)
-        place = refuge(binding, leaving, answer, self._settings, source_ready=cluster.ready == "True")
+        place = refuge_from(binding, leaving, answer, self._settings, source_ready=cluster.ready == "True")
         if not place.found:
             return _Obstacle(NO_REFUGE, place.why)
-        state = preserved(binding, row.cluster, self._settings)
+        state = preserved_state(binding, row.cluster, self._settings)
         if state.problem and self._settings.state_preservation_on_missing == "Hold":
             return _Obstacle(STATE_MISSING, state.problem)
         return place, state
@@ -146,29 +150,31 @@ class _Look:
             self.held.append(waiting)
 
 
-def planned(
-    queue: Heads,
+def plan_evictions(
+    queue: QueueHeads,
     settings: Settings,
     *,
     room: Callable[[str], int],
-    attempt: Try,
-    taken: Take,
+    attempt: DryRunOf,
+    taken: ReserveFor,
     now: datetime,
-) -> Plan:
+) -> EvictionPlan:
     """Return what to do about due rows, in order.
 
     `room`: how many tokens there can be for a cluster's evictions; where there are none its rows wait, and others go on
     (eviction.bucket_scope Cluster).
     """
-    look, exhausted = _Look(queue, settings, attempt=attempt, taken=taken, now=now), True
+    look, exhausted = _Planner(queue, settings, attempt=attempt, taken=taken, now=now), True
     for row in queue.held:
         look.at(row)
-    for row in ordered(queue.heads, ageing_seconds=settings.eviction.ageing_seconds, now=now):
+    for row in sorted_due(queue.heads, ageing_seconds=settings.eviction.ageing_seconds, now=now):
         if room(row.cluster) <= 0:
             exhausted = False
         else:
             look.at(row)
-    return Plan(tuple(look.moves), tuple(look.saved), tuple(look.dropped), tuple(look.held), exhausted=exhausted)
+    return EvictionPlan(
+        tuple(look.moves), tuple(look.saved), tuple(look.dropped), tuple(look.held), exhausted=exhausted
+    )
 
 
 def recheck(
@@ -190,21 +196,25 @@ def recheck(
         for one in row.judged
         if (one.key, one.effect, one.time_added) in present
     )
-    first = earliest(without_skipped(standing, orders.standing(binding, cluster).get(orders.SKIP)))
+    first = earliest_judgement(
+        without_skipped_taints(standing, operator_orders.active_orders(binding, cluster).get(operator_orders.SKIP))
+    )
     if first is None or first.due_at is None:
         return None
     waiting = replace(row, judged=standing, due_at=first.due_at, state=QUEUED)
-    if recovering(cluster, waiting):
+    if is_recovering(cluster, waiting):
         return replace(waiting, state=RECOVERING, reason="Recovering")
     return waiting if first.due_at > now else first
 
 
-def leaving_with(row: Eviction, rows: Sequence[Eviction]) -> set[str]:
+def clusters_left_together(row: Eviction, rows: Sequence[Eviction]) -> set[str]:
     """Return all clusters a binding is leaving together: this one, and those it is judged to leave at some time."""
     return {row.cluster, *(one.cluster for one in rows if one.due_at is not None and one.state != RECOVERING)}
 
 
-def moved(binding: Binding, move: Move, settings: Settings, *, stops: Iterable[Stop] = (), now: datetime) -> Binding:
+def binding_after_move(
+    binding: Binding, move: Move, settings: Settings, *, stops: Iterable[Stop] = (), now: datetime
+) -> Binding:
     """Return the binding after the eviction. `stops`: when nothing was evicted."""
     state = move.state.labels
-    return evicted(binding, move.row.cluster, move.cause, settings, preserved=state, stops=stops, now=now)
+    return with_taint_task(binding, move.row.cluster, move.cause, settings, preserved=state, stops=stops, now=now)

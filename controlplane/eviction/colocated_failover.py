@@ -12,38 +12,38 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from controlplane.apimachinery.names import TOGETHER_ANNOTATION
-from controlplane.eviction import application
+from controlplane.eviction import application_failover
 from controlplane.kinds.binding import APPLICATION_FAILURE, Binding
 from controlplane.kinds.colocation_index import YES
 from controlplane.kinds.colocation_index import application as application_of
 from controlplane.scheduling.colocation import runs_pods
 from controlplane.settings import Settings
 
-Moves = Mapping[str, Iterable[str]]
+ClustersLeft = Mapping[str, Iterable[str]]
 """By binding (reference as text) the clusters its present version has left for being ill there."""
 
 
-def led(binding: Binding) -> str:
+def application_to_follow(binding: Binding) -> str:
     """Return the application whose parts have to be looked at since this one left a cluster for being ill there and has
     a place; "" where there is none."""
-    return application_of(binding) if _left_behind(binding) else ""
+    return application_of(binding) if _clusters_left(binding) else ""
 
 
-def leaders(binding: Binding, parts: Iterable[Binding], moves: Moves) -> dict[str, str]:
+def clusters_to_follow_from(binding: Binding, parts: Iterable[Binding], moves: ClustersLeft) -> dict[str, str]:
     """Return the clusters a binding leaves to follow another part of its application, each with that part's name."""
     others = [one for one in parts if one.ref != binding.ref and one.metadata.deletion_timestamp is None]
     whole = binding.metadata.annotations.get(TOGETHER_ANNOTATION) == YES
     found: dict[str, str] = {}
     for leader in others:
-        for cluster in _left_behind(leader, moves.get(str(leader.ref), ())):
+        for cluster in _clusters_left(leader, moves.get(str(leader.ref), ())):
             if binding.spec.target(cluster) is None or binding.spec.task(cluster) is not None:
                 continue
-            if whole or (not runs_pods(binding) and not _runs_on(cluster, others)):
+            if whole or (not runs_pods(binding) and not _pods_wanted_on(cluster, others)):
                 found.setdefault(cluster, leader.metadata.name)
     return found
 
 
-def following(
+def with_following_tasks(
     binding: Binding, clusters: Mapping[str, str], settings: Settings, *, now: datetime
 ) -> tuple[Binding, dict[str, str]]:
     """Return a binding that leaves clusters to follow others, and what state is missing on those it therefore stays on
@@ -53,16 +53,18 @@ def following(
         return binding, {}
     after, missing = binding, dict[str, str]()
     for cluster, leader in clusters.items():
-        state = application.preserved(binding, cluster, behaviour, settings)
+        state = application_failover.state_to_preserve(binding, cluster, behaviour, settings)
         if state.problem and settings.state_preservation_on_missing == "Hold":
             missing[cluster] = state.problem
             continue
         message = f"follows {leader}, which was unhealthy there"
-        after = application.left(after, binding, cluster, behaviour, state, message=message, now=now)
+        after = application_failover.with_application_task(
+            after, binding, cluster, behaviour, state, message=message, now=now
+        )
     return after, missing
 
 
-def _left_behind(binding: Binding, moves: Iterable[str] = ()) -> Sequence[str]:
+def _clusters_left(binding: Binding, moves: Iterable[str] = ()) -> Sequence[str]:
     """Return the clusters that a binding with a place has left for being ill there, or for following one that was.
     `moves`: those known of it although the task there is over."""
     spec = binding.spec
@@ -72,5 +74,5 @@ def _left_behind(binding: Binding, moves: Iterable[str] = ()) -> Sequence[str]:
     return [name for name in dict.fromkeys((*tasks, *moves)) if spec.target(name) is None]
 
 
-def _runs_on(cluster: str, parts: Iterable[Binding]) -> bool:
+def _pods_wanted_on(cluster: str, parts: Iterable[Binding]) -> bool:
     return any(runs_pods(one) and one.spec.target(cluster) is not None for one in parts)

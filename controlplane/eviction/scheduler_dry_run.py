@@ -11,7 +11,7 @@ from functools import cached_property
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.state import ReservedCapacity
-from controlplane.eviction.refuge import DryRun, Refuge, Reservation, reserve
+from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation, reserve
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
 from controlplane.scheduling import binding_outcome
@@ -27,7 +27,7 @@ NO_PLACEMENT = "the binding has no placement: nothing says where else it may run
 NOTHING_PROMISED = ReservedCapacity()
 
 
-class Rehearsal:
+class SchedulerDryRun:
     """Asks the scheduler about one binding after the other, as of one moment; the room one takes, the next one misses.
 
     `fleet` reads all clusters into arrays, and is called only once somebody is asked about. `applications`: the parts
@@ -59,16 +59,16 @@ class Rehearsal:
     def _ledger(self) -> Ledger:
         return binding_outcome.ledger(self._fleet, self._promised.totals)
 
-    def without(self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None) -> DryRun:
+    def without(self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None) -> DryRunResult:
         """Return what the scheduler would do with a binding if it left these clusters.
 
         Room that was reserved for the binding before is free to it, and the clusters with that room are preferred:
         a second eviction of the same binding finds the same refuge. `now`: see `Applications.seen_by`.
         """
         if binding.spec.placement is None:
-            return DryRun(refused=NO_PLACEMENT)
+            return DryRunResult(refused=NO_PLACEMENT)
         if binding.spec.other_scheduler:
-            return DryRun(other=binding.spec.other_scheduler)
+            return DryRunResult(other=binding.spec.other_scheduler)
         key = frozenset(leaving)
         if key not in self._without:  # most bindings leave the same clusters: what is read of the others is shared
             self._without[key] = self._fleet.without(key)
@@ -81,12 +81,12 @@ class Rehearsal:
         )
         reserved = self._reserved(binding)
         binding_outcome.give_back(self._ledger, self._fleet, reserved)
-        hint = preferred(binding, reserved)
+        hint = targets_with_reservations(binding, reserved)
         outcome = answer(question, self._without[key], self._ledger, settings=self._settings, hint=hint).outcome
         binding_outcome.give_back(self._ledger, self._fleet, reserved, times=-1)
         if isinstance(outcome, Placed):
-            return DryRun(outcome.clusters, asked=question.asked)
-        return DryRun(refused=outcome.message, part=outcome.part or (), asked=question.asked)
+            return DryRunResult(outcome.clusters, asked=question.asked)
+        return DryRunResult(refused=outcome.message, part=outcome.part or (), asked=question.asked)
 
     def _reserved(self, binding: Binding) -> Sequence[Promise]:
         """Return what is reserved for a binding: by its last eviction of this rehearsal, else by one that is stored and
@@ -107,7 +107,7 @@ class Rehearsal:
         return taken
 
 
-def preferred(binding: Binding, reserved: Iterable[Promise]) -> tuple[TargetCluster, ...]:
+def targets_with_reservations(binding: Binding, reserved: Iterable[Promise]) -> tuple[TargetCluster, ...]:
     """Return the targets a binding has on clusters with room reserved for it once it uses that room."""
     held = {one.name: one.replicas for one in binding.spec.clusters}
     return tuple(TargetCluster(one.cluster, held.get(one.cluster, 0) + one.replicas) for one in reserved)

@@ -38,7 +38,7 @@ class Order(Struct, frozen=True):
     taints: tuple[Identity, ...] = ()
 
 
-def orders(binding: Binding) -> dict[str, tuple[Order, ...]]:
+def orders_by_cluster(binding: Binding) -> dict[str, tuple[Order, ...]]:
     """Return the orders by cluster; what cannot be read orders nothing."""
     text = binding.metadata.annotations.get(EVICTION_ORDERS_ANNOTATION, "")
     if not text:
@@ -49,33 +49,33 @@ def orders(binding: Binding) -> dict[str, tuple[Order, ...]]:
         return {}
 
 
-def told(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str) -> tuple[Event, ...]:
+def order_events(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str) -> tuple[Event, ...]:
     """Return the Events that say who ordered what about an eviction, on the binding and on its workload."""
     message = f"{by} ordered {verb} for the eviction from cluster {row.cluster}: {reason}"
     return tuple(Event(about, f"Eviction{verb}Ordered", message) for about in (binding, template_of(binding)))
 
 
-def standing(binding: Binding, cluster: Cluster, *, held: bool = False) -> dict[str, Order]:
+def active_orders(binding: Binding, cluster: Cluster, *, held: bool = False) -> dict[str, Order]:
     """Return the orders about leaving a cluster that still count there, by verb. `held`: a hold keeps the item
     waiting already, so that hold goes on."""
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
-    known = orders(binding).get(cluster.metadata.name, ())
-    return {one.verb: one for one in known if _counts(one, present, held=held)}
+    known = orders_by_cluster(binding).get(cluster.metadata.name, ())
+    return {one.verb: one for one in known if _is_active(one, present, held=held)}
 
 
-def _counts(order: Order, taints: Iterable[tuple[str, str, datetime | None]], *, held: bool) -> bool:
+def _is_active(order: Order, taints: Iterable[tuple[str, str, datetime | None]], *, held: bool) -> bool:
     return not set(order.taints).isdisjoint(taints) or (held and order.verb == HOLD)
 
 
-def given(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str, now: datetime) -> Binding:
+def with_order(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str, now: datetime) -> Binding:
     """Return the binding with an order about one of its evictions.
 
     Nothing but Release ends a hold: what is expedited or skipped beneath one stays held. Skip and Expedite take each
     other's place. Release takes the hold away, and what else was ordered where there is none.
     """
-    known = orders(binding)
+    known = orders_by_cluster(binding)
     taints = tuple((one.key, one.effect, one.time_added) for one in row.judged)
-    old = [one for one in known.pop(row.cluster, ()) if _counts(one, taints, held=row.reason == HELD_BY_HAND)]
+    old = [one for one in known.pop(row.cluster, ()) if _is_active(one, taints, held=row.reason == HELD_BY_HAND)]
     held = tuple(one for one in old if one.verb == HOLD)
     others = tuple(one for one in old if one.verb != HOLD)
     if verb == RELEASE:

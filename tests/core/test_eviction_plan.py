@@ -11,10 +11,16 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.clusters.taints import OWNERS_ANNOTATION, Owners, Ownership, written
-from controlplane.eviction import orders
+from controlplane.eviction import operator_orders
+from controlplane.eviction.eviction_plan import (
+    EvictionPlan,
+    QueueHeads,
+    clusters_left_together,
+    plan_evictions,
+    recheck,
+)
 from controlplane.eviction.holds import Holds
-from controlplane.eviction.next_moves import Heads, Plan, leaving_with, planned, recheck
-from controlplane.eviction.refuge import DryRun, Refuge, Reservation
+from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
@@ -38,7 +44,7 @@ LONG_AGO = START - timedelta(days=1)
 GONE = Taint("gone", "NoExecute", time_added=START)
 LOST = cluster("a", taints=[GONE])
 WEB = binding("web", by_room("a", "b", "c"), on={"a": 1}, replicas=1)
-FITS = DryRun((TargetCluster("b", 1),))
+FITS = DryRunResult((TargetCluster("b", 1),))
 
 
 def with_owned(taints: Sequence[Taint], known: Owners) -> Cluster:
@@ -70,7 +76,7 @@ class Asked:
         self.took: list[str] = []
         self.settings = FAILOVER
 
-    def attempt(self, binding: Binding, leaving: Collection[str]) -> DryRun:
+    def attempt(self, binding: Binding, leaving: Collection[str]) -> DryRunResult:
         self.without.append(set(leaving))
         return self.answer
 
@@ -78,13 +84,13 @@ class Asked:
         self.took.append(row.cluster)
         return Reservation()
 
-    def plan(self, *heads: Eviction, held: Sequence[Eviction] = (), rows: Sequence[Eviction] = ()) -> Plan:
+    def plan(self, *heads: Eviction, held: Sequence[Eviction] = (), rows: Sequence[Eviction] = ()) -> EvictionPlan:
         by_binding: dict[str, list[Eviction]] = {}
         for one in rows or (*heads, *held):
             by_binding.setdefault(one.binding, []).append(one)
-        queue = Heads(heads, held, self.bindings, by_binding, self.clusters, LONG_AGO, self.holds)
+        queue = QueueHeads(heads, held, self.bindings, by_binding, self.clusters, LONG_AGO, self.holds)
         room = {"a": 10, **self.room}
-        return planned(
+        return plan_evictions(
             queue,
             self.settings,
             room=lambda name: room.get(name, 10),
@@ -161,7 +167,7 @@ def test_judgements_of_taints_that_are_gone_are_forgotten() -> None:
 
 
 def test_what_was_skipped_does_not_move_the_copy() -> None:
-    skipped = orders.given(WEB, row(), orders.SKIP, reason="leave it", by="ana", now=START)
+    skipped = operator_orders.with_order(WEB, row(), operator_orders.SKIP, reason="leave it", by="ana", now=START)
 
     assert check(row(), of=skipped) is None
 
@@ -169,13 +175,13 @@ def test_what_was_skipped_does_not_move_the_copy() -> None:
 def test_a_copy_leaves_with_those_that_are_to_leave_at_some_time() -> None:
     rows = [row("b", due_at=NOW), row("c", due_at=None), row("d", state=RECOVERING), row("e", state=HELD)]
 
-    assert leaving_with(row("a"), rows) == {"a", "b", "e"}
+    assert clusters_left_together(row("a"), rows) == {"a", "b", "e"}
 
 
 def test_a_row_that_moves_takes_its_room_and_leaves_with_the_moves_before_it() -> None:
     twice = WEB.with_spec(clusters=(TargetCluster("a", 1), TargetCluster("b", 1)))
     asked = Asked(twice, clusters=(LOST, cluster("b", taints=[GONE])))
-    asked.answer = DryRun((TargetCluster("c", 2),))
+    asked.answer = DryRunResult((TargetCluster("c", 2),))
 
     found = asked.plan(row("a"), row("b"), rows=[row("x", due_at=None)])
 
@@ -194,12 +200,12 @@ def test_a_row_that_nobody_wants_is_dropped_and_asks_for_no_dry_run() -> None:
 
 def test_a_row_without_refuge_is_held_with_the_reason_and_told_once() -> None:
     asked = Asked()
-    asked.answer = DryRun(refused="no room anywhere")
+    asked.answer = DryRunResult(refused="no room anywhere")
 
     first = asked.plan(row(generation=0))
     (held,) = first.saved
     again = asked.plan(held=[held])
-    asked.answer = DryRun(refused="still no room")
+    asked.answer = DryRunResult(refused="still no room")
     other = asked.plan(held=[held])
 
     assert (held.state, held.reason, held.message) == (HELD, NO_REFUGE, "no room anywhere")
@@ -212,7 +218,7 @@ def test_a_row_without_refuge_is_held_with_the_reason_and_told_once() -> None:
 
 def test_a_row_that_is_held_for_a_new_generation_is_stored_and_not_told_again() -> None:
     asked = Asked(WEB.with_meta(generation=5))
-    asked.answer = DryRun(refused="no room")
+    asked.answer = DryRunResult(refused="no room")
     held = row(state=HELD, reason=NO_REFUGE, message="no room", generation=4, failed_at=START)
 
     found = asked.plan(held=[held])
@@ -223,7 +229,7 @@ def test_a_row_that_is_held_for_a_new_generation_is_stored_and_not_told_again() 
 
 def test_the_first_time_nothing_fitted_is_kept() -> None:
     asked = Asked()
-    asked.answer = DryRun(refused="no room")
+    asked.answer = DryRunResult(refused="no room")
 
     (held,) = asked.plan(row(failed_at=START)).saved
 
@@ -300,7 +306,7 @@ def test_a_taint_that_only_its_removal_window_keeps_moves_nothing(seconds: float
 def test_a_part_of_the_replicas_is_enough_where_the_source_is_not_ready(ready: str, moves: int) -> None:
     many = binding("web", by_room("a", "b"), on={"a": 3}, replicas=3)
     asked = Asked(many, clusters=(cluster("a", ready=ready, taints=[GONE]),))
-    asked.answer = DryRun(refused="room for 2 of 3", part=(TargetCluster("b", 2),))
+    asked.answer = DryRunResult(refused="room for 2 of 3", part=(TargetCluster("b", 2),))
 
     found = asked.plan(row(of=many))
 
