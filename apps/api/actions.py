@@ -12,11 +12,12 @@ from rest_framework.response import Response
 
 from apps.api import bodies, pages
 from apps.api.answer import Many, One
-from apps.api.authorization import Attempt, check
+from apps.api.authorization import Attributes
 from apps.api.error_mapping import nothing_here
+from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import Continue, Listing, dry_run, listing_of
-from apps.api.target import Target, target_of
-from apps.api.views import KubernetesView, refuse_watch, warning
+from apps.api.target import Target
+from apps.api.views import KubernetesView, TargetView, refuse_watch, warning
 from apps.objects import failovers
 from apps.objects.configuration import configuration
 from apps.objects.store import store
@@ -84,19 +85,16 @@ ACTIONS: dict[tuple[str, str], Action] = {
 }
 
 
-class ActionView(KubernetesView):
+class ActionView(TargetView):
     """POST …/<name>/<action>: the object afterwards. Tried again where somebody else wrote meanwhile."""
 
     http_method_names = ["post", "options"]
 
     def post(self, request: Request) -> Response:
-        target = target_of(request.path_info.strip("/"))
-        resource = target.resource
+        target, resource = self.target, self.target.resource
         action = ACTIONS.get((target.kind.key, target.subresource))
         if action is None:
             raise nothing_here()
-        name = target.subresource
-        check(request.user, Attempt("create", resource.group, resource.plural, name, target.namespace, target.name))
         document = bodies.decode(request.content_type, request.body).document if request.body.strip() else {}
         writing, by = store(), request.user.get_username()
         asked = Asked(target, _plain(document), writing, configuration().settings(), by, writing.now())
@@ -127,11 +125,13 @@ class RecordsView(KubernetesView):
     http_method_names = ["get", "head", "options"]
     renderer_classes = pages.OBJECTS
 
+    def attributes(self, request: Request) -> Attributes:
+        scope = Scope(self.kwargs.get("namespace") or "", self.kwargs.get("name") or "")
+        return resource_attributes(request, records.RESOURCE, scope)
+
     def get(self, request: Request, namespace: str | None = None, name: str | None = None) -> Response:
         namespace, name = namespace or "", name or ""
         resource = records.RESOURCE
-        verb = "get" if name else "list"
-        check(request.user, Attempt(verb, resource.group, resource.plural, namespace=namespace, name=name))
         refuse_watch(request, resource)
         if name:
             return Response(One(resource, _text(_one(namespace, name))))

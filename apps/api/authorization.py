@@ -1,4 +1,4 @@
-"""Who may do what: the one place that is asked. Role-based rules will be asked here as well."""
+"""Authorisation: decides what a caller may do. Every request, stream and access review is decided by `authorize`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from apps.objects.configuration import configuration
 from controlplane.apimachinery.errors import Forbidden, ServiceUnavailable, qualified
 
 READING = frozenset(("get", "list", "watch"))
-ANYBODY_MAY_ASK = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
-# A Work carries its manifest whole, so one of a Secret holds the Secret's data.
+REVIEW_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
+# A Work contains its whole manifest, so the Work of a Secret contains the Secret's data.
 WORKS = ("work.karmada.io", "works")
 CONFIDENTIAL = frozenset((("", "secrets"), WORKS))
-AGENTS_RETRY_SECONDS = 10  # until an agent asks again for Works that are not handed out
-OPEN_PATHS = ("api", "apis", "openapi", "version", "livez", "readyz", "healthz")  # what every client begins with
-REHEARSALS = ("failover.lifeboat.io", "placementreviews")  # they are created and write nothing
+PLACEMENT_REVIEWS = ("failover.lifeboat.io", "placementreviews")  # creating a review stores nothing
+AGENTS_RETRY_SECONDS = 10  # Retry-After for an agent while Works are withheld after a restore
+PROBE_PATHS = frozenset(("/livez", "/healthz", "/readyz"))  # served without a login
+# First parts of the paths that every Kubernetes client reads before its first request. "" is the root path.
+DISCOVERY_PATHS = ("", "api", "apis", "openapi", "version", "livez", "readyz", "healthz")
 
 
-class Attempt(NamedTuple):
-    """What somebody wants to do; `resource` is the plural, "" for paths that are no resource."""
+class Attributes(NamedTuple):
+    """What a request attempts: the fields that Kubernetes' authorizers decide by.
 
+    `resource` is the plural name. It is "" for a non-resource request, which is decided by `verb` and `path` instead.
+    """
+
+    user: Any
     verb: str
-    group: str = ""
+    api_group: str = ""
     resource: str = ""
     subresource: str = ""
     namespace: str = ""
@@ -30,103 +36,131 @@ class Attempt(NamedTuple):
     path: str = ""
 
 
-def allowed(user: Any, attempt: Attempt) -> bool:
-    """Test whether a user may: superusers everything, agents what concerns their own cluster, others read all but
-    secrets and works; everybody asks about themselves."""
-    if user.is_superuser:
-        return True
-    if not user.is_authenticated:
-        return False
-    if cluster := agents.cluster_of(user):
-        return _granted(cluster, attempt)
-    if attempt.group in ANYBODY_MAY_ASK or (attempt.group, attempt.resource) == REHEARSALS:
-        return attempt.verb == "create"
-    if not attempt.resource:
-        return attempt.verb == "get"
-    if "*" in (attempt.group, attempt.resource):  # asked by `kubectl auth can-i`: all of them, the confidential too
-        return False
-    return attempt.verb in READING and (attempt.group, attempt.resource) not in CONFIDENTIAL
+class Decision(NamedTuple):
+    """Whether a request is allowed. `reason` is the rule that decided, as a sentence for the user."""
+
+    allowed: bool
+    reason: str
 
 
-def rule_of(user: Any) -> str:
-    """Return the sentence that says what a user may who is no administrator."""
-    if cluster := agents.cluster_of(user):
-        return f"the agent of {cluster} may do what concerns that cluster, and nothing else"
-    return "users who are no administrators read everything but Secrets and Works, and write nothing"
+def authorize(attributes: Attributes) -> Decision:
+    """Return whether the user may do what the attributes describe. What no rule allows is refused.
 
-
-def _granted(cluster: str, attempt: Attempt) -> bool:
-    """Test whether an agent may. A name that is not known yet (create, before its body is read) is asked again."""
-    if attempt.group in ANYBODY_MAY_ASK:
-        return attempt.verb == "create"
-    if not attempt.resource:
-        return attempt.verb == "get" and attempt.path.strip("/").partition("/")[0] in OPEN_PATHS
-    return any(
-        (one.group, one.resource, one.subresource) == (attempt.group, attempt.resource, attempt.subresource)
-        and attempt.verb in one.verbs
-        and one.namespace == attempt.namespace
-        and (one.name in ("", attempt.name) or (attempt.verb == "create" and not attempt.name))
-        for one in agents.grants(cluster)
-    )
-
-
-def check(user: Any, attempt: Attempt) -> None:
-    """Raise Forbidden, worded as kubectl's users know it, where `allowed` says no.
-
-    Raises ServiceUnavailable for an agent that asks for its Works while members are left alone after a restore.
+    Superusers may do everything. An agent may do what concerns its own cluster. Other users may read everything except
+    Secrets and Works, and may create access reviews and placement reviews. Health checks need no login.
     """
-    if allowed(user, attempt):
-        _keep_waiting(user, attempt)
-        return
-    what = qualified(attempt.resource, attempt.group)
-    if attempt.subresource:
-        what = f"{qualified(f'{attempt.resource}/{attempt.subresource}', attempt.group)}"
-    named = f'{what} "{attempt.name}"' if attempt.name else what
-    place = f' in the namespace "{attempt.namespace}"' if attempt.namespace else " at the cluster scope"
-    raise Forbidden(
-        f'{named} is forbidden: User "{user.get_username()}" cannot {attempt.verb} resource "{attempt.resource}" '
-        f'in API group "{attempt.group}"{place}',
-        kind=attempt.resource,
-        group=attempt.group,
-        name=attempt.name,
+    user = attributes.user
+    if not attributes.resource and attributes.verb == "get" and attributes.path.rstrip("/") in PROBE_PATHS:
+        return Decision(True, "health checks need no login")
+    if not user.is_authenticated:
+        return Decision(False, "callers without a login may read nothing but the health checks")
+    if user.is_superuser:
+        return Decision(True, "administrators may do everything")
+    if cluster := agents.cluster_of(user):
+        reason = f"the agent of {cluster} may do what concerns that cluster, and nothing else"
+        return Decision(_agent_may(cluster, attributes), reason)
+    reason = "users who are not administrators may read everything except Secrets and Works, and write nothing"
+    return Decision(_reader_may(attributes), reason)
+
+
+def check(attributes: Attributes) -> None:
+    """Raise Forbidden, with the message kubectl shows for any API server, unless the user is allowed.
+
+    Raises ServiceUnavailable when an agent reads its Works while Works are withheld after a restore.
+    """
+    if not authorize(attributes).allowed:
+        raise _forbidden(attributes)
+    _check_works_served(attributes)
+
+
+def _reader_may(attributes: Attributes) -> bool:
+    """Test whether a user without special rights may do this."""
+    kind = (attributes.api_group, attributes.resource)
+    if attributes.api_group in REVIEW_GROUPS or kind == PLACEMENT_REVIEWS:
+        return attributes.verb == "create"
+    if not attributes.resource:
+        return attributes.verb == "get"
+    if "*" in kind:  # asked by `kubectl auth can-i get '*'`; "*" includes Secrets
+        return False
+    return attributes.verb in READING and kind not in CONFIDENTIAL
+
+
+def _agent_may(cluster: str, attributes: Attributes) -> bool:
+    """Test whether the agent of a cluster may do this.
+
+    The name in a create is known only after the body is read. A create without a name is therefore allowed here, and
+    the view asks again with the name.
+    """
+    if attributes.api_group in REVIEW_GROUPS:
+        return attributes.verb == "create"
+    if not attributes.resource:
+        return attributes.verb == "get" and attributes.path.strip("/").partition("/")[0] in DISCOVERY_PATHS
+    kind = (attributes.api_group, attributes.resource, attributes.subresource)
+    return any(
+        (grant.group, grant.resource, grant.subresource) == kind
+        and attributes.verb in grant.verbs
+        and grant.namespace == attributes.namespace
+        and (grant.name in ("", attributes.name) or (attributes.verb == "create" and not attributes.name))
+        for grant in agents.grants(cluster)
     )
 
 
-def _keep_waiting(user: Any, attempt: Attempt) -> None:
-    if (attempt.group, attempt.resource) != WORKS or attempt.verb not in READING or not agents.cluster_of(user):
+def _forbidden(attributes: Attributes) -> Forbidden:
+    username, verb, group = attributes.user.get_username(), attributes.verb, attributes.api_group
+    if not attributes.resource:
+        return Forbidden(f'forbidden: User "{username}" cannot {verb} path "{attributes.path}"')
+    resource = "/".join(filter(None, (attributes.resource, attributes.subresource)))
+    subject = qualified(resource, group)
+    if attributes.name:
+        subject = f'{subject} "{attributes.name}"'
+    scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    return Forbidden(
+        f'{subject} is forbidden: User "{username}" cannot {verb} resource "{attributes.resource}" '
+        f'in API group "{group}" {scope}',
+        kind=attributes.resource,
+        group=group,
+        name=attributes.name,
+    )
+
+
+def _check_works_served(attributes: Attributes) -> None:
+    """Raise ServiceUnavailable when an agent reads its Works while a restored database awaits confirmation."""
+    reads_works = (attributes.api_group, attributes.resource) == WORKS and attributes.verb in READING
+    if not reads_works or not agents.cluster_of(attributes.user):
         return
     if (held := configuration().held()) is not None:
         raise ServiceUnavailable(held.message, retry_after_seconds=AGENTS_RETRY_SECONDS)
 
 
 def rules(user: Any) -> dict[str, Any]:
-    """Return the rules of a user for SelfSubjectRulesReview."""
+    """Return the status of a SelfSubjectRulesReview: what `authorize` allows the user, as rules."""
     if user.is_superuser:
         resources = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
         return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
-    reviews = ["selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"]
-    asking: dict[str, Any] = {"verbs": ["create"], "apiGroups": sorted(ANYBODY_MAY_ASK), "resources": reviews}
+    plurals = ["selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"]
+    reviews: dict[str, Any] = {"verbs": ["create"], "apiGroups": sorted(REVIEW_GROUPS), "resources": plurals}
     if cluster := agents.cluster_of(user):
-        known = [f"/{path}{more}" for path in OPEN_PATHS for more in ("", "/*")]
+        patterns = (pattern for part in DISCOVERY_PATHS for pattern in ((f"/{part}", f"/{part}/*") if part else ("/",)))
         return {
-            "resourceRules": [asking, *(_rule(one) for one in agents.grants(cluster))],
-            "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": known}],
+            "resourceRules": [reviews, *(_rule(grant) for grant in agents.grants(cluster))],
+            "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": list(patterns)}],
             "incomplete": False,
         }
     return {
         "resourceRules": [
-            asking,
-            {"verbs": ["create"], "apiGroups": [REHEARSALS[0]], "resources": [REHEARSALS[1]]},
+            reviews,
+            {"verbs": ["create"], "apiGroups": [PLACEMENT_REVIEWS[0]], "resources": [PLACEMENT_REVIEWS[1]]},
             {"verbs": sorted(READING), "apiGroups": ["*"], "resources": ["*"]},
         ],
         "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["*"]}],
         "incomplete": True,
-        "evaluationError": "secrets and works are left out of reading; a rule cannot say so",
+        "evaluationError": "Secrets and Works cannot be read; a rule cannot express this exception",
     }
 
 
-def _rule(one: agents.Grant) -> dict[str, Any]:
-    resource = f"{one.resource}/{one.subresource}" if one.subresource else one.resource
-    rule: dict[str, Any] = {"verbs": sorted(one.verbs), "apiGroups": [one.group], "resources": [resource]}
-    return rule | ({"resourceNames": [one.name]} if one.name else {})
+def _rule(grant: agents.Grant) -> dict[str, Any]:
+    """Return an agent's grant as a rule of a SelfSubjectRulesReview."""
+    resource = f"{grant.resource}/{grant.subresource}" if grant.subresource else grant.resource
+    rule: dict[str, Any] = {"verbs": sorted(grant.verbs), "apiGroups": [grant.group], "resources": [resource]}
+    return rule | ({"resourceNames": [grant.name]} if grant.name else {})

@@ -15,10 +15,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api.answer import Answer
-from apps.api.authorization import Attempt, check
+from apps.api.authorization import Attributes
 from apps.api.clock import ticks
 from apps.api.cluster_metrics import ClusterCollector
 from apps.api.eviction_metrics import EvictionCollector
+from apps.api.permissions import path_attributes
 from apps.api.views import KubernetesView
 from controlplane.controllers import CONTROLLERS
 
@@ -137,12 +138,14 @@ class MetricsView(KubernetesView):
 
     http_method_names = ["get", "head"]
 
+    def attributes(self, request: Request) -> Attributes:
+        return path_attributes(request)
+
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         """Take any Accept: scrapers name formats REST framework has no renderer for."""
         return super().perform_content_negotiation(request, force=True)
 
     def get(self, request: Request) -> HttpResponse:
-        check(request.user, Attempt("get", path=request.path_info))
         return HttpResponse(generate_latest(REGISTRY), content_type=CONTENT_TYPE_LATEST)
 
 
@@ -151,8 +154,10 @@ class ControllersView(KubernetesView):
 
     http_method_names = ["get", "head", "options"]
 
+    def attributes(self, request: Request) -> Attributes:
+        return path_attributes(request)
+
     def get(self, request: Request) -> Response:
-        check(request.user, Attempt("get", path=request.path_info))
         found = figures()
         shown = []
         for controller in CONTROLLERS:

@@ -11,7 +11,9 @@ from rest_framework.response import Response
 
 from apps.api import pages, renderers
 from apps.api.answer import Answer, Text
+from apps.api.authorization import Attributes
 from apps.api.error_mapping import nothing_here
+from apps.api.permissions import path_attributes
 from apps.api.views import KubernetesView
 from apps.objects.definitions import definitions
 from controlplane.apimachinery.errors import NotAcceptable
@@ -65,6 +67,9 @@ class DocumentView(KubernetesView):
     """A document that does not depend on what is stored."""
 
     http_method_names = ["get", "head", "options"]
+
+    def attributes(self, request: Request) -> Attributes:
+        return path_attributes(request)
 
 
 class RootView(DocumentView):
@@ -139,11 +144,9 @@ class OpenAPIView(DocumentView):
         return response
 
 
-class OldOpenAPIView(KubernetesView):
+class OldOpenAPIView(DocumentView):
     """/openapi/v2: an empty document, as protobuf. kubectl asks for it where /openapi/v3 does not know a kind, and can
     only then say that nothing serves the kind."""
-
-    http_method_names = ["get", "head", "options"]
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         return super().perform_content_negotiation(request, force=True)

@@ -15,11 +15,10 @@ from rest_framework.response import Response
 
 from apps.api import pages
 from apps.api.answer import Many, One
-from apps.api.authorization import Attempt, check
 from apps.api.eviction_metrics import tokens
 from apps.api.query import Continue, Listing, listing_of
-from apps.api.target import Target, target_of
-from apps.api.views import KubernetesView, refuse_watch
+from apps.api.target import Target
+from apps.api.views import TargetView, refuse_watch
 from apps.failover import queue
 from apps.failover.orders import order
 from apps.objects.configuration import configuration
@@ -33,14 +32,14 @@ from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_name, sh
 from controlplane.kinds.rows import Eviction
 
 
-class EvictionsView(KubernetesView):
+class EvictionsView(TargetView):
     """GET the queue or one eviction of it; POST …/hold, release, skip or expedite with {"reason": "…"}."""
 
     http_method_names = ["get", "head", "post", "options"]
     renderer_classes = pages.OBJECTS
 
     def get(self, request: Request) -> Response:
-        target = self._target(request, "get")
+        target = self.target
         refuse_watch(request, target.resource)
         if target.subresource:
             raise MethodNotAllowed(f"POST to {target.resource.plural}/{target.name}/{target.subresource}")
@@ -61,7 +60,7 @@ class EvictionsView(KubernetesView):
 
     def post(self, request: Request) -> Response:
         """Order something for one eviction. The order is written on its binding, under the name of who asks."""
-        target = self._target(request, "create")
+        target = self.target
         if not target.subresource:
             raise MethodNotAllowed(f"{target.resource.plural} come from taints; post to one of hold, release, skip, …")
         reason = _said(request.body).get("reason")
@@ -77,15 +76,6 @@ class EvictionsView(KubernetesView):
         forecasts = found.forecast(tokens=tokens(found.buckets()))
         after = _item(_named(found.rows, target), forecasts, queue_end(forecasts.values()), found.stopped)
         return Response(One(target.resource, _encoded(after, store().current_version())), status=201)
-
-    def _target(self, request: Request, verb: str) -> Target:
-        target = target_of(request.path_info.strip("/"))
-        resource = target.resource
-        if verb == "get" and not target.name:
-            verb = "list"
-        names = (target.subresource, target.namespace, target.name)
-        check(request.user, Attempt(verb, resource.group, resource.plural, *names))
-        return target
 
 
 def _begin(asked: Listing) -> int:

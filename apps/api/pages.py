@@ -27,6 +27,7 @@ from apps.api.renderers import (
 )
 from apps.api.target import Target
 from apps.objects.store import store
+from controlplane.apimachinery.errors import StatusError
 
 ROWS = 100  # objects on a page of a list
 MAX_TEXT = 512 * 1024  # characters of YAML on a page: a browser gets a form and links for each of them
@@ -64,6 +65,13 @@ class PageRenderer(BrowsableAPIRenderer):
                 context["next_page"] = replace_query_param(request.get_full_path(), "continue", token)
         context["notes"] = self.notes
         return context
+
+    def show_form_for_method(self, view: Any, method: str, request: Any, obj: Any) -> bool:
+        """Test whether the page offers a form: only where the view takes the method and the user may use it."""
+        try:
+            return bool(super().show_form_for_method(view, method, request, obj))
+        except StatusError:
+            return False
 
     def get_content(self, renderer: Any, data: Any, accepted_media_type: Any, renderer_context: Any) -> str:
         text = self._list(data) if isinstance(data, Many) else yaml_text(hidden(data.document))

@@ -11,10 +11,10 @@ from rest_framework.response import Response
 
 from apps.api import bodies, pages, renderers
 from apps.api.answer import Answer
-from apps.api.authorization import Attempt, check
+from apps.api.authorization import Attributes
+from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import writing_of
-from apps.api.target import target_of
-from apps.api.views import KubernetesView, warning
+from apps.api.views import KubernetesView, TargetView, warning
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery.causes import invalid
@@ -29,8 +29,6 @@ from controlplane.scheduling import explanation_text
 from controlplane.scheduling.dry_run import Around
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.wire.prune import validate_fields
-
-EXPLAIN = "explain"
 
 
 class Explained(Answer):
@@ -52,16 +50,14 @@ class SentencesRenderer(renderers.FormRenderer):
         return answer.sentences.encode() if isinstance(answer, Explained) else answer.text
 
 
-class ExplainView(KubernetesView):
+class ExplainView(TargetView):
     """GET …/resourcebindings/<name>/explain: why the last decision was made, cluster by cluster."""
 
     http_method_names = ["get", "head", "options"]
     renderer_classes = (renderers.JSONRenderer, renderers.YAMLRenderer, SentencesRenderer, pages.PageRenderer)
 
     def get(self, request: Request) -> Response:
-        target = target_of(request.path_info.strip("/"))
-        resource, ref = target.resource, target.ref
-        check(request.user, Attempt("get", resource.group, resource.plural, EXPLAIN, target.namespace, target.name))
+        target, resource, ref = self.target, self.target.resource, self.target.ref
         reading = store()
         if not reading.get([ref]):
             raise NotFound.of(resource.plural, target.name, group=resource.group)
@@ -84,8 +80,10 @@ class PlacementReviewView(KubernetesView):
 
     http_method_names = ["post", "options"]
 
+    def attributes(self, request: Request) -> Attributes:
+        return resource_attributes(request, RESOURCE, Scope())
+
     def post(self, request: Request) -> Response:
-        check(request.user, Attempt("create", RESOURCE.group, RESOURCE.plural))
         writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
         document, duplicates = bodies.decode(request.content_type, request.body)
         if not isinstance(document, dict):

@@ -11,10 +11,10 @@ from rest_framework.response import Response
 
 from apps.api import pages
 from apps.api.answer import Answer, Many, One
-from apps.api.authorization import Attempt, check
+from apps.api.authorization import Attributes
+from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import listing_of
-from apps.api.target import target_of
-from apps.api.views import KubernetesView, refuse_watch, warning
+from apps.api.views import KubernetesView, TargetView, refuse_watch, warning
 from apps.objects import listing
 from apps.objects.configuration import configuration
 from apps.objects.store import DjangoStore, store
@@ -33,19 +33,16 @@ from controlplane.kinds.rows import Eviction
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.settings import Settings
 
-READINESS = "readiness"
 MOST_BINDINGS = 5000  # looked at for one answer about the fleet: the first by namespace and name
 
 
-class ReadinessView(KubernetesView):
+class ReadinessView(TargetView):
     """GET …/resourcebindings/<name>/readiness."""
 
     http_method_names = ["get", "head", "options"]
 
     def get(self, request: Request) -> Response:
-        target = target_of(request.path_info.strip("/"))
-        resource, ref = target.resource, target.ref
-        check(request.user, Attempt("get", resource.group, resource.plural, READINESS, target.namespace, target.name))
+        target, resource, ref = self.target, self.target.resource, self.target.ref
         reading, settings = store(), configuration().settings()
         binding = reading.get([ref]).get(ref)
         if binding is None:
@@ -61,9 +58,10 @@ class FleetReadinessView(KubernetesView):
     http_method_names = ["get", "head", "options"]
     renderer_classes = pages.OBJECTS
 
+    def attributes(self, request: Request) -> Attributes:
+        return resource_attributes(request, RESOURCE, Scope(name=self.kwargs.get("name") or ""))
+
     def get(self, request: Request, name: str | None = None) -> Response:
-        verb = "get" if name else "list"
-        check(request.user, Attempt(verb, RESOURCE.group, RESOURCE.plural, name=name or ""))
         refuse_watch(request, RESOURCE)
         if name not in (None, NAME):
             raise NotFound.of(RESOURCE.plural, name or "", group=RESOURCE.group)

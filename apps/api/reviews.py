@@ -11,11 +11,13 @@ from rest_framework.response import Response
 from apps.api import authorization, bodies
 from apps.api.answer import Answer
 from apps.api.authentication import groups_of
-from apps.api.authorization import Attempt
+from apps.api.authorization import Attributes, authorize
 from apps.api.error_mapping import nothing_here
+from apps.api.permissions import Scope, resource_attributes
 from apps.api.views import KubernetesView
 from controlplane.apimachinery.errors import Invalid
 from controlplane.wire import builtin, document_check
+from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]
 
@@ -30,13 +32,12 @@ def may_i(user: Any, question: Document) -> Document:
     spec = question.get("spec") or {}
     path, asked = spec.get("nonResourceAttributes") or {}, spec.get("resourceAttributes") or {}
     if path:
-        attempt = Attempt(path.get("verb", "get"), path=path.get("path", ""))
+        attributes = Attributes(user, path.get("verb", "get"), path=path.get("path", ""))
     else:
         fields = ("group", "resource", "subresource", "namespace", "name")
-        attempt = Attempt(asked.get("verb", ""), *(asked.get(field, "") for field in fields))
-    if authorization.allowed(user, attempt):
-        return {"allowed": True}
-    return {"allowed": False, "reason": authorization.rule_of(user)}
+        attributes = Attributes(user, asked.get("verb", ""), *(asked.get(field, "") for field in fields))
+    decision = authorize(attributes)
+    return {"allowed": True} if decision.allowed else {"allowed": False, "reason": decision.reason}
 
 
 def what_may_i(user: Any, question: Document) -> Document:
@@ -56,10 +57,11 @@ class ReviewView(KubernetesView):
 
     http_method_names = ["post", "options"]
 
+    def attributes(self, request: Request) -> Attributes:
+        return resource_attributes(request, _review(**self.kwargs), Scope())
+
     def post(self, request: Request, group: str, plural: str) -> Response:
-        resource = next((one for one in builtin.REVIEWS if (one.group, one.plural) == (group, plural)), None)
-        if resource is None:
-            raise nothing_here()
+        resource = _review(group, plural)
         document = bodies.decode(request.content_type, request.body).document
         asked = {field: value for field, value in document.items() if field != "status"}  # the answer is ours
         question = {**asked, "kind": resource.kind, "apiVersion": resource.api_version}
@@ -68,3 +70,11 @@ class ReviewView(KubernetesView):
             raise Invalid.of(resource.kind, "", causes, group=resource.group)
         answered = {**question, "status": _ANSWERS[plural](request.user, question)}
         return Response(Answer(answered), status=201)
+
+
+def _review(group: str, plural: str) -> Resource:
+    """Return the resource of an access review. Raises NotFound if it is not served."""
+    found = next((review for review in builtin.REVIEWS if (review.group, review.plural) == (group, plural)), None)
+    if found is None:
+        raise nothing_here()
+    return found

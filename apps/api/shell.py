@@ -22,13 +22,14 @@ from django.conf import settings
 from django.db import close_old_connections
 from django.http import QueryDict
 
-from apps.api import callers
+from apps.api import authorization, callers
 from apps.api.budget import Budget
 from apps.api.clock import ticks
 from apps.api.health import HEALTH, unanswered
 from apps.api.heartbeat_intake import Listening
 from apps.api.incoming import Disconnected, Receive, Scope, body_of, environ_of
 from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_whole
+from apps.api.permissions import check_probe
 from apps.api.streams import Stream, WatchResponse
 from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
 from apps.objects.listing import changes_between
@@ -127,10 +128,9 @@ class Shell:
         try:
             if "\0" in scope["path"] or b"%00" in scope["query_string"]:
                 raise BadRequest("the URL holds a NUL character, which no name and no value can")
-            if scope["path"] in ALIVE:
-                return _plain(scope, 200, "ok")
-            if scope["path"] in READY:
-                return await self._ready(scope)
+            if scope["path"] in ALIVE | READY:
+                check_probe(scope["method"], scope["path"])
+                return _plain(scope, 200, "ok") if scope["path"] in ALIVE else await self._ready(scope)
             body = await body_of(receive, budget=self.budget, identify=lambda: self._identify(scope))
             try:
                 async with self._place(scope["method"]):
@@ -209,6 +209,7 @@ class Shell:
         response: Any = self.wsgi(environ, start_response)
         try:
             if isinstance(response, WatchResponse):
+                authorization.check(response.stream.allowed)
                 return Reply(200, [], b"", response.stream)
             return Reply(started[0], started[1], b"".join(response), user=environ.get(callers.CALLER, ""))
         finally:

@@ -16,6 +16,7 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from apps.api import in_force, reading
+from apps.api.authorization import Attributes
 from apps.api.initial_states import InitialState, InitialStates
 from apps.api.logins import Login, login_of
 from apps.api.query import Listing, listing_of, number
@@ -39,7 +40,7 @@ SHORTEST_SECONDS = 1800
 class Stream(msgspec.Struct, kw_only=True):
     """A watch that was allowed. `since` is the version it starts after; `initial` are objects to send first."""
 
-    user: str
+    allowed: Attributes  # what the caller was authorised for; checked again where the stream begins
     login: Login | None = None  # it ends with this; None: with nothing
     kind: str
     resource: Resource
@@ -55,6 +56,12 @@ class Stream(msgspec.Struct, kw_only=True):
     beside: Mapping[str, Any] = {}  # what columns show that is not part of the objects, by name: as it was read last
     error: StatusError | None = None  # sent as the only event: the version asked for is gone
 
+    @property
+    def user(self) -> str:
+        """The name of the user whose stream this is."""
+        username: str = self.allowed.user.get_username()
+        return username
+
 
 class WatchResponse(HttpResponse):
     """A response whose body is a stream."""
@@ -66,7 +73,7 @@ class WatchResponse(HttpResponse):
         self._has_been_logged = True  # for Django: the status is not what the client gets
 
 
-def watch_response(request: Request, target: Target, store: DjangoStore) -> WatchResponse:
+def watch_response(request: Request, target: Target, store: DjangoStore, *, allowed: Attributes) -> WatchResponse:
     """Return the stream a watch asks for. Raises BadRequest for options that cannot be."""
     query = request.query_params
     asked = listing_of(query, target.resource, namespace=target.namespace, name=target.name)
@@ -85,7 +92,7 @@ def watch_response(request: Request, target: Target, store: DjangoStore) -> Watc
         convert = renderer.convert
     configured = convert == "Table" and target.kind.key == FAILOVER_CONFIGURATION
     stream = Stream(
-        user=request.user.get_username(),
+        allowed=allowed,
         login=login_of(request),
         kind=target.kind.key,
         resource=target.resource,

@@ -5,6 +5,7 @@ from django.urls import include, path, re_path
 from apps.api import debug, discovery, health
 from apps.api.actions import ActionView, RecordsView
 from apps.api.evictions import EvictionsView
+from apps.api.permissions import without_login
 from apps.api.placement import ExplainView, PlacementReviewView
 from apps.api.readiness import FleetReadinessView, ReadinessView
 from apps.api.reviews import ReviewView
@@ -28,9 +29,9 @@ _RECORDS = (
 _PLACEMENT_REVIEWS = r"^apis/failover\.lifeboat\.io/v1alpha1/placementreviews/?$"
 
 urlpatterns = [
-    re_path(r"^livez/?$", health.livez),
-    re_path(r"^healthz/?$", health.livez),
-    re_path(r"^readyz/?$", health.readyz),
+    re_path(r"^livez/?$", without_login(health.livez)),
+    re_path(r"^healthz/?$", without_login(health.livez)),
+    re_path(r"^readyz/?$", without_login(health.readyz)),
     re_path(r"^metrics/?$", debug.MetricsView.as_view()),
     re_path(r"^debug/controllers/?$", debug.ControllersView.as_view()),
     re_path(r"^version/?$", discovery.VersionView.as_view()),

@@ -14,10 +14,11 @@ from rest_framework.views import APIView
 from apps.api import agents, bodies, error_mapping, pages, reading, renderers
 from apps.api.answer import Answer, Many, One
 from apps.api.authentication import AUTHENTICATORS
-from apps.api.authorization import Attempt, check
+from apps.api.authorization import Attributes, check
 from apps.api.callers import CALLER
 from apps.api.in_force import ConfiguredList, configured
 from apps.api.parsers import PARSERS, PATCH_PARSERS
+from apps.api.permissions import DeclaredPermission, is_watch, path_attributes, target_attributes
 from apps.api.query import dry_run, listing_of, writing_of
 from apps.api.streams import watch_response
 from apps.api.target import Target, target_of
@@ -28,20 +29,18 @@ from controlplane.apimachinery.causes import required
 from controlplane.apimachinery.errors import Forbidden, Invalid, MethodNotAllowed, Unauthorized, UnsupportedMediaType
 from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.wire import scale
-from controlplane.wire.negotiate import go_bool, media_type_of
+from controlplane.wire.negotiate import media_type_of
 from controlplane.wire.patch import APPLY_PATCH
 from controlplane.wire.resource import Resource
 from controlplane.wire.status import status_of, success
 from controlplane.wire.warnings import warning_values
-
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 class KubernetesView(APIView):
     """What all our URLs share: who asks, forms of answers, errors as Status."""
 
     authentication_classes = AUTHENTICATORS
-    permission_classes = ()
+    permission_classes = (DeclaredPermission,)
     throttle_classes = ()
     parser_classes: Any = PARSERS
     renderer_classes: Any = pages.PLAIN
@@ -50,6 +49,10 @@ class KubernetesView(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         _ = request._request.body  # kept from here on: the CSRF check looks for a form in the stream
         super().initial(request, *args, **kwargs)
+
+    def perform_authentication(self, request: Request) -> None:
+        """Raise Unauthorized for a caller without a login, before permissions are checked."""
+        super().perform_authentication(request)
         if not request.user.is_authenticated:
             raise Unauthorized("Unauthorized: send a bearer token (manage.py token create), or log in")
         request.META[CALLER] = request.user.get_username()
@@ -84,27 +87,40 @@ class KubernetesView(APIView):
         return "Lifeboat"
 
 
+class TargetView(KubernetesView):
+    """Base of the views whose URL names a served kind. `target` is set before permissions are checked."""
+
+    target: Target
+
+    def check_permissions(self, request: Request) -> None:
+        if not hasattr(self, "target"):  # the browsable API checks again for each form it shows
+            self.target = target_of(request.path_info.strip("/"))
+        super().check_permissions(request)
+
+    def attributes(self, request: Request) -> Attributes:
+        return target_attributes(request, self.target)
+
+
 class NowhereView(KubernetesView):
-    """A URL nothing is served under. Who asks is checked first: nobody tries out, without a login, what there is."""
+    """Answers 404 for a URL under which nothing is served. Callers without a login get 401."""
+
+    def attributes(self, request: Request) -> Attributes:
+        return path_attributes(request)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         raise error_mapping.nothing_here()
 
 
-class ObjectView(KubernetesView):
+class ObjectView(TargetView):
     """Every kind under every URL it has."""
 
     renderer_classes = pages.OBJECTS
     http_method_names = ["get", "head", "post", "put", "patch", "delete", "options"]
 
-    target: Target
-
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
-        self.target = target_of(request.path_info.strip("/"))
         self.parser_classes = PATCH_PARSERS if request.method == "PATCH" else PARSERS
-        check(request.user, self._attempt(request))
 
     @property
     def allowed_methods(self) -> list[str]:
@@ -116,23 +132,10 @@ class ObjectView(KubernetesView):
             return ["GET", "POST", "DELETE"]
         return ["GET", "PUT", "PATCH"] if target.subresource else ["GET", "PUT", "PATCH", "DELETE"]
 
-    def _attempt(self, request: Request) -> Attempt:
-        target, resource = self.target, self.target.resource
-        if request.method == "DELETE":
-            verb = "delete" if target.name else "deletecollection"
-        elif request.method in _VERBS:
-            verb = _VERBS[request.method]
-        elif is_watch(request):
-            verb = "watch"
-        else:
-            verb = "get" if target.name else "list"
-        name = target.name or _chosen(request, verb)
-        return Attempt(verb, resource.group, resource.plural, target.subresource, target.namespace, name)
-
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         target = self.target
         if is_watch(request) and not target.subresource:
-            return watch_response(request, target, store())
+            return watch_response(request, target, store(), allowed=self.attributes(request))
         if target.name and target.kind.key == FAILOVER_CONFIGURATION:
             as_table = isinstance(request.accepted_renderer, renderers.TableRenderer)
             return _shown(configured(target, as_table=as_table))
@@ -153,7 +156,7 @@ class ObjectView(KubernetesView):
         if self.target.name:
             raise MethodNotAllowed(f"the server does not allow POST on a {self.target.resource.kind} that has a name")
         body = bodies.decode(request.content_type, request.body)
-        check(request.user, self._attempt(request)._replace(name=bodies.name_of(body)))
+        check(self.attributes(request)._replace(name=bodies.name_of(body)))
         return self._written(self._writer(request).create(body))
 
     def put(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -238,14 +241,6 @@ def _refuse_unserved_headers(request: Request) -> None:
         raise UnsupportedMediaType(f"Content-Encoding {encoding!r} is not taken; send the body as it is")
 
 
-def _chosen(request: Request, verb: str) -> str:
-    """Return the one object a list or watch is restricted to by field selector, as Kubernetes authorises it."""
-    if verb not in ("list", "watch"):
-        return ""
-    field, _, name = request.query_params.get("fieldSelector", "").partition("=")
-    return name.removeprefix("=") if field.strip() == "metadata.name" and "," not in name else ""
-
-
 def refuse_watch(request: Request, resource: Resource) -> None:
     """Raise MethodNotAllowed for a watch on a kind that is made when it is read, and offers none in discovery."""
     if is_watch(request):
@@ -254,8 +249,3 @@ def refuse_watch(request: Request, resource: Resource) -> None:
             kind=resource.plural,
             group=resource.group,
         )
-
-
-def is_watch(request: Request) -> bool:
-    """Test whether a GET asks for a stream of changes. Raises BadRequest where nobody can tell."""
-    return request.method == "GET" and go_bool("watch", request.query_params.get("watch"))

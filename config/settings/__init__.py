@@ -144,6 +144,8 @@ CSRF_FAILURE_VIEW = "apps.api.error_mapping.csrf_failure"
 LOGIN_URL = "/login/login/"
 LOGIN_REDIRECT_URL = "/"
 REST_FRAMEWORK = {
+    # A view that does not say what its requests attempt is refused, also one of another library.
+    "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.DeclaredPermission"],
     "URL_FORMAT_OVERRIDE": "format",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }

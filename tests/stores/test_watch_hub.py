@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import connection
 
 from apps.api import watch_hub
+from apps.api.authorization import Attributes
 from apps.api.streams import Stream
 from apps.objects import change_log, origin
 from apps.objects.apply import binary_cursor
@@ -21,6 +23,7 @@ from controlplane.wire.request import Choice
 from tests.stores.grounds import controllers, create, template
 
 EVERY_ONE = Choice("", "", EVERYTHING, ())
+ALLOWED = Attributes(User(username="u"), "watch", resource="configmaps")
 
 
 def _commit(name: str) -> None:
@@ -40,7 +43,9 @@ def test_an_event_loop_that_is_busy_costs_its_streams_time_and_nothing_else(
     async def watched() -> list[str]:
         reader = watch_hub.Tailer()
         reader.start()
-        stream = Stream(user="u", kind="ConfigMap", resource=KINDS["ConfigMap"].resource, choice=EVERY_ONE, since=0)
+        stream = Stream(
+            allowed=ALLOWED, kind="ConfigMap", resource=KINDS["ConfigMap"].resource, choice=EVERY_ONE, since=0
+        )
         watcher = watch_hub.Watcher(stream)
         await reader.add(watcher)
         try:
@@ -69,7 +74,9 @@ def _sent_away(happens: Callable[[], None]) -> tuple[Expired | None, list[str]]:
         reader.start()
         resource = KINDS["ConfigMap"].resource
         first, later = (
-            watch_hub.Watcher(Stream(user="u", kind="ConfigMap", resource=resource, choice=EVERY_ONE, since=since))
+            watch_hub.Watcher(
+                Stream(allowed=ALLOWED, kind="ConfigMap", resource=resource, choice=EVERY_ONE, since=since)
+            )
             for since in (3, 10**15)
         )
         await reader.add(first)
