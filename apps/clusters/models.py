@@ -6,7 +6,11 @@ from typing import Any, ClassVar
 
 from django.db import models
 
-from apps.objects.models import Child, StoredObject, Word
+from apps.objects.fields import CodePointTextField
+from apps.objects.models import Child, StoredObject
+from apps.objects.read_only import ReadOnlyModel
+from apps.objects.row_model import RowModel
+from controlplane.kinds import rows
 
 
 def _taints(cluster: Any) -> list[tuple[Any, ...]]:
@@ -27,21 +31,21 @@ class Cluster(StoredObject):
         Child("clusters.Taint", "cluster", ("key", "effect", "value", "time_added"), _taints, by_name=True),
     )
 
-    ready = Word()  # status of the Ready condition; "" nobody reported it yet
-    sync_mode = Word()
-    region = Word()
-    provider = Word()
-    kubernetes_version = Word()
+    ready = CodePointTextField()  # status of the Ready condition; "" nobody reported it yet
+    sync_mode = CodePointTextField()
+    region = CodePointTextField()
+    provider = CodePointTextField()
+    kubernetes_version = CodePointTextField()
 
 
-class Taint(models.Model):
+class Taint(ReadOnlyModel):
     """A taint of a cluster."""
 
     id = models.BigAutoField(primary_key=True)
-    cluster = Word()
-    key = Word()
-    effect = Word()
-    value = Word()
+    cluster = CodePointTextField()
+    key = CodePointTextField()
+    effect = CodePointTextField()
+    value = CodePointTextField()
     time_added = models.DateTimeField(null=True)
 
     class Meta:
@@ -54,59 +58,19 @@ class Taint(models.Model):
         return f"{self.cluster} {self.key}={self.value}:{self.effect}"
 
 
-class Observation(models.Model):
+class Observation(RowModel, row=rows.Observation, prose=("message",)):
     """What probes and heartbeats last said of a cluster; row-native (`controlplane.kinds.rows.Observation`)."""
 
-    key = Word(primary_key=True)  # the cluster's name
-    status = Word()
-    reason = Word()
-    message = models.TextField()
-    since = models.DateTimeField(null=True)
-    observed_at = models.DateTimeField(null=True)
-    access_lost = Word()
-    access_reason = Word(default="")
-    renewed_at = models.DateTimeField(null=True)
-    collected_at = models.DateTimeField(null=True)
-    unobserved_seconds = models.FloatField(default=0.0)
-    resumed_at = models.DateTimeField(null=True)
-    turns = models.BigIntegerField(default=0)
-    turned_at = models.JSONField(default=list)
-    answered_at = models.DateTimeField(null=True)
 
-    def __str__(self) -> str:
-        return f"{self.key} {self.status}"
-
-
-class Collected(models.Model):
+class Collected(RowModel, row=rows.Collected):
     """What was last read from a healthy member; row-native (`controlplane.kinds.rows.Collected`)."""
-
-    key = Word(primary_key=True)  # the cluster's name
-    kubernetes_version = Word()
-    api_enablements = models.JSONField()
-    node_summary = models.JSONField(null=True)
-    resource_summary = models.JSONField(null=True)
-    unread = models.JSONField(default=list)
-    at = models.DateTimeField(null=True)
 
     class Meta:
         verbose_name_plural = "collected"
 
-    def __str__(self) -> str:
-        return f"{self.key} {self.kubernetes_version}"
 
-
-class MatchWindow(models.Model):
+class MatchWindow(RowModel, row=rows.MatchWindow):
     """Since when a ClusterTaintPolicy matches a cluster; row-native (`controlplane.kinds.rows.MatchWindow`)."""
-
-    key = Word(primary_key=True)  # policy|cluster
-    policy = Word()
-    cluster = Word()
-    rule = Word()
-    matching = models.BooleanField()
-    since = models.DateTimeField(null=True)
-    unobserved_seconds = models.FloatField(default=0.0)
-    ready = Word(default="", db_default="")  # status of Ready when last looked at
-    ready_since = models.DateTimeField(null=True)
 
     class Meta:
         indexes = [
@@ -115,6 +79,3 @@ class MatchWindow(models.Model):
             # read by controllers.garbage: windows of policies that are gone
             models.Index(fields=["policy"], name="matchwindow_policy"),
         ]
-
-    def __str__(self) -> str:
-        return self.key

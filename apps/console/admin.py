@@ -1,12 +1,10 @@
-"""A page for every row-native table that has none of its own: nothing that is kept stays out of sight."""
+"""A list page for every table of row-native values that has no page of its own."""
 
-from django.apps import apps
 from django.contrib import admin
 
+from apps.objects.row_model import row_models
 from apps.objects.rows_admin import RowAdmin
-from apps.objects.tables import ROW_TABLES
 
-for _label in ROW_TABLES.values():
-    _model = apps.get_model(_label)
+for _model in row_models().values():
     if not admin.site.is_registered(_model):
         admin.site.register(_model, RowAdmin)

@@ -14,20 +14,12 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models.functions import Lower
 
+from apps.objects.fields import CodePointTextField
+from apps.objects.read_only import ReadOnlyModel
+from apps.objects.row_model import RowModel
+from controlplane.kinds import rows
+
 PENDING_KILOBYTES = 64  # the least PostgreSQL takes
-
-
-class Word(models.TextField):
-    """Text that sorts as Python and Kubernetes sort it: by code point, whatever the database's locale."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs["db_collation"] = "C"
-        super().__init__(*args, **kwargs)
-
-    def deconstruct(self) -> Any:
-        """Return what migrations write down: a plain TextField with that collation."""
-        name, _, args, kwargs = super().deconstruct()
-        return name, "django.db.models.TextField", args, kwargs
 
 
 class Child(NamedTuple):
@@ -60,19 +52,19 @@ def search_indexes(*, pending: Collection[str]) -> list[models.Index]:
     ]
 
 
-class StoredObject(models.Model):
+class StoredObject(ReadOnlyModel):
     """One object. `doc` is exactly the bytes served; `keys` are "index=value" of the kind's declared indexes."""
 
     id = models.BigAutoField(primary_key=True)
-    kind = Word()
-    namespace = Word()
-    name = Word()
-    uid = Word()
+    kind = CodePointTextField()
+    namespace = CodePointTextField()
+    name = CodePointTextField()
+    uid = CodePointTextField()
     resource_version = models.BigIntegerField()
     generation = models.BigIntegerField()
     doc = models.TextField()
-    keys = ArrayField(Word())
-    labels = ArrayField(Word())  # "key=value" and "key", for label selectors
+    keys = ArrayField(CodePointTextField())
+    labels = ArrayField(CodePointTextField())  # "key=value" and "key", for label selectors
     deletion_timestamp = models.DateTimeField(null=True)  # null: not being deleted
     created_at = models.DateTimeField(null=True)
 
@@ -103,7 +95,7 @@ class Event(StoredObject):
 
     projections: ClassVar = {"reason": lambda event: event.reason, "last_at": lambda event: event.last_timestamp}
 
-    reason = Word()
+    reason = CodePointTextField()
     last_at = models.DateTimeField(null=True)
 
     class Meta(StoredObject.Meta):
@@ -118,18 +110,18 @@ BEGINS_FAILOVER = ("Evictions", "ApplicationFailover", "Drain", "Failback", "Rev
 """Reasons of changes that begin failovers."""
 
 
-class ChangeLog(models.Model):
+class ChangeLog(ReadOnlyModel):
     """One written version: the document before and after, by whom and why. Partitioned by version."""
 
     version = models.BigIntegerField(primary_key=True)
-    type = Word()  # ADDED, MODIFIED, DELETED
-    kind = Word()
-    namespace = Word()
-    name = Word()
+    type = CodePointTextField()  # ADDED, MODIFIED, DELETED
+    kind = CodePointTextField()
+    namespace = CodePointTextField()
+    name = CodePointTextField()
     doc = models.TextField()
     old_doc = models.TextField(null=True)  # null: there was none
-    actor = Word()
-    reason = Word()
+    actor = CodePointTextField()
+    reason = CodePointTextField()
     cause = models.BigIntegerField()  # version of the change acted upon, 0 unknown
     at = models.DateTimeField()
 
@@ -150,14 +142,14 @@ class ChangeLog(models.Model):
         return f"{self.version} {self.type} {self.kind}:{self.namespace}/{self.name}"
 
 
-class Due(models.Model):
+class Due(ReadOnlyModel):
     """An object a controller has to look at. `seq` changes with every mark: none made meanwhile is lost."""
 
     id = models.BigAutoField(primary_key=True)
-    controller = Word()
-    kind = Word()
-    namespace = Word()
-    name = Word()
+    controller = CodePointTextField()
+    kind = CodePointTextField()
+    namespace = CodePointTextField()
+    name = CodePointTextField()
     due_at = models.DateTimeField()
     seq = models.BigIntegerField()
     lease_until = models.DateTimeField(null=True)  # null: nobody works on it
@@ -180,13 +172,13 @@ class Due(models.Model):
         return f"{self.controller} {self.kind}:{self.namespace}/{self.name}"
 
 
-class Lease(models.Model):
+class Lease(ReadOnlyModel):
     """Who may run a shard of a group. `epoch` rises with every new holder; apply refuses an old one."""
 
     id = models.BigAutoField(primary_key=True)
-    name = Word()
+    name = CodePointTextField()
     shard = models.IntegerField()
-    holder = Word()
+    holder = CodePointTextField()
     epoch = models.BigIntegerField()
     until = models.DateTimeField()
 
@@ -200,18 +192,11 @@ class Lease(models.Model):
         return f"{self.name}/{self.shard} {self.holder}"
 
 
-class Sweep(models.Model):
+class Sweep(RowModel, row=rows.Sweep):
     """How far garbage collection has looked through a kind; row-native (`controlplane.kinds.rows.Sweep`)."""
 
-    key = Word(primary_key=True)  # the kind
-    after_namespace = Word()
-    after_name = Word()
 
-    def __str__(self) -> str:
-        return f"{self.key} after {self.after_namespace}/{self.after_name}"
-
-
-class Counter(models.Model):
+class Counter(ReadOnlyModel):
     """The one row that hands out resourceVersions. Its lock is the global write lock: version order is commit order."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
@@ -227,12 +212,12 @@ class Counter(models.Model):
         return str(self.version)
 
 
-class Origin(models.Model):
+class Origin(ReadOnlyModel):
     """The one row that says which database this is, and since when members are left alone (`apps.objects.origin`)."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
-    installation = Word()  # random; the same in every copy and backup of the database
-    system = Word()  # PostgreSQL's system identifier; "": the server does not say
+    installation = CodePointTextField()  # random; the same in every copy and backup of the database
+    system = CodePointTextField()  # PostgreSQL's system identifier; "": the server does not say
     timeline = models.BigIntegerField()  # 0: the server does not say
     database = models.BigIntegerField()  # OID
     floor = models.BigIntegerField()  # a watch from an older version gets 410: it may be from before a restore

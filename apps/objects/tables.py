@@ -15,6 +15,7 @@ from django.db import models
 from apps.objects.arrays import PACKERS, Array, texts
 from apps.objects.encryption import opened
 from apps.objects.models import Child, StoredObject
+from apps.objects.row_model import row_models
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.kind import KINDS, decode
@@ -23,20 +24,6 @@ from controlplane.kinds.template import Template
 
 SEPARATOR = "\x1f"  # between the items of an array column, which travels as one text per row
 
-# Where row-native values are kept.
-ROW_TABLES: dict[type[rows.Row], str] = {
-    rows.Observation: "clusters.Observation",
-    rows.Collected: "clusters.Collected",
-    rows.MatchWindow: "clusters.MatchWindow",
-    rows.Eviction: "failover.Eviction",
-    rows.AilingCopies: "failover.AilingCopies",
-    rows.FleetState: "failover.FleetState",
-    rows.Promise: "scheduling.Promise",
-    rows.PlacementHint: "scheduling.PlacementHint",
-    rows.PlacementNote: "scheduling.PlacementNote",
-    rows.FleetNames: "scheduling.FleetNames",
-    rows.Sweep: "objects.Sweep",
-}
 LOG = "objects_changelog"
 _LOG_COLUMNS = "version, type, kind, namespace, name, doc, old_doc, actor, reason, cause, at"
 _SAME_REF = "o.kind = w.kind AND o.namespace = w.namespace AND o.name = w.name"
@@ -201,7 +188,7 @@ class RowTable:
 
     def __init__(self, type_: Any) -> None:
         self.type = type_
-        model = apps.get_model(ROW_TABLES[type_])
+        model = row_models()[type_]
         self.name = model._meta.db_table
         self.fields = type_.__struct_fields__
         found = [model._meta.get_field(name) for name in self.fields]

@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from django.db import models
 
-from apps.objects.models import StoredObject, Word
+from apps.objects.fields import CodePointTextField
+from apps.objects.models import StoredObject
 
 
 class Policy(StoredObject):
@@ -18,7 +19,7 @@ class Policy(StoredObject):
     }
 
     priority = models.BigIntegerField()
-    preemption = Word()
+    preemption = CodePointTextField()
 
     class Meta(StoredObject.Meta):
         verbose_name = "propagation policy"

@@ -6,7 +6,9 @@ from typing import Any, ClassVar
 
 from django.db import models
 
-from apps.objects.models import Child, StoredObject, Word, search_indexes
+from apps.objects.fields import CodePointTextField
+from apps.objects.models import Child, StoredObject, search_indexes
+from apps.objects.read_only import ReadOnlyModel
 from controlplane.apimachinery.meta import Condition
 from controlplane.kinds.binding import SCHEDULED
 from controlplane.kinds.binding import Binding as BindingObject
@@ -63,18 +65,18 @@ class Binding(StoredObject):
     class Meta(StoredObject.Meta):
         indexes = search_indexes(pending=("keys", "labels"))
 
-    resource_kind = Word()
+    resource_kind = CodePointTextField()
     replicas = models.BigIntegerField()
-    scheduled = Word()  # status of the Scheduled condition; "" nobody decided yet
+    scheduled = CodePointTextField()  # status of the Scheduled condition; "" nobody decided yet
     priority = models.BigIntegerField()
 
 
-class TargetCluster(models.Model):
+class TargetCluster(ReadOnlyModel):
     """A cluster a binding is placed on."""
 
     id = models.BigAutoField(primary_key=True)
-    binding = Word()  # reference as text
-    cluster = Word()
+    binding = CodePointTextField()  # reference as text
+    cluster = CodePointTextField()
     replicas = models.BigIntegerField()
 
     class Meta:
@@ -101,10 +103,10 @@ class Work(StoredObject):
         "manifest_kind": lambda work: work.manifest.get("kind", ""),
     }
 
-    cluster = Word()
-    manifest_api_version = Word()
-    manifest_kind = Word()
-    applied = Word()  # status of the Applied condition; "" the member did not answer yet
+    cluster = CodePointTextField()
+    manifest_api_version = CodePointTextField()
+    manifest_kind = CodePointTextField()
+    applied = CodePointTextField()  # status of the Applied condition; "" the member did not answer yet
 
     class Meta(StoredObject.Meta):
         indexes = [

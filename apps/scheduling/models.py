@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from django.db import models
 
-from apps.objects.models import Word
+from apps.objects.row_model import RowModel
+from controlplane.kinds import rows
 
 
-class Promise(models.Model):
+class Promise(RowModel, row=rows.Promise, prose=("request",)):
     """Capacity promised to a Work; row-native (`controlplane.kinds.rows.Promise`)."""
 
-    key = Word(primary_key=True)  # binding|cluster
-    binding = Word()
-    cluster = Word()
-    replicas = models.BigIntegerField()
-    request = models.TextField()
-    made_at = models.DateTimeField(null=True)
-    applied_at = models.DateTimeField(null=True)
-    reserved = models.BooleanField(db_default=False)
-    writer = Word(default="", db_default="")
     number = models.BigIntegerField(default=0, db_default=0)  # rises with every promise; see tables.RowTable
 
     class Meta:
@@ -33,29 +25,13 @@ class Promise(models.Model):
             models.Index(fields=["made_at"], name="promise_made_at"),
         ]
 
-    def __str__(self) -> str:
-        return self.key
 
-
-class PlacementHint(models.Model):
+class PlacementHint(RowModel, row=rows.PlacementHint):
     """Where an eviction found room for a binding; row-native (`controlplane.kinds.rows.PlacementHint`)."""
 
-    key = Word(primary_key=True)  # reference of the binding as text
-    generation = models.BigIntegerField()
-    clusters = models.JSONField()
 
-    def __str__(self) -> str:
-        return self.key
-
-
-class PlacementNote(models.Model):
+class PlacementNote(RowModel, row=rows.PlacementNote, prose=("decision", "detail", "previous")):
     """Why a binding went where it went, or nowhere; row-native (`controlplane.kinds.rows.PlacementNote`)."""
-
-    key = Word(primary_key=True)  # reference of the binding as text
-    decision = models.TextField()
-    detail = models.TextField()
-    previous = models.TextField()
-    fleet = Word()
 
     class Meta:
         indexes = [
@@ -63,15 +39,6 @@ class PlacementNote(models.Model):
             models.Index(fields=["fleet"], name="placementnote_fleet"),
         ]
 
-    def __str__(self) -> str:
-        return self.key
 
-
-class FleetNames(models.Model):
+class FleetNames(RowModel, row=rows.FleetNames, prose=("names",)):
     """The names of a fleet's clusters under their digest; row-native (`controlplane.kinds.rows.FleetNames`)."""
-
-    key = Word(primary_key=True)
-    names = models.TextField()
-
-    def __str__(self) -> str:
-        return self.key

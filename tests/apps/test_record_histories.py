@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from django.db.models import QuerySet
 from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,8 +27,8 @@ OTHER = Ref(NGINX_BINDING.kind, NGINX_BINDING.namespace, "other-deployment")
 
 def kept(log: list[Change]) -> None:
     """Make this the whole change log."""
-    ChangeLog.objects.all().delete()
-    ChangeLog.objects.bulk_create(
+    QuerySet(ChangeLog).delete()
+    QuerySet(ChangeLog).bulk_create(
         ChangeLog(
             version=one.version,
             type=one.type,
@@ -74,7 +75,7 @@ def test_an_outage_whose_cluster_was_false_and_then_unknown_is_told_from_its_beg
     for status in ("True", "False"):
         turned(place, status)
     seen = now()
-    ChangeLog.objects.filter(name="member1").update(at=seen)
+    QuerySet(ChangeLog).filter(name="member1").update(at=seen)
     turned(place, "Unknown")
     tainted(place)
     evicted(of)
