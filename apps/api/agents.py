@@ -18,7 +18,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, execution_namespace
 from controlplane.kind import Kind
 from controlplane.kinds import CLUSTER, LEASE, WORK
-from controlplane.kinds.work_rules import agent_work_faults
+from controlplane.kinds.work.rules import agent_work_faults
 
 PREFIX = "system:lifeboat:agent:"
 GROUP = "system:lifeboat:agents"

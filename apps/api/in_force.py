@@ -17,8 +17,8 @@ from controlplane import kinds
 from controlplane.apimachinery.errors import NotFound
 from controlplane.clusters import health
 from controlplane.controllers.fleet_watch import fleet_state
-from controlplane.kinds.columns import IN_FORCE
 from controlplane.kinds.configuration import NAME
+from controlplane.kinds.configuration.columns import IN_FORCE
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.wire.resource import Resource
 from controlplane.wire.table import IncludeObject, table

@@ -11,10 +11,13 @@ from apps.objects.models import ChangeLog, Due, Event, Lease, Object, Origin, Sw
 from apps.objects.rows_admin import ChangeLogAdmin, RowAdmin
 from apps.objects.store import store
 from controlplane.controllers import CONTROLLERS
-from controlplane.kinds.failover import STATES
+from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW, eviction_hold, maintenance_window
 
 admin.site.site_header = admin.site.site_title = "Lifeboat"
 admin.site.index_title = "Fleet"
+
+STATES = {EVICTION_HOLD: eviction_hold.state, MAINTENANCE_WINDOW: maintenance_window.state}
+"""Whether an object that holds evictions is in force now, by kind, as its column State shows it."""
 
 
 class EventAdmin(ObjectAdmin):

@@ -17,7 +17,8 @@ from apps.objects.rows_admin import RowAdmin
 from apps.objects.store import store
 from apps.resources.models import Binding, TargetCluster, Work
 from controlplane.apimachinery.meta import Ref
-from controlplane.kinds import CLUSTER, WORK, binding_columns
+from controlplane.kinds import CLUSTER, WORK
+from controlplane.kinds.binding import columns as binding_columns
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
 from controlplane.scheduling import explanation_text
 from controlplane.wire.resource import age

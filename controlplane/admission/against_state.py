@@ -23,9 +23,8 @@ from controlplane.kinds import (
     MAINTENANCE_WINDOW,
     NAMESPACE,
     POLICIES,
-    origin,
 )
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import Binding, origin
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Taint
 from controlplane.kinds.drain import DRAIN
 from controlplane.kinds.eviction import eviction_name

@@ -18,7 +18,7 @@ from controlplane.engine.state import State
 from controlplane.kinds import BINDINGS, CLUSTER, KINDS
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.cluster_rules import UNJOIN_DELETE, UNJOIN_KEEP
+from controlplane.kinds.cluster.rules import UNJOIN_DELETE, UNJOIN_KEEP
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 

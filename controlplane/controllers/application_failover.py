@@ -26,8 +26,8 @@ from controlplane.eviction.colocated_failover import (
 )
 from controlplane.kinds import BINDINGS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.colocation_index import application
-from controlplane.kinds.origin import departed
+from controlplane.kinds.binding.colocation_index import application
+from controlplane.kinds.binding.origin import departed
 from controlplane.kinds.rows import AilingCopies
 from controlplane.propagation.bindings import template_ref
 from controlplane.settings import Settings

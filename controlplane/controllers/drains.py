@@ -27,9 +27,9 @@ from controlplane.eviction.state_preservation import PreservedState, missing_sta
 from controlplane.insight.readiness import Situation, dry_run_of
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding.origin import departed
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
-from controlplane.kinds.origin import departed
 from controlplane.kinds.rows import Eviction, FleetState, Promise
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER

@@ -40,9 +40,9 @@ from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation
 from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding.origin import departed
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.configuration import FailoverConfiguration
-from controlplane.kinds.origin import departed
 from controlplane.kinds.rows import (
     EVICTED,
     QUEUED,

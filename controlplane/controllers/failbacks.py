@@ -20,8 +20,8 @@ from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, S
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction import failback, graceful, rate
 from controlplane.eviction.holds import Holds
-from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW, origin
-from controlplane.kinds.binding import FAILED_BACK, Binding, GracefulEvictionTask
+from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
+from controlplane.kinds.binding import FAILED_BACK, Binding, GracefulEvictionTask, origin
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.failback import (
     COMPLETE,

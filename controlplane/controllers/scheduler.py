@@ -16,8 +16,8 @@ from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop, Event, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.kinds import BINDINGS, CLUSTER
-from controlplane.kinds.affinity_index import affine_values, follows, pending
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
+from controlplane.kinds.binding.affinity_index import affine_values, follows, pending
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import FleetNames, PlacementHint, PlacementNote, Promise, Row
 from controlplane.propagation.bindings import template_of

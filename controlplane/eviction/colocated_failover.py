@@ -14,8 +14,8 @@ from datetime import datetime
 from controlplane.apimachinery.names import TOGETHER_ANNOTATION
 from controlplane.eviction import application_failover
 from controlplane.kinds.binding import APPLICATION_FAILURE, Binding
-from controlplane.kinds.colocation_index import YES
-from controlplane.kinds.colocation_index import application as application_of
+from controlplane.kinds.binding.colocation_index import YES
+from controlplane.kinds.binding.colocation_index import application as application_of
 from controlplane.scheduling.colocation import runs_pods
 from controlplane.settings import Settings
 

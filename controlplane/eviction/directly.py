@@ -13,7 +13,7 @@ from controlplane.clusters import fence
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.unreachable_wait import patience
+from controlplane.kinds.policy.unreachable_wait import patience
 from controlplane.settings import Settings
 
 DIRECTLY_WAITING = "DirectlyWaiting"  # condition type: new copies wait because the old one may still run

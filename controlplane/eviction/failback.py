@@ -22,7 +22,7 @@ from controlplane.engine.decision import CapacityGuard
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.purge import purge_mode, with_partial_task, with_task
 from controlplane.eviction.state_preservation import PreservedState, missing_state_reason, preserved_state
-from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING, origin
+from controlplane.kinds import CLUSTER_RESOURCE_BINDING, RESOURCE_BINDING
 from controlplane.kinds.binding import (
     FAILED_BACK,
     PARTLY_FAILED_BACK,
@@ -30,10 +30,11 @@ from controlplane.kinds.binding import (
     GracefulEvictionTask,
     ResourceBindingSpec,
     TargetCluster,
+    origin,
 )
+from controlplane.kinds.binding.origin import Home
 from controlplane.kinds.cluster import ACCESS_LOST, EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.failback import FailbackSpec
-from controlplane.kinds.origin import Home
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.rows import Promise
 from controlplane.scheduling import binding_outcome, divide

@@ -16,8 +16,7 @@ from controlplane.eviction.pending import EVICTION_PENDING
 from controlplane.eviction.pending import REVERTED as TAKEN_BACK
 from controlplane.eviction.purge import purge_mode, with_partial_task, with_task
 from controlplane.eviction.state_preservation import missing_state_reason, preserved_state
-from controlplane.kinds import manual_placement
-from controlplane.kinds.binding import PARTLY_REVERTED, REVERTED, Binding, TargetCluster
+from controlplane.kinds.binding import PARTLY_REVERTED, REVERTED, Binding, TargetCluster, manual_placement
 from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.settings import Settings

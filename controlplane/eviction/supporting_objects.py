@@ -17,10 +17,10 @@ import msgspec
 from controlplane.apimachinery.meta import Ref, kind_key
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.needed_by import labelled, needing, pod_labels
-from controlplane.kinds.pods import at
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
+from controlplane.kinds.template.companions_index import labelled, needing, pod_labels
+from controlplane.kinds.template.pods import at
 from controlplane.propagation.bindings import binding_ref, template_ref
 from controlplane.wire.definition import KEY as DEFINITION
 

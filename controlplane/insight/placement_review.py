@@ -16,11 +16,11 @@ from controlplane.apimachinery.meta import Ref, kind_key
 from controlplane.apimachinery.quantities import QuantityError, parse
 from controlplane.apimachinery.uids import child_uid
 from controlplane.kind import KINDS
-from controlplane.kinds import CLUSTER, CLUSTER_RESOURCE_BINDING, POLICIES, RESOURCE_BINDING, placement_rules
+from controlplane.kinds import CLUSTER, CLUSTER_RESOURCE_BINDING, POLICIES, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, ClusterStatus
 from controlplane.kinds.placement_review import KIND, PlacementReview, PlacementReviewSpec, PlacementReviewStatus
-from controlplane.kinds.policy import Policy, PropagationSpec
+from controlplane.kinds.policy import Policy, PropagationSpec, placement_rules
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings
 from controlplane.scheduling.dry_run import NOBODY, Around

@@ -34,9 +34,9 @@ from controlplane.kinds.cluster import (
 )
 from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
 from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.policy.unreachable_wait import patience
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
-from controlplane.kinds.unreachable_wait import patience
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings

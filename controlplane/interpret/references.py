@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from controlplane.apimachinery.names import derived_service_name
 from controlplane.interpret.interpreter import Dependency, Document
-from controlplane.kinds.pods import at, needs
+from controlplane.kinds.template.pods import at, needs
 
 _SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -11,6 +11,8 @@ from controlplane.apimachinery.causes import forbidden, invalid, required
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Object, Struct, UserStruct
 from controlplane.kind import Kind
+from controlplane.kinds import cells
+from controlplane.kinds.field_texts import BOTH, PROGRESS, explain
 from controlplane.settings import Settings
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
@@ -69,9 +71,7 @@ def validate(new: Drain, old: Drain | None, settings: Settings) -> list[Cause]:
     return causes
 
 
-def _status(field: str, absent: Any = "") -> Any:
-    return lambda doc, now: doc.get("status", {}).get(field, absent)
-
+explain({Drain: BOTH, DrainStatus: PROGRESS, Remaining: PROGRESS})
 
 DECLARED = (
     Kind(
@@ -85,12 +85,12 @@ DECLARED = (
             categories=("lifeboat",),
             subresources=("status",),
             columns=(
-                Column("Cluster", lambda doc, now: doc.get("spec", {}).get("cluster", "")),
-                Column("Phase", _status("phase")),
-                Column("Moved", _status("moved", 0), type="integer"),
-                Column("Leaving", _status("leaving", 0), type="integer"),
-                Column("Remaining", _status("remaining", 0), type="integer"),
-                Column("Message", _status("message"), priority=1),
+                Column("Cluster", cells.field("spec", "cluster")),
+                Column("Phase", cells.field("status", "phase")),
+                Column("Moved", cells.field("status", "moved", default=0), type="integer"),
+                Column("Leaving", cells.field("status", "leaving", default=0), type="integer"),
+                Column("Remaining", cells.field("status", "remaining", default=0), type="integer"),
+                Column("Message", cells.field("status", "message"), priority=1),
             ),
         ),
         type=Drain,

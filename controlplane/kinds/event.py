@@ -5,6 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 
 from controlplane.apimachinery.meta import Object, Struct
+from controlplane.kind import Index, Kind
+from controlplane.wire import builtin
+
+EVENT = "Event"
 
 
 class InvolvedObject(Struct, frozen=True):
@@ -35,3 +39,23 @@ class Event(Object, frozen=True):
     action: str = ""
     reporting_component: str = ""
     reporting_instance: str = ""
+
+
+def _about(event: Event) -> list[str]:
+    return [event.involved_object.uid] if event.involved_object.uid else []
+
+
+DECLARED = tuple(
+    Kind(
+        resource=resource,
+        type=Event,
+        table="objects.Event",
+        schema=lambda: builtin.schema("", "v1", "Event"),
+        indexes=(Index("about", _about, "kubectl describe: events of an object"),),
+        has_generation=False,
+        has_status=False,
+        audited=False,
+    )
+    for resource in builtin.RESOURCES
+    if resource.key == EVENT
+)

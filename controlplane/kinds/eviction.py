@@ -7,15 +7,23 @@ They are not stored: each is made from its row when it is asked for. An eviction
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from controlplane.apimachinery.meta import Object, ObjectMeta, Ref, Struct, to_seconds
+from controlplane.kind import Kind
+from controlplane.kinds import cells
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE
+from controlplane.kinds.field_texts import BOTH, explain
 from controlplane.kinds.rows import ENDED, QUEUED, Eviction
+from controlplane.wire.resource import Column, Resource
+from controlplane.wire.structs import schema_of
 
-GROUP_VERSION = "failover.lifeboat.io/v1alpha1"
+GROUP, VERSION = "failover.lifeboat.io", "v1alpha1"
+EVICTION = f"{GROUP}/Eviction"
+CLUSTER_EVICTION = f"{GROUP}/ClusterEviction"
+EVICTIONS = (EVICTION, CLUSTER_EVICTION)
 
 
 class EvictionSpec(Struct, frozen=True):
@@ -107,7 +115,7 @@ def shown(
             reason, message = stopped.tier, f"{stopped.why}; {message}" if message else stopped.why
     moving = tuple(f"{one.key}:{one.effect}" for one in row.judged if one.wait_seconds is not None)
     return EvictionItem(
-        api_version=GROUP_VERSION,
+        api_version=f"{GROUP}/{VERSION}",
         kind="Eviction" if binding.namespace else "ClusterEviction",
         metadata=ObjectMeta(
             name=eviction_name(row),
@@ -129,3 +137,47 @@ def shown(
             queue_ends_at=queue_ends_at,
         ),
     )
+
+
+def _estimate(doc: dict[str, Any], now: datetime) -> str:
+    status = doc.get("status", {})
+    return str(status.get("estimate") or status.get("estimatedAt", ""))
+
+
+def _kind(name: str, plural: str, *, namespaced: bool) -> Kind:
+    return Kind(
+        resource=Resource(
+            GROUP,
+            VERSION,
+            name,
+            plural,
+            name.lower(),
+            namespaced,
+            categories=("lifeboat",),
+            subresources=("hold", "release", "skip", "expedite"),
+            verbs=("get", "list"),
+            fields=("spec.binding", "spec.cluster", "spec.resourceKind", "status.reason", "status.state"),
+            columns=(
+                Column("Cluster", cells.field("spec", "cluster")),
+                Column("State", cells.field("status", "state")),
+                Column("Reason", cells.field("status", "reason")),
+                Column("Position", cells.field("status", "position"), type="integer"),
+                Column("Due", cells.field("status", "dueAt")),
+                Column("ETA", _estimate),
+                Column("Queued", cells.since("status", "queuedAt"), priority=1),
+                Column("Message", cells.field("status", "message"), priority=1),
+            ),
+        ),
+        type=EvictionItem,
+        schema=lambda: schema_of(EvictionItem),
+        has_generation=False,
+        audited=False,
+    )
+
+
+explain({EvictionItem: BOTH})
+
+DECLARED = (
+    _kind("Eviction", "evictions", namespaced=True),
+    _kind("ClusterEviction", "clusterevictions", namespaced=False),
+)

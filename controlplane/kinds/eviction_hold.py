@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -11,7 +11,14 @@ from controlplane.apimachinery.causes import invalid, reason
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Object, UserStruct
 from controlplane.apimachinery.selectors import LabelSelector, dns1123_label_errors, matches, selector_errors
+from controlplane.kind import Kind
+from controlplane.kinds import cells
+from controlplane.kinds.field_texts import SPEC, explain
 from controlplane.settings import Settings
+from controlplane.wire.resource import Column, Resource
+from controlplane.wire.structs import schema_of
+
+EVICTION_HOLD = "failover.lifeboat.io/EvictionHold"
 
 
 class EvictionHoldSpec(UserStruct, frozen=True):
@@ -57,3 +64,43 @@ def validate(new: EvictionHold, old: EvictionHold | None, settings: Settings) ->
         for field, message in selector_errors(new.spec.selector):
             causes.append(invalid(f"spec.selector.{field}", new.spec.selector, message))
     return causes
+
+
+def state(doc: dict[str, Any], now: datetime) -> str:
+    """Return Open, or Expired and how long ago."""
+    return cells.open_until(doc.get("spec", {}).get("expiresAt"), "Expired", now=now)
+
+
+def _scope(doc: dict[str, Any], now: datetime) -> str:
+    spec = doc.get("spec", {})
+    parts = [f"cluster {name}" for name in spec.get("clusters", ())]
+    parts += [f"namespace {name}" for name in spec.get("namespaces", ())]
+    return ", ".join(parts + (["selector"] if spec.get("selector") else [])) or "fleet"
+
+
+explain({EvictionHold: SPEC})
+
+DECLARED = (
+    Kind(
+        resource=Resource(
+            "failover.lifeboat.io",
+            "v1alpha1",
+            "EvictionHold",
+            "evictionholds",
+            "evictionhold",
+            False,
+            categories=("lifeboat",),
+            columns=(
+                Column("Scope", _scope),
+                Column("Reason", cells.field("spec", "reason")),
+                Column("Who", cells.field("spec", "who")),
+                Column("State", state),
+                Column("Expires", cells.field("spec", "expiresAt")),
+            ),
+        ),
+        type=EvictionHold,
+        schema=lambda: schema_of(EvictionHold),
+        validate=validate,
+        has_status=False,
+    ),
+)

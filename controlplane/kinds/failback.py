@@ -12,6 +12,8 @@ from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Condition, Object, Struct, UserStruct
 from controlplane.apimachinery.selectors import LabelSelector, selector_errors
 from controlplane.kind import Kind
+from controlplane.kinds import cells
+from controlplane.kinds.field_texts import BOTH, PROGRESS, explain
 from controlplane.settings import Settings
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
@@ -116,15 +118,13 @@ def validate(new: Failback, old: Failback | None, settings: Settings) -> list[Ca
     return causes
 
 
-def _status(field: str, absent: Any = "") -> Any:
-    return lambda doc, now: doc.get("status", {}).get(field, absent)
-
-
 def _subject(doc: dict[str, Any], now: datetime) -> str:
     spec = doc.get("spec", {})
     named = [f"{name} {spec[name]}" for name in ("cluster", "binding") if spec.get(name)]
     return ", ".join(named + (["selector"] if spec.get("selector") is not None else []))
 
+
+explain({Failback: BOTH, FailbackStatus: PROGRESS, Returning: PROGRESS, Staying: PROGRESS, Planned: PROGRESS})
 
 DECLARED = (
     Kind(
@@ -139,11 +139,11 @@ DECLARED = (
             subresources=("status",),
             columns=(
                 Column("Subject", _subject),
-                Column("Phase", _status("phase")),
-                Column("Returned", _status("returned", 0), type="integer"),
+                Column("Phase", cells.field("status", "phase")),
+                Column("Returned", cells.field("status", "returned", default=0), type="integer"),
                 Column("Returning", lambda doc, now: len(doc.get("status", {}).get("returning", ())), type="integer"),
-                Column("Remaining", _status("remaining", 0), type="integer"),
-                Column("Message", _status("message"), priority=1),
+                Column("Remaining", cells.field("status", "remaining", default=0), type="integer"),
+                Column("Message", cells.field("status", "message"), priority=1),
             ),
         ),
         type=Failback,

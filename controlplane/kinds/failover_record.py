@@ -12,7 +12,9 @@ from msgspec import Meta
 
 from controlplane.apimachinery.meta import Object, Struct
 from controlplane.kind import Kind
+from controlplane.kinds import cells
 from controlplane.kinds.binding import ObjectReference, TargetCluster
+from controlplane.kinds.field_texts import BOTH, explain
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
 
@@ -81,9 +83,13 @@ def _names(field: str) -> Any:
     return cell
 
 
-def _said(field: str) -> Any:
-    return lambda doc, now: doc.get("status", {}).get(field, "")
-
+explain(
+    {
+        FailoverRecord: BOTH,
+        FailoverRecordStatus: "durations: Seconds that each part took.",
+        Step: "at: When it happened.\ncluster: Cluster it is about.\nmessage: What happened, for people.",
+    }
+)
 
 RESOURCE = Resource(
     "failover.lifeboat.io",
@@ -95,12 +101,12 @@ RESOURCE = Resource(
     short_names=("fr",),
     categories=("lifeboat",),
     columns=(
-        Column("Binding", _said("binding")),
+        Column("Binding", cells.field("status", "binding")),
         Column("Left", _names("left")),
         Column("After", _names("after")),
-        Column("State", _said("state")),
-        Column("Reason", _said("reason")),
-        Column("Seconds", lambda doc, now: doc.get("status", {}).get("durations", {}).get("total", "")),
+        Column("State", cells.field("status", "state")),
+        Column("Reason", cells.field("status", "reason")),
+        Column("Seconds", cells.field("status", "durations", "total")),
     ),
     verbs=("get", "list"),
 )

@@ -8,6 +8,8 @@ from msgspec import Meta
 
 from controlplane.apimachinery.meta import Object, Struct
 from controlplane.kind import Kind
+from controlplane.kinds import cells
+from controlplane.kinds.field_texts import BOTH, explain
 from controlplane.wire.resource import Column, Resource
 from controlplane.wire.structs import schema_of
 
@@ -57,6 +59,19 @@ def _covered(doc: dict[str, Any], now: Any) -> str:
     return f"{status.get('bindingsCovered', 0)}/{status.get('bindingsTotal', 0)}"
 
 
+explain(
+    {
+        FleetReadiness: BOTH,
+        ObstacleCount: """
+what: The obstacle, in one word.
+severity: How bad it is.
+bindings: Number of bindings it concerns.
+remedy: What to do.
+examples: Some of the bindings.
+""",
+    }
+)
+
 RESOURCE = Resource(
     "failover.lifeboat.io",
     "v1alpha1",
@@ -66,8 +81,8 @@ RESOURCE = Resource(
     False,
     categories=("lifeboat",),
     columns=(
-        Column("Bindings", lambda doc, now: doc.get("status", {}).get("bindings", 0), type="integer"),
-        Column("Ready", lambda doc, now: doc.get("status", {}).get("ready", 0), type="integer"),
+        Column("Bindings", cells.field("status", "bindings", default=0), type="integer"),
+        Column("Ready", cells.field("status", "ready", default=0), type="integer"),
         Column("Covered", _covered, description="Bindings looked at, of all there are."),
         Column("Obstacles", _worst),
     ),

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, field
 
 from controlplane.apimachinery.causes import invalid, reason, required
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Object, UserStruct
+from controlplane.kind import Kind
+from controlplane.kinds import cells
+from controlplane.kinds.field_texts import SPEC, explain
 from controlplane.settings import Settings
+from controlplane.wire.resource import Column, Resource, parse_time
+from controlplane.wire.structs import schema_of
+
+MAINTENANCE_WINDOW = "failover.lifeboat.io/MaintenanceWindow"
 
 
 class MaintenanceWindowSpec(UserStruct, frozen=True):
@@ -48,3 +55,40 @@ def validate(new: MaintenanceWindow, old: MaintenanceWindow | None, settings: Se
     elif spec.begins is not None and spec.until <= spec.begins:
         causes.append(invalid("spec.until", spec.until.isoformat(), "must be later than spec.from"))
     return [*causes, *reason("spec.reason", spec.reason, "say what is being done")]
+
+
+def state(doc: dict[str, Any], now: datetime) -> str:
+    """Return Waiting before a window begins, Open while it lasts, then Over and how long ago."""
+    spec = doc.get("spec", {})
+    begins = parse_time(spec.get("from"))
+    if begins is not None and now < begins:
+        return "Waiting"
+    return cells.open_until(spec.get("until"), "Over", now=now)
+
+
+explain({MaintenanceWindow: SPEC})
+
+DECLARED = (
+    Kind(
+        resource=Resource(
+            "failover.lifeboat.io",
+            "v1alpha1",
+            "MaintenanceWindow",
+            "maintenancewindows",
+            "maintenancewindow",
+            False,
+            categories=("lifeboat",),
+            columns=(
+                Column("Clusters", cells.field("spec", "clusters")),
+                Column("State", state),
+                Column("From", cells.field("spec", "from")),
+                Column("Until", cells.field("spec", "until")),
+                Column("Reason", cells.field("spec", "reason")),
+            ),
+        ),
+        type=MaintenanceWindow,
+        schema=lambda: schema_of(MaintenanceWindow),
+        validate=validate,
+        has_status=False,
+    ),
+)

@@ -9,6 +9,7 @@ from msgspec import Meta
 from controlplane.apimachinery.meta import Object, Struct
 from controlplane.kind import Kind
 from controlplane.kinds.binding import TargetCluster
+from controlplane.kinds.field_texts import BOTH, explain
 from controlplane.kinds.policy import Placement
 from controlplane.wire.resource import Resource
 from controlplane.wire.structs import schema_of
@@ -60,6 +61,20 @@ class PlacementReview(Object, frozen=True):
     spec: PlacementReviewSpec = PlacementReviewSpec()
     status: PlacementReviewStatus = PlacementReviewStatus()
 
+
+explain(
+    {
+        PlacementReview: BOTH,
+        PlacementReviewSpec: "clusters: Changes of the fleet to suppose.",
+        PlacementReviewStatus: """
+outcome: Whether a place was found.
+message: Why, for people.
+affinity_name: Name of the cluster affinity that was used.
+clusters: Clusters it would be placed on.
+explanation: Why, cluster by cluster.
+""",
+    }
+)
 
 RESOURCE = Resource(
     "failover.lifeboat.io",

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
+from controlplane.apimachinery.causes import duplicate, forbidden, invalid, required
+from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import Int32, Object, Struct, UserStruct
-from controlplane.apimachinery.selectors import LabelSelector
+from controlplane.apimachinery.selectors import LabelSelector, selector_errors
+from controlplane.kind import Kind
+from controlplane.kinds import cells
+from controlplane.kinds.field_texts import BOTH, OBJECT, explain
+from controlplane.settings import Settings
+from controlplane.wire.resource import Column, Resource
+from controlplane.wire.structs import schema_of
+
+WORKLOAD_REBALANCER = "apps.karmada.io/WorkloadRebalancer"
 
 
 class RebalancedWorkload(UserStruct, frozen=True):
@@ -64,3 +75,91 @@ class WorkloadRebalancerStatus(Struct, frozen=True):
 class WorkloadRebalancer(Object, frozen=True):
     spec: WorkloadRebalancerSpec = WorkloadRebalancerSpec()
     status: WorkloadRebalancerStatus = WorkloadRebalancerStatus()
+
+
+def validate(new: WorkloadRebalancer, old: WorkloadRebalancer | None, settings: Settings) -> list[Cause]:
+    """Return everything that is wrong with a rebalancer."""
+    spec = new.spec
+    causes: list[Cause] = []
+    if not spec.workloads and spec.workload_selector is None:
+        causes.append(required("spec.workloads", "name the workloads to place anew, here or by spec.workloadSelector"))
+    for index, workload in enumerate(spec.workloads):
+        causes += _named(workload, f"spec.workloads[{index}]")
+        if workload in spec.workloads[:index]:
+            causes.append(duplicate(f"spec.workloads[{index}]", workload))
+    if spec.workload_selector is not None:
+        causes += _selector(spec.workload_selector, "spec.workloadSelector")
+    if old is not None and old.spec.workload_selector not in (None, spec.workload_selector):
+        rule = "what was placed anew stays so; create another WorkloadRebalancer to do it again"
+        causes.append(forbidden("spec.workloadSelector", rule))
+    ttl = spec.ttl_seconds_after_finished
+    if ttl is not None and ttl < 0:
+        causes.append(invalid("spec.ttlSecondsAfterFinished", ttl, "must be greater than or equal to 0"))
+    return causes
+
+
+def _named(workload: RebalancedWorkload | WorkloadSelector, path: str) -> Iterator[Cause]:
+    fields = {"apiVersion": workload.api_version, "kind": workload.kind}
+    if isinstance(workload, RebalancedWorkload):
+        fields["name"] = workload.name
+    for field, value in fields.items():
+        if not value:
+            yield required(f"{path}.{field}")
+
+
+def _selector(selector: WorkloadSelector, path: str) -> Iterator[Cause]:
+    yield from _named(selector, path)
+    if selector.label_selector is not None:
+        for field, message in selector_errors(selector.label_selector):
+            yield invalid(f"{path}.labelSelector.{field}", selector.label_selector, message)
+
+
+explain(
+    {
+        WorkloadRebalancer: BOTH,
+        WorkloadRebalancerSpec: """
+workloads: Workloads to place anew.
+workload_selector: Workloads to place anew, by selector.
+ttl_seconds_after_finished: How long the object is kept once it is finished.
+""",
+        RebalancedWorkload: OBJECT,
+        WorkloadSelector: OBJECT,
+        WorkloadRebalancerStatus: """
+observed_workloads: Result for each workload of the list.
+selected_workloads: Progress of the workloads of the selector.
+observed_generation: Generation that was dealt with.
+finish_time: When everything was done.
+""",
+        ObservedWorkload: """
+workload: The workload.
+result: Successful or Failed.
+reason: Why it failed.
+""",
+        SelectedWorkloads: """
+rebalanced: Number of workloads placed anew.
+unplaced: Number of workloads that have no placement.
+after_namespace: Namespace of the last workload that was looked at.
+after_name: Name of the last workload that was looked at.
+complete: All of them were looked at.
+""",
+    }
+)
+
+DECLARED = (
+    Kind(
+        resource=Resource(
+            "apps.karmada.io",
+            "v1alpha1",
+            "WorkloadRebalancer",
+            "workloadrebalancers",
+            "workloadrebalancer",
+            False,
+            categories=("karmada-io",),
+            subresources=("status",),
+            columns=(Column("Finished", cells.field("status", "finishTime")),),
+        ),
+        type=WorkloadRebalancer,
+        schema=lambda: schema_of(WorkloadRebalancer),
+        validate=validate,
+    ),
+)

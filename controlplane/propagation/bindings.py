@@ -19,7 +19,6 @@ from controlplane.apimachinery.names import (
     binding_name,
 )
 from controlplane.apimachinery.uids import child_uid
-from controlplane.kinds import placement_rules
 from controlplane.kinds.binding import (
     Binding,
     BindingPriority,
@@ -27,7 +26,14 @@ from controlplane.kinds.binding import (
     ResourceBindingSpec,
     WorkloadAffinityGroups,
 )
-from controlplane.kinds.policy import Placement, Policy, PropagationSpec, Suspension, WorkloadAffinityTerm
+from controlplane.kinds.policy import (
+    Placement,
+    Policy,
+    PropagationSpec,
+    Suspension,
+    WorkloadAffinityTerm,
+    placement_rules,
+)
 from controlplane.kinds.template import Template
 from controlplane.propagation import matching
 

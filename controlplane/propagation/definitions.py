@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from controlplane.kind import KINDS, Kind
 from controlplane.kinds import NAMESPACE
-from controlplane.kinds.claim_column import with_policy
 from controlplane.kinds.template import Template
+from controlplane.kinds.template.claim_column import with_policy
 from controlplane.wire import definition
 from controlplane.wire.resource import Resource
 from controlplane.wire.schema import Schema

@@ -9,9 +9,9 @@ from typing import Final
 from controlplane.apimachinery.meta import Struct
 from controlplane.engine.decision import Event
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.pods import KINDS_WITH_PODS
 from controlplane.kinds.policy import Policy
 from controlplane.kinds.template import Template
+from controlplane.kinds.template.pods import KINDS_WITH_PODS
 from controlplane.propagation import matching
 
 NO_POLICY: Final = "NoPolicyMatches"

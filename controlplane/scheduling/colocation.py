@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from controlplane.estimate.request import NOTHING_ASKED, Bundle, Request, request_of
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.colocation_index import application
-from controlplane.kinds.pods import KINDS_WITH_PODS
+from controlplane.kinds.binding.colocation_index import application
+from controlplane.kinds.template.pods import KINDS_WITH_PODS
 from controlplane.settings import Settings
 
 YOUNG: Final = timedelta(seconds=300)

@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from controlplane.kinds import manual_placement
-from controlplane.kinds.binding import Binding, ResourceBindingSpec
+from controlplane.kinds.binding import Binding, ResourceBindingSpec, manual_placement
 from controlplane.kinds.policy import ClusterAffinityTerm, Placement
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.placement_plan import DUPLICATED, division_of

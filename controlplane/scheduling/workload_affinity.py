@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controlplane.kinds.affinity_index import group_keys
 from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.binding.affinity_index import group_keys
 from controlplane.scheduling.question import Groups, Neighbours, neighbours_of
 
 

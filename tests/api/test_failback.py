@@ -11,7 +11,7 @@ import pytest
 from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION as HOME
 from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.origin import departed
+from controlplane.kinds.binding.origin import departed
 from tests.api.builders import CLUSTERS, TABLE, cluster
 from tests.api.controllers import work
 from tests.api.server import Answer, Client, Server

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from controlplane.kinds import columns
+from controlplane.kinds.configuration import columns
+from controlplane.kinds.taint_policy import columns as taint_policy_columns
 from tests.apps.pages import stored
 from tests.stores.grounds import cluster
 
@@ -70,4 +71,4 @@ def test_what_somebody_wrote_shows_at_once_and_is_read_as_it_was_written(root: C
     ],
 )
 def test_a_taint_policy_shows_what_it_does(spec: dict[str, Any], expected: tuple[str, ...]) -> None:
-    assert tuple(one.cell({"spec": spec}, None) for one in columns.TAINT_POLICY) == expected
+    assert tuple(one.cell({"spec": spec}, None) for one in taint_policy_columns.COLUMNS) == expected

@@ -9,8 +9,8 @@ import pytest
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import kind_key
 from controlplane.kind import KINDS, text_of
-from controlplane.kinds.placement_rules import effective
 from controlplane.kinds.policy import Policy
+from controlplane.kinds.policy.placement_rules import effective
 from controlplane.settings import Compat, Settings
 from controlplane.wire.prune import validate_fields
 from tests.core.admitted import (

@@ -18,8 +18,8 @@ from controlplane.apimachinery.names import (
 from controlplane.eviction.refuge import refuge_from
 from controlplane.insight.readiness import Situation, dry_run_of
 from controlplane.kinds.binding import Binding, ObjectReference
+from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
-from controlplane.kinds.colocation_index import application
 from controlplane.kinds.policy import Placement, Policy
 from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.propagation import bindings as made_of

@@ -10,7 +10,7 @@ import pytest
 
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds.configuration import TEXTS, FailoverConfiguration
-from controlplane.kinds.configuration_rules import validate, warn
+from controlplane.kinds.configuration.rules import validate, warn
 from controlplane.settings import Settings
 from tests.core.admitted import refused
 

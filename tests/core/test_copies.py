@@ -18,7 +18,7 @@ from controlplane.kinds.binding import BindingSnapshot
 from controlplane.kinds.cluster import ResourceSummary
 from controlplane.kinds.rows import Collected, Promise
 from controlplane.kinds.work import APPLIED, Work, WorkStatus
-from controlplane.kinds.work_rules import agent_work_faults, default_work
+from controlplane.kinds.work.rules import agent_work_faults, default
 from controlplane.settings import Settings
 from tests.core.fleet_story import START, binding, cluster, duplicated
 
@@ -71,7 +71,7 @@ def test_an_agent_frees_a_work_that_a_controller_made_without_its_permanent_id()
     """Admission gives the Work its id in the same write: that label is no change of the agent's."""
     meta = ObjectMeta(name="made", namespace="karmada-es-edge", uid="u1", finalizers=(WORK_FINALIZER,))
     old = Work(api_version="work.karmada.io/v1alpha1", kind="Work", metadata=replace(meta, deletion_timestamp=START))
-    freed = default_work(old.with_meta(finalizers=()), old, Settings())
+    freed = default(old.with_meta(finalizers=()), old, Settings())
 
     assert freed.metadata.labels
     assert agent_work_faults(freed, old) == []

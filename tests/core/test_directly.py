@@ -13,9 +13,9 @@ from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.policy.unreachable_wait import patience
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
-from controlplane.kinds.unreachable_wait import patience
 from tests.core.propagation_story import START, Story, cluster, deployment, policy
 
 MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))

@@ -14,8 +14,7 @@ from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction import failback
 from controlplane.eviction.failback import FailbackBlocked, FailbackPlan, FailbackPlanner, FailbackRequest
 from controlplane.eviction.purge import with_task
-from controlplane.kinds import manual_placement, origin
-from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
+from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster, manual_placement, origin
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.failback import Failback, FailbackSpec, validate
 from controlplane.kinds.policy import ClusterAffinityTerm, ClusterFailoverBehavior, Placement, Suspension

@@ -13,8 +13,7 @@ from controlplane.engine import run
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.eviction.purge import with_task
-from controlplane.kinds import origin
-from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.binding import Binding, TargetCluster, origin
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
 from controlplane.kinds.policy import Suspension

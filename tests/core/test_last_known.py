@@ -9,7 +9,6 @@ import pytest
 
 from controlplane import interpret
 from controlplane.apimachinery.meta import ObjectMeta
-from controlplane.kinds import binding_columns
 from controlplane.kinds.binding import (
     AggregatedStatusItem,
     Binding,
@@ -17,6 +16,7 @@ from controlplane.kinds.binding import (
     ResourceBindingSpec,
     TargetCluster,
 )
+from controlplane.kinds.binding import columns as binding_columns
 from controlplane.kinds.work import Work
 from controlplane.propagation.aggregation import SUCCESS, aggregated, counting, fully_applied
 

@@ -23,8 +23,8 @@ from controlplane.kinds.workload_rebalancer import (
     WorkloadRebalancer,
     WorkloadRebalancerSpec,
     WorkloadSelector,
+    validate,
 )
-from controlplane.kinds.workload_rebalancer_rules import validate
 from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
 

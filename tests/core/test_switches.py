@@ -17,8 +17,8 @@ from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.estimate.request import request_from
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.placement_rules import with_default_tolerations
 from controlplane.kinds.policy import Placement, Toleration
+from controlplane.kinds.policy.placement_rules import with_default_tolerations
 from controlplane.kinds.rows import Observation
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import GATES, Compat, EstimatorSettings, EvictionSettings, Settings

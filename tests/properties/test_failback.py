@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.failback import FailbackPlan, FailbackPlanner, FailbackRequest
 from controlplane.eviction.purge import with_task
-from controlplane.kinds import origin
-from controlplane.kinds.binding import Binding, TargetCluster
+from controlplane.kinds.binding import Binding, TargetCluster, origin
 from controlplane.settings import Settings
 from tests.core.fleet_story import START, binding, by_weight, cluster
 

@@ -18,8 +18,7 @@ from controlplane.clusters import fence, unjoin
 from controlplane.engine.decision import Decision, deleting
 from controlplane.eviction import operator_orders, revert
 from controlplane.insight import record
-from controlplane.kinds import manual_placement
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import Binding, manual_placement
 from controlplane.kinds.drain import Drain, DrainSpec
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import Failback, FailbackSpec

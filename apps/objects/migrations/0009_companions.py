@@ -27,7 +27,7 @@ _WITH_PODS = (
     "'Pod', 'ReplicationController', 'apps/Deployment', 'apps/StatefulSet', 'apps/DaemonSet', 'apps/ReplicaSet', "
     "'batch/Job', 'batch/CronJob'"
 )
-# As controlplane.kinds.needed_by makes it.
+# As controlplane.kinds.template.companions_index makes it.
 _ENTER = f"""
     UPDATE objects_object t SET keys = t.keys || found.keys
     FROM (

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from controlplane.engine.state import State
 from controlplane.kinds import BINDINGS, RESOURCE_BINDING
-from controlplane.kinds.affinity_index import group_keys
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.colocation_index import PARTS_READ, application
+from controlplane.kinds.binding.affinity_index import group_keys
+from controlplane.kinds.binding.colocation_index import PARTS_READ, application
 from controlplane.scheduling.question import Groups
 
 

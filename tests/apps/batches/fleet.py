@@ -18,10 +18,9 @@ from controlplane.controllers.application_failover import PARTS
 from controlplane.controllers.drains import PAGE
 from controlplane.controllers.fleet_watch import FLEET
 from controlplane.eviction.purge import with_task
-from controlplane.kinds import origin
-from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask, TargetCluster
+from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask, TargetCluster, origin
+from controlplane.kinds.binding.colocation_index import application
 from controlplane.kinds.cluster import PULL, Taint
-from controlplane.kinds.colocation_index import application
 from controlplane.kinds.drain import RUNNING, Drain, DrainSpec
 from controlplane.kinds.failback import Failback, FailbackSpec
 from controlplane.kinds.policy import (

@@ -12,8 +12,7 @@ from controlplane.admission import documents
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import Object, compact, kind_key
 from controlplane.kind import KINDS, Kind
-from controlplane.kinds import placement_rules
-from controlplane.kinds.policy import Policy
+from controlplane.kinds.policy import Policy, placement_rules
 from controlplane.settings import Settings
 from tests.conformance.areas.modeling import BY_VALUE, written_in_two_ways
 from tests.conformance.documents import plain, typed, without_nulls

@@ -10,6 +10,10 @@ from controlplane.apimachinery.as_written import declared
 from controlplane.apimachinery.meta import Int32, Object, UserStruct
 from controlplane.apimachinery.selectors import LabelSelector
 
+PROPAGATION_POLICY = "policy.karmada.io/PropagationPolicy"
+CLUSTER_PROPAGATION_POLICY = "policy.karmada.io/ClusterPropagationPolicy"
+POLICIES = (PROPAGATION_POLICY, CLUSTER_PROPAGATION_POLICY)
+
 
 class ResourceSelector(UserStruct, frozen=True):
     api_version: str

@@ -7,6 +7,8 @@ from typing import Any
 from controlplane.apimachinery.meta import Condition, Object, Ref, Struct, UserStruct
 from controlplane.apimachinery.names import BINDING_ANNOTATION, cluster_of_execution_namespace, is_execution_namespace
 
+WORK = "work.karmada.io/Work"
+
 
 class Workload(UserStruct, frozen=True):
     manifests: tuple[dict[str, Any], ...] = ()

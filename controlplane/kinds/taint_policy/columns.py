@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of ClusterTaintPolicies and of the FailoverConfiguration."""
+"""The columns that `kubectl get clustertaintpolicies` prints."""
 
 from __future__ import annotations
 
@@ -62,27 +62,9 @@ def _bracketed(values: Iterable[str]) -> str:
     return f"[{found}]" if found else ""
 
 
-TAINT_POLICY = (
+COLUMNS = (
     Column("Target", target, description="The clusters it is about."),
     Column("Conditions", conditions, description="Conditions of clusters under which taints are added."),
     Column("Taints", taints, description="The taints it adds."),
     Column("Windows", windows, description="Seconds the conditions have to match, and not to match, for each taint."),
-)
-
-IN_FORCE = "inForce"
-"""Under this key the columns of a FailoverConfiguration read what is in force. It is not part of the object."""
-
-
-def _in_force(name: str) -> Any:
-    return lambda doc, now: doc.get(IN_FORCE, {}).get(name, "")
-
-
-CONFIGURATION = (
-    Column("Failover", _in_force("gate"), description="The feature gate Failover: On or Off."),
-    Column("Tier", _in_force("tier"), description="Normal, Secondary, Stopped or Blind."),
-    Column("Rate", _in_force("rate"), description="Evictions per second that the tier allows now."),
-    Column("Rates", _in_force("rates"), description="resourceEvictionRate/secondaryResourceEvictionRate."),
-    Column("Threshold", _in_force("threshold"), description="unhealthyClusterThreshold."),
-    Column("Large", _in_force("large"), description="largeClusterNumThreshold."),
-    Column("Why", _in_force("why"), priority=1, description="Why the tier is not Normal."),
 )

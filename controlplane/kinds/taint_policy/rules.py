@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from controlplane.apimachinery.causes import forbidden, invalid, required, unsupported
 from controlplane.apimachinery.errors import Cause
-from controlplane.kinds import affinity_rules
+from controlplane.kinds.cluster.taint_rules import taint_causes
+from controlplane.kinds.policy import affinity_rules
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, MatchCondition
-from controlplane.kinds.taint_rules import taint_causes
 from controlplane.settings import Settings
 
 OPERATORS = ("In", "NotIn")

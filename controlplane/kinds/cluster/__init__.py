@@ -9,6 +9,8 @@ from msgspec import Meta, field
 
 from controlplane.apimachinery.meta import Condition, Object, QuantityText, Struct, UserStruct, condition
 
+CLUSTER = "cluster.karmada.io/Cluster"
+
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE = "PreferNoExecute", "PreferNoSchedule"
 EFFECTS = (NO_SCHEDULE, PREFER_NO_SCHEDULE, PREFER_NO_EXECUTE, NO_EXECUTE)
@@ -184,8 +186,8 @@ class Cluster(Object, frozen=True):
         return self.metadata.deletion_timestamp is not None
 
 
-def taint_keys(cluster: Cluster) -> list[str]:
-    """Return the index values "effect" of a cluster's taints: who is faulty is asked every tick."""
+def taint_effects(cluster: Cluster) -> list[str]:
+    """Return the effects of a cluster's taints, as values of the index `taint`."""
     return sorted({taint.effect for taint in cluster.spec.taints})
 
 

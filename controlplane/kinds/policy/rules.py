@@ -17,9 +17,15 @@ from controlplane.apimachinery.names import (
     TOGETHER_ANNOTATION,
 )
 from controlplane.apimachinery.selectors import selector_errors
-from controlplane.kinds import failover_rules, placement_rules, spread_rules, unreachable_wait
-from controlplane.kinds.colocation_index import NO, YES
-from controlplane.kinds.policy import Policy, PropagationSpec
+from controlplane.kinds.binding.colocation_index import NO, YES
+from controlplane.kinds.policy import (
+    Policy,
+    PropagationSpec,
+    failover_rules,
+    placement_rules,
+    spread_rules,
+    unreachable_wait,
+)
 from controlplane.settings import Settings
 
 SERVICE_IMPORT = "ServiceImport"

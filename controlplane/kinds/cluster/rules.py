@@ -11,7 +11,7 @@ from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.names import CLUSTER_FINALIZER, UNJOIN_ANNOTATION
 from controlplane.apimachinery.selectors import dns1123_label_errors, label_value_errors
 from controlplane.kinds.cluster import PULL, PUSH, Cluster, ClusterSpec, SecretReference
-from controlplane.kinds.taint_rules import taint_causes
+from controlplane.kinds.cluster.taint_rules import taint_causes
 from controlplane.settings import Settings
 
 MAX_NAME = 48

@@ -11,7 +11,6 @@ from controlplane.apimachinery.causes import invalid, unsupported
 from controlplane.apimachinery.errors import Cause
 from controlplane.apimachinery.meta import compact
 from controlplane.apimachinery.selectors import label_key_errors
-from controlplane.kinds import affinity_rules, spread_rules
 from controlplane.kinds.cluster import NO_EXECUTE, NOT_READY_KEY, UNREACHABLE_KEY
 from controlplane.kinds.policy import (
     AGGREGATED,
@@ -22,6 +21,8 @@ from controlplane.kinds.policy import (
     ReplicaSchedulingStrategy,
     SpreadConstraint,
     Toleration,
+    affinity_rules,
+    spread_rules,
 )
 from controlplane.settings import Compat
 

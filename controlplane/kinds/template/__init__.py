@@ -7,6 +7,19 @@ from typing import Any
 import msgspec
 
 from controlplane.apimachinery.meta import Object, ObjectMeta
+from controlplane.wire import definition
+
+NAMESPACE = "Namespace"
+SECRET = "Secret"
+LEASE = "coordination.k8s.io/Lease"
+DEFINITION = definition.KEY
+NEVER_PROPAGATED = frozenset({NAMESPACE, "Node", "Endpoints", LEASE, "discovery.k8s.io/EndpointSlice"})
+"""Kinds that policies do not propagate: each member's own controllers make their objects."""
+COMPANIONS = (
+    *("Pod", "ReplicationController", "apps/Deployment", "apps/StatefulSet", "apps/DaemonSet", "apps/ReplicaSet"),
+    *("batch/Job", "batch/CronJob", "networking.k8s.io/Ingress"),
+)
+"""Kinds whose objects may need an object without pods, such as a ConfigMap (index `companions`)."""
 
 
 class Template(Object, frozen=True):

@@ -12,7 +12,7 @@ from controlplane.kinds.cluster import Cluster, NodeSummary, ResourceSummary
 NEGATIVE = "must be greater than or equal to 0: report what there is, or leave it out where nobody knows"
 
 
-def faults(new: Cluster) -> list[Cause]:
+def validate_status(new: Cluster) -> list[Cause]:
     """Return everything that is wrong with what is reported of a cluster."""
     status = new.status
     return [

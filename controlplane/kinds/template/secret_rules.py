@@ -8,7 +8,7 @@ from typing import Any
 from controlplane.apimachinery.base64 import is_base64
 from controlplane.apimachinery.causes import invalid
 from controlplane.apimachinery.errors import Cause
-from controlplane.kinds.data_keys import frozen, misspelt
+from controlplane.kinds.template.data_keys import frozen, misspelt
 from controlplane.settings import Settings
 
 OPAQUE = "Opaque"

@@ -11,6 +11,10 @@ from msgspec import field
 from controlplane.apimachinery.meta import Condition, Int32, Object, QuantityText, Struct
 from controlplane.kinds.policy import DEFAULT_SCHEDULER, FailoverBehavior, Placement, Suspension
 
+RESOURCE_BINDING = "work.karmada.io/ResourceBinding"
+CLUSTER_RESOURCE_BINDING = "work.karmada.io/ClusterResourceBinding"
+BINDINGS = (RESOURCE_BINDING, CLUSTER_RESOURCE_BINDING)
+
 
 class ObjectReference(Struct, frozen=True):
     """The template a binding is for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from controlplane.kinds import cells
 from controlplane.kinds.binding import HEALTHY
 from controlplane.wire.resource import Column, age
 
@@ -42,10 +43,23 @@ def message(doc: dict[str, Any], now: datetime) -> str:
     return "; ".join((*lost, *filter(None, waits)))
 
 
+def _targets(doc: dict[str, Any], now: Any) -> str:
+    targets = doc.get("spec", {}).get("clusters", ())
+    return ",".join(f"{one['name']}:{one['replicas']}" if one.get("replicas") else one["name"] for one in targets)
+
+
+def _leaving(doc: dict[str, Any], now: Any) -> str:
+    return ",".join(task["fromCluster"] for task in doc.get("spec", {}).get("gracefulEvictionTasks", ()))
+
+
 COLUMNS = (
+    Column("Scheduled", cells.condition("Scheduled")),
+    Column("FullyApplied", cells.condition("FullyApplied")),
+    Column("Clusters", _targets),
     Column("Healthy", healthy, description="Targets that are healthy, of all targets."),
     Column("Eviction", eviction, description="Queued, Held, Leaving, Waiting or Stuck; empty: nothing leaves."),
     Column("Message", message, priority=1, description="Clusters out of reach, and what evictions wait for."),
+    Column("Leaving", _leaving, priority=1),
 )
 
 

@@ -6,6 +6,8 @@ from controlplane.apimachinery.meta import Object, UserStruct
 from controlplane.kinds.cluster import Effect
 from controlplane.kinds.policy import ClusterAffinity
 
+CLUSTER_TAINT_POLICY = "policy.karmada.io/ClusterTaintPolicy"
+
 
 class MatchCondition(UserStruct, frozen=True):
     condition_type: str

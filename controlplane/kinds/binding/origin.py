@@ -17,8 +17,7 @@ from msgspec import Meta
 
 from controlplane.apimachinery.meta import Struct, to_seconds
 from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION
-from controlplane.kinds import manual_placement
-from controlplane.kinds.binding import Binding
+from controlplane.kinds.binding import Binding, manual_placement
 from controlplane.kinds.policy import Placement
 
 ANY = "*"  # among the index values: it has left some cluster

@@ -11,6 +11,7 @@ from msgspec import Meta
 from controlplane.apimachinery.meta import Object
 from controlplane.settings import FIXED, Settings
 
+FAILOVER_CONFIGURATION = "failover.lifeboat.io/FailoverConfiguration"
 NAME = "default"
 
 TEXTS: Final[Mapping[str, str]] = {
@@ -85,7 +86,7 @@ def _told(of: type[msgspec.Struct], path: str = "") -> type[msgspec.Struct]:
     return msgspec.defstruct(f"{of.__name__}Overrides", fields, frozen=True, rename="camel")
 
 
-Explained = msgspec.defstruct(
+EXPLAINED = msgspec.defstruct(
     "FailoverConfiguration",
     [("spec", Annotated[_told(Settings) | None, Meta(description="Only what differs from the environment.")], None)],
     bases=(Object,),

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from controlplane.kinds import pods
-from controlplane.kinds.template import Template
+from controlplane.kinds.template import Template, pods
 
 INGRESS: Final = "Ingress"
 

@@ -1,0 +1,113 @@
+"""What `kubectl explain` prints for the fields of policies. One line a field: its name and its text."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controlplane.kinds.field_texts import OBJECT, REQUIREMENT, SPEC, TAINT
+from controlplane.kinds.policy import (
+    ApplicationFailoverBehavior,
+    ClusterAffinity,
+    ClusterFailoverBehavior,
+    ClusterPreferences,
+    DecisionConditions,
+    FieldRequirement,
+    FieldSelector,
+    Placement,
+    Policy,
+    PropagationSpec,
+    ReplicaSchedulingStrategy,
+    ResourceSelector,
+    SchedulePriority,
+    SpreadConstraint,
+    StatePreservation,
+    StatePreservationRule,
+    StaticClusterWeight,
+    SuspendClusters,
+    Suspension,
+    Toleration,
+    WorkloadAffinity,
+    WorkloadAffinityTerm,
+)
+
+AFFINITY: Final = """
+label_selector: Clusters with these labels.
+field_selector: Clusters with these values of provider, region or zone.
+cluster_names: Names of clusters. Empty: any name.
+exclude: Names of clusters that never match.
+affinity_name: Name of this term, shown in the status of bindings.
+overflow_affinities: Clusters that are used in this order when those of the term have no room left.
+"""
+TEXTS: Final[dict[type, str]] = {
+    Policy: SPEC,
+    PropagationSpec: """
+resource_selectors: Objects that the policy propagates.
+propagate_deps: Propagate what the objects need, such as ConfigMaps and Secrets, too.
+placement: Clusters that the objects go to.
+priority: The policy with the highest priority wins an object. Default 0.
+preemption: Always takes objects from policies with a lower priority, Never does not.
+scheduler_name: Scheduler that places the objects.
+failover: What happens when a cluster or the application fails.
+conflict_resolution: Abort keeps an object of the same name on the member, Overwrite takes it over.
+activation_preference: Lazy applies changes of the policy only when the object changes.
+suspension: What is suspended.
+preserve_resources_on_deletion: Keep the copies on members when the template is deleted.
+schedule_priority: Priority of the binding in the queues of scheduling and eviction.
+""",
+    ResourceSelector: OBJECT,
+    Placement: """
+cluster_affinity: Clusters that may be chosen.
+cluster_affinities: Groups of clusters, tried in this order.
+spread_constraints: Over how many clusters, zones, regions or providers the objects are spread.
+replica_scheduling: How replicas are distributed.
+workload_affinity: Workloads to be placed together or apart.
+""",
+    ClusterAffinity: AFFINITY,
+    FieldSelector: "match_expressions: Terms that have to hold.",
+    FieldRequirement: REQUIREMENT,
+    Toleration: TAINT,
+    SpreadConstraint: """
+spread_by_field: cluster, zone, region or provider.
+spread_by_label: Label of clusters to spread by.
+min_groups: Least number of groups.
+max_groups: Largest number of groups. 0: no limit.
+""",
+    ReplicaSchedulingStrategy: """
+replica_scheduling_type: Duplicated gives each cluster all replicas, Divided divides them.
+replica_division_preference: Aggregated uses few clusters, Weighted divides by weights.
+weight_preference: Weights of clusters.
+""",
+    ClusterPreferences: """
+static_weight_list: Fixed weights of clusters.
+dynamic_weight: AvailableReplicas weighs clusters by the replicas they have room for.
+""",
+    StaticClusterWeight: "target_cluster: Clusters with this weight.\nweight: Weight, at least 1.",
+    WorkloadAffinity: """
+affinity: Placed on the clusters of the same group.
+anti_affinity: Not placed on the clusters of the same group.
+""",
+    WorkloadAffinityTerm: "group_by_label_key: Label of the workload whose value names the group.",
+    ApplicationFailoverBehavior: """
+decision_conditions: When the application counts as failed.
+purge_mode: Gracefully, Directly or Never: what happens to the old copy.
+grace_period_seconds: Longest wait for the new copy with purge mode Gracefully.
+state_preservation: State that goes along to the new copy.
+""",
+    DecisionConditions: "toleration_seconds: How long a copy may be unhealthy. Unset: 300.",
+    StatePreservation: "rules: Values to carry over.",
+    StatePreservationRule: """
+alias_label_name: Label of the new copy that gets the value.
+json_path: JSONPath of the value in the status of the old copy.
+""",
+    ClusterFailoverBehavior: "state_preservation: State that goes along to the new copy.",
+    Suspension: """
+dispatching: Send no changes to any cluster.
+dispatching_on_clusters: Send no changes to these clusters.
+scheduling: Do not schedule. Of bindings only.
+""",
+    SuspendClusters: "cluster_names: Names of the clusters.",
+    SchedulePriority: """
+priority_class_source: Where the priority class is looked up.
+priority_class_name: Name of the priority class.
+""",
+}

@@ -1,0 +1,74 @@
+"""Registers the kinds that Kubernetes has built in, except Event: as templates that policies propagate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.apimachinery.errors import Cause
+from controlplane.kind import Index, Kind
+from controlplane.kinds.event import EVENT
+from controlplane.kinds.owners import OWNED
+from controlplane.kinds.policy.claim_index import claimed_by
+from controlplane.kinds.template import (
+    COMPANIONS,
+    DEFINITION,
+    NAMESPACE,
+    NEVER_PROPAGATED,
+    SECRET,
+    Template,
+    config_map_rules,
+    secret_rules,
+    workload_rules,
+)
+from controlplane.kinds.template.claim_column import with_policy
+from controlplane.kinds.template.companions_index import companion_keys
+from controlplane.wire import builtin, definition_rules
+from controlplane.wire.resource import Resource
+
+_CLAIMED = Index("policy", claimed_by, "controllers.policies: templates that a policy claims")
+_COMPANIONS = Index("companions", companion_keys, "controllers.graceful_eviction: workloads that need an object")
+_NOT_TEMPLATES = {EVENT, "events.k8s.io/Event"}  # Event has a type of its own
+_RULES = {
+    SECRET: secret_rules.validate,
+    "ConfigMap": config_map_rules.validate,
+    **dict.fromkeys(workload_rules.COUNTED, workload_rules.validate),
+}
+# Kinds that have a status and no generation in Kubernetes. Kinds without a status have no generation either.
+_WITHOUT_GENERATION = {NAMESPACE, "Node", "Pod", "PersistentVolume", "PersistentVolumeClaim", "Service"}
+
+
+def _definition_faults(new: Template, old: Template | None, settings: Any) -> list[Cause]:
+    return definition_rules.faults(new.document(), None if old is None else old.document())
+
+
+def _definition(resource: Resource) -> Kind:
+    return Kind(
+        resource=with_policy(resource),
+        type=Template,
+        schema=lambda: builtin.schema(resource.group, resource.version, resource.kind),
+        fill=definition_rules.defaulted,
+        validate=_definition_faults,
+        warn=lambda new, old, settings: definition_rules.warnings(new.document()),
+        indexes=(_CLAIMED, OWNED),
+    )
+
+
+def _template(resource: Resource) -> Kind:
+    has_status = "status" in resource.subresources
+    return Kind(
+        resource=resource if resource.key in NEVER_PROPAGATED else with_policy(resource),
+        type=Template,
+        schema=lambda: builtin.schema(resource.group, resource.version, resource.kind),
+        normalise=secret_rules.normalise if resource.key == SECRET else lambda doc: [],
+        validate=_RULES.get(resource.key, lambda new, old, settings: []),
+        indexes=(_CLAIMED, OWNED, *((_COMPANIONS,) if resource.key in COMPANIONS else ())),
+        has_generation=has_status and resource.key not in _WITHOUT_GENERATION,
+        has_status=has_status,
+    )
+
+
+DECLARED = tuple(
+    _definition(resource) if resource.key == DEFINITION else _template(resource)
+    for resource in builtin.RESOURCES
+    if resource.key not in _NOT_TEMPLATES
+)

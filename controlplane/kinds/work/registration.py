@@ -1,0 +1,65 @@
+"""Registers Work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.apimachinery.names import LEFTOVER_ANNOTATION
+from controlplane.kind import Index, Kind
+from controlplane.kinds import cells
+from controlplane.kinds.field_texts import explain
+from controlplane.kinds.work import Work, rules
+from controlplane.kinds.work.field_texts import TEXTS
+from controlplane.wire.resource import Column, Resource
+from controlplane.wire.structs import schema_of
+
+explain(TEXTS)
+
+
+def _cluster(work: Work) -> list[str]:
+    return [work.cluster] if work.cluster else []
+
+
+def _leftover(work: Work) -> list[str]:
+    return _cluster(work) if LEFTOVER_ANNOTATION in work.metadata.annotations else []
+
+
+def _binding(work: Work) -> list[str]:
+    return [] if work.made_for is None else [str(work.made_for)]
+
+
+def _manifest(doc: dict[str, Any]) -> dict[str, Any]:
+    manifests = doc.get("spec", {}).get("workload", {}).get("manifests", ())
+    return manifests[0] if manifests else {}
+
+
+DECLARED = (
+    Kind(
+        resource=Resource(
+            "work.karmada.io",
+            "v1alpha1",
+            "Work",
+            "works",
+            "work",
+            True,
+            short_names=("wk",),
+            categories=("karmada-io",),
+            subresources=("status",),
+            columns=(
+                Column("Workload-Kind", lambda doc, now: _manifest(doc).get("kind", "")),
+                Column("Workload-Name", lambda doc, now: _manifest(doc).get("metadata", {}).get("name", "")),
+                Column("Applied", cells.condition("Applied")),
+            ),
+        ),
+        type=Work,
+        table="resources.Work",
+        schema=lambda: schema_of(Work),
+        default=rules.default,
+        validate=rules.validate,
+        indexes=(
+            Index("binding", _binding, "controllers.works, status: Works of a binding"),
+            Index("cluster", _cluster, "members: Works that a cluster has to apply"),
+            Index("leftover", _leftover, "controllers.works: copies that stayed on a cluster that is back"),
+        ),
+    ),
+)
