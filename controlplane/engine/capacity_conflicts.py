@@ -1,4 +1,10 @@
-"""Whether promises that were decided on one reading of the ledger still fit beside what others promised meanwhile."""
+"""Conflicts over capacity: does a decision's reservation still fit beside reservations that were made meanwhile?
+
+Several controllers reserve capacity on clusters, each on its own reading of the ledger. A reservation that another
+controller stored after that reading may have taken the capacity that a decision counts on. The store numbers
+reservations in the order in which they are stored, and checks the `CapacityGuard`s of a decision against those with
+higher numbers than the controller had read.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +20,16 @@ from controlplane.kinds.rows import Promise, Row
 
 
 class NewReservation(NamedTuple):
-    """A promise that another controller stored: on which cluster, its number, and what it asks for."""
+    """A reservation that another controller stored: its cluster, its number, and the request of each replica."""
 
     cluster: str
     number: int
     replicas: int
-    request: str
+    request: str  # JSON, see `estimate.request`
 
 
 class ReservationNumbers:
-    """The numbers of promises, in the order they are stored. For a store in memory; a database numbers its rows."""
+    """Numbers reservations in the order they are stored, for a store in memory. A database numbers its rows itself."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[int, Promise]] = {}
@@ -31,12 +37,14 @@ class ReservationNumbers:
 
     @property
     def newest(self) -> int:
-        """Return the highest number of a promise that is there; 0: there is none."""
+        """Return the highest number of a stored reservation; 0: there are none."""
         return max((number for number, _ in self._known.values()), default=0)
 
     def stored(self, row: Promise, *, by: str) -> Promise:
-        """Number a promise that is being stored, where what ledgers count of it has changed, and return it with its
-        writer."""
+        """Number a reservation that is being stored, and return it with the name of its writer.
+
+        It gets a new number only if a field that ledgers count (`Row.NUMBERED`) has changed.
+        """
         number, old = self._known.get(row.key, (0, None))
         if any(getattr(row, name) != getattr(old, name, None) for name in row.NUMBERED):
             self._last += 1
@@ -46,13 +54,13 @@ class ReservationNumbers:
         return noted
 
     def dropped(self, row: Row) -> None:
-        """Forget a value; nothing happens where it is no promise."""
+        """Forget the number of a removed value. Values that are not numbered are ignored."""
         if row.NUMBERED:
             self._known.pop(row.key, None)
 
-    def since(self, rooms: Iterable[CapacityGuard], *, by: str) -> list[NewReservation]:
-        """Return the promises that other controllers have stored since a ledger was read."""
-        seen = min(room.seen for room in rooms)
+    def since(self, guards: Iterable[CapacityGuard], *, by: str) -> list[NewReservation]:
+        """Return the reservations that controllers other than `by` stored after the oldest reading of the guards."""
+        seen = min(guard.seen for guard in guards)
         return [
             NewReservation(row.cluster, number, row.replicas, row.request)
             for number, row in self._known.values()
@@ -60,18 +68,24 @@ class ReservationNumbers:
         ]
 
 
-def overcommitted_cluster(rooms: Iterable[CapacityGuard], others: Sequence[NewReservation]) -> str:
-    """Return the first cluster where others promised more since the ledger was read than a decision can spare; "" if
-    there is none."""
-    for room in rooms if others else ():
+def overcommitted_cluster(guards: Iterable[CapacityGuard], others: Sequence[NewReservation]) -> str:
+    """Return the first cluster where other controllers reserved more than a decision can spare; "" if there is none.
+
+    Example: a decision read the ledger up to number 7 and can spare 2000 thousandths of a CPU on member1. Number 8
+    reserves 3 replicas of 1000 there: member1 is overcommitted and the decision is lost.
+    """
+    for guard in guards if others else ():
         used: Counter[str] = Counter()
-        for one in others:
-            if one.cluster == room.cluster and one.number > room.seen:
-                asked = decoded(one.request)
-                pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
-                used[""] += pods * one.replicas
+        for reservation in others:
+            if reservation.cluster == guard.cluster and reservation.number > guard.seen:
+                request = decoded(reservation.request)
+                if isinstance(request, Bundle):
+                    pods, amounts = request.pods, request.total.amounts
+                else:
+                    pods, amounts = 1, request.amounts
+                used[""] += pods * reservation.replicas
                 for name, amount in amounts:
-                    used[name] += amount * one.replicas
-        if any(used[name] > spare for name, spare in room.spare):
-            return room.cluster
+                    used[name] += amount * reservation.replicas
+        if any(used[name] > spare for name, spare in guard.spare):
+            return guard.cluster
     return ""

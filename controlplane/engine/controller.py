@@ -1,4 +1,15 @@
-"""The one shape all controllers have: load, decide, apply. `cluster_taints.py` is the model to copy."""
+"""The interface of all controllers: load snapshots, ask a question if there is one, decide, apply.
+
+One turn of a controller is one call of `run.run_batch`:
+
+1. `Store.claim` returns up to `batch` objects that are due, and the time of the turn (`now`, the database's clock).
+2. `load` reads everything the decisions need, for all claimed objects in a constant number of queries.
+3. `ask` may return a question for the outside world, for example how many eviction tokens are left.
+4. `decide` turns each snapshot into a `Decision`: changes, Events, and the time to look at the object again.
+5. `Store.apply` writes each decision as a whole or not at all, and removes or reschedules the due rows.
+
+`controllers/cluster_taints.py` is the model to copy for a new controller.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +27,10 @@ from controlplane.settings import Settings
 
 
 class Ownership(msgspec.Struct, frozen=True):
-    """What a controller may write: per kind the parts or fields, as dotted paths ("spec.clusters", "status", "*").
+    """What a controller may write: parts or fields of each kind, and types of row-native values.
 
-    "create" and "delete" allow those. `apply` refuses everything else; the ownership table in docs is made of these.
+    `kinds` maps a kind's key ("*": every template) to dotted paths such as "spec.clusters" or "status". The path "*"
+    allows everything; "create" and "delete" allow making and deleting objects. `apply` refuses every other write.
     """
 
     kinds: dict[str, tuple[str, ...]]
@@ -40,13 +52,20 @@ class Controller:
 
     Attributes of an instance are caches: they may save work and never change a decision.
 
-    `load` returns one snapshot per ref, in order (None: nothing to decide), in a constant number of queries.
-    `decide` is pure and level-based: run twice, the second run changes nothing.
+    name: the controller's name in settings, metrics, due rows and the change log.
+    group: the worker process that runs it: "fleet", "propagation", "eviction" or "members".
+    keys: the kinds of the objects it decides about. A claimed reference of another kind is the origin of a fan-out.
+    watches: which changes make which objects due.
+    owns: what it may write.
+    shards: how many processes may work for it at the same time; each object belongs to one shard.
+    batch: how many objects one turn claims at most.
+    decides_in_fan_out: a fan-out decides its objects chunk by chunk instead of making each of them due.
+    due_at_start: references that become due whenever a process starts, although nothing about them changed.
     """
 
     name: ClassVar[str]
-    group: ClassVar[str]  # processes run groups: "fleet", "propagation", "eviction", "members"
-    keys: ClassVar[tuple[str, ...]]  # kinds of its keys; a claimed ref of another kind is a fan-out origin
+    group: ClassVar[str]
+    keys: ClassVar[tuple[str, ...]]
     watches: ClassVar[tuple[Watch, ...]]
     owns: ClassVar[Ownership]
     shards: ClassVar[int] = 1
@@ -55,6 +74,7 @@ class Controller:
     due_at_start: ClassVar[tuple[Ref, ...]] = ()
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:
+        """Return one snapshot per reference, in order, in a constant number of queries; None: nothing to decide."""
         raise NotImplementedError
 
     def ask(self, snapshots: Sequence[Any], settings: Settings, *, now: datetime) -> Inquiry:
@@ -65,38 +85,50 @@ class Controller:
         return Inquiry(snapshots)
 
     def decide(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        """Return the decision about one object. Pure: the same arguments give the same decision.
+
+        A decision depends on the present state, not on what changed. Decided again after its own changes are stored,
+        the object needs no further change.
+        """
         raise NotImplementedError
 
     def decide_all(
         self, snapshots: Sequence[Any], settings: Settings, *, now: datetime, answer: Any = None
     ) -> list[Decision | Exception]:
-        """Return a decision per snapshot; one snapshot's exception touches that one only."""
+        """Return the decision for each snapshot, or the exception that deciding it raised."""
         return [self.decide_or_error(snapshot, settings, now=now, answer=answer) for snapshot in snapshots]
 
     def decide_or_error(self, snapshot: Any, settings: Settings, *, now: datetime, answer: Any) -> Decision | Exception:
-        """Return the decision about one snapshot, or the exception it ended in."""
+        """Return the decision about one snapshot, or the exception that `decide` raised."""
         try:
             return self.decide(snapshot, settings, now=now, answer=answer)
-        except Exception as error:  # noqa: BLE001  # the one broad catch: one object's fault stays with that object
+        except Exception as error:  # noqa: BLE001  # the one broad catch: a fault in one object must not stop the others
             return error
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return one chunk of the objects an origin makes due and the cursor behind it; None ends the fan-out."""
+        """Return the next chunk of the objects that a fan-out from `origin` concerns, and the cursor of that chunk.
+
+        `after`: the cursor of the chunk before; "" for the first. A returned cursor of None ends the fan-out.
+        """
         raise NotImplementedError
 
 
 def all_clusters(state: State, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-    """Return one chunk of a fan-out to all clusters and its cursor."""
-    return page([one.ref for one in state.list(CLUSTER, after=cursor_after(after), limit=limit)], limit=limit)
+    """Return one chunk of a fan-out to all clusters, and its cursor."""
+    clusters = state.list(CLUSTER, after=cursor_after(after), limit=limit)
+    return page([cluster.ref for cluster in clusters], limit=limit)
 
 
 def page(refs: Sequence[Ref], *, limit: int) -> tuple[list[Ref], str | None]:
-    """Return a chunk of a fan-out and its cursor: "namespace/name" of the last ref while pages are full."""
+    """Return a chunk of a fan-out and its cursor: "namespace/name" of its last reference.
+
+    The cursor is None when the chunk has fewer than `limit` references, because it is then the last one.
+    """
     last = refs[-1] if refs else None
     return list(refs), f"{last.namespace}/{last.name}" if last is not None and len(refs) >= limit else None
 
 
 def cursor_after(cursor: str) -> tuple[str, str]:
-    """Return the (namespace, name) a cursor stands for; ("", "") for the empty one."""
+    """Return the (namespace, name) that a cursor stands for; ("", "") for the empty cursor."""
     namespace, _, name = cursor.partition("/")
     return namespace, name

@@ -1,4 +1,4 @@
-"""What a controller decided: changes, events, guards, and when to look again."""
+"""What a controller decided: changes to store, Events, conditions for storing them, and the time to look again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from controlplane.apimachinery.meta import Object, Ref, to_seconds
 
 
 class Put(msgspec.Struct, frozen=True, gc=False):
-    """Store `new`, which was made from `old` (None: it must not exist yet).
+    """Create or update an object. `new` was made from `old`; `old` None: the object must not exist yet.
 
-    Parts of the object (labels, spec, status, …) that differ from `old` are written; the others keep what is stored, so
-    spec and status writers never fight (`settle.settle`). `upon`: parts that have to be as in `old` although they are
-    not written, for `new` rests on them. `exact`: lose to any change at all, as a PUT with a resourceVersion does.
+    Only the parts (labels, spec, status, …) in which `new` differs from `old` are written. A writer of the status and
+    a writer of the spec therefore never conflict (`merge.merge_change`).
+
+    exact: the change is lost if anything in the object has changed since `old`, as a PUT with a resourceVersion is.
+    upon: names of parts that must still be as in `old` although they are not written, because `new` depends on them.
     """
 
     new: Object
@@ -26,35 +28,36 @@ class Put(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delete(msgspec.Struct, frozen=True, gc=False):
-    """Delete the object: at once without finalizers, else by setting its deletionTimestamp. `exact` as in Put."""
+    """Delete an object: at once if it has no finalizers, else by setting its deletionTimestamp. `exact` as in Put."""
 
     old: Object
     exact: bool = False
 
 
 def deleting(obj: Object, *, now: datetime) -> Delete:
-    """Return the deletion of an object, stamped for the case that finalizers keep it for a while."""
+    """Return the Delete of an object, with the deletionTimestamp to set if finalizers keep the object for now."""
     stamp = obj.metadata.deletion_timestamp or to_seconds(now)
     return Delete(obj.with_meta(deletion_timestamp=stamp, deletion_grace_period_seconds=0))
 
 
 class Save(msgspec.Struct, frozen=True, gc=False):
-    """Keep a row-native value (`kinds.rows`): no version, no log; the last writer wins."""
+    """Store a row-native value (`kinds.rows`). It has no version and no change log; the last writer wins."""
 
     row: Any
 
 
 class Drop(msgspec.Struct, frozen=True, gc=False):
-    """Forget a row-native value; a later one under its key stays, where its type tells them apart (`Row.MADE`)."""
+    """Remove a row-native value. A newer value under its key stays, if the type can tell them apart (`Row.MADE`)."""
 
     row: Any
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """A Kubernetes Event about `about`; stored as one Event object per (about, reason, reporter, message), counted.
+    """A Kubernetes Event about the object `about`. Repeated Events are stored as one object with a count.
 
-    `step`: an ordinary step went well. Events of steps are left out where many objects take the step at once, as each
-    is a row as large as the change it tells of (`run.MAX_DECISIONS_WITH_STEPS`).
+    `step`: the Event reports an ordinary step that succeeded. Events of steps are left out when many objects take the
+    step in one batch, because each Event is a row as large as the change that it reports
+    (`run.MAX_DECISIONS_WITH_STEPS`).
     """
 
     about: Object
@@ -65,10 +68,10 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Guard(msgspec.Struct, frozen=True, gc=False):
-    """The decision holds only while this object, which it only read, keeps its generation (None: absent).
+    """A condition for storing a decision: an object that was only read still has this generation (None: is absent).
 
-    Named EVERY it stands for a whole kind: `generation` is then the newest resourceVersion of it (None: there is none),
-    and nothing of it is made or changed meanwhile.
+    A reference with the name EVERY stands for all objects of its kind. `generation` is then the newest resourceVersion
+    among them (None: there are none), so that no object of the kind may have been created or changed.
     """
 
     ref: Ref
@@ -76,11 +79,11 @@ class Guard(msgspec.Struct, frozen=True, gc=False):
 
 
 class CapacityGuard(msgspec.Struct, frozen=True, gc=False):
-    """The decision is stored only while its reservations still fit on `cluster`.
+    """A condition for storing a decision: its reservations still fit on `cluster`.
 
-    `seen`: the newest reservation that the deciding controller had read (`ReservedCapacity.seen`). `spare`: by
-    resource, how much other controllers may have reserved since then; the resource "" is pods. Reservations of the
-    deciding controller itself do not count against `spare`, because its own ledger already has them.
+    seen: the number of the newest reservation that the deciding controller had read (`ReservedCapacity.seen`).
+    spare: by resource, how much other controllers may have reserved since then; the resource "" is pods. Reservations
+    of the deciding controller itself do not count against `spare`, because its own ledger already has them.
     """
 
     cluster: str
@@ -92,21 +95,23 @@ EVERY = "*"
 
 
 def unchanged(kind: str, objects: Iterable[Object]) -> Guard:
-    """Return the guard that these are all there are of a kind, and as they were read."""
+    """Return the guard that `objects` are still all objects of the kind, and none of them has changed."""
     return Guard(Ref(kind, "", EVERY), newest(objects))
 
 
 def newest(objects: Iterable[Object]) -> int | None:
-    """Return the newest resourceVersion among objects; None where there is none."""
-    return max((int(one.metadata.resource_version or 0) for one in objects), default=None)
+    """Return the newest resourceVersion among objects; None if there are no objects."""
+    return max((int(obj.metadata.resource_version or 0) for obj in objects), default=None)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """All or nothing: one losing change drops the whole decision back to due.
+    """What to store about one object. All changes are stored, or none: a lost change makes the object due again.
 
-    `wake_at` None: look again only when something changes. `cause` is the resourceVersion of the change acted upon
-    (0 unknown); `reason` the rule's name, both kept in the change log. `riders` are decisions of their own, each whole
-    or not at all: what one of them loses costs the others nothing.
+    guards, capacity_guards: conditions under which the decision may be stored.
+    wake_at: when to decide about the object again. None: only after something about it has changed.
+    reason: the name of the rule that was applied; kept in the change log.
+    cause: the resourceVersion of the change that the controller reacted to; 0: unknown. Kept in the change log.
+    separate_decisions: further decisions, each stored or lost on its own.
     """
 
     changes: tuple[Put | Delete | Save | Drop, ...] = ()

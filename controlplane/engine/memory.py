@@ -1,4 +1,4 @@
-"""MemoryStore: the Store protocol in plain dictionaries, for tests and the simulator; same rules, same contract."""
+"""MemoryStore: a Store in dictionaries, for tests and simulations. It passes the same tests as the database store."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _ROWS = (Save, Drop)
 
 
 class MemoryStore:
-    """A Store. Not safe for threads: interleaving is the caller's, step by step."""
+    """A Store in memory. It is not safe for threads: callers interleave their calls themselves."""
 
     def __init__(self, *, controllers: Iterable[Controller] = (), clock: Callable[[], datetime] | None = None) -> None:
         self.router = Router(controllers)
@@ -52,10 +52,10 @@ class MemoryStore:
         self.due: dict[str, dict[Ref, _Due]] = {}  # by controller
         self.due_changed: set[str] = set()  # controllers whose due rows were written; the reader clears it
         self._index: dict[tuple[str, str, str], set[Ref]] = {}
-        self._entries: dict[Ref, frozenset[tuple[str, str, str]]] = {}  # under what `_index` has each object
+        self._entries: dict[Ref, frozenset[tuple[str, str, str]]] = {}  # the keys of `_index` that each object is under
         self._of_kind: dict[str, list[Ref]] = {}  # in (namespace, name) order
-        self._listed: dict[str, tuple[Object, ...]] = {}  # all of a kind, where somebody asked since it changed
-        self._texts: dict[Ref, bytes] = {}  # of every object, as the log has it
+        self._listed: dict[str, tuple[Object, ...]] = {}  # all objects of a kind; removed when one of them changes
+        self._texts: dict[Ref, bytes] = {}  # the document of every object, as in the log
         self._rows: dict[type, dict[str, Row]] = {}
         self._leases: dict[tuple[str, int], _Lease] = {}
         self._seq = 0
@@ -102,13 +102,13 @@ class MemoryStore:
         limit: int = 1000,
     ) -> Sequence[Ref]:
         values = (value,) if isinstance(value, str) else value
-        found = sorted({ref for one in values for ref in self._index.get((kind, index, one), ())})
+        found = sorted({ref for value in values for ref in self._index.get((kind, index, value), ())})
         return [ref for ref in found if (ref.namespace, ref.name) > after][:limit]
 
     def page_by_index(
         self, kinds: Sequence[str], index: str, values: Collection[str], *, after: Ref | None = None, limit: int = 1000
     ) -> Sequence[Any]:
-        found = sorted({ref for kind in kinds for one in values for ref in self._index.get((kind, index, one), ())})
+        found = sorted({ref for kind in kinds for value in values for ref in self._index.get((kind, index, value), ())})
         return [self.objects[ref] for ref in found if after is None or ref > after][:limit]
 
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = ("", "")) -> int:
@@ -116,21 +116,21 @@ class MemoryStore:
 
     def selected(self, selections: Collection[Selection]) -> dict[Selection, Sequence[Any]]:
         found = {}
-        for one in selections:
-            objects = self.list(one.kind, namespace=one.namespace)
-            found[one] = [obj for obj in objects if one.labels.matches(obj.metadata.labels)]
-        return {one: objects for one, objects in found.items() if objects}
+        for selection in selections:
+            objects = self.list(selection.kind, namespace=selection.namespace)
+            found[selection] = [obj for obj in objects if selection.labels.matches(obj.metadata.labels)]
+        return {selection: objects for selection, objects in found.items() if objects}
 
     def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
         found: dict[str, list[Object]] = {}
         for kind in KINDS:
-            for value in owners if any(one.name == OWNER for one in kind.indexes) else ():
+            for value in owners if any(index.name == OWNER for index in kind.indexes) else ():
                 refs = self._index.get((kind.key, OWNER, value), ())
                 found.setdefault(value, []).extend(self.objects[ref] for ref in refs)
         return {
-            owner: sorted(ones, key=lambda one: (one.metadata.deletion_timestamp is not None, one.ref))[:limit]
-            for owner, ones in found.items()
-            if ones
+            owner: sorted(objects, key=lambda obj: (obj.metadata.deletion_timestamp is not None, obj.ref))[:limit]
+            for owner, objects in found.items()
+            if objects
         }
 
     def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
@@ -158,9 +158,9 @@ class MemoryStore:
             queues.setdefault((row.priority, row.cluster if per_cluster else ""), []).append(row)
         share = max(1, limit // max(1, len({cluster for _, cluster in queues})))
         heads = [
-            row for queue in queues.values() for row in sorted(queue, key=lambda one: (one.due_at, one.key))[:share]
+            row for queue in queues.values() for row in sorted(queue, key=lambda row: (row.due_at, row.key))[:share]
         ]
-        return sorted(heads, key=lambda one: (-one.priority, one.due_at, one.key))
+        return sorted(heads, key=lambda row: (-row.priority, row.due_at, row.key))
 
     def held_evictions(self, *, after: Place | None, limit: int) -> Sequence[Any]:
         held = [row for row in self.rows(Eviction, "state", [HELD]).get(HELD, ()) if row.due_at is not None]
@@ -205,7 +205,7 @@ class MemoryStore:
         ]
 
     def changes(self, since: int, *, limit: int = 1000) -> Sequence[Change]:
-        """Return log lines after a version, in order."""
+        """Return the entries of the change log after the version `since`, in order."""
         return [change for change in self.log if change.version > since][:limit]
 
     # Writing
@@ -230,7 +230,7 @@ class MemoryStore:
 
     def _guarded(self, ref: Ref) -> int | None:
         if ref.name == EVERY:
-            return newest(one for known, one in self.objects.items() if known.kind == ref.kind)
+            return newest(obj for known, obj in self.objects.items() if known.kind == ref.kind)
         found = self.objects.get(ref)
         return None if found is None else found.metadata.generation
 
@@ -255,7 +255,7 @@ class MemoryStore:
         ):
             return self._lost(claim, f"room on cluster {full}", dry_run=dry_run)
         staged: dict[Ref, Object | None] = {}
-        settled: list[tuple[Put | Delete, Write | Remove | Same]] = []
+        results: list[tuple[Put | Delete, Write | Remove | Same]] = []
         for change in decision.changes:
             if isinstance(change, _ROWS):
                 continue
@@ -263,11 +263,11 @@ class MemoryStore:
             result = merge_change(change, staged[ref] if ref in staged else self.objects.get(ref))
             if isinstance(result, Lost):
                 return self._lost(claim, f"{result.why} {ref}", dry_run=dry_run)
-            settled.append((change, result))
+            results.append((change, result))
             staged[ref] = result.new if isinstance(result, Write) else None
             if isinstance(result, Same):
                 staged[ref] = result.current
-        return self._commit(claim, decision, settled, by, dry_run=dry_run)
+        return self._commit(claim, decision, results, by, dry_run=dry_run)
 
     def _lost(self, claim: Claim | None, why: str, *, dry_run: bool) -> Outcome:
         if claim is not None and not dry_run:
@@ -278,33 +278,33 @@ class MemoryStore:
         self,
         claim: Claim | None,
         decision: Decision,
-        settled: Sequence[tuple[Put | Delete, Write | Remove | Same]],
+        results: Sequence[tuple[Put | Delete, Write | Remove | Same]],
         by: Actor,
         *,
         dry_run: bool,
     ) -> Outcome:
         if dry_run:
-            shown = [result.new if isinstance(result, Write) else None for _, result in settled]
+            shown = [result.new if isinstance(result, Write) else None for _, result in results]
             return Outcome("", tuple(0 for _ in decision.changes), tuple(shown))
-        results = iter([self._write(result, decision, by, claim) for _, result in settled])
+        written = iter([self._write(result, decision, by, claim) for _, result in results])
         versions: Any = []
         objects: Any = []
         for change in decision.changes:
             if isinstance(change, _ROWS):
-                self._keep(change, by, None if claim is None else claim.ref)
+                self._write_row(change, by, None if claim is None else claim.ref)
                 versions.append(0)
                 objects.append(None)
                 continue
-            version, stored = next(results)
+            version, stored = next(written)
             versions.append(version)
             objects.append(stored)
         for event in decision.events:
-            self._tell(event, by)
+            self._record_event(event, by)
         if claim is not None:
             self._finish(claim, decision.wake_at)
         return Outcome("", tuple(versions), tuple(objects))
 
-    def _keep(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
+    def _write_row(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
         rows = self._rows.setdefault(type(change.row), {})
         if isinstance(change, Save):
             rows[change.row.key] = self._numbers.stored(change.row, by=by.name) if change.row.NUMBERED else change.row
@@ -324,42 +324,31 @@ class MemoryStore:
         self.version += 1
         stored = replace(subject, metadata=replace(subject.metadata, resource_version=str(self.version)))
         if isinstance(result, Write):
-            self._enter(stored, fresh=old is None)
+            self._insert(stored, fresh=old is None)
         elif old is not None:
-            self._leave(old)
-        self._note(old, stored, removed=isinstance(result, Remove), decision=decision, by=by)
+            self._remove(old)
+        self._log_change(old, stored, removed=isinstance(result, Remove), decision=decision, by=by)
         new = stored if isinstance(result, Write) else None
         merged = isinstance(result, Write) and result.merged
         for mark in self.router.marks(old, new, by=by, own=None if claim is None else claim.ref, merged=merged):
             self._mark(mark.controller, mark.ref, self.now() + mark.after)
         return self.version, new
 
-    def _note(self, old: Object | None, stored: Object, *, removed: bool, decision: Decision, by: Actor) -> None:
+    def _log_change(self, old: Object | None, stored: Object, *, removed: bool, decision: Decision, by: Actor) -> None:
         type_ = "DELETED" if removed else "ADDED" if old is None else "MODIFIED"
         ref, text = stored.ref, text_of(stored)
         before = self._texts.pop(ref, None)
         if not removed:
             self._texts[ref] = text
-        self.log.append(
-            Change(
-                self.version,
-                type_,
-                ref,
-                text,
-                before,
-                by.name,
-                decision.reason,
-                decision.cause,
-                self.now(),
-            )
-        )
+        change = (decision.reason, decision.cause, self.now())
+        self.log.append(Change(self.version, type_, ref, text, before, by.name, *change))
 
-    def _tell(self, event: Event, by: Actor) -> None:
+    def _record_event(self, event: Event, by: Actor) -> None:
         ref = event_ref(event, by=by.name)
-        found = counted(event, ref=ref, by=by.name, now=self.now(), old=self.objects.get(ref))
-        self._write(Write(found, False), Decision(reason=event.reason), by, None)
+        stored = counted(event, ref=ref, by=by.name, now=self.now(), old=self.objects.get(ref))
+        self._write(Write(stored, False), Decision(reason=event.reason), by, None)
 
-    def _enter(self, obj: Object, *, fresh: bool) -> None:
+    def _insert(self, obj: Object, *, fresh: bool) -> None:
         ref = obj.ref
         self.objects[ref] = obj
         self._listed.pop(ref.kind, None)
@@ -367,9 +356,9 @@ class MemoryStore:
             insort(self._of_kind.setdefault(ref.kind, []), ref)
         kind = KINDS.get(ref.kind)
         indexes = () if kind is None else kind.indexes
-        self._reindex(ref, frozenset([(ref.kind, one.name, value) for one in indexes for value in one.keys(obj)]))
+        self._reindex(ref, frozenset([(ref.kind, index.name, value) for index in indexes for value in index.keys(obj)]))
 
-    def _leave(self, obj: Object) -> None:
+    def _remove(self, obj: Object) -> None:
         ref = obj.ref
         del self.objects[ref]
         self._listed.pop(ref.kind, None)
@@ -393,16 +382,16 @@ class MemoryStore:
     # Due rows
 
     def _mark(self, controller: str, ref: Ref, due_at: datetime | None) -> None:
-        moment = due_at or self.now()
+        due = due_at or self.now()
         self.due_changed.add(controller)
         rows = self.due.setdefault(controller, {})
         old = rows.get(ref)
         self._seq += 1
         if old is None:
-            rows[ref] = _Due(moment, self._seq)
+            rows[ref] = _Due(due, self._seq)
         else:
-            # A fan-out begins anew: the chunks it has behind it did not see what this mark is about.
-            rows[ref] = _Due(min(old.due_at, moment), self._seq, old.lease_until, "")
+            # A fan-out starts again, because its finished chunks were decided before the change behind this mark.
+            rows[ref] = _Due(min(old.due_at, due), self._seq, old.lease_until, "")
 
     def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
         for ref in refs:
@@ -452,7 +441,7 @@ class MemoryStore:
         rows = self.due.get(claim.controller, {})
         if (due := rows.get(claim.ref)) is None:
             return
-        if due.seq != claim.seq:  # the chunks worked off so far have not seen what it was marked for meanwhile
+        if due.seq != claim.seq:  # marked meanwhile: the finished chunks were decided before that change
             rows[claim.ref] = replace(due, lease_until=None, cursor="")
         elif cursor is not None:
             rows[claim.ref] = replace(due, lease_until=None, cursor=cursor)
@@ -473,7 +462,7 @@ class MemoryStore:
     # Leases
 
     def lease_held_until(self, name: str) -> datetime | None:
-        return max((lease.until for (one, _), lease in self._leases.items() if one == name), default=None)
+        return max((lease.until for (known, _), lease in self._leases.items() if known == name), default=None)
 
     def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
         now = self.now()
@@ -493,10 +482,10 @@ class MemoryStore:
     # For tests
 
     def create(self, *objects: Object) -> None:
-        """Store objects as a user would; raises AssertionError where one exists."""
+        """Store objects as a user would. Raises AssertionError if one of them exists already."""
         outcomes = self.apply([(None, Decision(changes=(Put(obj, None),))) for obj in objects], by=Actor("test"))
-        assert not any(one.lost for one in outcomes), [one.lost for one in outcomes]
+        assert not any(outcome.lost for outcome in outcomes), [outcome.lost for outcome in outcomes]
 
     def put(self, new: Object, old: Object) -> Outcome:
-        """Store a change as a user would."""
+        """Store a change of an object as a user would, and return its outcome."""
         return self.apply([(None, Decision(changes=(Put(new, old),)))], by=Actor("test"))[0]

@@ -1,9 +1,9 @@
-"""Compare-and-swap, as a pure function: what becomes of one change, given what is stored now. Both stores use it.
+"""Compare-and-swap as a pure function: the result of a change, given the object that is stored now.
 
-An object is a set of parts: labels, annotations, finalizers, owners, deletion, spec (or content), status. A writer
-changes some parts relative to what it read; it wins when those very parts, and those it says it rests upon, are still
-what it read, and the other parts are kept as stored. So a status report and a spec edit of the same object never cost
-each other a retry.
+An object consists of parts: labels, annotations, finalizers, owner references, deletion, spec (or content), status. A
+writer changes some parts of the object that it read. The change is stored if these parts, and those named in
+`Put.upon`, are still stored as the writer read them. All other parts stay as they are stored. A status report and an
+edit of the spec therefore never make each other retry. The store in memory and the database store both use this.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ _META_PARTS = (
     "deletion_grace_period_seconds",
     "managed_fields",
 )
-_PARTS = ("spec", "content", "status")  # as far as they are stored: the `spec` of a Template is a view of its content
+_PARTS = ("spec", "content", "status")  # stored parts only: the `spec` of a Template is a view of its content
 
 
 class Write(NamedTuple):
-    """The object to store. `merged` tells that somebody else had written meanwhile."""
+    """`new` is to be stored. `merged`: another writer has changed the object since it was read."""
 
     new: Object
     merged: bool
 
 
 class Remove(NamedTuple):
-    """The object goes."""
+    """The object is to be removed."""
 
     old: Object
 
 
 class Same(NamedTuple):
-    """Nothing changes; the version stays."""
+    """Nothing changes, and the resourceVersion stays. `current` None: there is no such object."""
 
     current: Object | None
 
 
 class Lost(NamedTuple):
-    """The change lost; `why` is one of exists, gone, conflict, uid."""
+    """The change cannot be stored; `why` is one of exists, gone, conflict, uid (another object has the name now)."""
 
     why: str
 
 
 def merge_change(change: Put | Delete, current: Object | None) -> Write | Remove | Same | Lost:
-    """Return what a change does to what is stored now."""
+    """Return the result of a change, given the stored object; `current` None: there is none."""
     if isinstance(change, Delete):
         return _settle_delete(change, current)
     if change.old is None:
@@ -74,8 +74,8 @@ def merge_change(change: Put | Delete, current: Object | None) -> Write | Remove
 def _is_same(new: Object, old: Object) -> bool:
     """Test whether two objects have the same document.
 
-    Objects that are equal may have different documents: a value that equals its default may be written or absent, and
-    to Python true is 1.
+    Equal objects may have different documents: a value that equals its default may be present or absent, and Python
+    considers true equal to 1.
     """
     return new is old or (new == old and same(_document(new), _document(old)))
 
@@ -103,14 +103,14 @@ def _settle_delete(change: Delete, current: Object | None) -> Write | Remove | S
 
 
 def _raised(obj: Object) -> Object:
-    """Kubernetes raises the generation when deletion begins."""
+    """Return the object with its generation raised, as Kubernetes does when a deletion begins."""
     if not obj.metadata.generation:
         return obj
     return obj.with_meta(generation=obj.metadata.generation + 1)
 
 
 def _finished(new: Object, merged: bool) -> Write | Remove:
-    """Return the write, or the removal when the last finalizer of an object being deleted went."""
+    """Return the write, or the removal if the object is being deleted and has no finalizers left."""
     metadata = new.metadata
     if metadata.deletion_timestamp is not None and not metadata.finalizers:
         return Remove(new)
@@ -118,11 +118,11 @@ def _finished(new: Object, merged: bool) -> Write | Remove:
 
 
 def _merge(new: Object, old: Object, current: Object, *, upon: Collection[str]) -> Write | Remove | Same | Lost:
-    """Three-way merge by parts; those in `upon` are not to have moved even where nothing is written to them."""
+    """Return the three-way merge by parts. Parts in `upon` must be unchanged even if nothing is written to them."""
     assert {*_META_PARTS, *_PARTS}.issuperset(upon), f"{current.ref}: {upon} are not all parts of an object"
     changes: dict[str, Any] = {}
     for part in _META_PARTS:
-        ours, base, theirs = (getattr(one.metadata, part) for one in (new, old, current))
+        ours, base, theirs = (getattr(obj.metadata, part) for obj in (new, old, current))
         if ours == base and part not in upon:
             continue
         if theirs not in (base, ours):
@@ -130,7 +130,7 @@ def _merge(new: Object, old: Object, current: Object, *, upon: Collection[str]) 
         changes[part] = ours
     parts: dict[str, Any] = {}
     for part in (part for part in _PARTS if part in current.__struct_fields__):
-        ours, base, theirs = (getattr(one, part) for one in (new, old, current))
+        ours, base, theirs = (getattr(obj, part) for obj in (new, old, current))
         if ours == base and part not in upon:
             continue
         if theirs != base:
@@ -145,7 +145,7 @@ def _merge(new: Object, old: Object, current: Object, *, upon: Collection[str]) 
 
 
 def check_generation(change: Put) -> None:
-    """Raise AssertionError where a spec changed and its generation did not rise: `with_spec` was not used."""
+    """Raise AssertionError if the spec changed without raising the generation, because `with_spec` was not used."""
     old, new = change.old, change.new
     if old is None or new.metadata.generation > old.metadata.generation:
         return

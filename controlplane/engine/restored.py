@@ -1,7 +1,8 @@
-"""Whether the database was restored from a backup, judged from what it says and from what is remembered outside of it.
+"""Whether the database was restored from a backup, from its own rows and from the version that Redis remembers.
 
-A restored database counts on from an old resourceVersion: versions that clients have seen are given out a second time,
-for other changes. The counter is therefore raised beyond them, and members are left alone until a person confirms.
+A restored database continues from an old resourceVersion. It would give out versions that clients have already seen a
+second time, for other changes. The version counter is therefore raised beyond them. Members are only observed until a
+person confirms the restore.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import msgspec
 from controlplane.settings import Settings
 
 GAP = 100_000_000_000
-"""Versions left out by a raise: what 10,000 writes a second need in 115 days. The counter has room for 90 million."""
-STEP = 1_000_000  # a raised version is a multiple: the change log goes on in a partition of its own
-MARK_IS_FRESH = timedelta(seconds=60)  # a mark older than the newest write by more does not say what came later
+"""How many versions a raise skips: as many as 10,000 writes a second use in 115 days. The counter allows 90 million
+raises."""
+STEP = 1_000_000  # a raised version is a multiple of this, so that the change log continues in a new partition
+MARK_IS_FRESH = timedelta(seconds=60)  # a mark that is older than the newest write by more than this is stale
 
-# What may run before a person confirms: controllers that look at members and tell what they see, and change nothing.
+# Controllers that run before a person confirms: they read members and report what they read, and write to no member.
 OBSERVING = frozenset(
     {
         "cluster_status",
@@ -38,45 +40,46 @@ Verdict = Literal["Same", "Moved", "Restored"]
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """What tells one PostgreSQL database from another; "" or 0: the server does not say."""
+    """What identifies a PostgreSQL database; "" or 0: the server does not report the value."""
 
     system: str = ""  # system identifier of the server's data, kept by physical copies
     timeline: int = 0  # rises when a standby or a base backup is promoted
-    database: int = 0  # OID: another one after the database was created anew
+    database: int = 0  # OID; changes when the database is dropped and created again
 
     def is_other_than(self, before: Origin) -> bool:
-        """Return whether a field that both know differs."""
+        """Return whether a field differs that both servers reported."""
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(before), strict=True)
         return any(new and old and new != old for new, old in pairs)
 
 
 class VersionMark(msgspec.Struct, frozen=True):
-    """The newest resourceVersion that somebody outside of the database remembers, and the database's time then."""
+    """The newest resourceVersion that was noted outside of the database, and the database's time at that moment."""
 
     version: int
     at: datetime
 
 
 class RestoreHold(msgspec.Struct, frozen=True):
-    """Members are left alone since this moment, for this reason, until a person confirms."""
+    """A restore was detected at `since`, for the reason `why`. Members are only observed until a person confirms it."""
 
     since: datetime
     why: str
 
     @property
     def message(self) -> str:
-        """Return the sentence for people."""
+        """Return the message for logs, Events, /readyz and answers to agents."""
         return (
-            f"members are left alone since {self.since:%Y-%m-%d %H:%M:%S} UTC: {self.why}; nothing is written to a "
-            "member until a person runs: manage.py restored --confirm"
+            f"members are left alone since {self.since:%Y-%m-%d %H:%M:%S} UTC: {self.why}. "
+            "Nothing is written to members until an administrator runs: manage.py restored --confirm"
         )
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What a look at the database showed.
+    """The result of comparing the database with what was noted about it.
 
-    Same: nothing happened. Moved: another server or database, but no version that anybody saw is missing; the counter
-    is raised, members are served. Restored: the counter is raised and members are left alone; `why` says the reason.
+    Same: it is the same database. Moved: it is on another server or was copied, but has every version that was ever
+    given out; the counter is raised and members are written to as before. Restored: the counter is raised and members
+    are only observed; `why` has the reason.
     """
 
     verdict: Verdict
@@ -86,22 +89,25 @@ class Finding(msgspec.Struct, frozen=True):
 def detect_restore(
     kept: Origin | None, found: Origin, *, version: int, written_at: datetime | None, seen: VersionMark | None
 ) -> Finding:
-    """Return whether a database was restored.
+    """Return whether the database was restored, moved, or is the same as before.
 
-    kept: the origin that was noted in the database; None: none yet, it is new. version, written_at: the newest
-    resourceVersion in it and when it was written, None for an empty change log. seen: what is remembered outside.
+    kept: the origin that was noted in the database at its first start; None: the database is new.
+    found: the origin that the server reports now.
+    version, written_at: the newest resourceVersion in the database and when it was written; None: the change log is
+    empty.
+    seen: the version that Redis remembers; None: it remembers none.
     """
     if seen is not None and seen.version > version:
-        told = f"{seen.at:%Y-%m-%d %H:%M:%S} UTC"
-        return Finding("Restored", f"the database is at resourceVersion {version}, but was at {seen.version} on {told}")
+        at = f"{seen.at:%Y-%m-%d %H:%M:%S} UTC"
+        return Finding("Restored", f"the database is at resourceVersion {version}, but was at {seen.version} on {at}")
     if kept is None or not found.is_other_than(kept):
         return Finding("Same")
     if seen is None:
-        why = "the database was created anew or copied, and nothing outside of it remembers its newest resourceVersion"
+        why = "the database was created again or copied, and Redis has no record of its newest resourceVersion"
         return Finding("Restored", why)
     if written_at is not None and written_at - seen.at > MARK_IS_FRESH:
         why = (
-            "the database was created anew or copied, and what Redis remembers of it is too old: "
+            "the database was created again or copied, and the record of it in Redis is too old: "
             f"resourceVersion {seen.version} on {seen.at:%Y-%m-%d %H:%M:%S} UTC"
         )
         return Finding("Restored", why)
@@ -109,12 +115,12 @@ def detect_restore(
 
 
 def raised_version(version: int) -> int:
-    """Return the version to go on from: beyond everything that anybody can have seen after `version`."""
+    """Return the version to continue from. It exceeds all versions that can have been given out already."""
     return -(-(version + GAP) // STEP) * STEP
 
 
 def observing_settings(settings: Settings) -> Settings:
-    """Return the settings while members are left alone: only controllers that observe run."""
+    """Return the settings to use until a restore is confirmed: only observing controllers are enabled."""
     return msgspec.structs.replace(
         settings, controllers=tuple(name for name in sorted(OBSERVING) if settings.runs(name))
     )

@@ -1,4 +1,7 @@
-"""From a change to who has to look at it, and from a controller to what it may write. Both stores use these."""
+"""Which controllers must look at which objects after a change, and whether a controller may write a change.
+
+The store in memory and the database store both use this.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,11 @@ from controlplane.kinds.template import Template
 
 
 class OwnershipError(AssertionError):
-    """A controller tried to write what it does not declare: a defect of ours, never a user's."""
+    """A controller tried to write something that its `owns` does not declare. This is a defect in Lifeboat."""
 
 
 class Router:
-    """Knows which controllers watch which kinds."""
+    """Finds the watches of all controllers that concern a change, and checks what controllers write."""
 
     def __init__(self, controllers: Iterable[Controller]) -> None:
         self.controllers = {controller.name: controller for controller in controllers}
@@ -33,8 +36,11 @@ class Router:
     def marks(
         self, old: Object | None, new: Object | None, *, by: Actor, own: Ref | None = None, merged: bool = False
     ) -> Iterator[Mark]:
-        """Yield what to make due. `own` is the key being decided: a controller's own write does not ask it
-        again, except where the write was merged with somebody else's."""
+        """Yield what to make due because an object changed. old None: it was created; new None: it was removed.
+
+        `own` is the reference that the writer is deciding about. The writer's own change does not make `own` due again
+        for the writer, unless the change was merged with another writer's (`merged`).
+        """
         present = new if new is not None else old
         assert present is not None, "a change has an old or a new side"
         watches: Sequence[tuple[str, Watch]] = self._by_kind.get(present.ref.kind, ())
@@ -47,7 +53,7 @@ class Router:
                 yield Mark(name, ref, watch.after)
 
     def row_marks(self, change: Save | Drop, *, by: Actor, own: Ref | None = None) -> Iterator[Mark]:
-        """Yield what to make due because a row-native value was kept or forgotten: "row/<Type>"."""
+        """Yield what to make due because a row-native value was stored or removed. Watches name it "row/<Type>"."""
         row = change.row
         type_ = type(row)
         if (watches := self._by_row.get(type_)) is None:
@@ -59,16 +65,17 @@ class Router:
                     yield Mark(name, ref, watch.after)
 
     def check(self, controller: str, change: Put | Delete | Save | Drop) -> None:
-        """Raise OwnershipError where the controller does not declare what the change writes."""
+        """Raise OwnershipError if the controller's `owns` does not allow the change."""
         known = self.controllers.get(controller)
         if known is None:
             raise OwnershipError(f"{controller} is no controller; use its name in Actor or controller=False")
-        wrong = _violation(known.owns, change)
-        if wrong:
-            raise OwnershipError(f"controller {controller} may not write {wrong}; declare it in {controller}.owns")
+        refused = _violation(known.owns, change)
+        if refused:
+            raise OwnershipError(f"controller {controller} may not write {refused}; declare it in {controller}.owns")
 
 
 def _violation(owns: Ownership, change: Put | Delete | Save | Drop) -> str:
+    """Return what the change writes without being allowed to, for example "Cluster.spec.taints"; "": all is allowed."""
     if isinstance(change, Save | Drop):
         return "" if type(change.row) in owns.rows else f"rows {type(change.row).__name__}"
     subject = change.old if isinstance(change, Delete) else change.new
@@ -90,7 +97,7 @@ def _violation(owns: Ownership, change: Put | Delete | Save | Drop) -> str:
 
 
 def changed_paths(old: Any, new: Any) -> Iterator[str]:
-    """Yield the parts that differ: "metadata.labels", "spec.clusters", "status.conditions", "content"."""
+    """Yield the paths that differ between two objects, for example "metadata.labels", "spec.clusters" or "content"."""
     for part in ("metadata", "spec", "status", "content"):
         before, after = getattr(old, part, None), getattr(new, part, None)
         if before is after or before == after:
@@ -107,5 +114,5 @@ def changed_paths(old: Any, new: Any) -> Iterator[str]:
 
 
 def shard_of(ref: Ref, shards: int) -> int:
-    """Return the shard of a reference: CRC-32 of its text, the same in every process and in the database store."""
+    """Return the shard of a reference: the CRC-32 of its text modulo `shards`, as in the database store."""
     return zlib.crc32(str(ref).encode()) % shards

@@ -1,4 +1,4 @@
-"""The run loop: claim, load, decide, apply. The same code under Celery, in the simulator and in tests."""
+"""One turn of a controller: claim due objects, load, ask, decide, apply. Celery, the simulator and tests all use it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from controlplane.settings import Settings
 
 CLAIM_SECONDS = 30.0
 FAN_OUT_CHUNK = 2000
-DECIDED_CHUNK = 10_000  # decided and written in several transactions, so that nobody waits long for the write lock
-# Events of ordinary steps are stored where at most so many objects take the step in one batch: a user who applies some
-# manifests follows them step by step, and 10,000 bindings are not slowed down by 80,000 Events.
+DECIDED_CHUNK = 10_000  # decided and written in several transactions, so that no writer waits long for the write lock
+# Events of ordinary steps are stored if at most this many decisions of a batch have some. A user who applies a few
+# manifests can then follow each step, and 10,000 bindings do not cause 80,000 Events.
 MAX_DECISIONS_WITH_STEPS = 25
-# A defect does not mend itself: its object is looked at this much later, or as soon as something about it changes.
+# A defect does not disappear by retrying. A failed object is retried after this time, or as soon as it changes.
 RETRY_AFTER_FAILURE = timedelta(seconds=10)
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """One object a controller could not decide: enough to run that decision again (`make replay`)."""
+    """A decision that raised an exception or could not be stored, with its arguments for `make replay`."""
 
     controller: str
     ref: Ref
@@ -41,7 +41,7 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, gc=False):
-    """What one batch did."""
+    """Counts of one batch: objects claimed, fan-outs continued, decisions stored and lost; and its failures."""
 
     controller: str
     claimed: int = 0
@@ -52,14 +52,14 @@ class Report(msgspec.Struct, frozen=True, gc=False):
 
 
 class World(msgspec.Struct, frozen=True):
-    """What comes from outside besides state: answers to a controller's question (tokens of the eviction bucket)."""
+    """The outside world of a turn. `answer` answers a controller's question, `report` receives each failure."""
 
     answer: Callable[[Any], Any] = lambda question: None
     report: Callable[[Failure], None] = lambda failure: None
 
 
 def mark_due_at_start(controllers: Sequence[Controller], store: Store) -> None:
-    """Make due what a process looks at when it begins: its settings may be new (`Controller.due_at_start`)."""
+    """Make the `due_at_start` references of all controllers due: the settings may have changed since the last run."""
     for controller in controllers:
         store.mark(controller.name, controller.due_at_start)
 
@@ -76,13 +76,14 @@ def run_batch(
     reload_settings: Callable[[], Settings] | None = None,
     has_time: Callable[[], bool] = lambda: True,
 ) -> Report:
-    """Work off one batch of due objects. `claimed` 0: nothing is due.
+    """Decide about one batch of due objects and store the decisions. `Report.claimed` 0: nothing was due.
 
-    `reload_settings` reads the settings again: where a change of them is what is due, those given may be of before it.
-    `has_time` says whether there is time for another fan-out; those there is no time for stay due.
-
-    `fence`: the lease of the controller's group. Whoever holds it is alone and need not lease the rows one by one, and
-    what one who lost it still decides is refused.
+    fence: the lease of the controller's group. Only the holder works for the group, so due rows need no lease of their
+    own. A decision is refused (Fenced) if the lease has passed to another process.
+    limit: how many objects to claim at most; 0: `Controller.batch`.
+    reload_settings: reads the settings again. It is called if a change of the settings is among the due objects,
+    because `settings` may have been read before that change.
+    has_time: asked before every fan-out but the first; fan-outs for which there is no time stay due.
     """
     claimed = store.claim(
         controller.name,
@@ -99,42 +100,45 @@ def run_batch(
     keyed: list[Claim] = []
     for claim in claimed.claims:
         (keyed if claim.ref.kind in controller.keys else origins).append(claim)
-    for place, claim in enumerate(origins):
-        if place and not has_time():
-            store.release(origins[place:])
+    for number, claim in enumerate(origins):
+        if number and not has_time():
+            store.release(origins[number:])
             break
         limit = DECIDED_CHUNK if controller.decides_in_fan_out else FAN_OUT_CHUNK
         refs, cursor = controller.expand(store, claim.ref, after=claim.cursor, limit=limit)
         if controller.decides_in_fan_out:
-            refs = _at_once(controller, store, settings, refs, now=claimed.now, fence=fence)
+            refs = _decide_chunk(controller, store, settings, refs, now=claimed.now, fence=fence)
         store.advance(claim, refs, cursor=cursor)
     try:
         failures, outcomes = _decide(controller, store, settings, keyed, now=claimed.now, world=world, fence=fence)
     except Fenced:
-        store.release(keyed)  # whoever has the lease now need not wait for our claims to run out
+        store.release(keyed)  # the new holder of the lease need not wait until these claims expire
         raise
     lost = len([outcome for outcome in outcomes if outcome.lost])
     return Report(controller.name, len(claimed.claims), len(origins), len(outcomes) - lost, lost, tuple(failures))
 
 
-def _at_once(
+def _decide_chunk(
     controller: Controller, store: Store, settings: Settings, refs: Sequence[Ref], *, now: datetime, fence: Fence | None
 ) -> list[Ref]:
-    """Decide one chunk of a fan-out without making its objects due first; return those that have to be all the same:
-    what failed, lost, or wants to be looked at again."""
-    loaded = [(ref, one) for ref, one in zip(refs, controller.load(store, refs), strict=True) if one is not None]
-    decided = controller.decide_all([one for _, one in loaded], settings, now=now)
-    rest: list[Ref] = []
+    """Decide one chunk of a fan-out and store the decisions without making the objects due first.
+
+    Returns the objects that must become due after all: the decision failed, was lost, or has a `wake_at`.
+    """
+    snapshots = controller.load(store, refs)
+    loaded = [(ref, snapshot) for ref, snapshot in zip(refs, snapshots, strict=True) if snapshot is not None]
+    decided = controller.decide_all([snapshot for _, snapshot in loaded], settings, now=now)
+    due: list[Ref] = []
     batch: list[tuple[Ref, Decision]] = []
     for (ref, _), decision in zip(loaded, decided, strict=True):
         if isinstance(decision, Exception) or decision.wake_at is not None:
-            rest.append(ref)
+            due.append(ref)
         elif decision.changes or decision.events:
             batch.append((ref, decision))
     by = Actor(controller.name, controller=True)
     outcomes = apply_decisions(store, [(None, decision) for _, decision in batch], by=by, fence=fence)
-    again = (isinstance(one, Unstorable) or bool(one.lost) for one in outcomes)
-    return rest + [ref for (ref, _), lost in zip(batch, again, strict=True) if lost]
+    failed = (isinstance(outcome, Unstorable) or bool(outcome.lost) for outcome in outcomes)
+    return due + [ref for (ref, _), again in zip(batch, failed, strict=True) if again]
 
 
 def _decide(
@@ -147,12 +151,13 @@ def _decide(
     world: World,
     fence: Fence | None,
 ) -> tuple[list[Failure], Sequence[Outcome]]:
+    """Load, ask, decide and apply for the claimed objects; return the failures and what became of the decisions."""
     if not claims:
         return [], []
     snapshots = controller.load(store, [claim.ref for claim in claims])
     present: list[tuple[Claim, Any]] = []
     batch: list[tuple[Claim | None, Decision]] = []
-    about: list[tuple[Claim, Any]] = []  # whose decision each in `batch` is
+    about: list[tuple[Claim, Any]] = []  # for each item of `batch`, the object it is about
     for claim, snapshot in zip(claims, snapshots, strict=True):
         if snapshot is None:
             batch.append((claim, NOTHING))
@@ -169,20 +174,20 @@ def _decide(
         failure = _failure(controller.name, claim.ref, snapshot, error, settings, now=now, answer=answer)
         failures.append(failure)
         world.report(failure)
-        return Decision(wake_at=now + RETRY_AFTER_FAILURE, events=_told(snapshot, failure))
+        return Decision(wake_at=now + RETRY_AFTER_FAILURE, events=_failure_events(snapshot, failure))
 
-    for (claim, snapshot), found in zip(present, decided, strict=True):
-        decision = failed(claim, snapshot, found) if isinstance(found, Exception) else found
+    for (claim, snapshot), result in zip(present, decided, strict=True):
+        decision = failed(claim, snapshot, result) if isinstance(result, Exception) else result
         batch.append((claim, decision))
         about.append((claim, snapshot))
         if decision.separate_decisions:
-            batch += [(None, rider) for rider in decision.separate_decisions]
+            batch += [(None, separate) for separate in decision.separate_decisions]
             about += [(claim, snapshot)] * len(decision.separate_decisions)
     by = Actor(controller.name, controller=True)
     outcomes = apply_decisions(store, batch, by=by, fence=fence)
     refused = [
-        (mine, failed(claim, snapshot, outcome))
-        for (mine, _), (claim, snapshot), outcome in zip(batch, about, outcomes, strict=True)
+        (own_claim, failed(claim, snapshot, outcome))
+        for (own_claim, _), (claim, snapshot), outcome in zip(batch, about, outcomes, strict=True)
         if isinstance(outcome, Unstorable)
     ]
     if refused:
@@ -193,25 +198,28 @@ def _decide(
 def apply_decisions(
     store: Store, batch: Sequence[tuple[Claim | None, Decision]], *, by: Actor, fence: Fence | None = None
 ) -> list[Outcome | Unstorable]:
-    """Write decisions; what one of them cannot have stored costs the others nothing, and is returned in its place.
+    """Store decisions and return their outcomes, in order.
 
-    Events of steps are left out where more than MAX_DECISIONS_WITH_STEPS decisions have some. Raises Fenced, and
-    what the store raises where it cannot be asked.
+    A decision that cannot be stored (Unstorable) is returned as that exception in its place; all others are stored.
+    Events of steps are left out if more than MAX_DECISIONS_WITH_STEPS decisions have some.
+    Raises Fenced, and the store's own error if the store cannot be reached.
     """
     stepping = sum(any(event.step for event in decision.events) for _, decision in batch)
     if stepping > MAX_DECISIONS_WITH_STEPS:
         batch = [(claim, _without_steps(decision)) for claim, decision in batch]
-    return _written(store, batch, by=by, fence=fence)
+    return _apply_halving(store, batch, by=by, fence=fence)
 
 
 def _without_steps(decision: Decision) -> Decision:
+    """Return a decision without the Events of ordinary steps."""
     events = tuple(event for event in decision.events if not event.step)
     return decision if len(events) == len(decision.events) else replace(decision, events=events)
 
 
-def _written(
+def _apply_halving(
     store: Store, batch: Sequence[tuple[Claim | None, Decision]], *, by: Actor, fence: Fence | None
 ) -> list[Outcome | Unstorable]:
+    """Store decisions, and halve a batch that cannot be stored until the unstorable decision is alone."""
     try:
         return list(store.apply(batch, by=by, fence=fence))
     except Unstorable as error:
@@ -219,8 +227,8 @@ def _written(
         if len(rest) == 1:
             return [*done, error]
     half = len(rest) // 2
-    halves = (_written(store, part, by=by, fence=fence) for part in (rest[:half], rest[half:]))
-    return [*done, *(outcome for part in halves for outcome in part)]
+    halves = (_apply_halving(store, part, by=by, fence=fence) for part in (rest[:half], rest[half:]))
+    return [*done, *(outcome for outcomes in halves for outcome in outcomes)]
 
 
 def _failure(
@@ -230,7 +238,8 @@ def _failure(
     return Failure(controller, ref, snapshot, f"{type(error).__name__}: {error}", trace, now, settings, answer)
 
 
-def _told(snapshot: Any, failure: Failure) -> tuple[Event, ...]:
+def _failure_events(snapshot: Any, failure: Failure) -> tuple[Event, ...]:
+    """Return the Event about a failure; no Event if the snapshot names no object (`subject`) to attach it to."""
     about = getattr(snapshot, "subject", None)
     if about is None:
         return ()
@@ -241,17 +250,17 @@ def _told(snapshot: Any, failure: Failure) -> tuple[Event, ...]:
 def run_until_idle(
     controllers: Sequence[Controller], store: Store, settings: Settings, *, world: World, rounds: int = 10_000
 ) -> int:
-    """Run controllers in order until nothing is due now. Returns the number of objects looked at.
+    """Run the controllers in order, again and again, until nothing is due. Return the number of objects claimed.
 
-    Raises RuntimeError after `rounds` rounds: two controllers undo each other's work.
+    Raises RuntimeError if something is still due after `rounds` rounds: controllers then undo each other's changes.
     """
     total = 0
     for _ in range(rounds):
-        seen = 0
+        claimed = 0
         for controller in controllers:
             for shard in range(controller.shards):
-                seen += run_batch(controller, store, settings, world=world, shard=shard).claimed
-        total += seen
-        if not seen:
+                claimed += run_batch(controller, store, settings, world=world, shard=shard).claimed
+        total += claimed
+        if not claimed:
             return total
-    raise RuntimeError(f"still work after {rounds} rounds: controllers undo each other's changes")
+    raise RuntimeError(f"objects are still due after {rounds} rounds: controllers undo each other's changes")

@@ -1,4 +1,8 @@
-"""How state is read and written: the protocols that MemoryStore and the database store fulfil."""
+"""The protocols for reading and writing state. MemoryStore and the database store implement them.
+
+Three things are stored: objects, which have a resourceVersion and a change log; row-native values (`kinds.rows`), which
+have neither; and due rows, which say which controller must look at which object, and when.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +19,14 @@ from controlplane.kinds.rows import Place, Promise, Row
 
 
 class Fenced(Exception):
-    """The lease a batch was to be written under has passed to somebody else; nothing of it was written."""
+    """Another process has taken the lease under which a batch was to be written. Nothing of the batch was written."""
 
 
 class Unstorable(Exception):
-    """Something among the decisions of a batch cannot be kept: a number too large, a text too long to be found by.
+    """The store cannot hold a value in a decision, for example a number that is too large or a text that is too long.
 
-    `written`: the outcomes of the first decisions, which are stored all the same: not all fit into one transaction.
+    `written`: the outcomes of the first decisions of the batch. They are stored, because a batch may take several
+    transactions.
     """
 
     def __init__(self, message: str, written: Sequence[Outcome] = ()) -> None:
@@ -30,7 +35,7 @@ class Unstorable(Exception):
 
 
 class Selection(NamedTuple):
-    """Objects of a kind in a namespace, chosen by their labels."""
+    """A query for the objects of a kind in a namespace that match a label selector."""
 
     kind: str
     namespace: str
@@ -38,9 +43,13 @@ class Selection(NamedTuple):
 
 
 class ReservedCapacity(msgspec.Struct, frozen=True):
-    """What is promised, as of one moment. `totals`: (cluster, request, replicas), added up over all bindings; `own`:
-    the promises of some of them, by binding; `at` None: nobody asked for totals. `seen`: the number of the newest
-    promise of all; whatever is promised later has a higher number."""
+    """Reservations of capacity that no report of a member counts yet, all read at the same moment.
+
+    totals: (cluster, request, replicas), summed over all bindings.
+    own: the reservations of the bindings that were asked for, by binding.
+    at: when they were read; None: they were not read.
+    seen: the number of the newest reservation. Every later reservation has a higher number.
+    """
 
     totals: Sequence[tuple[str, str, int]] = ()
     own: Mapping[str, Sequence[Promise]] = {}
@@ -49,22 +58,27 @@ class ReservedCapacity(msgspec.Struct, frozen=True):
 
 
 class State(Protocol):
-    """Reading. Every call costs a constant number of queries, however many refs or values it is given."""
+    """Reading. Each call makes a constant number of queries, whatever the number of references or values."""
 
     def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
-        """Return the objects that exist among `refs`."""
+        """Return the objects that exist, by reference. References without an object are left out."""
 
     def lease_held_until(self, name: str) -> datetime | None:
-        """Return up to when a lease of that name is held, or was held last; None: nobody ever took one."""
+        """Return the time until which the lease is held, or was held last; None: it was never taken."""
 
     def list(
         self, kind: str, *, namespace: str = "", after: tuple[str, str] = ("", ""), limit: int = 0
     ) -> Sequence[Any]:
-        """Return objects in (namespace, name) order beyond `after`; namespace "" means all, limit 0 no limit."""
+        """Return the objects of a kind after (namespace, name) `after`, in that order.
+
+        namespace "": all namespaces. limit 0: no limit.
+        """
 
     def by_index(self, kind: str, index: str, values: Collection[str], *, limit: int = 0) -> dict[str, Sequence[Any]]:
-        """Return the objects found under each of the values of a declared index, in (namespace, name) order; of each
-        value the first `limit`, 0: all."""
+        """Return the objects under each value of a declared index, in (namespace, name) order.
+
+        At most `limit` objects per value; 0: all. Values without objects are left out.
+        """
 
     def refs_by_index(
         self,
@@ -75,60 +89,74 @@ class State(Protocol):
         after: tuple[str, str] = ("", ""),
         limit: int = 1000,
     ) -> Sequence[Ref]:
-        """Return one page of the references under an index value, or under any of several, in (namespace, name) order:
-        for fan-out."""
+        """Return one page of the references under one or several index values, in (namespace, name) order.
+
+        Fan-outs that need only references use this.
+        """
 
     def page_by_index(
         self, kinds: Sequence[str], index: str, values: Collection[str], *, after: Ref | None = None, limit: int = 1000
     ) -> Sequence[Any]:
-        """Return one page of the objects of several kinds that are under any of the values, in the order of their
-        references beyond `after`: for a fan-out that has to look at them. The kinds are kept in one table."""
+        """Return one page of the objects of several kinds under any of the index values, after the reference `after`.
+
+        Fan-outs that must read the objects use this. All the kinds must be stored in the same table.
+        """
 
     def count_by_index(self, kind: str, index: str, value: str, *, after: tuple[str, str] = ("", "")) -> int:
-        """Return how many objects there are under an index value beyond `after` in (namespace, name) order."""
+        """Return the number of objects under an index value after `after`, in (namespace, name) order."""
 
     def selected(self, selections: Collection[Selection]) -> dict[Selection, Sequence[Any]]:
-        """Return the objects each selection chooses, in (namespace, name) order."""
+        """Return the objects that match each selection, in (namespace, name) order. Empty selections are left out."""
 
     def owned(self, owners: Collection[str], *, limit: int) -> dict[str, Sequence[Any]]:
-        """Return up to `limit` objects of any kind that name each owner (a reference as text) in their ownerReferences,
-        those first that are not being deleted, then in order of their references."""
+        """Return the dependents of each owner: objects of any kind that name the owner in their ownerReferences.
+
+        `owners` are references as text. Per owner at most `limit` objects are returned: first those that are not
+        being deleted, each in the order of their references.
+        """
 
     def rows(self, type_: type[Row], index: str, values: Collection[str]) -> dict[str, Sequence[Any]]:
-        """Return row-native values by one of their declared indexes (`kinds.rows`)."""
+        """Return the row-native values under each value of a declared index, or of "key" (`kinds.rows`)."""
 
     def values(self, type_: type[Row], index: str) -> Collection[str]:
-        """Return the values that row-native values have under one of their declared indexes, each once."""
+        """Return the distinct values of a declared index of a type of row-native values."""
 
     def queue_heads(self, *, limit: int, per_cluster: bool = False) -> Sequence[Any]:
-        """Return evictions that are not held, due or not: per priority the first `limit` in (due_at, key) order (D7).
+        """Return the head of the eviction queue: per priority the first `limit` evictions in (due_at, key) order.
 
-        `per_cluster`: of each cluster that has any an equal share of `limit`, one at least, so that none keeps another
-        out (eviction.bucket_scope Cluster).
+        Held evictions are left out; evictions that are not due yet are included [eviction-queue].
+        per_cluster: each cluster with evictions gets an equal share of `limit`, at least one eviction, so that the
+        evictions of one cluster cannot delay those of another (setting eviction.bucket_scope "Cluster").
         """
 
     def held_evictions(self, *, after: Place | None, limit: int) -> Sequence[Any]:
-        """Return one page of the held evictions, in the queue's order beyond a place."""
+        """Return the page of held evictions after a queue position, in queue order; `after` None: the first page."""
 
     def next_eviction(self) -> datetime | None:
-        """Return the earliest due time of an eviction that is not held; None where there is none."""
+        """Return the earliest due time of an eviction that is not held; None: there is no such eviction."""
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
-        """Return every (cluster, apiVersion, kind) some Work's manifest is of: what the members process watches."""
+        """Return the (cluster, apiVersion, kind) of the manifests of all Works: what the members process must watch."""
 
     def works_of(self, key: tuple[str, str, str]) -> Sequence[Ref]:
-        """Return the Works for a cluster whose manifest is of an apiVersion and kind, in order of their references."""
+        """Return the Works whose manifest has this (cluster, apiVersion, kind), in the order of their references."""
 
     def evictions_by_cluster(self) -> dict[str, int]:
-        """Return how many evictions wait per cluster."""
+        """Return the number of waiting evictions of each cluster that has some."""
 
     def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
-        """Return what was promised within so long before now, and all promises of these bindings, in one look: what a
-        binding is given back has been counted."""
+        """Return the total of the reservations made within the last `within`, and all reservations of `bindings`.
+
+        Both come from one reading, so a binding's own reservations of that time are contained in the totals.
+        """
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
-    """One object a controller has been asked to look at. `cursor`: how far a fan-out has come."""
+    """One due object that was handed to a controller.
+
+    seq: the number of the due row when it was claimed. A later mark raises it, so that the object stays due.
+    cursor: the last chunk that a fan-out has finished; "" at its beginning.
+    """
 
     controller: str
     ref: Ref
@@ -137,14 +165,14 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 
 
 class Claims(msgspec.Struct, frozen=True, gc=False):
-    """A batch of claims and the moment of this tick, by the database's clock."""
+    """A batch of claims. `now` is the time of this turn, by the database's clock."""
 
     now: datetime
     claims: tuple[Claim, ...]
 
 
 class Fence(msgspec.Struct, frozen=True, gc=False):
-    """The lease a batch is written under; apply refuses when its epoch has passed."""
+    """A lease that a process held when it started to decide. `apply` refuses to write under an older `epoch`."""
 
     name: str
     shard: int
@@ -152,28 +180,31 @@ class Fence(msgspec.Struct, frozen=True, gc=False):
 
 
 class Actor(msgspec.Struct, frozen=True, gc=False):
-    """Who writes: a controller's name or a user's. Kept in the change log."""
+    """The writer: the name of a user, or of a controller (`controller` True). Kept in the change log."""
 
     name: str
     controller: bool = False
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What became of one decision. `lost`: "" when stored, else why it was dropped (conflict, guard, exists, gone)."""
+    """The result of storing one decision. `lost`: "" if it was stored, else the reason and the object."""
 
     lost: str = ""
     versions: tuple[int, ...] = ()  # resourceVersion per change, 0 where nothing was written
-    objects: tuple[Object | None, ...] = ()  # as stored, per change; None for rows and removed objects
+    objects: tuple[Object | None, ...] = ()  # stored object per change; None for row-native values and removals
 
 
 class Store(State, Protocol):
-    """State plus writing. `apply` is the only writer there is."""
+    """State plus writing. Objects and row-native values are written by `apply` only."""
 
     def now(self) -> datetime:
-        """Return the store's clock: aware UTC."""
+        """Return the time of the store's clock, in UTC with a timezone."""
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
-        """Return due claims, oldest first, and hide them from others for `lease_seconds`; 0: from nobody."""
+        """Return up to `limit` due objects of a shard as claims, the longest due first.
+
+        Other processes cannot claim them for `lease_seconds`; 0: they are not protected.
+        """
 
     def apply(
         self,
@@ -183,31 +214,35 @@ class Store(State, Protocol):
         fence: Fence | None = None,
         dry_run: bool = False,
     ) -> Sequence[Outcome]:
-        """Write the decisions, each whole or not at all, and finish their claims (remove or set to wake_at where no new
-        mark came in between). Raises `Fenced` when the lease is lost; nothing is written then. Raises `Unstorable`
-        where one of them cannot be kept: of the others some may have been written (see `run.apply_decisions`)."""
+        """Write decisions, each as a whole or not at all, and finish their claims.
+
+        Finishing removes the due row, or sets it to `wake_at`. If the object was marked after it was claimed, the row
+        stays due. The claim of a lost decision is due again at once.
+        Raises Fenced if the lease was lost; nothing is written then. Raises Unstorable if a decision cannot be stored;
+        decisions before it may have been written (`run.apply_decisions` handles this).
+        """
 
     def release(self, claims: Sequence[Claim], *, due_at: datetime | None = None) -> None:
-        """Give claims back unfinished, due at once or at `due_at` (back-off)."""
+        """Give claims back unfinished. Their objects are due at once, or at `due_at`."""
 
     def mark(self, controller: str, refs: Collection[Ref], *, due_at: datetime | None = None) -> None:
-        """Make objects due for a controller; an earlier due time wins."""
+        """Make objects due for a controller at `due_at`; None: now. An object that is due earlier stays so."""
 
     def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
-        """Work off one chunk of a fan-out: mark `refs` due and keep the cursor; None ends it. One transaction."""
+        """Mark one chunk of a fan-out due and store its cursor, in one transaction; cursor None ends the fan-out."""
 
     def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
-        """Return a fence when the lease is free, expired or ours (then renewed); None while another holds it."""
+        """Take or renew a lease and return its fence; None: another holder has it and it has not expired."""
 
     def drop_lease(self, fence: Fence, *, holder: str) -> None:
-        """End a lease of ours at once."""
+        """End a lease at once if `holder` still holds it under this fence."""
 
     def next_due(self, controllers: Collection[str]) -> datetime | None:
-        """Return when the earliest unclaimed due row of these controllers falls due; None where there is none."""
+        """Return when the next due row of these controllers can be claimed; None: they have no due rows."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One line of the change log."""
+    """One entry of the change log. `cause`: resourceVersion of the change that the writer reacted to; 0: unknown."""
 
     version: int
     type: str  # ADDED, MODIFIED, DELETED
@@ -221,22 +256,25 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """Which changes make which objects due. `to(old, new)` gives the refs; either side is None on create and delete.
+    """Which objects become due for a controller when an object of a kind changes.
 
-    `fan_out`: the refs are not objects of this controller but the origin of many of them; the run loop expands them
-    chunk by chunk through `Controller.expand`. `after`: they are due this much later, unless something else makes them
-    due before: for changes after which somebody else will have made the next one by then.
+    kind: a kind's key; "*": every template; "row/Observation": row-native values of that type (old None: stored, new
+    None: removed).
+    to: returns the references that become due, from the old and the new object. old None: created; new None: removed.
+    fan_out: the references are no objects of this controller, but origins that each concern many of its objects.
+    `Controller.expand` turns an origin into its objects, chunk by chunk.
+    after: the references become due this much later than the change, unless another change makes them due earlier.
+    For changes that are usually followed by another change within that time.
     """
 
-    kind: str  # a kind's key; "*" every template; "row/Observation" rows (old None: kept, new None: dropped)
+    kind: str
     to: Callable[[Any, Any], Iterable[Ref]]
     fan_out: bool = False
     after: timedelta = timedelta(0)
 
 
 class Mark(NamedTuple):
-    """Who has to look at what, and how much later than the change; sorted, the earliest of one controller and object
-    comes first."""
+    """A controller must look at an object, `after` so long. Sorted, the earliest mark of each object comes first."""
 
     controller: str
     ref: Ref

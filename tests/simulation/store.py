@@ -93,10 +93,10 @@ class Store(MemoryStore):
         self.world.may_die("after a write")
         return outcomes
 
-    def _keep(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
+    def _write_row(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
         self.kept[type(change.row)] += 1
         self.kept_in_all += 1
-        super()._keep(change, by, own)
+        super()._write_row(change, by, own)
 
     # Losing
 

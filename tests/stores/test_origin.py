@@ -74,7 +74,7 @@ def test_a_database_on_another_server_without_a_mark_is_a_restore(
     held = restored.Guard(redis_client).look()
 
     assert held is not None
-    assert "created anew or copied" in held.why
+    assert "created again or copied" in held.why
     assert restored.Guard(redis_client).look() == held, "the origin was noted: the second look finds the same database"
     assert events(store) == ["DatabaseRestored"]
 
