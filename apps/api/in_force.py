@@ -16,7 +16,7 @@ from apps.objects.store import store
 from controlplane import kinds
 from controlplane.apimachinery.errors import NotFound
 from controlplane.clusters import health
-from controlplane.controllers.fleet_watch import fleet_state
+from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.kinds.configuration import NAME
 from controlplane.kinds.configuration.columns import IN_FORCE
 from controlplane.kinds.maintenance_window import MaintenanceWindow

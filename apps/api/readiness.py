@@ -21,9 +21,9 @@ from apps.objects.store import DjangoStore, store
 from controlplane import kinds
 from controlplane.apimachinery.errors import NotFound
 from controlplane.apimachinery.meta import ObjectMeta, to_seconds
-from controlplane.controllers.fleet_watch import fleet_state
 from controlplane.controllers.reads.applications import applications, workload_groups
-from controlplane.controllers.reads.template_labels import workload_labels
+from controlplane.controllers.reads.fleet_state import fleet_state
+from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.eviction.holds import Holds
 from controlplane.insight.readiness import Readiness, Situation, dry_run_of, is_attached, readiness, summary
 from controlplane.kinds import fleet_readiness

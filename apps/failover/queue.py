@@ -9,7 +9,7 @@ import msgspec
 
 from apps.objects.store import DjangoStore
 from controlplane.clusters import health
-from controlplane.controllers.fleet_watch import fleet_state
+from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.rate import bucket_of
 from controlplane.insight.figures import Figures, queue_figures

@@ -36,7 +36,7 @@ from controlplane.clusters.questions import (
     Target,
     endpoint_of,
 )
-from controlplane.controllers.execution import credentials_of
+from controlplane.controllers.reads.member_access import credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine.run import mark_due_at_start
@@ -207,7 +207,7 @@ class Members:
     def _wanted(self) -> dict[tuple[str, str, str], Target]:
         try:
             clusters = {one.metadata.name: one for one in self.store.list(kinds.CLUSTER) if one.ready == "True"}
-            secrets = credentials_of(self.store, clusters.values())
+            secrets = credentials(self.store, clusters.values())
             targets = {
                 name: endpoint_of(cluster, secrets.get(name)) for name, cluster in clusters.items() if cluster.dialled
             }

@@ -17,7 +17,7 @@ import redis
 from apps.objects import origin
 from apps.objects.store import store
 from apps.worker import broker
-from controlplane.controllers.fleet_watch import configuration
+from controlplane.controllers.reads.fleet_state import failover_configuration
 from controlplane.engine.decision import Decision, Event
 from controlplane.engine.restored import RestoreHold, VersionMark
 from controlplane.engine.state import Actor
@@ -80,7 +80,7 @@ def told(state: origin.State) -> None:
     """Write an Event and a line of the log about a restore."""
     assert state.held is not None, "only a restore that holds is told"
     log.error("resourceVersions go on at %d; %s", state.version, state.held.message)
-    event = Event(configuration(store()), "DatabaseRestored", state.held.message, warning=True)
+    event = Event(failover_configuration(store()), "DatabaseRestored", state.held.message, warning=True)
     store().apply([(None, Decision(events=(event,)))], by=Actor(ACTOR))
 
 

@@ -10,8 +10,9 @@ from controlplane.controllers.collection import Collection
 from controlplane.controllers.definitions import Definitions
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.drains import Drains
-from controlplane.controllers.eviction_pending import EvictionPending, EvictionRecords
+from controlplane.controllers.eviction_pending import EvictionPending
 from controlplane.controllers.eviction_queue import EvictionQueue
+from controlplane.controllers.eviction_records import EvictionRecords
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.failbacks import Failbacks

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE
 from controlplane.clusters import fence, flapping, health, heartbeats
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.engine.controller import Controller, Ownership, all_clusters
 from controlplane.engine.decision import Decision, Event, Put, Save
 from controlplane.engine.state import State, Watch

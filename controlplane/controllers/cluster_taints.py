@@ -13,7 +13,7 @@ import msgspec
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import health, taint_policies, taints
-from controlplane.controllers.fleet_watch import FLEET, fleet_changed, fleet_state
+from controlplane.controllers.reads.fleet_state import FLEET, fleet_state, fleet_state_changed
 from controlplane.engine.controller import Controller, Ownership, all_clusters
 from controlplane.engine.decision import Decision, Drop, Event, Put, Save
 from controlplane.engine.state import State, Watch
@@ -63,7 +63,7 @@ class ClusterTaints(Controller):
         Watch(CLUSTER, _changed),
         Watch(CLUSTER_TAINT_POLICY, _policy_changed, fan_out=True),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
-        Watch("row/FleetState", fleet_changed, fan_out=True),
+        Watch("row/FleetState", fleet_state_changed, fan_out=True),
     )
     owns = Ownership({CLUSTER: ("spec.taints", "metadata.annotations")}, rows=(MatchWindow,))
     due_at_start = (FLEET,)

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.clusters.questions import Answer, Collect, endpoint_of
-from controlplane.controllers.execution import credentials_of
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.reads.member_access import credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership, all_clusters
 from controlplane.engine.decision import NOTHING, Decision, Event, Save
@@ -69,7 +69,7 @@ class Collection(MemberController):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Reading | None]:
         clusters = state.get(refs)
-        secrets = credentials_of(state, clusters.values())
+        secrets = credentials(state, clusters.values())
         reports: dict[str, Sequence[Collected]] = state.rows(Collected, "key", [ref.name for ref in refs])
         return [
             Reading(clusters[ref], secrets.get(ref.name), next(iter(reports.get(ref.name, ())), None))

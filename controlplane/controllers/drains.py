@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref, to_seconds
 from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
-from controlplane.clusters import health
-from controlplane.controllers.fleet_watch import fleet_state, goes_first
 from controlplane.controllers.reads import paging
 from controlplane.controllers.reads.applications import applications, workload_groups
-from controlplane.controllers.reads.template_labels import workload_labels
+from controlplane.controllers.reads.fleet_state import fleet_state, reason_to_pause
+from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
@@ -135,7 +134,7 @@ class Drains(Controller):
         if not snapshot.placed:
             message = f"nothing is left on cluster {name}"
             return _said(drain, FINISHED, message, now=now, cannot_leave=(), blocked=0, **counts)
-        paused = _paused(snapshot, settings, now=now)
+        paused = _pause_reason(snapshot, settings, now=now)
         if paused:
             return _said(drain, PAUSED, paused, now=now, tokens=0.0, counted_at=now, **counts)
         return _moving(snapshot, cluster, settings, now=now)
@@ -148,11 +147,10 @@ def _cordoned(cluster: Cluster, *, now: datetime) -> Decision:
     return Decision(changes=(Put(new, cluster),), wake_at=now, reason=REASON)
 
 
-def _paused(snapshot: Draining, settings: Settings, *, now: datetime) -> str:
-    """Return what a drain gives way to; "" where nothing."""
-    seen = health.fleet_health(snapshot.clusters.values(), maintained=snapshot.holds.maintained(now=now))
-    tier = health.in_force(seen, snapshot.fleet, settings)
-    return goes_first(snapshot.next_eviction, tier, now=now)
+def _pause_reason(snapshot: Draining, settings: Settings, *, now: datetime) -> str:
+    return reason_to_pause(
+        snapshot.clusters.values(), snapshot.fleet, snapshot.holds, snapshot.next_eviction, settings, now=now
+    )
 
 
 def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: datetime) -> Decision:

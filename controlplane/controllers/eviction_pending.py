@@ -13,20 +13,18 @@ from typing import Any
 import msgspec
 
 from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
-from controlplane.controllers.fleet_watch import FLEET, TIER_ROW, remembered, tainted
+from controlplane.controllers.reads.fleet_state import FLEET, TIER_ROW, clusters_with_evicting_taints, fleet_states
 from controlplane.controllers.reads.placed import placed_on
 from controlplane.engine.controller import Controller, Ownership
-from controlplane.engine.decision import NOTHING, Decision, Drop, Event, Put
+from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.state import State, Watch
 from controlplane.eviction.pending import EVICTION_PENDING, pending_condition
-from controlplane.kinds import BINDINGS, CLUSTER
+from controlplane.kinds import BINDINGS
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
-from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction, FleetState
+from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, Eviction, FleetState
 from controlplane.propagation.bindings import template_of
 from controlplane.settings import Settings
 
-DROPPED_AT_ONCE = 5000
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 PATIENCE = timedelta(seconds=3)  # what is queued or given up and something else again by then is told once
 LEAVES_WITHIN = timedelta(seconds=10)  # what is due and has left by then is told as evicted only: Works come first
@@ -75,12 +73,12 @@ class EvictionPending(Controller):
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """Return the bindings on clusters that carry a taint which moves workloads."""
-        return placed_on(state, tainted(state), index="placed", after=after, limit=limit)
+        return placed_on(state, clusters_with_evicting_taints(state), index="placed", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[PendingSnapshot | None]:
         bindings = state.get(refs)
         rows = state.rows(Eviction, "binding", [str(ref) for ref in refs])
-        stopped = _stopped(remembered(state, TIER_ROW)[0])
+        stopped = _stopped(fleet_states(state, TIER_ROW)[0])
         return [
             PendingSnapshot(bindings[ref], tuple(rows.get(str(ref), ())), stopped) if ref in bindings else None
             for ref in refs
@@ -129,33 +127,3 @@ def _told(binding: Binding, before: Condition | None, told: Condition) -> tuple[
         return ()
     abouts = (binding, template_of(binding))
     return tuple(Event(about, f"Eviction{told.reason}", told.message, warning=False) for about in abouts)
-
-
-class EvictionRecords(Controller):
-    """Key: a cluster. Once nothing moves workloads away from it, what was evicted there is no longer counted."""
-
-    name = "eviction_records"
-    group = "failover"
-    keys = (CLUSTER,)
-    watches = (Watch(CLUSTER, lambda old, new: _recovered(old, new)),)
-    owns = Ownership({}, rows=(Eviction,))
-    batch = 1
-
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[tuple[Eviction, ...] | None]:
-        clusters = state.get(refs)
-        quiet = [ref.name for ref in refs if ref not in clusters or not clusters[ref].has_taint(*EVICTING_EFFECTS)]
-        rows = state.rows(Eviction, "cluster", quiet) if quiet else {}
-        return [tuple(rows.get(ref.name, ())) for ref in refs]
-
-    def decide(
-        self, snapshot: tuple[Eviction, ...], settings: Settings, *, now: datetime, answer: Any = None
-    ) -> Decision:
-        over = [row for row in snapshot if row.state in ENDED]
-        more = len(over) > DROPPED_AT_ONCE
-        changes = tuple(Drop(row) for row in over[:DROPPED_AT_ONCE])
-        return Decision(changes=changes, wake_at=now if more else None, reason="EvictionRecords")
-
-
-def _recovered(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
-    if old is not None and old.has_taint(*EVICTING_EFFECTS) and (new is None or not new.has_taint(*EVICTING_EFFECTS)):
-        yield old.ref

@@ -12,10 +12,14 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import health
 from controlplane.clusters.taints import ending
-from controlplane.controllers.fleet_watch import FLEET, fleet_changed, fleet_state
-from controlplane.controllers.fleet_watch import tainted as tainted_clusters
+from controlplane.controllers.reads.fleet_state import (
+    FLEET,
+    clusters_with_evicting_taints,
+    fleet_state,
+    fleet_state_changed,
+)
 from controlplane.controllers.reads.placed import placed_on
-from controlplane.controllers.reads.template_labels import workload_labels
+from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Drop
 from controlplane.engine.state import State, Watch
@@ -100,7 +104,7 @@ class EvictionQueue(Controller):
         Watch("*", _labels_changed),
         Watch(CLUSTER, _cluster_changed, fan_out=True),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
-        Watch("row/FleetState", fleet_changed, fan_out=True),
+        Watch("row/FleetState", fleet_state_changed, fan_out=True),
     )
     owns = Ownership({}, rows=(Eviction,))
     due_at_start = (FLEET,)
@@ -112,7 +116,7 @@ class EvictionQueue(Controller):
         """A cluster concerns the bindings on it; the settings (gate) those on every cluster that moves workloads."""
         names = [origin.name]
         if origin.kind == FAILOVER_CONFIGURATION:
-            names = tainted_clusters(state)
+            names = clusters_with_evicting_taints(state)
         return placed_on(state, names, index="placed", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionQueueSnapshot | None]:

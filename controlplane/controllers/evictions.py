@@ -16,18 +16,18 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref, condition, with_condition
 from controlplane.clusters import health
 from controlplane.clusters.taints import for_flapping
-from controlplane.controllers.fleet_watch import (
+from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.controllers.reads.fleet_state import (
     FLEET,
     FLEET_ROW,
     QUEUE_ROW,
     STOPS_KEPT,
     TIER_ROW,
-    configuration,
-    remembered,
-    to_fleet,
+    cluster_health_changed,
+    failover_configuration,
+    fleet_states,
 )
-from controlplane.controllers.reads.applications import applications, workload_groups
-from controlplane.controllers.reads.template_labels import workload_labels
+from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.controller import Controller, Inquiry, Ownership
 from controlplane.engine.decision import Decision, Drop, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
@@ -97,7 +97,7 @@ class Evictions(Controller):
     group = "failover"
     keys = (FAILOVER_CONFIGURATION,)
     watches = (
-        Watch(CLUSTER, to_fleet),
+        Watch(CLUSTER, cluster_health_changed),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,)),
         Watch(EVICTION_HOLD, lambda old, new: (FLEET,)),
         Watch(MAINTENANCE_WINDOW, lambda old, new: (FLEET,)),
@@ -113,7 +113,7 @@ class Evictions(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionsSnapshot | None]:
         clusters = tuple(state.list(CLUSTER))
-        fleet, told, looked = remembered(state, FLEET_ROW, TIER_ROW, QUEUE_ROW)
+        fleet, told, looked = fleet_states(state, FLEET_ROW, TIER_ROW, QUEUE_ROW)
         capacity = self._room.digest(clusters)
         moved = looked.cursor is not None or capacity != looked.capacity.partition("/")[0]
         held = tuple(state.held_evictions(after=looked.cursor, limit=HEADS)) if moved else None
@@ -124,7 +124,7 @@ class Evictions(Controller):
         bindings = state.get([Ref.parse(name) for name in names])
         asks = any(may_need_room(one.spec) for one in bindings.values())
         one = EvictionsSnapshot(
-            subject=configuration(state),
+            subject=failover_configuration(state),
             fleet=fleet,
             stops=(*told.stops, *looked.stops),
             clusters=clusters,

@@ -17,6 +17,8 @@ from controlplane.apimachinery.names import (
 )
 from controlplane.clusters.questions import NOT_OURS, Answer, Discard, Ensure, endpoint_of
 from controlplane.clusters.questions import REMOVING as STILL_REMOVING
+from controlplane.controllers.reads.lost_objects import OBJECT_LOST, waits_until
+from controlplane.controllers.reads.member_access import connection_fields, credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.controllers.reads.placed import needed_on
 from controlplane.engine.controller import Ownership, cursor_after, page
@@ -46,8 +48,6 @@ LONGEST_RETRY = timedelta(seconds=60)
 REMOVAL_PATIENCE = timedelta(seconds=60)  # a Namespace with content takes this long; then the Work's Events warn
 USED_AGAIN = timedelta(hours=1)  # until a Namespace of somebody else is looked at again: it may have been deleted
 STAYS = timedelta(seconds=60)  # so long an object has to stay on its member to count as kept
-LONGEST_LOST = timedelta(seconds=256)
-OBJECT_LOST = "ObjectLost"  # reason of Applied=False: the member no longer holds what was applied
 
 _SUSPENDED = Condition(DISPATCHING, "False", "SuspendDispatching", "Work dispatching is in a suspended state.")
 _DISPATCHING = Condition(DISPATCHING, "True", "Dispatching", "Work is being dispatched to member clusters.")
@@ -105,29 +105,13 @@ def _clusters(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
     """All Works of a cluster are due when it comes back, is being removed, or its way in changed."""
     before, after = old or Cluster("", ""), new or Cluster("", "")
     turned = before.ready != after.ready and (after.ready == "True" or after.terminating)
-    if new is None or turned or way_in(before) != way_in(after) or before.terminating != after.terminating:
+    if (
+        new is None
+        or turned
+        or connection_fields(before) != connection_fields(after)
+        or before.terminating != after.terminating
+    ):
         yield (new or before).ref
-
-
-def apply_again_after(work: Work) -> timedelta:
-    """Return how long a lost object is left away before it is applied again: as long as it has been lost again and
-    again before, rounded down to a power of two seconds, at most LONGEST_LOST. Nothing after the first loss.
-    """
-    applied, retained = (condition(work.status.conditions, one) for one in (APPLIED, RETAINED))
-    if applied is None or retained is None or applied.last_transition_time is None:
-        return timedelta(0)
-    since = retained.last_transition_time or applied.last_transition_time
-    seconds = int((applied.last_transition_time - since).total_seconds())
-    return min(timedelta(seconds=1 << (seconds.bit_length() - 1)), LONGEST_LOST) if seconds > 0 else timedelta(0)
-
-
-def _lost_until(work: Work, *, now: datetime) -> datetime | None:
-    """Return until when a lost object is not applied again; None where it may be applied now."""
-    applied = condition(work.status.conditions, APPLIED)
-    if applied is None or applied.reason != OBJECT_LOST or applied.last_transition_time is None:
-        return None
-    until = applied.last_transition_time + apply_again_after(work)
-    return until if until > now else None
 
 
 def _is_shaky(work: Work) -> bool:
@@ -144,19 +128,6 @@ def _kept(work: Work, *, now: datetime) -> Decision:
         return Decision(wake_at=stays_at)
     message = f"the object has stayed on {_cluster_name(work.ref)} for {STAYS.total_seconds():g} s"
     return _told(work, Condition(RETAINED, "True", "ObjectStays", message), now=now)
-
-
-def way_in(cluster: Cluster) -> tuple[Any, ...]:
-    """Return how a member is reached: what is different there is asked again."""
-    spec = cluster.spec
-    return (
-        spec.sync_mode,
-        spec.api_endpoint,
-        spec.secret_ref,
-        spec.insecure_skip_tls_verification,
-        spec.proxy_url,
-        spec.proxy_header,
-    )
 
 
 class Execution(MemberController):
@@ -176,7 +147,7 @@ class Execution(MemberController):
         found: dict[Ref, Work] = state.get(refs)
         names = {ref: _cluster_name(ref) for ref in refs}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in set(names.values()) if name])
-        secrets = credentials_of(state, clusters.values())
+        secrets = credentials(state, clusters.values())
         late = _late(state, [(work, clusters.get(Ref(kinds.CLUSTER, "", names[ref]))) for ref, work in found.items()])
         return [
             Dispatch(
@@ -198,7 +169,7 @@ class Execution(MemberController):
             if snapshot.late is not None and (snapshot.late.wanted or not snapshot.late.may_go):
                 return None
             return Discard(target, work.manifest, release=work.spec.preserve_resources_on_deletion is True)
-        if work.spec.suspend_dispatching or _done(work) or _lost_until(work, now=now) is not None:
+        if work.spec.suspend_dispatching or _done(work) or waits_until(work, now=now) is not None:
             return None
         how = work.manifest.get("metadata", {}).get("annotations", {}).get(CONFLICT_RESOLUTION_ANNOTATION, "")
         return Ensure(target, snapshot.manifest, overwrite=how == "overwrite")
@@ -213,7 +184,7 @@ class Execution(MemberController):
             return _dispatched(work, _SUSPENDED, now=now)
         if answer is None:
             # Not reachable: due again by the cluster's own change. Done: nothing is left to do but to see it stay.
-            lost_until = _lost_until(work, now=now)
+            lost_until = waits_until(work, now=now)
             return _kept(work, now=now) if lost_until is None else Decision(wake_at=lost_until)
         return _dispatched(work, _DISPATCHING, self._answered(snapshot, answer, now=now), now=now)
 
@@ -377,14 +348,3 @@ def _cluster_name(ref: Ref) -> str:
         return cluster_of_execution_namespace(ref.namespace)
     except ValueError:
         return ""
-
-
-def credentials_of(state: State, clusters: Iterable[Cluster]) -> dict[str, Template]:
-    """Return the Secret of each cluster that names one, by cluster, in one query."""
-    wanted = {
-        cluster.metadata.name: Ref("Secret", cluster.spec.secret_ref.namespace, cluster.spec.secret_ref.name)
-        for cluster in clusters
-        if cluster.spec.secret_ref is not None
-    }
-    secrets = state.get(sorted(set(wanted.values())))
-    return {name: secrets[ref] for name, ref in wanted.items() if ref in secrets}

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition, Ref, condition, to_seconds, with_condition
 from controlplane.apimachinery.selectors import matches
 from controlplane.clusters import health
-from controlplane.controllers.fleet_watch import fleet_state, goes_first
 from controlplane.controllers.reads import paging
-from controlplane.controllers.reads.template_labels import workload_labels
+from controlplane.controllers.reads.fleet_state import fleet_state, reason_to_pause
+from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Guard, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
@@ -140,7 +140,7 @@ class Failbacks(Controller):
             return _said(one, FAILED, told, now=now, failed=failed, **counts)
         if spec.dry_run:
             return _planned(snapshot, settings, now=now)
-        waits = why or _paused(snapshot, settings, now=now)
+        waits = why or _pause_reason(snapshot, settings, now=now)
         if waits:
             return _said(one, PAUSED, waits, now=now, tokens=0.0, counted_at=now, **counts)
         return _moving(snapshot, settings, returned, returning, now=now)
@@ -155,11 +155,10 @@ def _page(state: State, one: Failback) -> tuple[tuple[Ref, ...], int]:
     return paging.page(state, "left", value, after=after, limit=PAGE), paging.count(state, "left", value, after=after)
 
 
-def _paused(snapshot: FailingBack, settings: Settings, *, now: datetime) -> str:
-    """Return what a failback gives way to; "" where nothing."""
-    seen = health.fleet_health(snapshot.clusters.values(), maintained=snapshot.holds.maintained(now=now))
-    tier = health.in_force(seen, snapshot.fleet, settings)
-    return goes_first(snapshot.next_eviction, tier, now=now)
+def _pause_reason(snapshot: FailingBack, settings: Settings, *, now: datetime) -> str:
+    return reason_to_pause(
+        snapshot.clusters.values(), snapshot.fleet, snapshot.holds, snapshot.next_eviction, settings, now=now
+    )
 
 
 # What is on its way

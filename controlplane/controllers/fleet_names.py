@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final
 
 from controlplane.apimachinery.meta import Ref, Struct
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Drop
 from controlplane.engine.state import State, Watch

@@ -3,76 +3,33 @@ the tier of evictions changes (D8)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import ObjectMeta, Ref
+from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import health
+from controlplane.controllers.reads.fleet_state import (
+    FLEET,
+    FLEET_ROW,
+    STOPS_KEPT,
+    TIER_ROW,
+    cluster_health_changed,
+    failover_configuration,
+    fleet_states,
+)
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Event, Save
 from controlplane.engine.state import State, Watch
 from controlplane.kinds import CLUSTER, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
-from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
-from controlplane.kinds.configuration import NAME, FailoverConfiguration
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.maintenance_window import MaintenanceWindow
 from controlplane.kinds.rows import FleetState, Stop
 from controlplane.settings import Settings
-
-FLEET = Ref(FAILOVER_CONFIGURATION, "", NAME)
-"""Stands for the fleet as a whole: key of singletons, and origin of what concerns every cluster."""
-
-STOPS_KEPT = 8
-FLEET_ROW = "default"
-QUEUE_ROW = "queue"
-TIER_ROW = "tier"  # a row of its own: no binding has to be judged anew for it
-
-
-def fleet_state(state: State) -> FleetState:
-    """Return what is remembered of the fleet; one query."""
-    return remembered(state, FLEET_ROW)[0]
-
-
-def remembered(state: State, *keys: str) -> list[FleetState]:
-    """Return rows of what is remembered of the fleet, those never written as they are at first; one query."""
-    found = state.rows(FleetState, "key", keys)
-    return [next(iter(found.get(key, ())), FleetState(key)) for key in keys]
-
-
-def tainted(state: State) -> list[str]:
-    """Return the names of the clusters that carry a taint which moves workloads, in order."""
-    found = state.by_index(CLUSTER, "taint", EVICTING_EFFECTS)
-    return sorted({one.metadata.name for ones in found.values() for one in ones})
-
-
-def configuration(state: State) -> FailoverConfiguration:
-    """Return the configuration object that Events about the fleet go to, a bare one where nobody made it."""
-    found: FailoverConfiguration | None = state.get([FLEET]).get(FLEET)
-    return found or FailoverConfiguration(
-        api_version="failover.lifeboat.io/v1alpha1", kind="FailoverConfiguration", metadata=ObjectMeta(name=NAME)
-    )
-
-
-def to_fleet(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
-    """Make the fleet due where a cluster came, went, or changed in what fleet health counts."""
-    if old is None or new is None or old.spec.taints != new.spec.taints or old.terminating != new.terminating:
-        return (FLEET,)
-    return () if old.status.conditions == new.status.conditions else (FLEET,)
-
-
-def fleet_changed(old: FleetState | None, new: FleetState | None) -> Iterable[Ref]:
-    """What FleetWatch notes (gate, blindness) concerns every cluster and every binding judged."""
-    return (FLEET,) if new is not None and new.key == FLEET_ROW else ()
-
-
-def goes_first(next_eviction: datetime | None, tier: health.Tier, *, now: datetime) -> str:
-    """Return what drains and failbacks give way to; "" where nothing (D20)."""
-    if next_eviction is not None and next_eviction <= now:
-        return "evictions from failed clusters are due: they go first"
-    return "" if tier.name == health.NORMAL else f"the fleet is not well: {tier.why}"
 
 
 class FleetSnapshot(msgspec.Struct, frozen=True):
@@ -88,7 +45,7 @@ class FleetWatch(Controller):
     group = "fleet"
     keys = (FAILOVER_CONFIGURATION,)
     watches = (
-        Watch(CLUSTER, to_fleet),
+        Watch(CLUSTER, cluster_health_changed),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,)),
         Watch(MAINTENANCE_WINDOW, lambda old, new: (FLEET,)),
     )
@@ -97,8 +54,8 @@ class FleetWatch(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FleetSnapshot | None]:
         windows = tuple(state.list(MAINTENANCE_WINDOW))
-        known, told = remembered(state, FLEET_ROW, TIER_ROW)
-        one = FleetSnapshot(known, tuple(state.list(CLUSTER)), configuration(state), windows, told)
+        known, told = fleet_states(state, FLEET_ROW, TIER_ROW)
+        one = FleetSnapshot(known, tuple(state.list(CLUSTER)), failover_configuration(state), windows, told)
         return [one if ref == FLEET else None for ref in refs]
 
     def decide(self, snapshot: FleetSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:

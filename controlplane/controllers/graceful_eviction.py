@@ -10,7 +10,7 @@ import msgspec
 
 from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
 from controlplane.clusters.health import heard_at
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.reads.placed import placed_on
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Event, Put

@@ -14,7 +14,7 @@ from controlplane.apimachinery.names import (
     cluster_of_execution_namespace,
     is_reserved_namespace,
 )
-from controlplane.controllers.policies import propagates
+from controlplane.controllers.reads.propagated_kinds import is_propagated_namespace
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import NOTHING, Decision, Delete, Put, deleting
 from controlplane.engine.state import State, Watch
@@ -133,4 +133,4 @@ def spreads(namespace: Template, settings: Settings) -> bool:
         or namespace.metadata.labels.get(SKIP_AUTO_PROPAGATION_LABEL) == "true"
     ):
         return False
-    return propagates(name, settings.skipped_propagating_namespaces)
+    return is_propagated_namespace(name, settings.skipped_propagating_namespaces)

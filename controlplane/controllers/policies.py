@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
@@ -12,8 +11,8 @@ from msgspec.structs import replace
 from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct, kind_key
 from controlplane.apimachinery.names import is_reserved_namespace
-from controlplane.apimachinery.regex import whole
-from controlplane.controllers.fleet_watch import fleet_state
+from controlplane.controllers.reads.fleet_state import fleet_state
+from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put, deleting
 from controlplane.engine.state import State, Watch
@@ -31,19 +30,6 @@ from controlplane.settings import Settings
 PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
 RETRY = timedelta(seconds=30)
 NOT_YET = timedelta(seconds=1)
-
-
-class TemplateKinds(tuple[str, ...]):
-    """The kinds a policy may propagate: whatever has no type of its own, also those users bring later."""
-
-    __slots__ = ()
-
-    def __contains__(self, key: object) -> bool:
-        kind = KINDS.get(key) if isinstance(key, str) else None
-        return key not in kinds.NEVER_PROPAGATED and (kind is None or kind.type is Template)
-
-    def __iter__(self) -> Iterator[str]:
-        return (kind.key for kind in KINDS if kind.key in self)
 
 
 class Candidates(Struct, frozen=True):
@@ -147,7 +133,7 @@ class Policies(Controller):
 
     name: ClassVar[str] = "policies"
     group: ClassVar[str] = "propagation"
-    keys: ClassVar[tuple[str, ...]] = TemplateKinds()
+    keys: ClassVar[tuple[str, ...]] = PropagatedKinds()
     watches: ClassVar[tuple[Watch, ...]] = (
         Watch("*", _template),
         *(Watch(kind, _policy, fan_out=True) for kind in kinds.POLICIES),
@@ -230,7 +216,7 @@ class Policies(Controller):
             return _without_template(snapshot, now=now)
         if snapshot.ref.kind not in KINDS:
             return Decision(wake_at=now + NOT_YET)  # brought a moment ago: this process hears of it soon
-        if not propagates(template.metadata.namespace, settings.skipped_propagating_namespaces):
+        if not is_propagated_namespace(template.metadata.namespace, settings.skipped_propagating_namespaces):
             return NOTHING
         facing = snapshot.candidates.facing(template)
         preemption = settings.gate("PropagationPolicyPreemption")
@@ -327,12 +313,6 @@ def _claim(template: Template) -> Ref | None:
         return None
     namespace, name = claimant
     return Ref(kinds.PROPAGATION_POLICY if namespace else kinds.CLUSTER_PROPAGATION_POLICY, namespace, name)
-
-
-@lru_cache(maxsize=4096)
-def propagates(namespace: str, skipped: tuple[str, ...]) -> bool:
-    """Test whether anything in a namespace is ever propagated (semantics 1.7)."""
-    return not is_reserved_namespace(namespace) and not any(whole(one)(namespace) for one in skipped)
 
 
 def _without_template(snapshot: Propagation, *, now: datetime) -> Decision:

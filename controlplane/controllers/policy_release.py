@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.apimachinery.names import CLUSTER_PROPAGATION_POLICY_FINALIZER, PROPAGATION_POLICY_FINALIZER
-from controlplane.controllers.policies import TemplateKinds, propagates
+from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.state import State, Watch
@@ -56,7 +56,7 @@ class PolicyRelease(Controller):
         found = state.get(refs)
         leaving = [str(ref) for ref, policy in found.items() if policy.metadata.deletion_timestamp is not None]
         claimed: dict[str, list[Ref]] = {}
-        for kind in (*kinds.BINDINGS, *TemplateKinds()) if leaving else ():
+        for kind in (*kinds.BINDINGS, *PropagatedKinds()) if leaving else ():
             for name, ones in state.by_index(kind, "policy", leaving).items():
                 stay = [one.ref for one in ones if _may_be_claimed(one, Ref.parse(name))]
                 claimed.setdefault(name, []).extend(stay)
@@ -66,7 +66,7 @@ class PolicyRelease(Controller):
     def decide(self, snapshot: Leaving, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         policy = snapshot.subject
         skipped = settings.skipped_propagating_namespaces
-        claimed = [ref for ref in snapshot.claimed if propagates(ref.namespace, skipped)]
+        claimed = [ref for ref in snapshot.claimed if is_propagated_namespace(ref.namespace, skipped)]
         if claimed:
             waited = now - (policy.metadata.deletion_timestamp or now)
             if waited < PATIENCE:
@@ -88,7 +88,7 @@ def _may_be_claimed(one: Template | Binding, policy: Ref) -> bool:
     if not isinstance(one, Binding):
         return True
     template = bindings.template_ref(one)
-    return template.kind in TemplateKinds() and bindings.binding_ref(template) == one.ref
+    return template.kind in PropagatedKinds() and bindings.binding_ref(template) == one.ref
 
 
 def _waits(policy: Policy, claimed: Sequence[Ref]) -> Event:

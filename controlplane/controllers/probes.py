@@ -10,8 +10,8 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, Struct
 from controlplane.clusters.health import observe, seen
 from controlplane.clusters.questions import Answer, Probe, endpoint_of
-from controlplane.controllers.execution import credentials_of, way_in
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.reads.member_access import connection_fields, credentials
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership, all_clusters
 from controlplane.engine.decision import NOTHING, Decision, Save
@@ -34,7 +34,7 @@ def _joined(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
     """A cluster is due when it joins or its way in changes; after that each decision says when to look again."""
     if new is None:
         return
-    if old is None or way_in(old) != way_in(new):
+    if old is None or connection_fields(old) != connection_fields(new):
         yield new.ref
 
 
@@ -57,7 +57,7 @@ class Probes(MemberController):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Sight | None]:
         clusters = state.get(refs)
-        secrets = credentials_of(state, clusters.values())
+        secrets = credentials(state, clusters.values())
         seen = state.rows(Observation, "key", [ref.name for ref in refs])
         return [
             Sight(clusters[ref], secrets.get(ref.name), next(iter(seen.get(ref.name, ())), None))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from controlplane import interpret, kinds
 from controlplane.apimachinery.meta import Ref, Struct
-from controlplane.controllers.policies import TemplateKinds
+from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Put
 from controlplane.engine.state import State, Watch
@@ -39,7 +39,7 @@ class TemplateStatus(Controller):
 
     name: ClassVar[str] = "template_status"
     group: ClassVar[str] = "propagation"
-    keys: ClassVar[tuple[str, ...]] = TemplateKinds()
+    keys: ClassVar[tuple[str, ...]] = PropagatedKinds()
     watches: ClassVar[tuple[Watch, ...]] = tuple(Watch(kind, _binding) for kind in kinds.BINDINGS)
     owns: ClassVar[Ownership] = Ownership({"*": ("status",)})
 

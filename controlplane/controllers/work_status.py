@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from controlplane import interpret, kinds
 from controlplane.apimachinery.meta import Condition, Ref, Struct, condition, with_condition
 from controlplane.clusters.questions import Answer, Observe
-from controlplane.controllers.execution import OBJECT_LOST, apply_again_after
+from controlplane.controllers.reads.lost_objects import OBJECT_LOST, wait_before_reapply
 from controlplane.controllers.reads.member_controller import MemberController
 from controlplane.engine.controller import Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
@@ -101,7 +101,7 @@ class WorkStatus(MemberController):
         shaky = work.with_status(conditions=with_condition(work.status.conditions, retained, now=now))
         said = Condition(APPLIED, "False", OBJECT_LOST, "The object is no longer on the member; it is applied again.")
         lost = shaky.with_status(conditions=with_condition(shaky.status.conditions, said, now=now))
-        if wait := apply_again_after(lost).total_seconds():
+        if wait := wait_before_reapply(lost).total_seconds():
             why = "it was lost before, and something on the member deletes it"
             said = replace(said, message=f"{said.message[:-1]} in {wait:g} s: {why}.")
         told = Event(work, OBJECT_LOST, said.message, warning=True)

@@ -18,9 +18,9 @@ from controlplane.apimachinery.names import (
     is_reserved_namespace,
 )
 from controlplane.clusters import fence, unjoin
-from controlplane.controllers.policies import TemplateKinds
-from controlplane.controllers.reads.answers import last_answers
+from controlplane.controllers.reads.last_answers import last_answers
 from controlplane.controllers.reads.placed import needed_on, works_of
+from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
 from controlplane.engine.state import State, Watch
@@ -103,7 +103,7 @@ def _template(old: Template | None, new: Template | None) -> Iterator[Ref]:
     if old is None or new is None or matching.claimant(old) is None:
         return
     ref = new.ref
-    if is_reserved_namespace(ref.namespace) or ref.kind not in TemplateKinds():
+    if is_reserved_namespace(ref.namespace) or ref.kind not in PropagatedKinds():
         return
     before, after = old.metadata, new.metadata
     if old.content != new.content or before.labels != after.labels or before.annotations != after.annotations:

@@ -10,8 +10,9 @@ from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, with_cond
 from controlplane.controllers.application_failover import ApplicationFailover
 from controlplane.controllers.cluster_status import ClusterStatus as ClusterStatusController
 from controlplane.controllers.cluster_taints import ClusterTaints
-from controlplane.controllers.eviction_pending import EvictionPending, EvictionRecords
+from controlplane.controllers.eviction_pending import EvictionPending
 from controlplane.controllers.eviction_queue import EvictionQueue
+from controlplane.controllers.eviction_records import EvictionRecords
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.controllers.graceful_eviction import GracefulEviction

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.times import END_OF_TIME
 from controlplane.clusters import health
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.insight.figures import Figures, cumulative_buckets, queue_figures
 from controlplane.insight.forecast import STOPPED, forecast, queue_end
 from controlplane.kinds.eviction import shown

@@ -12,7 +12,8 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.apimachinery.names import WORK_FINALIZER
 from controlplane.clusters.questions import NOT_OURS, REMOVING, Answer, Discard, Ensure, Observe, Question
-from controlplane.controllers.execution import Execution, apply_again_after
+from controlplane.controllers.execution import Execution
+from controlplane.controllers.reads.lost_objects import wait_before_reapply
 from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine import run
 from controlplane.engine.decision import Decision, deleting
@@ -229,7 +230,7 @@ def test_a_lost_object_is_left_away_as_long_as_it_has_been_lost_again_and_again(
 
     work = story.work.with_status(conditions=(applied, retained))
 
-    assert apply_again_after(work) == timedelta(seconds=seconds)
+    assert wait_before_reapply(work) == timedelta(seconds=seconds)
 
 
 def test_an_object_that_is_looked_at_before_its_minute_is_over_still_counts_as_kept_after_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controlplane.apimachinery.regex import whole
-from controlplane.controllers.policies import propagates
+from controlplane.controllers.reads.propagated_kinds import is_propagated_namespace
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_what_cannot_be_matched_in_linear_time_is_no_pattern(pattern: str) -> No
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+b", "(.*)*x"])
 def test_fault_46_a_pattern_that_explodes_elsewhere_takes_no_time(pattern: str) -> None:
-    assert propagates("a" * 62 + "c", (pattern,))
+    assert is_propagated_namespace("a" * 62 + "c", (pattern,))

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.controllers.evictions import Evictions
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine import run
 from controlplane.engine.decision import Decision, Save

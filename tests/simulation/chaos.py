@@ -19,7 +19,7 @@ import msgspec
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.engine.decision import Decision, Put
 from controlplane.eviction.failback import fit_since
 from controlplane.kinds.configuration import FailoverConfiguration

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters.taints import Identity, ending
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, capacity
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster, Taint

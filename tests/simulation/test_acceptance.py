@@ -9,7 +9,7 @@ import yaml
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Condition, Ref, with_condition
-from controlplane.controllers.fleet_watch import fleet_state
+from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.engine.decision import Decision, deleting
 from controlplane.engine.state import Actor
 from controlplane.insight.readiness import Situation, readiness

@@ -130,7 +130,7 @@ def test_it_gives_way_while_the_fleet_is_not_well(seed: int) -> None:
     world.run(120)
 
     assert drain(world).status.phase == "Paused"
-    assert "the fleet is not well: 3 of 5 clusters are faulty" in drain(world).status.message
+    assert "the eviction tier is Stopped: 3 of 5 clusters are faulty" in drain(world).status.message
     assert placed(world) == {"member1": 3}
 
     world.fault("member2", "none")

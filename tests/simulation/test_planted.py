@@ -123,11 +123,11 @@ def ignores_holds(patch: pytest.MonkeyPatch) -> None:
 
 
 def drains_whatever_goes_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(drains, "_paused", lambda snapshot, settings, *, now: "")
+    patch.setattr(drains, "_pause_reason", lambda snapshot, settings, *, now: "")
 
 
 def brings_back_whatever_goes_on(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(failbacks, "_paused", lambda snapshot, settings, *, now: "")
+    patch.setattr(failbacks, "_pause_reason", lambda snapshot, settings, *, now: "")
 
 
 CAUGHT: dict[Plant, int] = {

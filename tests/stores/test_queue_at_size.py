@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Object, ObjectMeta, Ref
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import HEADS, Evictions
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.run import World, run_batch

@@ -13,8 +13,8 @@ from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
-from controlplane.controllers.fleet_watch import FLEET
 from controlplane.controllers.promises import Promises
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision, Put, Save

@@ -16,7 +16,7 @@ from controlplane.apimachinery.names import (
 )
 from controlplane.controllers.application_failover import PARTS
 from controlplane.controllers.drains import PAGE
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, GracefulEvictionTask, TargetCluster, origin
 from controlplane.kinds.binding.colocation_index import application

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
-from controlplane.controllers.fleet_watch import FLEET
+from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import ROOM
 from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote, Promise

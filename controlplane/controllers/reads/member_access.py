@@ -1,0 +1,38 @@
+"""How members are reached: their credentials, and the fields of a Cluster that say where and how to connect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.state import State
+from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.template import Template
+
+
+def credentials(state: State, clusters: Iterable[Cluster]) -> dict[str, Template]:
+    """Return the Secret with the credentials of each cluster, by cluster name. Makes one query.
+
+    Clusters without a `secretRef`, and clusters whose Secret does not exist, are left out.
+    """
+    wanted = {
+        cluster.metadata.name: Ref("Secret", cluster.spec.secret_ref.namespace, cluster.spec.secret_ref.name)
+        for cluster in clusters
+        if cluster.spec.secret_ref is not None
+    }
+    secrets = state.get(sorted(set(wanted.values())))
+    return {name: secrets[ref] for name, ref in wanted.items() if ref in secrets}
+
+
+def connection_fields(cluster: Cluster) -> tuple[Any, ...]:
+    """Return the values that decide how a member is reached. If one of them changes, the member is asked again."""
+    spec = cluster.spec
+    return (
+        spec.sync_mode,
+        spec.api_endpoint,
+        spec.secret_ref,
+        spec.insecure_skip_tls_verification,
+        spec.proxy_url,
+        spec.proxy_header,
+    )
