@@ -20,7 +20,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: members-compare help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels
+.PHONY: members-compare help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs
 
 help:
 	@echo "make run          start everything here; Ctrl-C ends it      make up / make down   the same in the background"
@@ -28,7 +28,7 @@ help:
 	@echo "make demo         two failovers from manifest to timeline    make fleet            CLUSTERS=100 BINDINGS=10000"
 	@echo "make check        lint, types, contracts, pure tests         make test             every test"
 	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|..."
-	@echo "make chaos        SECONDS=480 SEED=7"
+	@echo "make chaos        SECONDS=480 SEED=7                      make docs             tables that documents copy from the code"
 	@echo "make clean        end it and remove $(DIR)"
 
 run: $(RUN_STAMP)
@@ -101,6 +101,11 @@ lint: $(DEV_STAMP)
 format: $(DEV_STAMP)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
+
+# The tables that documents copy from the code: which controller writes what, and every setting.
+docs: $(DEV_STAMP)
+	@$(CHECK_ENV) $(PY) manage.py ownership > docs/ownership.md.new && mv docs/ownership.md.new docs/ownership.md
+	@$(CHECK_ENV) $(PY) manage.py settings_document
 
 types: $(DEV_STAMP)
 	$(CHECK_ENV) $(PY) -m mypy

@@ -1,14 +1,14 @@
-"""The product's switches from the environment: LIFEBOAT_ and the name in capitals, a dot written as underscore."""
+"""The settings of the product, read from environment variables: `LIFEBOAT_EVICTION_AGEING_SECONDS`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
 from config import controllers
 from config.env import EnvironmentInvalid
-from controlplane.settings import SettingError, Settings, checked, parse_gates
+from controlplane.settings import Setting, SettingError, Settings, all_settings, checked, parse_gates
 
 PREFIX = "LIFEBOAT_"
 GATES_SETTING = "feature_gates"
@@ -22,35 +22,14 @@ RETIRED: Mapping[str, str] = {
 }
 
 
-class Switch(NamedTuple):
-    """One setting as the environment knows it."""
-
-    name: str  # as in code and documents, e.g. eviction.ageing_seconds
-    path: tuple[str, ...]  # as on the wire, e.g. ("eviction", "ageingSeconds")
-    type: Any
-    default: Any
-
-    @property
-    def variable(self) -> str:
-        return PREFIX + self.name.upper().replace(".", "_")
-
-
-def switches() -> Iterator[Switch]:
-    """Yield every setting there is."""
-    defaults = Settings()
-    for field in msgspec.structs.fields(Settings):
-        value = getattr(defaults, field.name)
-        if isinstance(value, msgspec.Struct):
-            for inner in msgspec.structs.fields(value):
-                path = (field.encode_name, inner.encode_name)
-                yield Switch(f"{field.name}.{inner.name}", path, inner.type, getattr(value, inner.name))
-        else:
-            yield Switch(field.name, (field.encode_name,), field.type, value)
+def variable(setting: Setting) -> str:
+    """Return the environment variable of a setting: LIFEBOAT_EVICTION_AGEING_SECONDS of eviction.ageing_seconds."""
+    return PREFIX + setting.name.upper().replace(".", "_")
 
 
 def variables() -> set[str]:
     """Return every variable that `from_environment` reads, or accepts without effect."""
-    return {switch.variable for switch in switches()} | {PREFIX + name for name in RETIRED}
+    return {variable(setting) for setting in all_settings()} | {PREFIX + name for name in RETIRED}
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
@@ -60,17 +39,17 @@ def from_environment(environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
     """
     values: dict[str, Any] = {}
     warnings = [f"{PREFIX}{name} has no effect: {told}" for name, told in RETIRED.items() if PREFIX + name in environ]
-    for switch in switches():
-        text = environ.get(switch.variable, "").strip()
-        if switch.name == GATES_SETTING and not text:
+    for setting in all_settings():
+        text = environ.get(variable(setting), "").strip()
+        if setting.name == GATES_SETTING and not text:
             text = environ.get("FEATURE_GATES", "").strip()  # as the seeds spell it (D17)
         if not text:
             continue
-        *outer, last = switch.path
+        *outer, last = setting.path
         within = values
         for name in outer:
             within = within.setdefault(name, {})
-        within[last] = _read(switch, text, warnings)
+        within[last] = _read(setting, text, warnings)
     try:
         return checked(values), warnings
     except SettingError as error:
@@ -109,19 +88,21 @@ def _number(value: float) -> str:
     return f"{value:,.2f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
 
 
-def _read(switch: Switch, text: str, warnings: list[str]) -> Any:
+def _read(setting: Setting, text: str, warnings: list[str]) -> Any:
     try:
-        if switch.name == GATES_SETTING:
+        if setting.name == GATES_SETTING:
             gates, retired = parse_gates(text)
             warnings += retired
             return gates
-        if get_origin(switch.type) is tuple:
+        if get_origin(setting.type) is tuple:
             words = tuple(word.strip() for word in text.split(",") if word.strip())
-            if switch.name == CONTROLLERS_SETTING:
+            if setting.name == CONTROLLERS_SETTING:
                 return controllers.resolved(words)
-            return msgspec.convert(words, switch.type)
-        return msgspec.convert(text, switch.type, strict=False)
+            return msgspec.convert(words, setting.type)
+        return msgspec.convert(text, setting.type, strict=False)
     except (SettingError, msgspec.ValidationError) as error:
-        choices = [str(choice) for choice in get_args(switch.type) if isinstance(choice, str)]
-        example = choices[0] if choices else shown(switch.default) or "300"
-        raise EnvironmentInvalid(f'{switch.variable}="{text}": {error}; e.g. {switch.variable}={example}') from error
+        choices = [str(choice) for choice in get_args(setting.type) if isinstance(choice, str)]
+        example = choices[0] if choices else shown(setting.default) or "300"
+        raise EnvironmentInvalid(
+            f'{variable(setting)}="{text}": {error}; e.g. {variable(setting)}={example}'
+        ) from error

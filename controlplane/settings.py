@@ -1,13 +1,16 @@
-"""Every switch with its unit and default, and where it comes from. Settings reach decisions as arguments, typed.
+"""All settings of the product: name, type, limits, default and description of each.
 
-The environment gives defaults and secrets; the object FailoverConfiguration/default overrides what is marked R in
-docs/settings.md at run time (`with_overrides`). `make check` compares that list with these fields.
+The environment gives every setting a value at start. The object FailoverConfiguration/default may override a setting
+at run time, unless the setting is in `READ_AT_START`. Functions get the settings they need as arguments.
+
+The text in `Meta(description=…)` is the only text of a setting. `kubectl explain failoverconfiguration.spec` prints it,
+and `make docs` writes it into docs/settings.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -16,18 +19,19 @@ from controlplane.apimachinery import addresses
 from controlplane.apimachinery.meta import Struct
 from controlplane.apimachinery.regex import whole
 
-LONGEST = 1_000_000_000  # seconds, thirty years: a moment so much later than now still is one
-SLOWEST, FASTEST = 0.000_001, 1_000_000  # resources per second, where it is not 0
+MAX_SECONDS = 1_000_000_000  # thirty years: now plus this many seconds is still a valid time
+MIN_RATE, MAX_RATE = 0.000_001, 1_000_000  # resources per second; a rate of 0 is allowed as well
 DAY = 86_400  # seconds
-# How long something is waited for: a user's "never" is some thirty years.
-Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
-# How often something is looked at: ten times a second keeps a process busy, and less than hourly sees nothing happen.
+# How long something is waited for. The maximum stands for "never".
+Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
+# Interval of a periodic check. A shorter one would keep a process busy, a longer one would miss what happens.
 Period = Annotated[float, Meta(ge=0.1, le=3600)]
-# How long something has to last to be believed, and how long silence is borne.
+# How long an observation has to last before it counts.
 Threshold = Annotated[float, Meta(ge=0, le=DAY)]
+# How long a heartbeat may be missing.
 Grace = Annotated[float, Meta(ge=1, le=DAY)]
-Rate = Annotated[float, Meta(ge=0, le=FASTEST)]
-WholeSeconds = Annotated[int, Meta(ge=0, le=LONGEST)]
+Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
+WholeSeconds = Annotated[int, Meta(ge=0, le=MAX_SECONDS)]
 
 GATES: Mapping[str, bool] = {
     "Failover": False,
@@ -38,90 +42,284 @@ GATES: Mapping[str, bool] = {
     "WorkloadAffinity": False,
     "MultiplePodTemplatesScheduling": False,
 }
-# Accepted where older manuals name them, without effect, and answered with what replaces them (D17).
+"""Feature gates and their defaults."""
+
 RETIRED_GATES: Mapping[str, str] = {
     "GracefulEviction": "graceful eviction is chosen per policy with spec.failover.cluster.purgeMode",
 }
+"""Gates of earlier releases that are accepted without effect, and what replaces each [failover-gate]."""
 
 
 class SettingError(ValueError):
-    """A setting that cannot be: the message names setting, value, rule and an example."""
+    """A setting has an invalid value. The message names the setting, the value, the rule and an example."""
 
 
 class Compat(Struct, frozen=True):
-    """Behaviour of earlier generations, off by default (D1, D2, D12, D20)."""
+    """Behaviour of earlier releases. All of it is off by default."""
 
-    auto_no_execute_taints: bool = False
-    default_not_ready_toleration_seconds: WholeSeconds | None = None  # None: nothing is injected
-    default_unreachable_toleration_seconds: WholeSeconds | None = None
-    terminating_taint: bool = False
-    cluster_eviction_filter: bool = False
+    auto_no_execute_taints: Annotated[
+        bool,
+        Meta(
+            description="Add the NoExecute taints `not-ready` and `unreachable` without a ClusterTaintPolicy, once a "
+            "cluster has been unhealthy for `failover_eviction_timeout`."
+        ),
+    ] = False
+    default_not_ready_toleration_seconds: Annotated[
+        WholeSeconds | None,
+        Meta(
+            description="Seconds of the toleration of `not-ready:NoExecute` that new policies get if they have none. "
+            "Earlier releases used 300. Unset: no toleration is added."
+        ),
+    ] = None
+    default_unreachable_toleration_seconds: Annotated[
+        WholeSeconds | None,
+        Meta(
+            description="Seconds of the toleration of `unreachable:NoExecute` that new policies get if they have none. "
+            "Earlier releases used 300. Unset: no toleration is added."
+        ),
+    ] = None
+    terminating_taint: Annotated[
+        bool, Meta(description="Add a NoExecute taint to a cluster that is being deleted, so that it is evicted.")
+    ] = False
+    cluster_eviction_filter: Annotated[
+        bool,
+        Meta(
+            description="Do not schedule a workload to a cluster while it has any eviction task for that cluster. Off: "
+            "tasks because of a taint do not exclude the cluster, its taints do."
+        ),
+    ] = False
 
 
 class EvictionSettings(Struct, frozen=True):
-    """How the eviction queue behaves (D6, D7, D10)."""
+    """The eviction queue."""
 
-    bucket_scope: Literal["Fleet", "Cluster"] = "Fleet"
-    ageing_seconds: Annotated[float, Meta(ge=1, le=LONGEST)] = 300
-    reevaluate_policies: bool = False
-    require_full_replacement: bool = False
-    partial_refuge: bool = True
+    bucket_scope: Annotated[
+        Literal["Fleet", "Cluster"],
+        Meta(description="What the eviction rate limits: `Fleet` all clusters together, `Cluster` each by itself."),
+    ] = "Fleet"
+    ageing_seconds: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=MAX_SECONDS,
+            description="Seconds of waiting in the eviction queue that count like one more step of priority.",
+        ),
+    ] = 300
+    reevaluate_policies: Annotated[
+        bool,
+        Meta(
+            description="When a policy changes, apply its tolerations to evictions that are queued already. Off: an "
+            "eviction keeps the result of the time at which the taint appeared."
+        ),
+    ] = False
+    require_full_replacement: Annotated[
+        bool,
+        Meta(
+            description="Workloads of type Duplicated: hold an eviction until every lost copy has a replacement. Off: "
+            "evict as soon as enough clusters fit for the minimum of the policy's spread constraints."
+        ),
+    ] = False
+    partial_refuge: Annotated[
+        bool,
+        Meta(
+            description="Divided workloads: evict from a cluster that is not Ready as soon as some of the lost "
+            "replicas fit elsewhere. Off: wait until all of them fit."
+        ),
+    ] = True
 
 
 class EstimatorSettings(Struct, frozen=True):
-    """How free replicas are computed from resource models (D16)."""
+    """The estimate of how many replicas fit on a cluster."""
 
-    model_formula: Literal["Optimistic", "Strict", "Simulate"] = "Optimistic"
+    model_formula: Annotated[
+        Literal["Optimistic", "Strict", "Simulate"],
+        Meta(description="How the number of replicas that fit is computed from resource models."),
+    ] = "Optimistic"
 
 
 Bytes = Annotated[int, Meta(ge=1_048_576, le=1_073_741_824)]
 
 
 class MemberSettings(Struct, frozen=True):
-    """Which addresses of members may be called, as networks in CIDR notation, and how much members may send."""
+    """Which addresses of members may be called, and how much data members may send."""
 
-    refused_addresses: tuple[str, ...] = addresses.REFUSED
-    allowed_addresses: tuple[str, ...] = ()
-    answer_bytes: Bytes = 8_388_608
-    watch_bytes: Bytes = 268_435_456
+    refused_addresses: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Networks, in CIDR notation, in which no member and no proxy is called. An address in a "
+            "Cluster is checked when the Cluster is written, a name when it is resolved."
+        ),
+    ] = addresses.REFUSED
+    allowed_addresses: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Exceptions to `members.refused_addresses`, for example `127.0.0.0/8` for members behind a "
+            "tunnel that ends on this host. `make run` allows the loopback addresses."
+        ),
+    ] = ()
+    answer_bytes: Annotated[
+        Bytes,
+        Meta(
+            description="Maximum size, in bytes after decompression, of an answer of a member and of a line of a "
+            "watch. Longer lists are read in smaller pages."
+        ),
+    ] = 8_388_608
+    watch_bytes: Annotated[
+        Bytes,
+        Meta(
+            description="Maximum size, in bytes, of the objects of one member, all kinds together, that are kept to "
+            "find out their health."
+        ),
+    ] = 268_435_456
 
 
 class ChangeLogSettings(Struct, frozen=True):
-    """What the change log keeps. Its oldest partition is dropped as soon as one of these limits is passed."""
+    """How much the change log keeps. Its oldest partition is dropped as soon as any of these limits is exceeded."""
 
-    keep_seconds: Annotated[float, Meta(ge=3600, le=LONGEST)] = 2_592_000
-    keep_versions: Annotated[int, Meta(ge=1_000_000, le=1_000_000_000_000)] = 20_000_000
-    keep_bytes: Annotated[int, Meta(ge=100_000_000, le=1_000_000_000_000_000)] | None = None  # None: any size
+    keep_seconds: Annotated[
+        float,
+        Meta(
+            ge=3600,
+            le=MAX_SECONDS,
+            description="Seconds for which a change is kept. A watch that starts from an older version gets 410.",
+        ),
+    ] = 2_592_000
+    keep_versions: Annotated[
+        int, Meta(ge=1_000_000, le=1_000_000_000_000, description="Number of versions that are kept.")
+    ] = 20_000_000
+    keep_bytes: Annotated[
+        Annotated[int, Meta(ge=100_000_000, le=1_000_000_000_000_000)] | None,
+        Meta(description="Maximum size of the change log in bytes, with its indexes. Unset: no limit."),
+    ] = None
 
 
 class Settings(Struct, frozen=True):
-    """All settings. Times are seconds, rates are resources per second."""
+    """All settings. Times are in seconds, rates in resources per second."""
 
-    feature_gates: dict[str, bool] = msgspec.field(default_factory=lambda: dict(GATES))
-    controllers: tuple[str, ...] = ("*",)
-    cluster_status_update_frequency: Period = 10
-    cluster_success_threshold: Threshold = 30
-    cluster_failure_threshold: Threshold = 30
-    cluster_monitor_period: Period = 5
-    cluster_monitor_grace_period: Grace = 40
-    cluster_startup_grace_period: Grace = 60
-    cluster_lease_duration: Grace = 40
-    cluster_lease_renew_fraction: Annotated[float, Meta(ge=0.01, le=0.9)] = 0.25
-    auto_no_schedule_taints: bool = True
-    failover_eviction_timeout: Seconds = 300
-    resource_eviction_rate: Rate = 0.5
-    secondary_resource_eviction_rate: Rate = 0.1
-    unhealthy_cluster_threshold: Annotated[float, Meta(ge=0, le=1)] = 0.55
-    large_cluster_num_threshold: Annotated[int, Meta(ge=0, le=1_000_000)] = 10
-    no_execute_taint_eviction_purge_mode: Literal["Gracefully", "Directly"] = "Gracefully"
-    graceful_eviction_timeout: Seconds = 600
-    on_graceful_timeout: Literal["Hold", "Purge"] = "Hold"
-    evict_plugins: tuple[Literal["ResourceHealth", "ScheduledBack"], ...] = ("ResourceHealth", "ScheduledBack")
-    directly_unreachable: Literal["Wait", "Proceed"] = "Wait"
-    state_preservation_on_missing: Literal["Hold", "Proceed"] = "Hold"
-    enable_cluster_resource_modeling: bool = True
-    enable_empty_workload_propagation: bool = False
-    skipped_propagating_namespaces: tuple[str, ...] = ("kube-.*",)
+    feature_gates: Annotated[
+        dict[str, bool],
+        Meta(
+            description="Feature gates, each on or off. A gate that is not named keeps its default. An unknown gate is "
+            "refused. The environment variable `FEATURE_GATES` is read as well."
+        ),
+    ] = msgspec.field(default_factory=lambda: dict(GATES))
+    controllers: Annotated[
+        tuple[str, ...],
+        Meta(description="Controllers that run: `*` is all controllers, `-name` excludes a controller."),
+    ] = ("*",)
+    cluster_status_update_frequency: Annotated[
+        Period, Meta(description="Seconds between two probes of a member, and between two reads of its resources.")
+    ] = 10
+    cluster_success_threshold: Annotated[
+        Threshold, Meta(description="Seconds for which probes have to succeed before a cluster becomes Ready.")
+    ] = 30
+    cluster_failure_threshold: Annotated[
+        Threshold, Meta(description="Seconds for which probes have to fail before a cluster becomes not Ready.")
+    ] = 30
+    cluster_monitor_period: Annotated[
+        Period, Meta(description="Seconds between two checks of the health of all clusters.")
+    ] = 5
+    cluster_monitor_grace_period: Annotated[
+        Grace, Meta(description="Seconds without a heartbeat after which a Pull cluster is Ready=Unknown.")
+    ] = 40
+    cluster_startup_grace_period: Annotated[
+        Grace,
+        Meta(
+            description="Seconds from joining after which a Pull cluster that never sent a heartbeat is Ready=Unknown."
+        ),
+    ] = 60
+    cluster_lease_duration: Annotated[
+        Grace, Meta(description="Seconds for which the lease of a Pull member's agent is valid.")
+    ] = 40
+    cluster_lease_renew_fraction: Annotated[
+        float,
+        Meta(ge=0.01, le=0.9, description="Part of `cluster_lease_duration` after which the agent renews its lease."),
+    ] = 0.25
+    auto_no_schedule_taints: Annotated[
+        bool,
+        Meta(
+            description="Add the NoSchedule taint `not-ready` or `unreachable` to a cluster as soon as its condition "
+            "Ready is False or Unknown."
+        ),
+    ] = True
+    failover_eviction_timeout: Annotated[
+        Seconds,
+        Meta(
+            description="Seconds that a cluster is unhealthy before it gets a NoExecute taint. Read only if "
+            "`compat.auto_no_execute_taints` is on."
+        ),
+    ] = 300
+    resource_eviction_rate: Annotated[
+        Rate, Meta(description="Evictions per second while few clusters are unhealthy. 0 stops evictions.")
+    ] = 0.5
+    secondary_resource_eviction_rate: Annotated[
+        Rate,
+        Meta(
+            description="Evictions per second in a large fleet while more than `unhealthy_cluster_threshold` of its "
+            "clusters are unhealthy."
+        ),
+    ] = 0.1
+    unhealthy_cluster_threshold: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=1,
+            description="Share of unhealthy clusters above which evictions slow down in a large fleet, and stop in a "
+            "small fleet. 0.55 is 55 %.",
+        ),
+    ] = 0.55
+    large_cluster_num_threshold: Annotated[
+        int, Meta(ge=0, le=1_000_000, description="A fleet with more clusters than this is large.")
+    ] = 10
+    no_execute_taint_eviction_purge_mode: Annotated[
+        Literal["Gracefully", "Directly"],
+        Meta(description="Purge mode of evictions by NoExecute if the policy has no `failover.cluster`."),
+    ] = "Gracefully"
+    graceful_eviction_timeout: Annotated[
+        Seconds, Meta(description="Seconds that an old copy waits for its replacement to be healthy.")
+    ] = 600
+    on_graceful_timeout: Annotated[
+        Literal["Hold", "Purge"],
+        Meta(
+            description="What happens after `graceful_eviction_timeout`: `Hold` keeps the old copy and reports the "
+            "eviction as stuck, `Purge` removes the copy."
+        ),
+    ] = "Hold"
+    evict_plugins: Annotated[
+        tuple[Literal["ResourceHealth", "ScheduledBack"], ...],
+        Meta(
+            description="Checks that may complete a graceful eviction. `ResourceHealth`: the replacement is healthy. "
+            "`ScheduledBack`: the cluster is a target again. One of them is enough."
+        ),
+    ] = ("ResourceHealth", "ScheduledBack")
+    directly_unreachable: Annotated[
+        Literal["Wait", "Proceed"],
+        Meta(
+            description="Purge mode Directly, and the old cluster cannot be reached: `Wait` until it confirms that the "
+            "old copy is gone, or `Proceed` without confirmation."
+        ),
+    ] = "Wait"
+    state_preservation_on_missing: Annotated[
+        Literal["Hold", "Proceed"],
+        Meta(description="The state to preserve cannot be read: `Hold` the eviction, or `Proceed` without the state."),
+    ] = "Hold"
+    enable_cluster_resource_modeling: Annotated[
+        bool, Meta(description="Read nodes and pods of members to compute their resource summary.")
+    ] = True
+    enable_empty_workload_propagation: Annotated[
+        bool,
+        Meta(
+            description="Keep clusters that get none of the replicas as targets, so that the workload is propagated to "
+            "them with 0 replicas. Off: such clusters are left out."
+        ),
+    ] = False
+    skipped_propagating_namespaces: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Namespaces whose resources are never propagated, as regular expressions (RE2) that match the "
+            "whole name."
+        ),
+    ] = ("kube-.*",)
     compat: Compat = Compat()
     eviction: EvictionSettings = EvictionSettings()
     estimator: EstimatorSettings = EstimatorSettings()
@@ -133,18 +331,54 @@ class Settings(Struct, frozen=True):
         return self.feature_gates[name] if name in self.feature_gates else GATES[name]
 
     def runs(self, controller: str) -> bool:
-        """Return whether a controller is enabled: `*` enables all, `name` that one, `-name` disables it."""
+        """Return whether a controller is enabled. `*` enables all, `name` that controller, `-name` disables it."""
         if f"-{controller}" in self.controllers:
             return False
         return controller in self.controllers or "*" in self.controllers
 
 
-# Read at start only; everything else may be overridden at run time.
-FIXED = frozenset({"controllers", "cluster_lease_duration", "cluster_lease_renew_fraction", "members"})
+READ_AT_START = frozenset({"controllers", "cluster_lease_duration", "cluster_lease_renew_fraction", "members"})
+"""Fields of `Settings` that a FailoverConfiguration cannot override."""
+
+
+class Setting(NamedTuple):
+    """One setting, with what documentation and readers of the environment need of it."""
+
+    name: str  # in Python and in documents, for example eviction.ageing_seconds
+    path: tuple[str, ...]  # in a FailoverConfiguration, for example ("eviction", "ageingSeconds")
+    type: Any  # with its limits, without the description
+    default: Any
+    description: str
+    read_at_start: bool  # True: a FailoverConfiguration cannot override it
+
+
+def all_settings() -> Iterator[Setting]:
+    """Yield every setting, in the order of documents. Groups such as `eviction` are yielded setting by setting."""
+    defaults = Settings()
+    for field in msgspec.structs.fields(Settings):
+        value, at_start = getattr(defaults, field.name), field.name in READ_AT_START
+        if not isinstance(value, msgspec.Struct):
+            yield Setting(field.name, (field.encode_name,), *_parts(field.type, value), at_start)
+            continue
+        for inner in msgspec.structs.fields(type(value)):
+            name, path = f"{field.name}.{inner.name}", (field.encode_name, inner.encode_name)
+            yield Setting(name, path, *_parts(inner.type, getattr(value, inner.name)), at_start)
+
+
+def _parts(annotated: Any, default: Any) -> tuple[Any, Any, str]:
+    """Return the type without its description, the default, and the description."""
+    assert get_origin(annotated) is Annotated, f"{annotated} has no description"
+    bare, *metas = get_args(annotated)
+    (description,) = (meta.description for meta in metas if meta.description is not None)
+    limits = [Meta(ge=meta.ge, le=meta.le) for meta in metas if meta.ge is not None]
+    return (Annotated[bare, limits[0]] if limits else bare), default, description
 
 
 def parse_gates(text: str) -> tuple[dict[str, bool], list[str]]:
-    """Return the gates of "Failover=true,…" and warnings about retired ones. Raises SettingError for unknown gates."""
+    """Return the gates of a text such as "Failover=true,…", and a warning for each retired gate.
+
+    Raises SettingError for an unknown gate, and for a part that is not name=true or name=false.
+    """
     gates, warnings = dict(GATES), []
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, value = part.partition("=")
@@ -160,85 +394,92 @@ def parse_gates(text: str) -> tuple[dict[str, bool], list[str]]:
 
 
 def with_overrides(base: Settings, overrides: Mapping[str, Any]) -> Settings:
-    """Return the settings with a FailoverConfiguration's spec (camelCase, partial) laid over them.
+    """Return the settings with the spec of a FailoverConfiguration (camelCase, partial) applied to them.
 
-    Raises SettingError where a value cannot be, naming field, value and rule.
+    Raises SettingError for an invalid value, naming field, value and rule.
     """
     return checked(merged(base, overrides))
 
 
 def merged(base: Settings, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings as plain values, in camelCase, with others laid over them. Raises SettingError for what is
-    no setting, or none that changes at run time."""
+    """Return the settings as plain values, in camelCase, with the overrides applied. Values are not checked.
+
+    Raises SettingError for an override that is not a setting, and for one of a setting that is read at start only.
+    """
     known = {field.encode_name: field.name for field in msgspec.structs.fields(Settings)}
     for name in overrides:
         if name not in known:
             raise SettingError(f"spec.{name}: unknown setting; known are {', '.join(sorted(known))}")
-        if known[name] in FIXED:
+        if known[name] in READ_AT_START:
             raise SettingError(f"spec.{name}: is read at start only; set it in the environment and restart")
-    return _laid_over(msgspec.to_builtins(base), overrides)
+    return _merged_deep(msgspec.to_builtins(base), overrides)
 
 
-def _laid_over(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    laid = {
-        name: _laid_over(base.get(name) or {}, value) if isinstance(value, Mapping) else value
-        for name, value in over.items()
+def _merged_deep(base: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
+    changed = {
+        name: _merged_deep(base.get(name) or {}, value) if isinstance(value, Mapping) else value
+        for name, value in overrides.items()
     }
-    return {**base, **laid}
+    return {**base, **changed}
 
 
-class Broken(NamedTuple):
-    """A rule between settings, or within one, that does not hold. `settings`: those it is about, camelCase; the first
-    is the one to change, and has the value."""
+class BrokenRule(NamedTuple):
+    """A rule about one or several settings that does not hold.
+
+    `settings` are the settings of the rule in camelCase. The first is the setting to change, and `value` is its value.
+    """
 
     settings: tuple[str, ...]
     value: Any
     rule: str
 
 
-def broken(values: Mapping[str, Any]) -> Iterator[Broken]:
-    """Yield every rule that settings (camelCase, each of its type) break."""
-    gates, one = values.get("featureGates", {}), msgspec.convert(values, Settings)
+def broken_rules(values: Mapping[str, Any]) -> Iterator[BrokenRule]:
+    """Yield every rule that settings break. `values` are in camelCase, each of the type of its setting."""
+    gates, settings = values.get("featureGates", {}), msgspec.convert(values, Settings)
     unknown = sorted(set(gates) - set(GATES) - set(RETIRED_GATES))
     if unknown:
-        yield Broken(("featureGates",), unknown[0], f"unknown gate; known are {', '.join(sorted(GATES))}")
-    slower, faster = "secondaryResourceEvictionRate", "resourceEvictionRate"
-    if one.secondary_resource_eviction_rate > one.resource_eviction_rate:
-        rule = f"must not exceed {faster} ({one.resource_eviction_rate}): it is the slower tier (D8)"
-        yield Broken((slower, faster), one.secondary_resource_eviction_rate, rule)
-    for name, rate in ((faster, one.resource_eviction_rate), (slower, one.secondary_resource_eviction_rate)):
-        if 0 < rate < SLOWEST:
-            yield Broken((name,), rate, f"must be at least {SLOWEST:f}, or 0 to stop evictions")
-    for pattern in one.skipped_propagating_namespaces:
+        yield BrokenRule(("featureGates",), unknown[0], f"unknown gate; known are {', '.join(sorted(GATES))}")
+    yield from _broken_rates(settings)
+    for pattern in settings.skipped_propagating_namespaces:
         try:
             whole(pattern)
         except ValueError as error:
-            rule = f"{error}; write e.g. kube-.*"
-            yield Broken(("skippedPropagatingNamespaces",), pattern, rule)
+            yield BrokenRule(("skippedPropagatingNamespaces",), pattern, f"{error}; write e.g. kube-.*")
     for name, texts in (
-        ("refusedAddresses", one.members.refused_addresses),
-        ("allowedAddresses", one.members.allowed_addresses),
+        ("refusedAddresses", settings.members.refused_addresses),
+        ("allowedAddresses", settings.members.allowed_addresses),
     ):
         for text in texts:
             try:
                 addresses.networks((text,))
             except ValueError as error:
-                yield Broken((f"members.{name}",), text, f"is no network: {error}; write e.g. 10.0.0.0/8")
-    if not one.evict_plugins:
-        yield Broken(("evictPlugins",), [], "must name at least one of ResourceHealth, ScheduledBack (D12)")
+                yield BrokenRule((f"members.{name}",), text, f"is not a network: {error}; write e.g. 10.0.0.0/8")
+    if not settings.evict_plugins:
+        yield BrokenRule(("evictPlugins",), [], "must name at least one of ResourceHealth, ScheduledBack")
+
+
+def _broken_rates(settings: Settings) -> Iterator[BrokenRule]:
+    primary, secondary = settings.resource_eviction_rate, settings.secondary_resource_eviction_rate
+    if secondary > primary:
+        rule = f"must not exceed resourceEvictionRate ({primary}), because it is the slower of the two rates"
+        yield BrokenRule(("secondaryResourceEvictionRate", "resourceEvictionRate"), secondary, rule)
+    for name, rate in (("resourceEvictionRate", primary), ("secondaryResourceEvictionRate", secondary)):
+        if 0 < rate < MIN_RATE:
+            yield BrokenRule((name,), rate, f"must be at least {MIN_RATE:f}, or 0 to stop evictions")
 
 
 def checked(values: Mapping[str, Any]) -> Settings:
-    """Return typed settings. Raises SettingError where types, ranges or the rules between settings do not hold."""
+    """Return typed settings from plain values. Raises SettingError for a wrong type, a value out of range, or a rule
+    that is broken."""
     try:
         settings = msgspec.convert(values, Settings)
     except msgspec.ValidationError as error:
         raise SettingError(f"settings: {error}") from None
-    found = [f"{one.settings[0]}: {_shown(one.value)} {one.rule}" for one in broken(msgspec.to_builtins(settings))]
-    if found:
-        raise SettingError("; ".join(found))
+    messages = [
+        f"{broken.settings[0]}: {msgspec.json.encode(broken.value).decode()} {broken.rule}"
+        for broken in broken_rules(msgspec.to_builtins(settings))
+    ]
+    if messages:
+        raise SettingError("; ".join(messages))
     return settings
-
-
-def _shown(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

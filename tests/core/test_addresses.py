@@ -105,7 +105,7 @@ def test_other_addresses_are_accepted(endpoint: str) -> None:
 
 
 def test_a_setting_that_is_no_network_stops_the_start() -> None:
-    with pytest.raises(SettingError, match=r"members.allowedAddresses: \"10.0.0.1/8\" is no network"):
+    with pytest.raises(SettingError, match=r"members.allowedAddresses: \"10.0.0.1/8\" is not a network"):
         checked({"members": {"allowedAddresses": ["10.0.0.1/8"]}})
 
 

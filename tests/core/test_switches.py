@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from config.product import switches
 from controlplane.clusters import health
 from controlplane.clusters.questions import Answer
 from controlplane.controllers.collection import Collection, Reading
@@ -21,7 +20,7 @@ from controlplane.kinds.policy import Placement, Toleration
 from controlplane.kinds.policy.placement_rules import with_default_tolerations
 from controlplane.kinds.rows import Observation
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.settings import GATES, Compat, EstimatorSettings, EvictionSettings, Settings
+from controlplane.settings import GATES, Compat, EstimatorSettings, EvictionSettings, Settings, all_settings
 from tests import scheduling_builders as scheduling
 from tests.core import propagation_story as propagation
 from tests.core.fleet_story import FAILOVER, START, Story, binding, by_room, cluster, duplicated, no_execute
@@ -247,7 +246,7 @@ OF_CALLS = {
 
 
 def test_no_switch_is_left_out() -> None:
-    assert {switch.name for switch in switches()} == set(TURNED) | TOLD_TO_AGENTS | OF_THE_LOG | OF_CALLS
+    assert {setting.name for setting in all_settings()} == set(TURNED) | TOLD_TO_AGENTS | OF_THE_LOG | OF_CALLS
 
 
 @pytest.mark.parametrize("name", TURNED)

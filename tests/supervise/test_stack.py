@@ -14,6 +14,7 @@ import yaml
 from apps.development.supervise import lifetime, records
 from apps.development.supervise.stack import DEVELOPMENT_PROFILE, STARTED
 from config import product
+from controlplane.settings import all_settings
 from tests.supervise.conftest import CommandLine, bare_environment, eventually
 
 pytestmark = pytest.mark.slow
@@ -135,7 +136,7 @@ def test_after_a_killed_run_nothing_lingers_and_the_next_start_works(supervise: 
 
 
 def test_the_development_profile_is_made_of_settings_there_are() -> None:
-    names = {switch.variable for switch in product.switches()} | {"LIFEBOAT_DEVELOPMENT"}
+    names = {product.variable(setting) for setting in all_settings()} | {"LIFEBOAT_DEVELOPMENT"}
     settings, warnings = product.from_environment(DEVELOPMENT_PROFILE)
 
     assert set(DEVELOPMENT_PROFILE) <= names

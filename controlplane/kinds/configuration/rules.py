@@ -10,7 +10,7 @@ import msgspec
 from controlplane.apimachinery.causes import forbidden, invalid
 from controlplane.apimachinery.errors import Cause
 from controlplane.kinds.configuration import NAME, FailoverConfiguration
-from controlplane.settings import FIXED, GATES, RETIRED_GATES, Settings, broken, merged
+from controlplane.settings import GATES, READ_AT_START, RETIRED_GATES, Settings, broken_rules, merged
 
 GATES_FIELD = "spec.featureGates"
 
@@ -24,7 +24,7 @@ def validate(new: FailoverConfiguration, old: FailoverConfiguration | None, sett
     misfits = list(_misfits(new.spec, Settings, "spec"))
     wrong = {name for name in new.spec if any(one.field.startswith(f"spec.{name}") for one in misfits)}
     rest = {name: value for name, value in new.spec.items() if name not in wrong}
-    rules = [one for one in broken(merged(settings, rest)) if wrong.isdisjoint(one.settings)]
+    rules = [one for one in broken_rules(merged(settings, rest)) if wrong.isdisjoint(one.settings)]
     return [*causes, *misfits, *(invalid(f"spec.{one.settings[0]}", one.value, one.rule) for one in rules)]
 
 
@@ -40,8 +40,8 @@ def _misfits(said: Mapping[str, Any], of: type[msgspec.Struct], path: str) -> It
     for name, value in said.items():
         field, place = known.get(name), f"{path}.{name}"
         if field is None:
-            yield _unknown(place, "setting", (one for one in known if known[one].name not in FIXED))
-        elif field.name in FIXED:
+            yield _unknown(place, "setting", (one for one in known if known[one].name not in READ_AT_START))
+        elif field.name in READ_AT_START:
             yield forbidden(place, "is read at start only; set it in the environment and restart")
         elif place == GATES_FIELD and isinstance(value, Mapping):
             yield from _gates(value)
