@@ -80,7 +80,7 @@ class RedisBucket:
                 granted[bucket], next_in = self.take(wanted, question.rate, bucket=bucket)
             except redis.RedisError as error:
                 # What was taken before the failure is spent, not used: the safe side (I2).
-                return Tokens({}, LOOK_AGAIN_SECONDS, problem=f"Redis grants no tokens: {refusal(error)}")
+                return Tokens({}, LOOK_AGAIN_SECONDS, problem="Redis grants no tokens", detail=refusal(error))
             waits.append(next_in)
         return Tokens(granted, min((wait for wait in waits if wait >= 0), default=-1.0))
 

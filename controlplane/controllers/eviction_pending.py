@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
+from controlplane.apimachinery.meta import Condition, Ref, condition
 from controlplane.controllers.reads.fleet_state import FLEET, TIER_ROW, clusters_with_evicting_taints, fleet_states
 from controlplane.controllers.reads.placed import placed_on
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.state import State, Watch
-from controlplane.eviction.pending import EVICTION_PENDING, pending_condition
+from controlplane.eviction.pending import EVICTION_PENDING, with_eviction_pending
 from controlplane.kinds import BINDINGS
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, Eviction, FleetState
@@ -69,7 +69,7 @@ class EvictionPending(Controller):
         *(Watch("row/Eviction", _told_after(after), after=after) for after in (timedelta(0), PATIENCE, LEAVES_WITHIN)),
         Watch("row/FleetState", _tier_changed, fan_out=True),
     )
-    owns = Ownership(dict.fromkeys(BINDINGS, ("status.conditions",)))
+    owns = Ownership(dict.fromkeys(BINDINGS, ("status.conditions", "status.pending_evictions")))
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """Return the bindings on clusters that carry a taint which moves workloads."""
@@ -87,11 +87,9 @@ class EvictionPending(Controller):
     def decide(self, snapshot: PendingSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         old = snapshot.subject
         before = condition(old.status.conditions, EVICTION_PENDING)
-        told = pending_condition(old, snapshot.rows, before, stopped=snapshot.stopped)
-        if told is None:
-            return NOTHING
-        new = old.with_status(conditions=with_condition(old.status.conditions, told, now=now))
-        if new is old:
+        new = with_eviction_pending(old, snapshot.rows, stopped=snapshot.stopped, now=now)
+        told = condition(new.status.conditions, EVICTION_PENDING)
+        if new is old or told is None:
             return NOTHING
         settled_at = max(map(_settled_at, snapshot.rows), default=now)
         if told.reason != HELD and now < settled_at:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from controlplane.apimachinery.meta import Ref, condition, with_condition
+from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import health
 from controlplane.clusters.taints import for_flapping
 from controlplane.controllers.reads.applications import applications, workload_groups
@@ -34,7 +34,7 @@ from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.eviction import eviction_plan, rate
 from controlplane.eviction.capacity_digest import CapacityDigest, digest
 from controlplane.eviction.holds import Holds
-from controlplane.eviction.pending import EVICTION_PENDING, pending_condition
+from controlplane.eviction.pending import with_eviction_pending
 from controlplane.eviction.queue import ended_row
 from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation
 from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
@@ -105,7 +105,11 @@ class Evictions(Controller):
     )
     owns = Ownership(
         dict.fromkeys(
-            BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations", "status.conditions")
+            BINDINGS,
+            (
+                *("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations"),
+                *("status.conditions", "status.pending_evictions"),
+            ),
         ),
         rows=(Eviction, FleetState, PlacementHint, Promise),
     )
@@ -305,7 +309,8 @@ def _moved(
         events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]
     over = {move.row.key: _over(move, now=now) for move in moves}
     left = [over.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
-    new = _told_pending(departed(_once(old, after), old, now=now), left, now=now)
+    # The condition EvictionPending is written with the eviction, so that no second write of the binding is needed.
+    new = with_eviction_pending(departed(_once(old, after), old, now=now), left, now=now)
     return Decision(
         changes=(
             Put(new, old, upon=("annotations",)),
@@ -327,12 +332,6 @@ def _over(move: eviction_plan.Move, *, now: datetime) -> Eviction:
     """Return the row of an eviction that has happened."""
     because = f"taint {move.cause.key}:{move.cause.effect}; {move.refuge.why}"
     return ended_row(move.row, move.cause.key, because, now=now, state=EVICTED)
-
-
-def _told_pending(new: Binding, rows: Sequence[Eviction], *, now: datetime) -> Binding:
-    """Return the binding with what its rows mean for it, so that nobody has to write it once more for that."""
-    told = pending_condition(new, rows, condition(new.status.conditions, EVICTION_PENDING))
-    return new if told is None else new.with_status(conditions=with_condition(new.status.conditions, told, now=now))
 
 
 def _reserving(before: Iterable[Promise], reserved: Sequence[Promise]) -> Iterable[Save | Drop]:
@@ -371,7 +370,7 @@ def _without_tokens(
         return stops if problem else (*stops[:-1], replace(stops[-1], until=now))
     if not (problem and planned.moves):
         return stops
-    return (*stops, Stop(now, f"no tokens: {problem.partition(':')[0]}"))[-STOPS_KEPT:]
+    return (*stops, Stop(now, f"no tokens: {problem}"))[-STOPS_KEPT:]
 
 
 def _noted(
@@ -409,7 +408,7 @@ def _told_problem(
     snapshot: EvictionsSnapshot, planned: eviction_plan.EvictionPlan, answer: rate.Tokens | None
 ) -> Iterable[Event]:
     if planned.moves and answer is not None and answer.problem:
-        message = f"nothing is evicted: no tokens, {answer.problem}"
+        message = f"no evictions take place: no tokens, {': '.join(filter(None, (answer.problem, answer.detail)))}"
         yield Event(snapshot.subject, "EvictionTokensUnavailable", message, warning=True)
 
 

@@ -280,8 +280,16 @@ class FailbackPlanner:
         mode, now, name = purge_mode(binding, self._settings), self._now, target.name
         producer, message = errand.producer, errand.message
         if rest is None:
-            words = {"reason": FAILED_BACK, "producer": producer, "message": message}
-            return with_task(binding, name, mode=mode, preserved=state.labels, now=now, **words)
+            return with_task(
+                binding,
+                name,
+                mode=mode,
+                reason=FAILED_BACK,
+                producer=producer,
+                message=message,
+                preserved=state.labels,
+                now=now,
+            )
         if mode == DIRECTLY:
             return binding
         part = target.replicas - rest

@@ -18,7 +18,6 @@ from controlplane.kinds.rows import Judgement, Stop
 from controlplane.settings import Settings
 
 MAX_MESSAGE = 1024
-WAITED = "; waited for "  # in the message of a task, between its cause and each thing it waited for
 
 
 def purge_mode(binding: Binding, settings: Settings) -> str:
@@ -47,10 +46,10 @@ def with_taint_task(
         mode=purge_mode(binding, settings),
         reason=TAINT_UNTOLERATED,
         producer=TAINT_MANAGER,
-        message=WAITED.join(
-            (f"taint {cause.key}:{cause.effect} of {_time_text(cause.time_added)}", *_waited_for(cause, stops, now=now))
-        ),
+        message=f"taint {cause.key}:{cause.effect} of {_time_text(cause.time_added)}",
         preserved=preserved,
+        taint=f"{cause.key}:{cause.effect}",
+        waited_for=tuple(_waited_for(cause, stops, now=now)),
         now=now,
     )
 
@@ -68,11 +67,6 @@ def _waited_for(cause: Judgement, stops: Iterable[Stop], *, now: datetime) -> It
         yield f"its turn, which came {(now - due).total_seconds():.0f} s after it was due at {_time_text(due)}"
 
 
-def parts(message: str) -> tuple[str, ...]:
-    """Return the message of a task in its parts: the cause, then what was waited for."""
-    return tuple(message.split(WAITED))
-
-
 def _time_text(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
@@ -86,6 +80,8 @@ def with_task(
     producer: str,
     message: str,
     preserved: Mapping[str, str] | None = None,
+    taint: str = "",
+    waited_for: tuple[str, ...] = (),
     now: datetime,
 ) -> Binding:
     """Return the binding with its target on a cluster moved into a task; a task already there is left as it is, but for
@@ -109,6 +105,8 @@ def with_task(
             producer=producer,
             preserved_label_state=dict(preserved or {}),
             creation_timestamp=to_seconds(now),
+            taint=taint,
+            waited_for=waited_for,
         )
         tasks = (*tasks, task)
     return binding.with_spec(clusters=rest, graceful_eviction_tasks=tasks)

@@ -62,11 +62,16 @@ class TakeTokens(msgspec.Struct, frozen=True):
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """The answer. `problem`: why nothing could be taken (Redis away: fail closed); `next_in`: seconds, -1 never."""
+    """The answer to TakeTokens.
+
+    `granted`: tokens by bucket. `next_in`: seconds until the next token, -1: there will be none. `problem`: why no
+    token could be taken, for example because Redis does not answer; no evictions take place then. `detail`: its cause.
+    """
 
     granted: dict[str, int]
     next_in: float
     problem: str = ""
+    detail: str = ""
 
 
 FLEET_BUCKET = "fleet"

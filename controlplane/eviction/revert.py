@@ -75,15 +75,33 @@ def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, b
     """
     home = {target.name: target.replicas for target in before.spec.clusters}
     mode = purge_mode(binding, settings)
-    new, words = binding, {"mode": mode, "producer": by, "message": f"{by} reverted the failover"}
+    new, message = binding, f"{by} reverted the failover"
     for target in binding.spec.clusters:
         if target.name not in home:
             state = preserved_state(binding, target.name, settings).labels
-            new = with_task(new, target.name, reason=REVERTED, preserved=state, now=now, **words)
+            new = with_task(
+                new,
+                target.name,
+                mode=mode,
+                reason=REVERTED,
+                producer=by,
+                message=message,
+                preserved=state,
+                now=now,
+            )
         elif _divided(binding) and mode != DIRECTLY and binding.spec.task(target.name) is None:
             more = target.replicas - home[target.name]
             if 0 < more < target.replicas:
-                new = with_partial_task(new, target.name, more, reason=PARTLY_REVERTED, now=now, **words)
+                new = with_partial_task(
+                    new,
+                    target.name,
+                    more,
+                    mode=mode,
+                    reason=PARTLY_REVERTED,
+                    producer=by,
+                    message=message,
+                    now=now,
+                )
     known = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - home.keys()
     kept = tuple(
         task
@@ -108,7 +126,7 @@ def _with_reverted_condition(binding: Binding, *, by: str, now: datetime) -> Bin
     told = Condition(
         EVICTION_PENDING, "False", TAKEN_BACK, f"{by} reverted the failover: it is placed on {names} again"
     )
-    return binding.with_status(conditions=with_condition(conditions, told, now=now))
+    return binding.with_status(pending_evictions=(), conditions=with_condition(conditions, told, now=now))
 
 
 def _with_current_replicas(target: TargetCluster, binding: Binding) -> TargetCluster:

@@ -18,7 +18,6 @@ from controlplane.engine.state import Change
 from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.eviction.graceful import EVICTION_STUCK
 from controlplane.eviction.pending import EVICTION_PENDING, waits_for
-from controlplane.eviction.purge import parts
 from controlplane.kind import KINDS, decode
 from controlplane.kinds import CLUSTER, WORK
 from controlplane.kinds import failover_record as kind
@@ -273,10 +272,9 @@ def _steps(one: Failover, around: RelatedChanges) -> Iterator[Step]:
     for task in one.tasks:
         yield from _detection_steps(task, one, around)
         yield from _wait_steps(task, one)
-        cause, *waits = parts(task.message) if task.reason == TAINT_UNTOLERATED else (task.message,)
-        for why in waits:
+        for why in task.waited_for:
             yield _step(one.first.change, kind.WAITED_FOR, task.from_cluster, why)
-        yield _step(one.first.change, kind.DECIDED, task.from_cluster, cause or task.reason)
+        yield _step(one.first.change, kind.DECIDED, task.from_cluster, task.message or task.reason)
     yield from _binding_steps(one)
     last = one.since[-1].change.version if one.since and one.finished else None
     yield from _work_steps(one, around, last=last)
@@ -303,7 +301,7 @@ def _detection_steps(task: GracefulEvictionTask, one: Failover, around: RelatedC
         assert ready is not None, "Ready was found in it"
         why = f"Ready is {ready.status} ({ready.reason}: {ready.message})"
         yield _step(seen.change, kind.SEEN, task.from_cluster, why)
-    named = [taint for taint in _evicting(known) if f"taint {taint.key}:{taint.effect} of " in task.message]
+    named = [taint for taint in _evicting(known) if f"{taint.key}:{taint.effect}" == task.taint]
     added = [
         (found, taint) for taint in named or _evicting(known) if (found := _taint_change(taint, lines)) is not None
     ]
@@ -353,7 +351,7 @@ def _wait_steps(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
     for found in one.pending:
         if found.change.version <= one.previous.get(task.from_cluster, 0):
             continue
-        why = waits_for(condition(found.new.status.conditions, EVICTION_PENDING), task.from_cluster)
+        why = waits_for(found.new, task.from_cluster)
         if not why:
             steps.clear()
         elif why != before:

@@ -86,4 +86,4 @@ def test_redis_away_grants_nothing_and_says_so() -> None:
     answer = RedisBucket(client).answer(TakeTokens({"fleet": 3}, 0.5))
 
     assert answer.granted == {}
-    assert answer.problem == "Redis grants no tokens: it is not reachable"
+    assert (answer.problem, answer.detail) == ("Redis grants no tokens", "it is not reachable")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from controlplane.eviction.purge import parts
 from controlplane.kinds.policy import (
     Toleration,
 )
@@ -119,7 +118,7 @@ def test_fault_14_what_waited_for_redis_says_so_and_nobody_else() -> None:
 def waited(story: Story, name: str) -> list[str]:
     """Return what a binding waited for before it left, as its task says."""
     (task,) = story.binding(name).spec.graceful_eviction_tasks
-    return list(parts(task.message)[1:])
+    return list(task.waited_for)
 
 
 def test_fault_15_a_flushed_bucket_starts_empty() -> None:

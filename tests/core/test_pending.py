@@ -7,9 +7,9 @@ from datetime import timedelta
 
 import pytest
 
-from controlplane.apimachinery.meta import Condition
-from controlplane.eviction.pending import EVICTION_PENDING, evicted_condition, pending_condition, waits_for
-from controlplane.kinds.binding import TAINT_UNTOLERATED, GracefulEvictionTask
+from controlplane.apimachinery.meta import Condition, condition
+from controlplane.eviction.pending import EVICTION_PENDING, evicted_condition, waits_for, with_eviction_pending
+from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, GracefulEvictionTask
 from controlplane.kinds.rows import (
     ABANDONED,
     EVICTED,
@@ -40,8 +40,14 @@ def over(cluster: str, state: str, message: str, *, seconds: int = 0) -> Evictio
 
 
 def said(rows: Iterable[Eviction], before: Condition | None = None) -> tuple[str, str, str] | None:
-    found = pending_condition(WEB, rows, before)
-    return None if found is None else (found.status, found.reason, found.message)
+    return changed(WEB.with_status(conditions=() if before is None else (before,)), rows)
+
+
+def changed(old: Binding, rows: Iterable[Eviction]) -> tuple[str, str, str] | None:
+    """Return what the condition reports after a change; None: the binding does not change."""
+    new = with_eviction_pending(old, list(rows), now=START)
+    found = condition(new.status.conditions, EVICTION_PENDING)
+    return None if new is old or found is None else (found.status, found.reason, found.message)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +100,7 @@ def test_the_condition_says_what_the_rows_mean(rows: list[Eviction], told: tuple
 
 
 def test_rows_of_copies_that_stay_do_not_end_a_condition_twice() -> None:
-    assert said([row("a", due_at=None)], WAITED) == ("False", "Abandoned", "no taint moves this workload any more")
+    assert said([row("a", due_at=None)], WAITED) == ("False", "Abandoned", "no taint evicts this workload any more")
 
 
 @pytest.mark.parametrize("before", [None, Condition(EVICTION_PENDING, "False", ABANDONED, "cluster a: x")])
@@ -103,37 +109,48 @@ def test_nothing_is_said_where_nothing_waits_and_nothing_waited(before: Conditio
 
 
 def test_the_end_of_the_rows_is_told_once_by_what_the_binding_shows() -> None:
-    gone = "False", "Abandoned", "no taint moves this workload any more"
+    gone = "False", "Abandoned", "no taint evicts this workload any more"
     left = "False", "Recovered", "evicted; the cluster has recovered since"
     assert said([], WAITED) == gone
 
     def with_task(reason: str) -> tuple[str, str, str]:
         task = GracefulEvictionTask("a", reason=reason, creation_timestamp=START)
-        found = pending_condition(WEB.with_spec(graceful_eviction_tasks=(task,)), [], WAITED)
+        found = changed(WEB.with_spec(graceful_eviction_tasks=(task,)).with_status(conditions=(WAITED,)), [])
         assert found is not None
-        return found.status, found.reason, found.message
+        return found
 
     assert with_task(TAINT_UNTOLERATED) == left
     assert with_task("Drain") == gone
 
 
-def test_what_waits_for_is_read_back_from_the_condition() -> None:
+def test_what_an_eviction_waits_for_is_kept_as_fields() -> None:
     rows = [
         row("a"),
-        row("a.b", state=HELD, reason=ON_HOLD, message="freeze; until Monday"),
+        row("a.b", state=HELD, reason=ON_HOLD, message="freeze; cluster b: until Monday"),
         row("b", state=HELD, reason=NO_REFUGE, message="two\nlines"),
     ]
-    told = pending_condition(WEB, rows, None)
+    web = with_eviction_pending(WEB, rows, now=START)
 
-    assert waits_for(told, "a") == "Queued: due 2026-01-01T00:00:00Z"
-    assert waits_for(told, "a.b") == "OnHold: freeze; until Monday"
-    assert waits_for(told, "aXb") == ""
-    assert waits_for(told, "c") == ""
-    assert waits_for(None, "a") == ""
-    assert waits_for(Condition(EVICTION_PENDING, "False", EVICTED, "cluster a: due now"), "a") == ""
+    assert [(one.cluster, one.reason) for one in web.status.pending_evictions] == [
+        ("a", QUEUED),
+        ("a.b", ON_HOLD),
+        ("b", NO_REFUGE),
+    ]
+    assert waits_for(web, "a") == "Queued: due 2026-01-01T00:00:00Z"
+    assert waits_for(web, "a.b") == "OnHold: freeze; cluster b: until Monday"
+    assert waits_for(web, "b") == "NoRefuge: two\nlines"
+    assert waits_for(web, "c") == waits_for(WEB, "a") == ""
 
-    (last,) = rows[2:]
-    assert waits_for(pending_condition(WEB, [last], None), "b") == "NoRefuge: two\nlines"
+
+def test_once_nothing_waits_the_fields_are_empty() -> None:
+    web = with_eviction_pending(with_eviction_pending(WEB, [row("a")], now=START), [], now=START)
+
+    assert web.status.pending_evictions == ()
+    assert waits_for(web, "a") == ""
+
+
+def test_a_condition_that_an_earlier_release_stored_without_fields_is_read_whole() -> None:
+    assert waits_for(WEB.with_status(conditions=(WAITED,)), "a") == "cluster a: due 2026-01-01T00:00:00Z"
 
 
 def test_evicted_is_read_from_the_condition() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.eviction.purge import MAX_MESSAGE, parts, purge_mode, with_partial_task, with_taint_task, with_task
+from controlplane.eviction.purge import MAX_MESSAGE, purge_mode, with_partial_task, with_taint_task, with_task
 from controlplane.kinds.binding import PARTLY_FAILED_BACK, Binding, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ClusterFailoverBehavior
 from controlplane.kinds.rows import Judgement, Stop
@@ -25,7 +25,7 @@ def told(*stops: Stop, due: float | None = 100.0) -> list[str]:
     cause = Judgement("gone", "NoExecute", START, at, due)
     new = with_taint_task(WEB, "a", cause, SETTINGS, preserved={}, stops=stops, now=NOW)
     (task,) = new.spec.graceful_eviction_tasks
-    return list(parts(task.message))
+    return [task.message, *task.waited_for]
 
 
 def stop(since: float, until: float | None) -> Stop:
@@ -201,9 +201,8 @@ def test_an_eviction_by_a_taint_says_so() -> None:
     )
 
     (task,) = new.spec.graceful_eviction_tasks
-    assert task.message == (
-        "taint gone:NoExecute of 2026-01-01T00:00:00Z; waited for its turn, which came 100 s after it was due at "
-        "2026-01-01T00:00:00Z"
-    )
+    assert task.message == "taint gone:NoExecute of 2026-01-01T00:00:00Z"
+    assert task.taint == "gone:NoExecute"
+    assert task.waited_for == ("its turn, which came 100 s after it was due at 2026-01-01T00:00:00Z",)
     assert (task.reason, task.producer, task.purge_mode) == ("TaintUntolerated", "TaintManager", GRACEFULLY)
     assert task.preserved_label_state == {"k": "v"}

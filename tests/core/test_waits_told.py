@@ -9,13 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, Object, ObjectMeta
+from controlplane.apimachinery.meta import condition as condition_of
 from controlplane.controllers.eviction_pending import EvictionPending
 from controlplane.engine.decision import Delete, Put
 from controlplane.eviction import hold_events, operator_orders
-from controlplane.eviction.pending import EVICTION_PENDING, pending_condition
+from controlplane.eviction.pending import EVICTION_PENDING, with_eviction_pending
 from controlplane.eviction.revert import reverted_binding
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
+from controlplane.kinds.binding import Binding
 from controlplane.kinds.eviction import Stopped, shown
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
@@ -26,6 +28,15 @@ from tests.core.fleet_story import START, binding, duplicated
 
 WEB = binding("web", duplicated(), on={"member1": 2})
 API = "failover.lifeboat.io/v1alpha1"
+
+
+def pending_condition(
+    binding: Binding, rows: list[Eviction], before: Condition | None = None, *, stopped: str = ""
+) -> Condition | None:
+    """Return the condition after a change; None: the binding does not change."""
+    old = binding.with_status(conditions=() if before is None else (before,))
+    new = with_eviction_pending(old, rows, stopped=stopped, now=START)
+    return None if new is old else condition_of(new.status.conditions, EVICTION_PENDING)
 
 
 def row(effect: str = "NoExecute", wait: float = 300, *, cluster: str = "member1", **fields: object) -> Eviction:
@@ -63,7 +74,7 @@ def test_a_tier_that_lets_nothing_leave_is_told_by_the_item_and_by_the_condition
     assert item.status.reason == "Stopped"
     assert item.status.message.startswith(why)
     assert condition is not None
-    assert condition.message.endswith(f"nothing is evicted at present: {why}")
+    assert condition.message.endswith(f"no evictions take place at present: {why}")
 
 
 def test_what_is_held_says_by_what_and_not_that_all_is_stopped() -> None:

@@ -123,7 +123,7 @@ kind: EvictionHold
 metadata:
   name: release
 spec:
-  reason: we are releasing; cluster by cluster
+  reason: "we are releasing; cluster member2: not yet"
   expiresAt: "2026-03-01T02:38:30Z"
 """
 WINDOW = """
@@ -152,7 +152,7 @@ def decided(found: FailoverRecord) -> Step:
 @pytest.mark.parametrize(
     ("manifest", "told_of"),
     [
-        (HOLD, "OnHold: EvictionHold release: we are releasing; cluster by cluster"),
+        (HOLD, "OnHold: EvictionHold release: we are releasing; cluster member2: not yet"),
         (WINDOW, "Maintenance: cluster member1 is in MaintenanceWindow discs until 2026-03-01T02:38:30Z: new discs"),
     ],
 )

@@ -82,6 +82,8 @@ class GracefulEvictionTask(Struct, frozen=True):
     preserved_label_state: dict[str, str] = {}
     creation_timestamp: datetime | None = None
     clusters_before_failover: tuple[str, ...] = ()
+    taint: str = ""  # key:effect of the taint that evicted the copy; "": no taint did
+    waited_for: tuple[str, ...] = ()
 
 
 class BindingSnapshot(Struct, frozen=True):
@@ -177,12 +179,21 @@ class AggregatedStatusItem(Struct, frozen=True):
         return self.last_known_health or self.health
 
 
+class PendingEviction(Struct, frozen=True):
+    """An eviction that waits. `reason` is Queued, or what holds it."""
+
+    cluster: str
+    reason: str = ""
+    message: str = ""
+
+
 class ResourceBindingStatus(Struct, frozen=True):
     scheduler_observed_generation: int = 0
     scheduler_observed_affinity_name: str = field(name="schedulerObservingAffinityName", default="")
     last_scheduled_time: datetime | None = None
     conditions: tuple[Condition, ...] = ()
     aggregated_status: tuple[AggregatedStatusItem, ...] = ()
+    pending_evictions: tuple[PendingEviction, ...] = ()
 
 
 SCHEDULED, FULLY_APPLIED = "Scheduled", "FullyApplied"

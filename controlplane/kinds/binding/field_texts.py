@@ -13,6 +13,7 @@ from controlplane.kinds.binding import (
     GracefulEvictionTask,
     NodeClaim,
     ObjectReference,
+    PendingEviction,
     ReplicaRequirements,
     ResourceBindingSpec,
     ResourceBindingStatus,
@@ -76,6 +77,8 @@ suppress_deletion: true keeps the old copy until somebody confirms its deletion.
 preserved_label_state: Labels that carry state to the new copy.
 creation_timestamp: When the task was made.
 clusters_before_failover: Clusters it was on before.
+taint: Key and effect of the taint that evicted the copy.
+waited_for: What the eviction waited for between its due time and this task, apart from holds.
 """,
     BindingSnapshot: f"{OBJECT}clusters: Clusters that the other binding is placed on.",
     BindingPriority: "priority: The higher goes first.",
@@ -89,6 +92,12 @@ scheduler_observed_affinity_name: Name of the cluster affinity that is in use.
 last_scheduled_time: When it was scheduled last.
 conditions: Scheduled, FullyApplied, EvictionPending and others.
 aggregated_status: What each member reports of its copy.
+pending_evictions: Evictions that wait, one for each cluster.
+""",
+    PendingEviction: """
+cluster: The cluster that the copy is to leave.
+reason: Queued, or what holds the eviction.
+message: Why it waits, for people.
 """,
     AggregatedStatusItem: """
 cluster_name: The member.
