@@ -1,4 +1,8 @@
-"""Policies: which policy a template belongs to, and the binding that follows from it (semantics 2.14)."""
+"""Policies: decides which policy claims a template, and keeps the binding of the template [policy-matching].
+
+A template is any object that users ask to propagate to member clusters. A claim is a set of labels and annotations on
+the template that names its policy.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct, kind_key
+from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct
 from controlplane.apimachinery.names import is_reserved_namespace
 from controlplane.controllers.reads.fleet_state import fleet_state
+from controlplane.controllers.reads.policy_templates import templates_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds, is_propagated_namespace
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put, deleting
@@ -28,40 +33,44 @@ from controlplane.propagation.lazy_activation import LAZY, LAZY_ANNOTATION, dige
 from controlplane.settings import Settings
 
 PRIORITY_CLASS = "scheduling.k8s.io/PriorityClass"
-RETRY = timedelta(seconds=30)
-NOT_YET = timedelta(seconds=1)
+RETRY = timedelta(seconds=30)  # after an error that a user has to correct
+SOON = timedelta(seconds=1)  # while another controller or this process has to catch up first
 
 
 class Candidates(Struct, frozen=True):
-    """The policies that select a kind, sorted so that a template meets only those that could mean it."""
+    """The policies that select a kind, indexed so that a template is compared with few of them."""
 
-    named: dict[tuple[str, str], tuple[Policy, ...]]  # (policy namespace, object name)
-    general: dict[str, tuple[Policy, ...]]  # policy namespace, "" cluster-scoped
+    by_object_name: dict[tuple[str, str], tuple[Policy, ...]]  # key: (namespace of the policy, name of the object)
+    by_namespace: dict[str, tuple[Policy, ...]]  # key: namespace of the policy, "" if it is cluster-scoped
 
     @classmethod
     def of(cls, policies: Iterable[Policy], api_version: str, kind: str) -> Candidates:
-        named: dict[tuple[str, str], list[Policy]] = {}
-        general: dict[str, list[Policy]] = {}
+        """Return the index of these policies. A policy is indexed by object name if all its selectors have a name."""
+        by_object_name: dict[tuple[str, str], list[Policy]] = {}
+        by_namespace: dict[str, list[Policy]] = {}
         for policy in policies:
             namespace = policy.metadata.namespace
-            about = [
-                one for one in policy.spec.resource_selectors if one.kind == kind and one.api_version == api_version
-            ]
-            if all(one.name for one in about):
-                for name in {one.name for one in about}:
-                    named.setdefault((namespace, name), []).append(policy)
+            names = {
+                selector.name
+                for selector in policy.spec.resource_selectors
+                if selector.kind == kind and selector.api_version == api_version
+            }
+            if all(names):
+                for name in names:
+                    by_object_name.setdefault((namespace, name), []).append(policy)
             else:
-                general.setdefault(namespace, []).append(policy)
+                by_namespace.setdefault(namespace, []).append(policy)
         return cls(
-            {key: tuple(found) for key, found in named.items()}, {key: tuple(one) for key, one in general.items()}
+            {key: tuple(found) for key, found in by_object_name.items()},
+            {key: tuple(found) for key, found in by_namespace.items()},
         )
 
-    def facing(self, template: Template) -> tuple[Policy, ...]:
-        """Return the policies that may select this template."""
+    def possible(self, template: Template) -> tuple[Policy, ...]:
+        """Return the policies that may select this template. Their selectors have still to be compared with it."""
         namespace, name = template.metadata.namespace, template.metadata.name
-        found = self.named.get(("", name), ()) + self.general.get("", ())
+        found = self.by_object_name.get(("", name), ()) + self.by_namespace.get("", ())
         if namespace:
-            found += self.named.get((namespace, name), ()) + self.general.get(namespace, ())
+            found += self.by_object_name.get((namespace, name), ()) + self.by_namespace.get(namespace, ())
         return found
 
 
@@ -69,23 +78,27 @@ NO_CANDIDATES = Candidates({}, {})
 
 
 class Propagation(Struct, frozen=True):
-    """A template (None: gone) with its binding, its policy by claim and all that may select it."""
+    """A template with its binding, the policy that claims it and all policies that may select it.
+
+    `template` None: it was deleted. `binding` None: there is none yet. `claimed` None: no policy claims the template,
+    or the policy that does was deleted.
+    """
 
     ref: Ref
     template: Template | None
     binding: Binding | None
     claimed: Policy | None = None
     candidates: Candidates = NO_CANDIDATES
-    priorities: dict[str, int] = {}  # by PriorityClass
-    unjudged: bool = False  # a taint that moves workloads is on a cluster of the binding, and not judged yet (D6)
+    priorities: dict[str, int] = {}  # value of each PriorityClass, by name
+    unjudged: bool = False  # eviction from a tainted cluster of the binding has still to be decided [judged-once]
 
     @property
     def subject(self) -> Template | Binding | None:
         return self.template or self.binding
 
 
-def _template(old: Template | None, new: Template | None) -> Iterator[Ref]:
-    """A template is due when its user changed it; reports about it and what can never be propagated are no news."""
+def _template_changed(old: Template | None, new: Template | None) -> Iterator[Ref]:
+    """A template is due when it was created, deleted or edited by a user, if it can be propagated at all."""
     present = new or old
     assert present is not None, "a change has an old or a new side"
     ref = present.ref
@@ -97,6 +110,7 @@ def _template(old: Template | None, new: Template | None) -> Iterator[Ref]:
 
 
 def _edited(old: Template, new: Template) -> bool:
+    """Test whether a change of a template is more than a change of its status."""
     before, after = old.metadata, new.metadata
     return (
         before.labels != after.labels
@@ -107,8 +121,8 @@ def _edited(old: Template, new: Template) -> bool:
     )
 
 
-def _policy(old: Policy | None, new: Policy | None) -> Iterator[Ref]:
-    """All templates a policy selects or claims are due when it was edited, made or removed."""
+def _policy_changed(old: Policy | None, new: Policy | None) -> Iterator[Ref]:
+    """All templates that a policy selects or claims are due when the policy was created, edited or deleted."""
     if old is not None and new is not None:
         deleted = old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
         if not deleted and old.spec == new.spec and old.metadata.annotations == new.metadata.annotations:
@@ -116,8 +130,8 @@ def _policy(old: Policy | None, new: Policy | None) -> Iterator[Ref]:
     yield (new or old).ref  # type: ignore[union-attr]  # one side is there
 
 
-def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
-    """A template is due when its binding went, or when somebody wrote into it what its policy decides."""
+def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
+    """A template is due when its binding was deleted, or when fields that this controller owns were edited."""
     if old is None or bindings.template_ref(old).kind in kinds.NEVER_PROPAGATED:
         return
     if new is not None:
@@ -129,15 +143,15 @@ def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
 
 
 class Policies(Controller):
-    """Key: a template. Claims it for a policy and keeps its binding as the two of them want it."""
+    """Key: a template. Writes the claim of its policy, and creates, updates and deletes its binding."""
 
     name: ClassVar[str] = "policies"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = PropagatedKinds()
     watches: ClassVar[tuple[Watch, ...]] = (
-        Watch("*", _template),
-        *(Watch(kind, _policy, fan_out=True) for kind in kinds.POLICIES),
-        *(Watch(kind, _binding) for kind in kinds.BINDINGS),
+        Watch("*", _template_changed),
+        *(Watch(kind, _policy_changed, fan_out=True) for kind in kinds.POLICIES),
+        *(Watch(kind, _binding_changed) for kind in kinds.BINDINGS),
     )
     owns: ClassVar[Ownership] = Ownership(
         {
@@ -172,7 +186,7 @@ class Policies(Controller):
         templates = state.get(refs)
         found = state.get([bindings.binding_ref(ref) for ref in refs])
         candidates, known = self._candidates(state, templates.values())
-        claims = {ref: _claim(template) for ref, template in templates.items()}
+        claims = {ref: _claiming_policy(template) for ref, template in templates.items()}
         missing = {claim for claim in claims.values() if claim is not None and claim not in known}
         claimed = {**known, **(state.get(sorted(missing)) if missing else {})}
         priorities = self._priorities(state, claimed.values())
@@ -184,18 +198,18 @@ class Policies(Controller):
                 snapshots.append(None)
                 continue
             claim = claims.get(ref)
-            facing = NO_CANDIDATES
+            possible = NO_CANDIDATES
             if template is not None:
-                facing = candidates.get(f"{template.api_version}/{template.kind}", NO_CANDIDATES)
+                possible = candidates.get(f"{template.api_version}/{template.kind}", NO_CANDIDATES)
             policy = claimed.get(claim) if claim is not None else None
             waits = binding is not None and binding.ref in unjudged
-            snapshots.append(Propagation(ref, template, binding, policy, facing, priorities, waits))
+            snapshots.append(Propagation(ref, template, binding, policy, possible, priorities, waits))
         return snapshots
 
     def _candidates(
         self, state: State, templates: Iterable[Template]
     ) -> tuple[dict[str, Candidates], dict[Ref, Policy]]:
-        """Return the policies per kind ("apiVersion/kind"), and all of them by reference."""
+        """Return the policies that select the kinds of these templates, by "apiVersion/kind" and by reference."""
         values = {f"{one.api_version}/{one.kind}": (one.api_version, one.kind) for one in templates}
         by_kind: dict[str, list[Policy]] = {value: [] for value in values}
         if values:
@@ -206,6 +220,7 @@ class Policies(Controller):
         return {value: Candidates.of(policies, *values[value]) for value, policies in by_kind.items()}, known
 
     def _priorities(self, state: State, policies: Iterable[Policy]) -> dict[str, int]:
+        """Return the values of the PriorityClasses that these policies name. Those that do not exist are left out."""
         names = {name for policy in policies if (name := bindings.priority_class(policy.spec))}
         found = state.get([Ref(PRIORITY_CLASS, "", name) for name in sorted(names)]) if names else {}
         return {ref.name: int(one.content.get("value", 0)) for ref, one in found.items()}
@@ -215,14 +230,14 @@ class Policies(Controller):
         if template is None or template.metadata.deletion_timestamp is not None:
             return _without_template(snapshot, now=now)
         if snapshot.ref.kind not in KINDS:
-            return Decision(wake_at=now + NOT_YET)  # brought a moment ago: this process hears of it soon
+            return Decision(wake_at=now + SOON)  # a new kind that this process has not loaded yet
         if not is_propagated_namespace(template.metadata.namespace, settings.skipped_propagating_namespaces):
             return NOTHING
-        facing = snapshot.candidates.facing(template)
+        possible = snapshot.candidates.possible(template)
         preemption = settings.gate("PropagationPolicyPreemption")
-        policy = matching.choose(facing, snapshot.claimed, template, preemption=preemption)
+        policy = matching.choose(possible, snapshot.claimed, template, preemption=preemption)
         if binding is not None and binding.metadata.deletion_timestamp is not None:
-            return _while_binding_goes(snapshot, template, binding, policy, now=now)
+            return _while_binding_is_deleted(snapshot, template, binding, policy, now=now)
         if binding is not None and bindings.template_ref(binding) != snapshot.ref:
             return _name_taken(template, binding, now=now)
         if policy is None:
@@ -230,84 +245,25 @@ class Policies(Controller):
         return _with_policy(snapshot, template, policy, settings, now=now)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the templates that a policy selects, then those that it claims; the cursor is "step|namespace/name".
-
-        If the policy goes, the templates of the bindings that it claims follow: a user may have written such a claim
-        into a binding whose template has none.
-        """
-        policy: Policy | None = state.get([origin]).get(origin)
-        goes = policy is None or policy.metadata.deletion_timestamp is not None
-        claimed = (*self.keys, *kinds.BINDINGS) if goes else self.keys
-        steps = [*_selections(policy), *((kind, "", "", str(origin)) for kind in claimed)]
-        step, _, place = after.partition("|")
-        index, found = int(step or 0), list[Ref]()
-        named = state.get([ref for one in steps[index:] if (ref := _named(*one)) is not None])
-        while index < len(steps):
-            if len(found) >= limit:
-                return found, f"{index}|"
-            if (ref := _named(*steps[index])) is not None:
-                found += [ref] if ref in named else []
-            else:
-                kind, namespace, _, claim = steps[index]
-                room = limit - len(found)
-                page = _page(state, kind, namespace, claim, after=_place(place), limit=room)
-                found += _templates(state, page) if kind in kinds.BINDINGS else page
-                if len(page) >= room:
-                    return found, f"{index}|{page[-1].namespace}/{page[-1].name}"
-            index, place = index + 1, ""
-        return found, None
+        return templates_of(state, origin, after=after, limit=limit)
 
 
 def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:
-    """Return the bindings for which a taint on one of their clusters has still to be judged."""
-    tainted = state.by_index(kinds.CLUSTER, "taint", EVICTING_EFFECTS)
-    clusters = {one.metadata.name: one for ones in tainted.values() for one in ones}
-    there = [one for one in found.values() if any(target.name in clusters for target in one.spec.clusters)]
-    if not there or fleet_state(state).failover_on_since is None:
+    """Return the bindings on a tainted cluster for which it is not decided yet whether they are evicted.
+
+    Empty while the Failover gate is off, because nothing is decided then.
+    """
+    by_effect = state.by_index(kinds.CLUSTER, "taint", EVICTING_EFFECTS)
+    tainted = {cluster.metadata.name: cluster for clusters in by_effect.values() for cluster in clusters}
+    affected = [one for one in found.values() if any(target.name in tainted for target in one.spec.clusters)]
+    if not affected or fleet_state(state).failover_on_since is None:
         return frozenset()
-    rows = state.rows(Eviction, "binding", [str(one.ref) for one in there])
-    return frozenset(one.ref for one in there if has_unjudged_taint(one.spec, clusters, rows.get(str(one.ref), ())))
+    rows = state.rows(Eviction, "binding", [str(one.ref) for one in affected])
+    return frozenset(one.ref for one in affected if has_unjudged_taint(one.spec, tainted, rows.get(str(one.ref), ())))
 
 
-def _selections(policy: Policy | None) -> list[tuple[str, str, str, str]]:
-    """Return (kind, namespace, name, "") per selector of a policy: where to look for its templates."""
-    if policy is None:
-        return []
-    found: dict[tuple[str, str, str, str], None] = {}
-    for one in policy.spec.resource_selectors:
-        kind = kind_key(one.api_version, one.kind)
-        if kind in Policies.keys:
-            found[kind, policy.metadata.namespace or one.namespace, one.name, ""] = None
-    return list(found)
-
-
-def _named(kind: str, namespace: str, name: str, claim: str) -> Ref | None:
-    """Return the one template a step is about; None where it is about as many as there are, or of a kind that nobody
-    has defined yet, so that it may be of any namespace."""
-    known = KINDS.get(kind)
-    is_one = name and (namespace or (known is not None and not known.resource.namespaced))
-    return Ref(kind, namespace, name) if is_one else None
-
-
-def _page(state: State, kind: str, namespace: str, claim: str, *, after: tuple[str, str], limit: int) -> list[Ref]:
-    if claim:
-        return list(state.refs_by_index(kind, "policy", claim, after=after, limit=limit))
-    return [one.ref for one in state.list(kind, namespace=namespace, after=after, limit=limit)]
-
-
-def _templates(state: State, refs: Sequence[Ref]) -> list[Ref]:
-    """Return the templates of bindings, as far as a policy may claim these templates."""
-    held: Iterable[Binding] = state.get(refs).values()
-    return [ref for one in held if (ref := bindings.template_ref(one)).kind in Policies.keys]
-
-
-def _place(cursor: str) -> tuple[str, str]:
-    namespace, _, name = cursor.partition("/")
-    return namespace, name
-
-
-def _claim(template: Template) -> Ref | None:
-    """Return the policy a template says it belongs to."""
+def _claiming_policy(template: Template) -> Ref | None:
+    """Return the policy that the claim on a template names. None: the template carries no claim."""
     claimant = matching.claimant(template)
     if claimant is None:
         return None
@@ -316,7 +272,7 @@ def _claim(template: Template) -> Ref | None:
 
 
 def _without_template(snapshot: Propagation, *, now: datetime) -> Decision:
-    """Its template is gone: the binding goes, and with it every copy."""
+    """Delete the binding of a template that was deleted, which removes the copies from all members."""
     binding = snapshot.binding
     if binding is None or binding.metadata.deletion_timestamp is not None:
         return NOTHING
@@ -326,34 +282,39 @@ def _without_template(snapshot: Propagation, *, now: datetime) -> Decision:
 
 
 def _without_policy(snapshot: Propagation, template: Template, binding: Binding | None, *, now: datetime) -> Decision:
-    """No policy selects a template: its claims are removed, placement and copies stay as they are, and the template
-    says so (`unselected`)."""
+    """Remove the claim from a template that no policy selects, and from its binding.
+
+    Placement and copies stay as they are. An Event on the template reports it (`propagation.unselected`).
+    """
     changes = []
-    labels, annotations = matching.unclaimed(template.metadata.labels, template.metadata.annotations)
-    annotations.pop(LAZY_ANNOTATION, None)
-    freed = template.with_meta(labels=labels, annotations=annotations)
-    if freed is not template:
-        changes.append(Put(freed, template))
+    unclaimed = _without_claim(template)
+    if unclaimed is not template:
+        changes.append(Put(unclaimed, template))
     if binding is not None:
         released = bindings.release(binding)
         if released is not binding:
             changes.append(Put(released, binding))
-    facing = snapshot.candidates.facing(template)
-    told = unselected.told(template, binding, facing, lost=freed is not template, now=now)
+    possible = snapshot.candidates.possible(template)
+    told = unselected.told(template, binding, possible, lost=unclaimed is not template, now=now)
     if not changes and told == unselected.SILENT:
         return NOTHING
     reason = "PolicyGone" if changes else ""
     return Decision(changes=tuple(changes), events=told.events, wake_at=told.wake_at, reason=reason)
 
 
-def _while_binding_goes(
+def _without_claim(template: Template) -> Template:
+    labels, annotations = matching.unclaimed(template.metadata.labels, template.metadata.annotations)
+    annotations.pop(LAZY_ANNOTATION, None)
+    return template.with_meta(labels=labels, annotations=annotations)
+
+
+def _while_binding_is_deleted(
     snapshot: Propagation, template: Template, binding: Binding, policy: Policy | None, *, now: datetime
 ) -> Decision:
-    """The binding of this name is being deleted, and a new one is made once it is gone.
+    """Update the claim of a template whose binding is being deleted. A new binding follows once the old one is gone.
 
-    The template changes its claim meanwhile, so that a binding whose cleanup waits for a lost cluster holds back no
-    policy that is deleted. A Lazy policy claims a template together with its binding only: until then the template is
-    without a claim.
+    The claim changes already now. Else a binding whose cleanup waits for a lost cluster would keep a deleted policy
+    from going. A Lazy policy claims a template only together with its binding: until then the template has no claim.
     """
     if policy is None:
         decision = _without_policy(snapshot, template, None, now=now)
@@ -362,10 +323,7 @@ def _while_binding_goes(
         changes = (Put(claimed, template),) if claimed is not template else ()
         decision = Decision(changes=changes, reason="ApplyPolicy") if changes else NOTHING
     elif snapshot.claimed is not None and snapshot.claimed.ref != policy.ref:
-        labels, annotations = matching.unclaimed(template.metadata.labels, template.metadata.annotations)
-        annotations.pop(LAZY_ANNOTATION, None)
-        freed = template.with_meta(labels=labels, annotations=annotations)
-        decision = Decision(changes=(Put(freed, template),), reason="ApplyPolicy")
+        decision = Decision(changes=(Put(_without_claim(template), template),), reason="ApplyPolicy")
     else:
         decision = NOTHING
     if bindings.template_ref(binding) == snapshot.ref:
@@ -376,10 +334,14 @@ def _while_binding_goes(
 def _with_policy(
     snapshot: Propagation, template: Template, policy: Policy, settings: Settings, *, now: datetime
 ) -> Decision:
+    """Claim a template for its policy, and create or update its binding."""
     wanted_class = bindings.priority_class(policy.spec)
     priority = snapshot.priorities.get(wanted_class) if wanted_class else None
     if wanted_class and priority is None:
-        message = f'policy {policy.metadata.name} names PriorityClass "{wanted_class}", which does not exist; create it'
+        message = (
+            f'policy {policy.metadata.name} names PriorityClass "{wanted_class}", which does not exist: '
+            "create the PriorityClass, or name an existing one in spec.schedulePriority of the policy"
+        )
         return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),), wake_at=now + RETRY)
     claimed, active = _claimed_template(template, policy)
     changes = [Put(claimed, template)] if claimed is not template else []
@@ -391,8 +353,8 @@ def _with_policy(
             changes.append(Put(made, None))
         else:
             new = bindings.refresh(old, template, policy, priority=priority, gates=gates)
-            if snapshot.unjudged and _judged_by(new) != _judged_by(old) and judges(settings):
-                return Decision(wake_at=now + NOT_YET)
+            if snapshot.unjudged and _eviction_rules(new) != _eviction_rules(old) and _are_judged_once(settings):
+                return Decision(wake_at=now + SOON)
             if new is not old:
                 changes.append(Put(new, old))
     if not changes:
@@ -402,9 +364,9 @@ def _with_policy(
 
 
 def _applied(template: Template, claimed: Template, made: Binding | None) -> Iterator[Event]:
-    """Yield the Events of a template that a policy claims for the first time, or takes from another policy.
+    """Yield the Events of a template that a policy claims for the first time, or takes over from another policy.
 
-    Edits of a policy that a template follows already are no Event: a policy may have 10,000 templates.
+    An edit of the policy that already claims the template yields none, because a policy may have 10,000 templates.
     """
     before = matching.claimant(template)
     if made is not None and made.workload:
@@ -412,39 +374,46 @@ def _applied(template: Template, claimed: Template, made: Binding | None) -> Ite
         yield Event(template, "GetReplicasSucceed", message, step=True)
     if before == matching.claimant(claimed) and made is None:
         return
-    said = f"Apply policy({_shown(matching.claimant(claimed))}) succeed"
-    yield Event(template, "ApplyPolicySucceed", said, step=True)
+    message = f"Apply policy({_shown(matching.claimant(claimed))}) succeed"
+    yield Event(template, "ApplyPolicySucceed", message, step=True)
     if before is not None and before != matching.claimant(claimed):
         taken = f"{_shown(matching.claimant(claimed))}) preempted propagation policy({_shown(before)}) successfully"
         yield Event(template, "PreemptPolicySucceed", f"Propagation policy({taken}", step=True)
 
 
 def _shown(claimant: tuple[str, str] | None) -> str:
+    """Return "namespace/name" of a policy, or its name if it is cluster-scoped."""
     namespace, name = claimant or ("", "")
     return f"{namespace}/{name}" if namespace else name
 
 
-def _judged_by(binding: Binding) -> tuple[Any, Any]:
-    """Return what decides whether a taint moves a binding, and when."""
+def _eviction_rules(binding: Binding) -> tuple[Any, Any]:
+    """Return the fields of a binding that decide whether and when a taint evicts its copies."""
     placement = binding.spec.placement
     return binding.spec.failover, None if placement is None else placement.cluster_tolerations
 
 
-def judges(settings: Settings) -> bool:
-    """Test whether taints are judged once, when they appear (D6), and somebody does so."""
+def _are_judged_once(settings: Settings) -> bool:
+    """Test whether evictions are decided once, when a taint appears, by a controller that runs [judged-once].
+
+    If so, an edit of a policy waits until the existing taints have been judged by the rules before the edit.
+    """
     return settings.gate("Failover") and settings.runs("eviction_queue") and not settings.eviction.reevaluate_policies
 
 
 def _claimed_template(template: Template, policy: Policy) -> tuple[Template, bool]:
-    """Return the template as its policy claims it, and whether the binding follows now (Lazy waits for an edit)."""
+    """Return the template with the claim of its policy, and whether its binding is to be written now.
+
+    With activationPreference Lazy, the binding is not written before a user edits the template.
+    """
     labels, annotations = matching.claim(policy)
     old = template.metadata
     active = True
     if policy.spec.activation_preference == LAZY:
-        said = digest(template)
-        active = lazily_active(template, policy, said)
-        annotations[LAZY_ANNOTATION] = said
-    elif _claimed_so(old, labels, annotations):
+        current = digest(template)
+        active = lazily_active(template, policy, current)
+        annotations[LAZY_ANNOTATION] = current
+    elif _has_claim(old, labels, annotations):
         return template, True
     kept_labels, kept_annotations = matching.unclaimed(old.labels, old.annotations)
     kept_annotations.pop(LAZY_ANNOTATION, None)
@@ -452,18 +421,18 @@ def _claimed_template(template: Template, policy: Policy) -> tuple[Template, boo
     return claimed, active
 
 
-def _claimed_so(metadata: ObjectMeta, labels: dict[str, str], annotations: dict[str, str]) -> bool:
-    """Test whether exactly this claim, and none other, is on an object."""
+def _has_claim(metadata: ObjectMeta, labels: dict[str, str], annotations: dict[str, str]) -> bool:
+    """Test whether an object carries exactly this claim and no other."""
     return all(metadata.labels.get(key) == labels.get(key) for key in matching.CLAIM_LABELS) and all(
         metadata.annotations.get(key) == annotations.get(key) for key in (*matching.CLAIM_ANNOTATIONS, LAZY_ANNOTATION)
     )
 
 
 def _name_taken(template: Template, binding: Binding, *, now: datetime) -> Decision:
-    """The binding of this name is another template's: say so until it is gone."""
+    """Report with an Event, every RETRY, that another template already owns the binding of this name."""
     other = binding.spec.resource
     message = (
-        f"binding {binding.metadata.name} already belongs to {other.api_version} {other.kind} {other.name}: "
-        "two kinds of the same name cannot both be propagated; rename one of the objects"
+        f"binding {binding.metadata.name} already belongs to {other.api_version} {other.kind} {other.name}. "
+        "Two objects whose kind and name give the same binding name cannot both be propagated: rename one of them"
     )
     return Decision(events=(Event(template, "ApplyPolicyFailed", message, warning=True),), wake_at=now + RETRY)

@@ -1,0 +1,91 @@
+"""The templates that a change of a policy concerns, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from controlplane import kinds
+from controlplane.apimachinery.meta import Ref, kind_key
+from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
+from controlplane.engine.controller import cursor_after
+from controlplane.engine.state import State
+from controlplane.kind import KINDS
+from controlplane.kinds.binding import Binding
+from controlplane.kinds.policy import Policy
+from controlplane.propagation import bindings
+
+
+class Search(NamedTuple):
+    """Where a fan-out from a policy looks for templates: objects that a selector selects, or objects with a claim.
+
+    `name` "": all objects of the kind in the namespace. `claim`: the policy as text, "" for a selector.
+    """
+
+    kind: str
+    namespace: str = ""
+    name: str = ""
+    claim: str = ""
+
+    @property
+    def ref(self) -> Ref | None:
+        """The only template to be found here. None: there may be several.
+
+        An object of a kind that is not defined yet may be in any namespace, so that its reference is not known.
+        """
+        kind = KINDS.get(self.kind)
+        is_single = self.name and (self.namespace or (kind is not None and not kind.resource.namespaced))
+        return Ref(self.kind, self.namespace, self.name) if is_single else None
+
+    def page(self, state: State, *, after: tuple[str, str], limit: int) -> list[Ref]:
+        """Return the next objects behind (namespace, name)."""
+        if self.claim:
+            return list(state.refs_by_index(self.kind, "policy", self.claim, after=after, limit=limit))
+        return [one.ref for one in state.list(self.kind, namespace=self.namespace, after=after, limit=limit)]
+
+
+def templates_of(state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
+    """Return one page of the templates that a policy selects, then of those that it claims, and the next cursor.
+
+    If the policy is deleted, the templates of the bindings that it claims follow. A user may have written such a claim
+    into a binding whose template has none. The cursor is "number of the search|namespace/name".
+    """
+    policy: Policy | None = state.get([origin]).get(origin)
+    deleted = policy is None or policy.metadata.deletion_timestamp is not None
+    claiming = (*PropagatedKinds(), *kinds.BINDINGS) if deleted else PropagatedKinds()
+    searches = [*_selections(policy), *(Search(kind, claim=str(origin)) for kind in claiming)]
+    step, _, cursor = after.partition("|")
+    index, found = int(step or 0), list[Ref]()
+    existing = state.get([ref for search in searches[index:] if (ref := search.ref) is not None])
+    while index < len(searches):
+        if len(found) >= limit:
+            return found, f"{index}|"
+        search = searches[index]
+        if (ref := search.ref) is not None:
+            found += [ref] if ref in existing else []
+        else:
+            room = limit - len(found)
+            page = search.page(state, after=cursor_after(cursor), limit=room)
+            found += _templates(state, page) if search.kind in kinds.BINDINGS else page
+            if len(page) >= room:
+                return found, f"{index}|{page[-1].namespace}/{page[-1].name}"
+        index, cursor = index + 1, ""
+    return found, None
+
+
+def _selections(policy: Policy | None) -> list[Search]:
+    """Return where to look for the templates that the selectors of a policy may select, without duplicates."""
+    if policy is None:
+        return []
+    found: dict[Search, None] = {}
+    for selector in policy.spec.resource_selectors:
+        kind = kind_key(selector.api_version, selector.kind)
+        if kind in PropagatedKinds():
+            found[Search(kind, policy.metadata.namespace or selector.namespace, selector.name)] = None
+    return list(found)
+
+
+def _templates(state: State, refs: Sequence[Ref]) -> list[Ref]:
+    """Return the templates of these bindings, as far as a policy may claim the templates."""
+    found: Iterable[Binding] = state.get(refs).values()
+    return [ref for binding in found if (ref := bindings.template_ref(binding)).kind in PropagatedKinds()]
