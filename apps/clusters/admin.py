@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from operator import attrgetter
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -47,12 +48,13 @@ class ClusterAdmin(ObjectAdmin):
 
     list_display = ("name", "ready", "taints", "sync_mode", "region", "provider", "kubernetes_version", "created_at")
     list_display_links = ("name",)
+    relations: ClassVar = ("taints",)
     actions = ("cordon", "uncordon", "delete_selected")
 
     @admin.display(description="taints")
     def taints(self, row: Cluster) -> str:
-        found = row.__dict__.get("attached", {}).get("clusters.Taint", ())
-        return ", ".join(f"{key.rpartition('/')[2]}:{effect}" for key, effect, *_ in found)
+        found = sorted(row.taints.all(), key=attrgetter("pk"))
+        return ", ".join(f"{taint.key.rpartition('/')[2]}:{taint.effect}" for taint in found)
 
     @admin.action(description="Cordon: no new workloads", permissions=["change"])
     def cordon(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

@@ -9,6 +9,7 @@ from django.db import models
 from apps.objects.fields import CodePointTextField
 from apps.objects.models import Child, StoredObject
 from apps.objects.read_only import ReadOnlyModel
+from apps.objects.relations import ReadRelation
 from apps.objects.row_model import RowModel
 from controlplane.kinds import rows
 
@@ -17,7 +18,7 @@ def _taints(cluster: Any) -> list[tuple[Any, ...]]:
     return [(taint.key, taint.effect, taint.value, taint.time_added) for taint in cluster.spec.taints]
 
 
-class Cluster(StoredObject):
+class Cluster(StoredObject):  # type: ignore[django-manager-missing]  # managers are inherited
     """A member cluster."""
 
     projections: ClassVar = {
@@ -47,6 +48,7 @@ class Taint(ReadOnlyModel):
     effect = CodePointTextField()
     value = CodePointTextField()
     time_added = models.DateTimeField(null=True)
+    cluster_object = ReadRelation("clusters.Cluster", column="cluster", by="name", many="taints")
 
     class Meta:
         constraints = [

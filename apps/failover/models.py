@@ -6,6 +6,7 @@ from django.db import models
 
 from apps.objects.fields import CodePointTextField
 from apps.objects.read_only import ReadOnlyModel
+from apps.objects.relations import ReadRelation
 from apps.objects.row_model import RowModel
 from controlplane.kinds import rows
 
@@ -22,6 +23,7 @@ class GracefulEvictionTask(ReadOnlyModel):
     created_at = models.DateTimeField(null=True)
     grace_period_seconds = models.BigIntegerField(null=True)  # null: graceful_eviction_timeout
     suppress_deletion = models.BooleanField(null=True)  # null: its time counts
+    binding_object = ReadRelation("resources.Binding", column="binding", by="reference", many="eviction_tasks")
 
     class Meta:
         constraints = [
@@ -39,6 +41,8 @@ class GracefulEvictionTask(ReadOnlyModel):
 
 class Eviction(RowModel, row=rows.Eviction, prose=("message",)):
     """An item of the eviction queue; row-native (`controlplane.kinds.rows.Eviction`)."""
+
+    binding_object = ReadRelation("resources.Binding", column="binding", by="reference", many="evictions")
 
     class Meta:
         indexes = [

@@ -63,7 +63,7 @@ class OthersAdmin(ObjectAdmin):
         holding = [row.pk for row in rows if row.kind in STATES]
         if not holding:
             return
-        docs, now = Object._default_manager.filter(pk__in=holding).values_list("pk", "doc"), store().now()
+        docs, now = Object.objects.filter(pk__in=holding).values_list("pk", "doc"), store().now()
         found = {key: orjson.loads(doc) for key, doc in docs}
         for row in rows:
             if row.pk in found:

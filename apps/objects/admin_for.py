@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
 
-from django.apps import apps
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import QuerySet, prefetch_related_objects
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -93,14 +92,11 @@ class ObjectAdmin(admin.ModelAdmin):
 
     unlisted: ClassVar[tuple[str, ...]] = ("doc", "keys", "labels")  # too much to read for a line of a list
 
+    relations: ClassVar[tuple[str, ...]] = ()  # what the columns of the list read of other tables
+
     def attach(self, rows: Sequence[Any]) -> None:
-        """Give the rows of a page their child rows as `attached`, by table; one query per table for all of them."""
-        for child in self.model.children:
-            owners = {row.name if child.by_name else str(_ref(row)): row for row in rows}
-            found = apps.get_model(child.table)._default_manager.filter(**{f"{child.owner}__in": list(owners)})
-            for owner, *values in found.order_by("pk").values_list(child.owner, *child.columns):
-                attached = owners[owner].__dict__.setdefault("attached", {})
-                attached.setdefault(child.table, []).append(tuple(values))
+        """Read the relations that the list shows: one query per relation for all rows of the page."""
+        prefetch_related_objects(rows, *self.relations)
 
     @admin.action(description="Delete selected", permissions=["delete"])
     def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:

@@ -101,7 +101,7 @@ def choices(
 
 def cluster_names() -> Choices:
     """Return the clusters a filter offers; a name that is not among them can be given in the URL."""
-    names = object_table(CLUSTER).model._default_manager.order_by("name").values_list("name", flat=True)
+    names = object_table(CLUSTER).model.objects.order_by("name").values_list("name", flat=True)
     return [(name, name) for name in names[:OFFERED]]
 
 

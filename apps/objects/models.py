@@ -16,6 +16,7 @@ from django.db.models.functions import Lower
 
 from apps.objects.fields import CodePointTextField
 from apps.objects.read_only import ReadOnlyModel
+from apps.objects.relations import ReferenceField
 from apps.objects.row_model import RowModel
 from controlplane.kinds import rows
 
@@ -67,6 +68,7 @@ class StoredObject(ReadOnlyModel):
     labels = ArrayField(CodePointTextField())  # "key=value" and "key", for label selectors
     deletion_timestamp = models.DateTimeField(null=True)  # null: not being deleted
     created_at = models.DateTimeField(null=True)
+    reference = ReferenceField()
 
     projections: ClassVar[dict[str, Callable[[Any], Any]]] = {}
     children: ClassVar[tuple[Child, ...]] = ()

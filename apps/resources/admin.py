@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, ClassVar
 
 import msgspec
 import orjson
@@ -34,6 +35,7 @@ class BindingAdmin(ObjectAdmin):
         *("resource_kind", "priority", "last_known"),
     )
     list_display_links = ("name",)
+    relations: ClassVar = ("targets", "eviction_tasks")
 
     def attach(self, rows: Sequence[Any]) -> None:
         """Give the rows of a page their documents as well; one query for all of them."""
@@ -59,13 +61,12 @@ class BindingAdmin(ObjectAdmin):
 
     @admin.display(description="targets")
     def targets(self, row: Binding) -> str:
-        found = row.__dict__.get("attached", {}).get("resources.TargetCluster", ())
-        return ", ".join(f"{cluster}:{replicas}" if replicas else cluster for cluster, replicas in found)
+        targets = sorted(row.targets.all(), key=attrgetter("pk"))
+        return ", ".join(f"{one.cluster}:{one.replicas}" if one.replicas else one.cluster for one in targets)
 
     @admin.display(description="leaving")
     def leaving(self, row: Binding) -> str:
-        found = row.__dict__.get("attached", {}).get("failover.GracefulEvictionTask", ())
-        return ", ".join(cluster for cluster, *_ in found)
+        return ", ".join(task.from_cluster for task in sorted(row.eviction_tasks.all(), key=attrgetter("pk")))
 
     def more(self, row: Any) -> dict[str, Any]:
         """Return links, and the timeline of the binding together with its Works': one failover in one table."""

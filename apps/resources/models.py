@@ -9,6 +9,7 @@ from django.db import models
 from apps.objects.fields import CodePointTextField
 from apps.objects.models import Child, StoredObject, search_indexes
 from apps.objects.read_only import ReadOnlyModel
+from apps.objects.relations import ReadRelation
 from controlplane.apimachinery.meta import Condition
 from controlplane.kinds.binding import SCHEDULED
 from controlplane.kinds.binding import Binding as BindingObject
@@ -40,7 +41,7 @@ def _tasks(binding: BindingObject) -> list[tuple[Any, ...]]:
     ]
 
 
-class Binding(StoredObject):
+class Binding(StoredObject):  # type: ignore[django-manager-missing]  # managers are inherited
     """A ResourceBinding or a ClusterResourceBinding."""
 
     projections: ClassVar = {
@@ -70,6 +71,11 @@ class Binding(StoredObject):
     scheduled = CodePointTextField()  # status of the Scheduled condition; "" nobody decided yet
     priority = models.BigIntegerField()
 
+    @property
+    def works(self) -> models.QuerySet[Work]:
+        """The Works made from this binding. Each has the reference of its binding among its index keys."""
+        return Work.objects.filter(keys__contains=[f"binding={self.reference}"])
+
 
 class TargetCluster(ReadOnlyModel):
     """A cluster a binding is placed on."""
@@ -78,6 +84,7 @@ class TargetCluster(ReadOnlyModel):
     binding = CodePointTextField()  # reference as text
     cluster = CodePointTextField()
     replicas = models.BigIntegerField()
+    binding_object = ReadRelation("resources.Binding", column="binding", by="reference", many="targets")
 
     class Meta:
         constraints = [
