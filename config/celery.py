@@ -5,7 +5,7 @@ import os
 from celery import Celery
 from kombu.transport.redis import Channel
 
-from apps.worker.groups import INTERVAL_SECONDS, ticks
+from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from config import env
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
@@ -28,7 +28,7 @@ app.conf.update(
     task_ignore_result=True,
     task_acks_late=False,  # a tick is a bell: one that was not answered is worth nothing, the next one is there
     worker_prefetch_multiplier=1,
-    worker_concurrency=len(ticks()),  # turns linger: each group needs a process of its own
+    worker_concurrency=len(tick_names()),  # turns linger: each group needs a process of its own
     worker_hijack_root_logger=False,
     worker_send_task_events=False,
     accept_content=["json"],
@@ -37,9 +37,9 @@ app.conf.update(
     enable_utc=True,
     beat_schedule={
         name: {"task": "lifeboat.tick", "schedule": INTERVAL_SECONDS, "args": (name,), "options": TICK_OPTIONS}
-        for name in ticks()
+        for name in tick_names()
     },
-    beat_scheduler="apps.worker.beat_schedule:Bell",
+    beat_scheduler="apps.worker.beat_schedule:TickScheduler",
     beat_max_loop_interval=1,
 )
 app.autodiscover_tasks(["apps.worker"])

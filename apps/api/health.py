@@ -24,7 +24,7 @@ from apps.failover.bucket import RedisBucket, refusal
 from apps.objects import origin
 from apps.objects.configuration import base
 from apps.objects.refusal import CAUSES, LOCKED, READ_ONLY, cause, sqlstate
-from apps.worker.groups import GROUPS, MEMBERS, ticks
+from apps.worker.groups import GROUPS, MEMBERS, tick_names
 from controlplane.wire.negotiate import go_bool
 
 FRESH_SECONDS: Final = 1.0  # a look at everything is answered with for so long
@@ -222,7 +222,7 @@ def groups(own: psycopg.Connection[Any]) -> Iterator[Line]:
     ended = {(name, shard): float(ago) for name, shard, ago in own.execute(_LEASES)}
     enabled = [one.name for group in GROUPS.values() for one in group.controllers if base().runs(one.name)]
     waits = {name: float(seconds or 0) for name, seconds in own.execute(_WAITS, [enabled])}
-    for place in ticks():
+    for place in tick_names():
         name, _, shard = place.partition("/")
         yield _line(f"workers {place}", name, ended.get((name, int(shard))), waits, "worker")
     latest = min((ago for (name, _), ago in ended.items() if name == MEMBERS), default=None)

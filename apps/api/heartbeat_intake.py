@@ -14,7 +14,7 @@ from django.db import Error, close_old_connections
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker import restored
-from apps.worker.presence import take_place
+from apps.worker.presence import take_presence_lease
 from apps.worker.turn import holder
 from controlplane.clusters.heartbeats import LISTENING
 from controlplane.engine.state import Fence
@@ -57,5 +57,7 @@ class Listening:
             close_old_connections()
 
     def _hold(self) -> None:
-        restored.guard().look()
-        self._fence = take_place(self._store, LISTENING, self._fence, holder=self._holder, seconds=SECONDS)
+        restored.detector().check()
+        self._fence = take_presence_lease(
+            self._store, LISTENING, self._fence, holder=self._holder, seconds=SECONDS
+        )

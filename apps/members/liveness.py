@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 
 from apps.objects.models import Lease
 from apps.objects.store import DjangoStore
-from apps.worker.presence import take_place
+from apps.worker.presence import take_presence_lease
 from apps.worker.turn import holder
 from controlplane.engine.run import CLAIM_SECONDS
 from controlplane.engine.state import Fence
@@ -63,7 +63,7 @@ class Presence:
             close_old_connections()
 
     def _hold(self) -> None:
-        self.fence = take_place(self.store, NAME, self.fence, holder=self.holder, seconds=self.seconds)
+        self.fence = take_presence_lease(self.store, NAME, self.fence, holder=self.holder, seconds=self.seconds)
 
     def _inherit(self, began: datetime) -> None:
         runs_out = began + timedelta(seconds=CLAIM_SECONDS)

@@ -101,7 +101,7 @@ class Members:
     def _looked(self) -> None:
         """Look whether the database was restored; then only what observes members may run."""
         try:
-            restored.guard().look()
+            restored.detector().check()
             self.configuration.settings(anew=True)
         finally:
             close_old_connections()
@@ -225,7 +225,7 @@ class Members:
         with Nudges() as nudges:
             while True:
                 try:
-                    heard = await loop.run_in_executor(self.listener, nudges.hear, NUDGE_SECONDS)
+                    heard = await loop.run_in_executor(self.listener, nudges.next_notified, NUDGE_SECONDS)
                 except OperationalError:
                     await asyncio.sleep(AWAY_SECONDS)
                     continue

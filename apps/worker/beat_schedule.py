@@ -1,4 +1,4 @@
-"""Beat's schedule: every tick rings at once at the start, then each interval; kept nowhere, logged only in trouble."""
+"""The scheduler of Celery beat: sends every tick once at the start, then at each interval. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 log = logging.getLogger(__name__)
 
 
-class Bell(Scheduler):
-    """Celery's in-memory scheduler."""
+class TickScheduler(Scheduler):
+    """Celery's scheduler in memory, which also sends every tick when beat starts."""
 
-    _away = False
+    _broker_away = False
 
     def setup_schedule(self) -> None:
         super().setup_schedule()
@@ -22,14 +22,14 @@ class Bell(Scheduler):
             entry.last_run_at -= timedelta(seconds=entry.schedule.seconds)
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        """Send one tick. A broker that does not take it is logged once; workers go on without ticks."""
+        """Send one tick. A broker that refuses it is logged once per outage, because workers also run without ticks."""
         try:
             self.apply_async(entry, producer=producer, advance=False)
         except SchedulingError as error:
-            if not self._away:
-                log.warning("the broker takes no ticks, workers go on without them: %s", error)
-            self._away = True
+            if not self._broker_away:
+                log.warning("the broker accepts no ticks; workers run without them: %s", error)
+            self._broker_away = True
             return
-        if self._away:
-            log.warning("the broker takes ticks again")
-        self._away = False
+        if self._broker_away:
+            log.warning("the broker accepts ticks again")
+        self._broker_away = False

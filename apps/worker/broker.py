@@ -1,4 +1,4 @@
-"""Redis: it carries the ticks of beat and holds the token buckets."""
+"""The connection to Redis, which carries the ticks of beat and holds the token buckets."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from django.conf import settings
 
 @lru_cache(maxsize=1)
 def client() -> redis.Redis:
-    """Return this process's connection; each call to it fails within a second or two."""
+    """Return this process's Redis client. A call to it fails after at most about two seconds if Redis is away."""
     return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)

@@ -1,10 +1,10 @@
-"""The only place that reads a clock, and only for waiting: decisions get the database's now."""
+"""The clock of worker processes, for waiting and intervals only. Decisions get the time of the database."""
 
 from __future__ import annotations
 
 import time
 
 
-def ticks() -> float:
-    """Return monotonic seconds."""
+def monotonic_seconds() -> float:
+    """Return seconds that only grow. Only differences mean something."""
     return time.monotonic()

@@ -1,4 +1,4 @@
-"""Decisions that failed, kept so that `make replay FILE=…` decides again in the pure core. Secrets are taken out."""
+"""Files with the inputs of decisions that raised an exception, for `make replay FILE=…`. They contain no Secrets."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from controlplane.kinds.template import Template
 
 log = logging.getLogger(__name__)
 
-HIDDEN = ("data", "stringData")  # of a Secret
+SECRET_FIELDS = ("data", "stringData")
 
 
 def keep(failure: Failure) -> None:
-    """Log a decision that failed and keep its inputs, readable by their owner only."""
+    """Log a failed decision, and write its inputs to a file that only its owner can read."""
     folder = django_settings.LIFEBOAT_HOME / "replay"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / (re.sub(r"[^\w.-]+", "_", f"{failure.controller}-{failure.ref}")[:200] + ".pickle")
@@ -30,7 +30,7 @@ def keep(failure: Failure) -> None:
     with os.fdopen(handle, "wb") as file:
         file.write(pickle.dumps(without_secrets(failure)))
     log.error(
-        "%s could not decide about %s: %s; decide again with `make replay FILE=%s`\n%s",
+        "controller %s failed for %s: %s; run the decision again with `make replay FILE=%s`\n%s",
         failure.controller,
         failure.ref,
         failure.error,
@@ -40,13 +40,13 @@ def keep(failure: Failure) -> None:
 
 
 def load(path: Path) -> Failure:
-    """Return what was kept. The file is trusted: only its owner can write it."""
-    found: Failure = pickle.loads(path.read_bytes())
-    return found
+    """Return the failure in a file. The file is trusted, because only its owner can write it."""
+    failure: Failure = pickle.loads(path.read_bytes())
+    return failure
 
 
 def without_secrets(value: Any) -> Any:
-    """Return a value with the contents of Secrets and the credentials of members left out, wherever they stand."""
+    """Return a copy of a value without the contents of Secrets and without credentials of members, at any depth."""
     if isinstance(value, Target):
         return msgspec.structs.replace(value, token="", ca="")
     if isinstance(value, Template) and value.kind == "Secret":
@@ -69,4 +69,4 @@ def without_secrets(value: Any) -> Any:
 
 
 def _without_data(content: dict[str, Any]) -> dict[str, Any]:
-    return {name: dict.fromkeys(one, "") if name in HIDDEN and one else one for name, one in content.items()}
+    return {name: dict.fromkeys(one, "") if name in SECRET_FIELDS and one else one for name, one in content.items()}

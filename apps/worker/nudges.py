@@ -1,4 +1,7 @@
-"""Waiting for work: LISTEN, so that a change is looked at in milliseconds. A lost nudge costs time only."""
+"""Waiting for work with PostgreSQL's LISTEN, so that a change is processed within milliseconds.
+
+A notification that is lost costs time only: the due rows are looked at again after an interval.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ from django.db import OperationalError
 
 from apps.objects.due import CHANNEL
 from apps.objects.notifications import listening
-from apps.worker.clock import ticks
+from apps.worker.clock import monotonic_seconds
 
 
 class Nudges:
-    """A connection of its own that hears which controllers have new due rows. Raises OperationalError."""
+    """A database connection that receives which controllers have new due rows. Methods raise OperationalError."""
 
     def __init__(self) -> None:
         self._connection: psycopg.Connection | None = None
@@ -34,23 +37,23 @@ class Nudges:
             self._connection = None
 
     def listen(self) -> None:
-        """Begin to hear: call before looking for work, so that nothing falls between."""
+        """Start to receive. Call this before looking for work, so that no notification is missed in between."""
         self._listening()
 
     def wait(self, seconds: float, controllers: frozenset[str]) -> bool:
-        """Return True as soon as one of the controllers has new work, False after `seconds`."""
-        ends = ticks() + seconds
-        while (left := ends - ticks()) > 0:
-            if controllers & self.hear(left):
+        """Return True as soon as one of the controllers has new due rows, False after `seconds`."""
+        ends = monotonic_seconds() + seconds
+        while (left := ends - monotonic_seconds()) > 0:
+            if controllers & self.next_notified(left):
                 return True
         return False
 
-    def hear(self, seconds: float) -> set[str]:
-        """Return the controllers of the next notices, the empty set after `seconds`."""
-        own = self._listening()
+    def next_notified(self, seconds: float) -> set[str]:
+        """Return the names of the controllers in the next notification, an empty set after `seconds`."""
+        connection = self._listening()
         try:
-            notices = own.notifies(timeout=seconds, stop_after=1)
-            return {name for notice in notices for name in notice.payload.split(",")}
+            notifications = connection.notifies(timeout=seconds, stop_after=1)
+            return {name for one in notifications for name in one.payload.split(",")}
         except psycopg.OperationalError as error:
             self.close()
             raise OperationalError(str(error)) from error

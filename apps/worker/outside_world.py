@@ -1,4 +1,4 @@
-"""What the run loop needs from outside: the token bucket, and a place for decisions that failed."""
+"""What controllers of Celery workers need from outside: the token bucket, and a place for failed decisions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from controlplane.eviction.rate import TakeTokens
 
 @lru_cache(maxsize=1)
 def world() -> World:
-    """Return the outside world of the groups Celery runs."""
+    """Return the functions that answer questions of controllers and report failed decisions."""
     bucket = RedisBucket(broker.client())
 
     def answer(question: Any) -> Any:
         if isinstance(question, TakeTokens):
             return bucket.answer(question)
-        raise TypeError(f"nobody answers {type(question).__name__}")
+        raise TypeError(f"no answer exists for a question of type {type(question).__name__}")
 
     return World(answer=answer, report=keep)

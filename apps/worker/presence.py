@@ -1,4 +1,4 @@
-"""Places: a process that shows that it is there holds one of a few leases of a name."""
+"""Presence leases: a running process holds a lease of its own, so that other processes can see that it runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Final
 
 from controlplane.engine.state import Fence, Store
 
-PLACES: Final = 64  # processes that show themselves; more live without a lease
+PRESENCE_LEASES: Final = 64  # for each name; a process beyond that number runs without a lease
 
 
-def take_place(store: Store, name: str, known: Fence | None, *, holder: str, seconds: float) -> Fence | None:
-    """Return the lease of our place: the one we had, renewed, else of the first that is free; None: all are taken."""
-    places = range(PLACES) if known is None else (known.shard, *range(PLACES))
-    taken = (store.take_lease(name, place, holder=holder, seconds=seconds) for place in places)
-    return next((one for one in taken if one is not None), None)
+def take_presence_lease(
+    store: Store, name: str, current: Fence | None, *, holder: str, seconds: float
+) -> Fence | None:
+    """Return the lease of this process: the current one renewed, else the first free one. None: all are taken."""
+    shards = range(PRESENCE_LEASES) if current is None else (current.shard, *range(PRESENCE_LEASES))
+    leases = (store.take_lease(name, shard, holder=holder, seconds=seconds) for shard in shards)
+    return next((lease for lease in leases if lease is not None), None)

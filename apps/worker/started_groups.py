@@ -1,4 +1,4 @@
-"""Which groups this worker has begun with: Celery replaces the processes of its pool, and that is no new start."""
+"""The groups that this worker has started. They are remembered when Celery replaces a process of the pool."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import mmap
 from collections.abc import Sequence
 
 
-class Begun:
-    """A set of names that this process shares with all it forks later; a byte of common memory for each."""
+class StartedGroups:
+    """A set of names in memory that is shared with all processes forked later, one byte for each name."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._place = {name: place for place, name in enumerate(names)}
+        self._index = {name: index for index, name in enumerate(names)}
         self._marks = mmap.mmap(-1, len(names))
 
     def __contains__(self, name: str) -> bool:
-        return self._marks[self._place[name]] != 0
+        return self._marks[self._index[name]] != 0
 
     def add(self, name: str) -> None:
-        """Mark a name. Raises KeyError where it is none of those given."""
-        self._marks[self._place[name]] = 1
+        """Add a name. Raises KeyError for a name that was not given at the start."""
+        self._marks[self._index[name]] = 1

@@ -1,4 +1,4 @@
-"""The one Celery task: a doorbell. It holds no decision; what is due says what has to be done."""
+"""The only Celery task. It starts a turn of one group; which objects are processed follows from the due rows."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from celery.signals import task_received, worker_process_init, worker_process_sh
 
 from apps.objects.configuration import configuration
 from apps.objects.store import store
-from apps.worker.clock import ticks as clock
-from apps.worker.groups import INTERVAL_SECONDS, ticks
+from apps.worker.clock import monotonic_seconds
+from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from apps.worker.outside_world import world
-from apps.worker.tick_times import Rings
+from apps.worker.tick_times import TickTimes
 from apps.worker.turn import Turn
 from apps.worker.watchdog import Watchdog
 
 MAIN = "MainProcess"
 TICK = "lifeboat.tick"
-LEAVE_SECONDS = 5.0  # for a turn without a tick to give its lease back when its process ends
+LEAVE_SECONDS = 5.0  # how long a process that ends waits until its turn has returned the lease
 _stopping = threading.Event()
-_rings = Rings(ticks())
+_tick_times = TickTimes(tick_names())
 _watchdog: Watchdog | None = None  # None: not a process of the pool
 
 
 def _end_on_sigterm() -> None:
-    """Let a pool process that is told to end give its lease back first."""
+    """Make a process of the pool return its lease before it ends on SIGTERM."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         _stopping.set()
 
-    if current_process().name != MAIN:  # the pool resets signals after its own hooks, so here
+    if current_process().name != MAIN:  # here, because the pool resets signal handlers after its own hooks
         signal.signal(signal.SIGTERM, stop)
 
 
@@ -48,41 +48,41 @@ def tick(name: str) -> None:
 def run_turn(name: str) -> None:
     """Run a turn of "group/shard" for one interval, and longer until the next tick of that name is received.
 
-    A process outside the pool cannot receive a tick during its turn, so it ends after the interval.
+    So a group is still run when ticks stop. A process outside the pool sees no ticks and ends after the interval.
     """
     group, _, shard = name.partition("/")
     turn = Turn(group, int(shard), store=store(), world=world(), configuration=configuration())
-    began = clock()
+    began = monotonic_seconds()
 
-    def unrung() -> bool:
-        return _rings.forked and turn.fence is not None and _rings.latest(name) <= began
+    def no_later_tick() -> bool:
+        return _tick_times.forked and turn.fence is not None and _tick_times.latest(name) <= began
 
-    turn.run(INTERVAL_SECONDS, go_on=unrung, stopped=lambda: _stopping.is_set() or _rings.ended)
+    turn.run(INTERVAL_SECONDS, go_on=no_later_tick, stopped=lambda: _stopping.is_set() or _tick_times.ended)
 
 
-# The worker's main process.
+# In the main process of the worker.
 
 
 @task_received.connect
-def _note_ring(request: Any, **_: object) -> None:
+def _record_tick(request: Any, **_: object) -> None:
     if request.name == TICK:
-        _rings.note(request.args[0], clock())
+        _tick_times.record(request.args[0], monotonic_seconds())
 
 
 @worker_shutting_down.connect
 def _end_turns(**_: object) -> None:
-    """Let every turn give its lease back now: only the main process may have been told to end."""
-    _rings.end()
+    """End all turns, so that leases are returned. Perhaps only the main process has received the signal."""
+    _tick_times.end()
 
 
-# Each process of its pool.
+# In each process of the pool.
 
 
 @worker_process_init.connect
 def _watch(**_: object) -> None:
     global _watchdog
-    if _rings.forked:
-        _watchdog = Watchdog(_rings, store(), run_turn, _stopping)
+    if _tick_times.forked:
+        _watchdog = Watchdog(_tick_times, store(), run_turn, _stopping)
         _watchdog.start()
 
 

@@ -1,4 +1,4 @@
-"""When a worker last received each tick, in memory that the processes of its pool share."""
+"""When a worker last received each tick, in memory that all processes of its pool share."""
 
 from __future__ import annotations
 
@@ -7,43 +7,48 @@ import os
 from collections.abc import Sequence
 
 
-class Rings:
-    """Two moments (monotonic seconds, 0: never) for each name, shared with every process that is forked later."""
+class TickTimes:
+    """For each name the time of the last tick and of the last turn without a tick, shared with processes forked later.
+
+    Times are monotonic seconds; 0: never.
+    """
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._place = {name: place for place, name in enumerate(names)}
-        self._moments = memoryview(mmap.mmap(-1, 8 * (2 * len(names) + 1))).cast("d")
+        self._index = {name: index for index, name in enumerate(names)}
+        self._times = memoryview(mmap.mmap(-1, 8 * (2 * len(names) + 1))).cast("d")
         self._count = len(names)
         self._main = os.getpid()
 
     @property
     def forked(self) -> bool:
-        """Return whether this is a process of the pool, and not the one that receives the ticks."""
+        """Test whether this process belongs to the pool; the main process receives the ticks."""
         return os.getpid() != self._main
 
-    def note(self, name: str, moment: float) -> None:
-        """Note that a tick of that name was received; unknown names are ignored."""
-        if (place := self._place.get(name)) is not None:
-            self._moments[place] = moment
+    def record(self, name: str, now: float) -> None:
+        """Record that a tick was received. A name that was not given at the start is ignored."""
+        if (index := self._index.get(name)) is not None:
+            self._times[index] = now
 
     def latest(self, name: str) -> float:
-        """Return when a tick of that name was received last."""
-        return self._moments[self._place[name]]
+        """Return when a tick of that name was last received."""
+        return self._times[self._index[name]]
 
-    def volunteer(self, name: str, moment: float, *, after: float) -> bool:
-        """Return whether the caller may take a turn without a tick: no other process of this worker began one within
-        the `after` seconds before `moment`."""
-        place = self._count + self._place[name]
-        if moment - self._moments[place] < after:
+    def claim_without_tick(self, name: str, now: float, *, after: float) -> bool:
+        """Return True if the caller may take a turn without a tick, and record that turn.
+
+        False: a process of this worker began such a turn less than `after` seconds ago.
+        """
+        index = self._count + self._index[name]
+        if now - self._times[index] < after:
             return False
-        self._moments[place] = moment
+        self._times[index] = now
         return True
 
     def end(self) -> None:
-        """Tell every process of the pool that the worker is ending."""
-        self._moments[2 * self._count] = 1.0
+        """Mark the worker as ending, for all processes of the pool."""
+        self._times[2 * self._count] = 1.0
 
     @property
     def ended(self) -> bool:
-        """Return whether the worker is ending."""
-        return self._moments[2 * self._count] != 0.0
+        """Test whether the worker is ending."""
+        return self._times[2 * self._count] != 0.0

@@ -1,4 +1,4 @@
-"""One turn of a group: take its lease, work off what is due, linger on nudges until the interval ends."""
+"""One turn of a process with one shard of a group: take the lease, process due rows, wait for more until the end."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from apps.objects.configuration import Configuration
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
 from apps.worker import restored
-from apps.worker.clock import ticks
+from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import GROUPS
 from apps.worker.nudges import Nudges
-from apps.worker.started_groups import Begun
+from apps.worker.started_groups import StartedGroups
 from controlplane.engine.controller import Controller
 from controlplane.engine.run import Report, World, mark_due_at_start, run_batch
 from controlplane.engine.state import Fence, Fenced
@@ -27,27 +27,27 @@ from controlplane.settings import Settings
 
 log = logging.getLogger(__name__)
 
-LONGEST_WAIT = 1.0  # seconds: the lease is renewed and settings are read again at least this often
-STAND_BY_SECONDS = 0.2  # between two looks at a lease another process holds
-FAN_OUT_SHARE = 6  # fan-outs may take a sixth of the lease before the others of the group have their turn
-TIDY_SECONDS = 600.0  # between two looks for what the change log need not keep any longer
-TIDIES = "garbage"  # the controller whose group looks
+LONGEST_WAIT = 1.0  # seconds between two renewals of the lease and reads of the settings
+STAND_BY_SECONDS = 0.2  # between two tries to take a lease that another process holds
+FAN_OUT_SHARE = 6  # a fan-out runs for at most this part of the lease, then the other controllers run
+TRIM_SECONDS = 600.0  # between two removals of old partitions of the change log
+TRIMMING_CONTROLLER = "garbage"  # the group of this controller removes them
 
 
-# Shards of groups that one of this worker's processes has had the lease of.
-_begun = Begun([f"{group.name}/{shard}" for group in GROUPS.values() for shard in range(group.shards)])
-_looked: set[str] = set()  # groups that have looked whether the database was restored since it was away
-_tidied: dict[str, float] = {}  # when this process last looked, by group
-_limits: dict[str, int] = {}  # objects at once, of controllers whose whole batch takes too long here
+# "group/shard" whose lease a process of this worker has held.
+_started = StartedGroups([f"{group.name}/{shard}" for group in GROUPS.values() for shard in range(group.shards)])
+_checked: set[str] = set()  # groups that have checked for a restore since the database was last away
+_trimmed_at: dict[str, float] = {}  # when this process last trimmed the change log, by group
+_limits: dict[str, int] = {}  # objects in one batch, of controllers for which a whole batch takes too long
 
 
 def holder() -> str:
-    """Return who we are in lease rows: host, process, and a part no restart repeats."""
+    """Return the name of this process in lease rows: host, process id, and a random part that differs after a restart."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
 class Turn:
-    """A process's turn with one shard of a group."""
+    """A turn of a process with one shard of a group."""
 
     def __init__(
         self, group: str, shard: int, *, store: DjangoStore, world: World, configuration: Configuration
@@ -64,7 +64,7 @@ class Turn:
         self.lease_seconds: float = django_settings.LEASE_SECONDS
         self.fence: Fence | None = None
         self._renewed = 0.0
-        self._failed: set[str] = set()  # controllers that fail as a whole
+        self._failed: set[str] = set()  # controllers that could not load or write a batch in this turn
 
     def run(
         self,
@@ -73,47 +73,49 @@ class Turn:
         go_on: Callable[[], bool] = lambda: False,
         stopped: Callable[[], bool] = lambda: False,
     ) -> int:
-        """Work for `seconds`, longer while `go_on` says so, no longer than until `stopped`; return how many objects
-        were looked at.
+        """Process due objects for `seconds`, and longer while `go_on()` is true. End early if `stopped()` is true.
 
-        While another process holds the lease this one stands by, so that work goes on in the same second when that
-        process ends its turn or dies.
+        Returns how many objects were processed. While another process holds the lease, this one waits for it. So the
+        work continues within a second when that process ends its turn or dies.
         """
-        ends = ticks() + seconds
+        ends = monotonic_seconds() + seconds
         seen = 0
         try:
             with Nudges() as nudges:
                 nudges.listen()
-                while not stopped() and (ticks() < ends or go_on()):
+                while not stopped() and (monotonic_seconds() < ends or go_on()):
                     if not self._renew():
                         nudges.wait(STAND_BY_SECONDS, frozenset())
                     elif worked := self.work():
                         seen += worked
                     else:
-                        self._linger(nudges, ends)
+                        self._wait_for_work(nudges, ends)
         except Fenced as error:
-            log.warning("%s/%s: another process goes on here: %s", self.group.name, self.shard, error)
+            log.warning("%s/%s: another process has taken the lease: %s", self.group.name, self.shard, error)
         except OperationalError as error:
             log.warning("%s/%s: this turn ends: %s", self.group.name, self.shard, cause(error))
-            _looked.clear()  # another database may come back
+            _checked.clear()  # the database that comes back may be another one
         finally:
-            self._leave()
+            self._release()
         return seen
 
     def once(self) -> int:
-        """Work off what is due now and give the lease back; 0 where nothing is due or another process has the lease."""
+        """Process what is due now and return the lease. Returns the number of objects.
+
+        0: nothing is due, or another process has the lease.
+        """
         seen = 0
         try:
             while self._renew() and (worked := self.work()):
                 seen += worked
         except Fenced as error:
-            log.warning("%s/%s: another process goes on here: %s", self.group.name, self.shard, error)
+            log.warning("%s/%s: another process has taken the lease: %s", self.group.name, self.shard, error)
         finally:
-            self._leave()
+            self._release()
         return seen
 
     def work(self) -> int:
-        """Run one batch of each controller that has work, in order; return how many objects were looked at."""
+        """Run one batch of each controller that has due rows, in order. Returns the number of objects."""
         settings, seen = self.configuration.settings(), 0
         due = self.store.with_work(self.shards, shard=self.shard)
         for one in self.controllers:
@@ -122,8 +124,8 @@ class Turn:
         return seen
 
     def _batch(self, controller: Controller, settings: Settings) -> Report:
-        """Run one batch. A controller that cannot even load sits out this turn; the others of the group go on."""
-        limit, began = _limits.get(controller.name, controller.batch), ticks()
+        """Run one batch. A controller that cannot load its objects is skipped until the next turn; the others continue."""
+        limit, began = _limits.get(controller.name, controller.batch), monotonic_seconds()
         try:
             return run_batch(
                 controller,
@@ -134,51 +136,52 @@ class Turn:
                 fence=self.fence,
                 limit=limit,
                 reload_settings=lambda: self.configuration.settings(anew=True),
-                has_time=lambda: ticks() - began < self.lease_seconds / FAN_OUT_SHARE,
+                has_time=lambda: monotonic_seconds() - began < self.lease_seconds / FAN_OUT_SHARE,
             )
         except (Fenced, OperationalError):
             raise
         except Exception:
-            log.exception("%s fails as a whole; its objects wait until the next turn", controller.name)
+            log.exception("controller %s could not run a batch; its objects wait until the next turn", controller.name)
             self._failed.add(controller.name)
             return Report(controller.name)
         finally:
-            took = ticks() - began
+            took = monotonic_seconds() - began
             _limits[controller.name] = next_limit(limit, took, batch=controller.batch, lease=self.lease_seconds)
 
     def _renew(self) -> bool:
-        """Test whether the lease is ours; renewed when a third of it has passed."""
-        if self.fence is not None and ticks() - self._renewed < self.lease_seconds / 3:
+        """Test whether this process holds the lease. The lease is renewed after a third of its duration."""
+        if self.fence is not None and monotonic_seconds() - self._renewed < self.lease_seconds / 3:
             return True
-        self._look()
-        before, asked_at = self.fence, ticks()
+        self._check_restore()
+        before, asked_at = self.fence, monotonic_seconds()
         self.fence = self.store.take_lease(self.group.name, self.shard, holder=self.holder, seconds=self.lease_seconds)
         self._renewed = asked_at
         if self.fence is not None and self.fence != before:
             self.store.take_over(self.shards, shard=self.shard)
-            self._begin()
+            self._mark_at_start()
         if self.fence is not None:
-            self._tidy()
+            self._trim_change_log()
         return self.fence is not None
 
-    def _look(self) -> None:
-        """Look whether the database was restored, before anything is decided; then only what observes may run."""
-        if self.group.name not in _looked:
-            restored.guard().look()
+    def _check_restore(self) -> None:
+        """Check whether the database was restored, before any decision. Then only observing controllers run."""
+        if self.group.name not in _checked:
+            restored.detector().check()
             self.configuration.settings(anew=True)
-            _looked.add(self.group.name)
+            _checked.add(self.group.name)
 
-    def _begin(self) -> None:
-        """Look once at what concerns everything: this worker may have been started with other settings."""
-        if (name := f"{self.group.name}/{self.shard}") not in _begun:
+    def _mark_at_start(self) -> None:
+        """Mark objects due, once per worker: this worker may have been started with other settings."""
+        if (name := f"{self.group.name}/{self.shard}") not in _started:
             mark_due_at_start(self.controllers, self.store)
-            _begun.add(name)
+            _started.add(name)
 
-    def _tidy(self) -> None:
-        """Drop what the change log need not keep any longer, where that is due."""
-        if TIDIES not in self.names or ticks() - _tidied.get(self.group.name, -TIDY_SECONDS) < TIDY_SECONDS:
+    def _trim_change_log(self) -> None:
+        """Drop partitions of the change log that its limits do not keep, if TRIM_SECONDS have passed."""
+        now = monotonic_seconds()
+        if TRIMMING_CONTROLLER not in self.names or now - _trimmed_at.get(self.group.name, -TRIM_SECONDS) < TRIM_SECONDS:
             return
-        _tidied[self.group.name] = ticks()
+        _trimmed_at[self.group.name] = now
         limits = self.configuration.settings().change_log
         dropped = self.store.trim_log(
             self.store.now(),
@@ -187,28 +190,28 @@ class Turn:
             keep_bytes=limits.keep_bytes,
         )
         if dropped:
-            log.info("dropped %d partitions of the change log that are beyond what it has to keep", dropped)
+            log.info("dropped %d partitions of the change log that are beyond its limits", dropped)
 
-    def _linger(self, nudges: Nudges, ends: float) -> None:
+    def _wait_for_work(self, nudges: Nudges, ends: float) -> None:
         settings = self.configuration.settings()
         due = self.store.next_due({name for name in self.names if settings.runs(name)})
         wait = LONGEST_WAIT if due is None else min(LONGEST_WAIT, _seconds_until(due, self.store.now()))
-        nudges.wait(min(wait, max(ends - ticks(), 0.05)), self.names)
+        nudges.wait(min(wait, max(ends - monotonic_seconds(), 0.05)), self.names)
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         try:
             if self.fence is not None:
                 self.store.drop_lease(self.fence, holder=self.holder)
         except OperationalError:
-            pass  # it expires
+            pass  # the lease expires
         close_old_connections()
 
 
 def next_limit(limit: int, took: float, *, batch: int, lease: float) -> int:
-    """Return how many objects to take on next, after `limit` of them took so many seconds.
+    """Return the size of the next batch, after one of `limit` objects that took `took` seconds.
 
-    What takes longer than the lease is refused and begun anew, for ever if it stays as large; so a batch that uses up
-    a third of the lease is halved, and grows back to `batch` where it uses a tenth.
+    A batch that takes longer than the lease is refused and starts again, so it must become smaller: one that took a
+    third of the lease is halved, and one that took less than a tenth is doubled, up to `batch`.
     """
     if took > lease / 3:
         return max(1, limit // 2)

@@ -1,7 +1,7 @@
-"""Turns without ticks: a process of the pool runs what nobody holds, whatever the reason that nobody rang.
+"""Runs groups that receive no ticks, in each process of the pool.
 
-The reason may be beat, the broker, a full queue or a broker that answers and refuses writes. The lease rows of the
-database tell: where ticks arrive, every group is held nearly all the time.
+Ticks may be missing because beat or the broker is away, the queue is full, or the broker refuses writes. All of these
+show in the lease rows of the database: while ticks arrive, the lease of every group is held nearly all the time.
 """
 
 from __future__ import annotations
@@ -15,63 +15,63 @@ from django.db import OperationalError, close_old_connections
 
 from apps.objects.refusal import cause
 from apps.objects.store import DjangoStore
-from apps.worker.clock import ticks as clock
-from apps.worker.groups import INTERVAL_SECONDS, ticks
-from apps.worker.tick_times import Rings
+from apps.worker.clock import monotonic_seconds
+from apps.worker.groups import INTERVAL_SECONDS, tick_names
+from apps.worker.tick_times import TickTimes
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = INTERVAL_SECONDS / 2  # between two looks at the leases
-QUIET_SECONDS = 2 * INTERVAL_SECONDS  # a group that nobody held for so long is run without a tick
+LOOK_SECONDS = INTERVAL_SECONDS / 2  # between two checks of the leases
+QUIET_SECONDS = 2 * INTERVAL_SECONDS  # a group whose lease was free for so long is run without a tick
 
 
 class Watchdog:
     """A thread of one process of the pool."""
 
     def __init__(
-        self, rings: Rings, store: DjangoStore, turn: Callable[[str], None], stopping: threading.Event
+        self, tick_times: TickTimes, store: DjangoStore, turn: Callable[[str], None], stopping: threading.Event
     ) -> None:
-        self._rings = rings
+        self._tick_times = tick_times
         self._store = store
         self._turn = turn
         self._stopping = stopping
         self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the thread."""
         self._thread.start()
 
     def join(self, seconds: float) -> None:
-        """Wait until the turn it may be in has given its lease back; `stopping` was set before."""
+        """Wait until a turn of this thread has returned its lease. `stopping` must be set before."""
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        began, away = clock(), False
+        began, database_away = monotonic_seconds(), False
         while not self._stopping.wait(LOOK_SECONDS):
-            if clock() - began < QUIET_SECONDS:
+            if monotonic_seconds() - began < QUIET_SECONDS:
                 continue
             try:
-                self._look()
-                away = False
+                self._run_free_group()
+                database_away = False
             except OperationalError as error:
-                if not away:
-                    log.warning("cannot look which groups nobody holds: %s", cause(error))
-                away = True
+                if not database_away:
+                    log.warning("cannot read which leases are free: %s", cause(error))
+                database_away = True
             except Exception:
-                log.exception("a turn without a tick failed; another one follows")
+                log.exception("a turn without a tick failed; it is tried again")
             finally:
                 close_old_connections()
 
-    def _look(self) -> None:
-        """Take a turn with the first group that nobody holds; each process begins at another one."""
+    def _run_free_group(self) -> None:
+        """Take a turn with the first group whose lease is free. Each process starts the search at another group."""
         held = self._store.held_lately(QUIET_SECONDS)
-        names = ticks()
+        names = tick_names()
         first = os.getpid() % len(names)
         for name in names[first:] + names[:first]:
             group, _, shard = name.partition("/")
             if (group, int(shard)) in held:
                 continue
-            if self._rings.volunteer(name, clock(), after=QUIET_SECONDS):
-                log.warning("%s: nobody held it for %g s; it runs without ticks", name, QUIET_SECONDS)
+            if self._tick_times.claim_without_tick(name, monotonic_seconds(), after=QUIET_SECONDS):
+                log.warning("%s: its lease was free for %g s; it is run without ticks", name, QUIET_SECONDS)
                 self._turn(name)
                 return

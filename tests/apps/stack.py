@@ -17,7 +17,7 @@ from apps.clusters.joining import create_missing, from_list, join
 from apps.objects.configuration import base
 from apps.objects.store import DjangoStore
 from apps.simulator.members import FleetProcess, start_fleet_process
-from apps.worker.groups import ticks
+from apps.worker.groups import tick_names
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers import CONTROLLERS
@@ -66,7 +66,7 @@ class Stack:
 
     def ring(self, *names: str) -> None:
         """Send ticks, all of them where none is named."""
-        ring(names or ticks(), redis_url=self.redis_url)
+        ring(names or tick_names(), redis_url=self.redis_url)
 
     def create(self, text: str) -> None:
         """Create the objects of a YAML text as a user would."""

@@ -74,14 +74,14 @@ def test_what_is_kept_is_for_its_owner_only_and_decided_again(folder: Path, caps
     assert load(file).controller == "cluster_status"
     call_command("replay", str(file))
 
-    assert "it is decided now" in capsys.readouterr().out
+    assert "it succeeds now" in capsys.readouterr().out
 
 
 def test_what_still_fails_says_so(folder: Path) -> None:
     keep(failed("cluster_status", None))
     (file,) = folder.iterdir()
 
-    with pytest.raises(CommandError, match="it fails again: AttributeError"):
+    with pytest.raises(CommandError, match="it failed again: AttributeError"):
         call_command("replay", str(file))
 
 

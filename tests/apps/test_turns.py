@@ -13,8 +13,8 @@ from django.db import connection
 from apps.clusters.joining import create_missing
 from apps.objects.configuration import Configuration, configuration
 from apps.objects.store import DjangoStore
-from apps.worker.clock import ticks
-from apps.worker.started_groups import Begun
+from apps.worker.clock import monotonic_seconds
+from apps.worker.started_groups import StartedGroups
 from apps.worker.turn import Turn
 from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref
@@ -139,7 +139,7 @@ def test_while_one_has_the_lease_another_does_nothing(store: DjangoStore) -> Non
     assert turn(store).once() == 0
     assert store.get([BINDING]) == {}
 
-    first._leave()
+    first._release()
     assert turn(store).once() > 0
     assert BINDING in store.get([BINDING])
 
@@ -214,8 +214,8 @@ class Storm(Controller):
         self.expanded: list[str] = []
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        began = ticks()
-        while ticks() - began < self.seconds:
+        began = monotonic_seconds()
+        while monotonic_seconds() - began < self.seconds:
             pass
         self.expanded.append(origin.name)
         return [], None
@@ -240,7 +240,7 @@ def test_many_fan_outs_at_once_leave_the_others_their_turn_and_the_lease_with_it
 
 def test_a_pool_of_processes_begins_once() -> None:
     """Each process that begins again looks at every binding of every cluster that moves workloads."""
-    begun = Begun(["failover/0", "scheduling/0"])
+    begun = StartedGroups(["failover/0", "scheduling/0"])
 
     child = os.fork()
     if not child:
@@ -255,7 +255,7 @@ def test_a_pool_of_processes_begins_once() -> None:
 def test_a_turn_begins_with_what_concerns_everything_and_the_next_one_does_not(
     store: DjangoStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("apps.worker.turn._begun", Begun(["propagation/0"]))
+    monkeypatch.setattr("apps.worker.turn._started", StartedGroups(["propagation/0"]))
 
     assert turn(store).once() > 0
     with connection.cursor() as cursor:

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from apps.failover.bucket import RedisBucket
-from apps.worker.groups import ticks
+from apps.worker.groups import tick_names
 from apps.worker.watchdog import QUIET_SECONDS
 from controlplane.eviction.rate import TakeTokens
 from tests.apps.stack import WITHIN, Stack, policy, stack
@@ -53,7 +53,7 @@ def test_workers_go_on_while_redis_answers_ping_and_refuses_writes(
 
 
 def is_held(running: Stack) -> bool:
-    return {name.partition("/")[0] for name in ticks()} <= set(running.holders())
+    return {name.partition("/")[0] for name in tick_names()} <= set(running.holders())
 
 
 def test_a_worker_runs_without_beat_and_without_redis(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_worker_whose_main_process_alone_is_told_to_end_gives_its_leases_back(
         os.kill(worker.pid, signal.SIGTERM)
 
         worker.wait(WITHIN)
-        assert not set(running.holders()) & {name.partition("/")[0] for name in ticks()}
+        assert not set(running.holders()) & {name.partition("/")[0] for name in tick_names()}
 
 
 @pytest.mark.parametrize("refusal", REFUSALS)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from apps.development.fleet import Fleet, store_all
 from apps.objects.store import store
-from apps.worker.groups import INTERVAL_SECONDS, ticks
+from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.names import execution_namespace
 from controlplane.apimachinery.selectors import LabelSelector
@@ -56,7 +56,7 @@ def _lost(size: int, redis_url: str) -> list[Figure]:
 
     def beat() -> None:
         while not done.is_set():
-            ring(ticks(), redis_url=redis_url)
+            ring(tick_names(), redis_url=redis_url)
             done.wait(INTERVAL_SECONDS)
 
     bell = threading.Thread(target=beat, daemon=True)

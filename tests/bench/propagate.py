@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from apps.development.fleet import Fleet, store_all
 from apps.objects.store import store
-from apps.worker.groups import INTERVAL_SECONDS, ticks
+from apps.worker.groups import INTERVAL_SECONDS, tick_names
 from controlplane.apimachinery.meta import Object
 from controlplane.kinds.policy import DUPLICATED, Placement, ReplicaSchedulingStrategy
 from tests.bench.figure import Figure, percentile
@@ -35,7 +35,7 @@ def run() -> list[Figure]:
         with Processes(folder, environment(folder, redis_url=redis_url)) as processes:
             worker = processes.worker(application="tests.bench.observed")
             templates = _prepare()
-            ring(ticks(), redis_url=redis_url)
+            ring(tick_names(), redis_url=redis_url)
             until(_started, within=WITHIN)
             # Workers go on for as long as nobody rings again: they are paused until everything is stored.
             until(lambda: _paused(family(worker)), within=WITHIN)
@@ -78,7 +78,7 @@ def _propagate(redis_url: str) -> float:
 
     def beat() -> None:
         while not done.is_set():
-            ring(ticks(), redis_url=redis_url)
+            ring(tick_names(), redis_url=redis_url)
             done.wait(INTERVAL_SECONDS)
 
     bell = threading.Thread(target=beat, daemon=True)
@@ -98,7 +98,7 @@ def _started() -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM objects_lease")
         (known,) = cursor.fetchone()
-    return bool(known == len(ticks()))
+    return bool(known == len(tick_names()))
 
 
 def _paused(pids: list[int]) -> bool:

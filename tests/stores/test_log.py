@@ -74,7 +74,7 @@ def test_a_worker_drops_what_is_older_than_the_log_has_to_reach(
         create(store, FailoverConfiguration(CONFIGURED, "FailoverConfiguration", ObjectMeta(name=NAME), spec))
         with connection.cursor() as cursor:
             cursor.execute(f"UPDATE {change_log.TABLE} SET at = at - interval '{age}' WHERE version < 25")
-        monkeypatch.setattr(turn, "_tidied", {})
+        monkeypatch.setattr(turn, "_trimmed_at", {})
 
         for group in turn.GROUPS:
             turn.Turn(group, 0, store=store, world=World(), configuration=Configuration(store)).once()

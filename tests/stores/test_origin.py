@@ -42,10 +42,10 @@ def test_a_version_that_redis_remembers_and_the_database_does_not_is_a_restore(
     store: DjangoStore, redis_client: redis.Redis
 ) -> None:
     create(store, *(template(f"t{number}") for number in range(20)))
-    assert restored.Guard(redis_client).look() is None
+    assert restored.RestoreDetector(redis_client).check() is None
     sql("UPDATE objects_counter SET version = 12")
 
-    held = restored.Guard(redis_client).look()  # of a process that has just started
+    held = restored.RestoreDetector(redis_client).check()  # of a process that has just started
 
     assert held is not None
     assert "is at resourceVersion 12, but was at 20" in held.why
@@ -55,27 +55,27 @@ def test_a_version_that_redis_remembers_and_the_database_does_not_is_a_restore(
 
 
 def test_a_process_notices_what_it_has_seen_itself_while_redis_is_away(store: DjangoStore) -> None:
-    guard = restored.Guard(redis.Redis(port=1))
+    detector = restored.RestoreDetector(redis.Redis(port=1))
     create(store, template("a"), template("b"))
-    assert guard.look() is None
+    assert detector.check() is None
     sql("UPDATE objects_counter SET version = 1")
 
-    assert guard.look() is not None
+    assert detector.check() is not None
 
 
 def test_a_database_on_another_server_without_a_mark_is_a_restore(
     store: DjangoStore, redis_client: redis.Redis
 ) -> None:
     create(store, template("a"))
-    restored.Guard(redis_client).look()
+    restored.RestoreDetector(redis_client).check()
     sql("UPDATE objects_origin SET system = 'another', timeline = timeline + 1")
     redis_client.flushdb()
 
-    held = restored.Guard(redis_client).look()
+    held = restored.RestoreDetector(redis_client).check()
 
     assert held is not None
     assert "created again or copied" in held.why
-    assert restored.Guard(redis_client).look() == held, "the origin was noted: the second look finds the same database"
+    assert restored.RestoreDetector(redis_client).check() == held, "the origin was noted: the second look finds the same database"
     assert events(store) == ["DatabaseRestored"]
 
 
@@ -83,10 +83,10 @@ def test_a_standby_that_took_over_without_a_loss_serves_members_and_ends_watches
     store: DjangoStore, redis_client: redis.Redis
 ) -> None:
     create(store, template("a"))
-    restored.Guard(redis_client).look()
+    restored.RestoreDetector(redis_client).check()
     sql("UPDATE objects_origin SET timeline = timeline + 1")
 
-    assert restored.Guard(redis_client).look() is None
+    assert restored.RestoreDetector(redis_client).check() is None
     assert store.oldest_version() == store.current_version() > GAP
     assert events(store) == []
 

@@ -24,7 +24,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", verbosity=1, interactive=False, stdout=self.stdout)
-        if (held := restored.guard().look()) is not None:
+        if (held := restored.detector().check()) is not None:
             self.stdout.write(held.message)
         for made in make_namespaces(store()):
             self.stdout.write(f"namespace {made} made")

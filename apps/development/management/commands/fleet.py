@@ -13,7 +13,7 @@ from apps.development.fleet import Fleet, store_all
 from apps.objects.configuration import configuration
 from apps.objects.models import Due
 from apps.objects.store import store
-from apps.worker.clock import ticks
+from apps.worker.clock import monotonic_seconds
 from apps.worker.groups import GROUPS, MEMBERS
 from apps.worker.outside_world import world
 from apps.worker.turn import Turn
@@ -41,13 +41,13 @@ class Command(BaseCommand):
         parser.add_argument("--bindings", type=_number(0), default=10_000)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        began = ticks()
+        began = monotonic_seconds()
         kept = store()
         fleet = Fleet(clusters=options["clusters"], bindings=options["bindings"], now=kept.now())
         made = store_all(kept, list(fleet.objects()), by="fleet")
-        self.stdout.write(f"{made} objects made in {ticks() - began:.1f} s")
+        self.stdout.write(f"{made} objects made in {monotonic_seconds() - began:.1f} s")
         self._propagate()
-        self.stdout.write(f"propagated after {ticks() - began:.1f} s")
+        self.stdout.write(f"propagated after {monotonic_seconds() - began:.1f} s")
 
     def _propagate(self) -> None:
         """Work off what is due, in turn with the workers where there are some; return when nothing is left."""

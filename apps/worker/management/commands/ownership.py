@@ -1,4 +1,4 @@
-"""`manage.py ownership`: the ownership table of docs."""
+"""`manage.py ownership`: prints docs/ownership.md."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py replay`: run a decision that failed again, in the pure core."""
+"""`manage.py replay`: runs a failed decision again, from a file with its inputs."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from controlplane.settings import Settings
 
 
 class Command(BaseCommand):
-    help = "Decide again what a kept file holds, without database or network, and print the decision or the error."
+    help = "Run a failed decision again from a file, without database and network. Prints the decision or the error."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", type=Path, help="as named in the log: .lifeboat/replay/….pickle")
-        parser.add_argument("--debug", action="store_true", help="stop in the debugger where it fails")
+        parser.add_argument("file", type=Path, help="the file that the log names: .lifeboat/replay/….pickle")
+        parser.add_argument("--debug", action="store_true", help="open the debugger at the error")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             failure = load(options["file"])
         except OSError as error:
             raise CommandError(f"{options['file']}: {error.strerror}") from error
-        self.stdout.write(f"{failure.controller} about {failure.ref} at {failure.now}; then: {failure.error}")
+        self.stdout.write(f"controller {failure.controller}, object {failure.ref}, at {failure.now}; it failed with: {failure.error}")
         controller = next((one for one in CONTROLLERS if one.name == failure.controller), None)
         if controller is None:
-            raise CommandError(f"there is no controller {failure.controller} any more")
+            raise CommandError(f"controller {failure.controller} does not exist any more")
         try:
             decision = again(controller, failure)
         except Exception as error:
             self.stderr.write(traceback.format_exc())
             if options["debug"]:
                 pdb.post_mortem(error.__traceback__)
-            raise CommandError(f"it fails again: {type(error).__name__}: {error}") from error
-        self.stdout.write("it is decided now:")
+            raise CommandError(f"it failed again: {type(error).__name__}: {error}") from error
+        self.stdout.write("it succeeds now; the decision:")
         self.stdout.write(msgspec.json.format(msgspec.json.encode(decision, enc_hook=repr)).decode())
 
 
 def again(controller: Controller, failure: Failure) -> Decision:
-    """Return what the controller decides now about what was kept. Raises whatever it raises."""
+    """Return what the controller decides now. Raises the exception that the controller raises."""
     settings = failure.settings or Settings()
     return controller.decide(failure.snapshot, settings, now=failure.now, answer=failure.answer)
