@@ -58,6 +58,4 @@ class Listening:
 
     def _hold(self) -> None:
         restored.detector().check()
-        self._fence = take_presence_lease(
-            self._store, LISTENING, self._fence, holder=self._holder, seconds=SECONDS
-        )
+        self._fence = take_presence_lease(self._store, LISTENING, self._fence, holder=self._holder, seconds=SECONDS)

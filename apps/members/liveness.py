@@ -1,7 +1,8 @@
-"""Presence: a members process shows that it lives, and gives back what a dead one before it had claimed.
+"""Presence of a members process: releases the claims of an earlier process that was killed.
 
-Claims carry no name and run out by themselves after half a minute. Each living process therefore holds one of a few
-leases of its own; whoever has just begun and finds nobody else there knows that all older claims are a dead one's.
+Claims of due rows do not name the process that made them, and expire after half a minute. Each running process holds
+a presence lease. A process that starts and finds no other presence lease knows that all older claims belong to
+processes that no longer run.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LONGEST_SECONDS = 5.0
 
 
 class Presence:
-    """One process's. All calls ask the database and belong into a thread."""
+    """The presence of one process. All methods use the database, so call them in a thread."""
 
     def __init__(self, store: DjangoStore, controllers: Collection[str]) -> None:
         self.store = store
@@ -36,41 +37,41 @@ class Presence:
         self.holder = holder()
         self.seconds = min(LONGEST_SECONDS, float(settings.LEASE_SECONDS))
         self.fence: Fence | None = None
-        self._began: datetime | None = None  # None: older claims have been given back, or have run out
+        self._began: datetime | None = None  # None: older claims have been released, or have expired
 
     def begin(self) -> None:
-        """Take a place, and give older claims back where nobody else is there. Before anything is claimed."""
+        """Take a lease, and release older claims if no other process runs. Call this before the first claim."""
         self._began = self.store.now()
         self.renew()
 
     def renew(self) -> None:
-        """Keep the place; while older claims may be a dead process's, look whether anybody else is there."""
+        """Renew the lease. While claims older than this process may exist, check again whether it runs alone."""
         try:
-            self._hold()
+            self._take_lease()
             if self._began is not None:
-                self._inherit(self._began)
+                self._release_older_claims(self._began)
         finally:
             close_old_connections()
 
     def leave(self) -> None:
-        """Give the place back: whoever comes next is alone at once."""
+        """Return the lease, so that the next process finds at once that it runs alone."""
         try:
             if self.fence is not None:
                 self.store.drop_lease(self.fence, holder=self.holder)
         except OperationalError:
-            pass  # it expires
+            pass  # the lease expires
         finally:
             close_old_connections()
 
-    def _hold(self) -> None:
+    def _take_lease(self) -> None:
         self.fence = take_presence_lease(self.store, NAME, self.fence, holder=self.holder, seconds=self.seconds)
 
-    def _inherit(self, began: datetime) -> None:
-        runs_out = began + timedelta(seconds=CLAIM_SECONDS)
+    def _release_older_claims(self, began: datetime) -> None:
+        expire_at = began + timedelta(seconds=CLAIM_SECONDS)
         others = Lease.objects.filter(name=NAME, until__gt=Now()).exclude(holder=self.holder)
         if self.fence is not None and not others.exists():
-            self.store.take_over(self.controllers, shard=0, until=runs_out)
+            self.store.take_over(self.controllers, shard=0, until=expire_at)
             self._began = None
-            log.info("members: nobody else is there; what earlier processes had claimed is due again")
-        elif self.store.now() >= runs_out:
+            log.info("members: no other members process runs; the claims of earlier ones are due again")
+        elif self.store.now() >= expire_at:
             self._began = None

@@ -1,4 +1,4 @@
-"""The members process: a pump per controller, the watch cache, and the nudges that wake them."""
+"""The members process: one pump for each member controller, the watch cache, and the notifications that wake them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ THREADS = 6  # each holds one connection of the pool while it asks the store
 
 
 class Members:
-    """Everything that talks to member clusters, in one event loop."""
+    """All connections to member clusters, in one event loop."""
 
     def __init__(self, store: DjangoStore, configuration: Configuration) -> None:
         self.store = store
@@ -60,8 +60,8 @@ class Members:
         self.listener = ThreadPoolExecutor(1, thread_name_prefix="nudges")
         self._changed: set[Ref] = set()
         self._read: set[Key] = set()
-        self._marked = asyncio.Event()
-        self.watches = Watches(self.client, self._note, self._note_read, longest=base().members.watch_bytes)
+        self._to_mark = asyncio.Event()
+        self.watches = Watches(self.client, self._works_changed, self._kind_read, longest=base().members.watch_bytes)
         self.pumps = {
             one.name: Pump(one, store, configuration, self.answer, self.executor)
             for one in GROUPS[MEMBERS].controllers
@@ -74,7 +74,7 @@ class Members:
         try:
             await self._begin()
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._staying())
+                tasks.create_task(self._keep_presence())
                 for pump in self.pumps.values():
                     tasks.create_task(pump.run())
                 tasks.create_task(self._refreshing())
@@ -91,15 +91,15 @@ class Members:
         """Take a place before anything is claimed, as soon as the database is there."""
         while True:
             try:
-                await self._in_thread(self._looked)
+                await self._in_thread(self._check_restore)
                 await self._in_thread(self.presence.begin)
                 return await self._in_thread(self._started)
             except OperationalError as error:
-                log.warning("members: this is tried again: %s", cause(error))
+                log.warning("members: the database is away; trying again: %s", cause(error))
                 await asyncio.sleep(AWAY_SECONDS)
 
-    def _looked(self) -> None:
-        """Look whether the database was restored; then only what observes members may run."""
+    def _check_restore(self) -> None:
+        """Check whether the database was restored. Then only controllers that observe members run."""
         try:
             restored.detector().check()
             self.configuration.settings(anew=True)
@@ -113,21 +113,21 @@ class Members:
             close_old_connections()
 
     async def _leave(self) -> None:
-        """Say that nobody is here any more; a database that is away shall not hold us."""
+        """Return the presence lease. Does not wait long for a database that is away."""
         try:
             await asyncio.wait_for(self._in_thread(self.presence.leave), AWAY_SECONDS)
         except TimeoutError:
-            pass  # the place is free soon all the same
+            pass  # the lease expires soon
 
-    async def _staying(self) -> None:
-        """Keep our place among the members processes, and look whether the database was restored."""
+    async def _keep_presence(self) -> None:
+        """Renew the presence lease again and again, and check whether the database was restored."""
         while True:
             await asyncio.sleep(self.presence.seconds / 3)
             try:
                 await self._in_thread(self.presence.renew)
-                await self._in_thread(self._looked)
+                await self._in_thread(self._check_restore)
             except OperationalError as error:
-                log.warning("members: this is tried again: %s", cause(error))
+                log.warning("members: the database is away; trying again: %s", cause(error))
 
     async def answer(self, question: Question) -> Answer:
         """Return a member's answer to one question."""
@@ -137,17 +137,17 @@ class Members:
             return await self.client.collect(question)
         if isinstance(question, Ensure):
             answer = await self.client.ensure(question)
-            return self._learned(question, answer)
+            return self._cached(question, answer)
         if isinstance(question, Discard):
             return await self.client.discard(question)
-        assert isinstance(question, Observe), f"no member answers {type(question).__name__}"
+        assert isinstance(question, Observe), f"unknown question {type(question).__name__}"
         return self.watches.observe(question)
 
-    def _learned(self, question: Ensure, answer: Answer) -> Answer:
-        """Return the answer to an apply without its object, which the watch cache keeps."""
+    def _cached(self, question: Ensure, answer: Answer) -> Answer:
+        """Return the answer to an apply without its object, which is put into the watch cache."""
         if answer.ok and isinstance(answer.body, dict) and isinstance(answer.body.get("metadata"), dict):
             try:
-                self.watches.learn(question.target, question.manifest, answer.body)
+                self.watches.add(question.target, question.manifest, answer.body)
             except (TooMuch, ValueError) as error:
                 self.client.complain(question.target.cluster, f"answer to an apply: {error}")
         return replace(answer, body=None)
@@ -155,29 +155,29 @@ class Members:
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self.executor, function, *arguments)
 
-    def _note(self, works: list[Ref]) -> None:
+    def _works_changed(self, works: list[Ref]) -> None:
         self._changed.update(works)
-        self._marked.set()
+        self._to_mark.set()
 
-    def _note_read(self, key: Key) -> None:
+    def _kind_read(self, key: Key) -> None:
         self._read.add(key)
-        self._marked.set()
+        self._to_mark.set()
 
     async def _marking(self) -> None:
-        """Make Works due for their status, many at once."""
+        """Mark Works whose objects changed as due for the controller work_status, many in one write."""
         while True:
-            await self._marked.wait()
-            await asyncio.sleep(MARK_SECONDS)  # lets a burst gather into one write
-            self._marked.clear()
+            await self._to_mark.wait()
+            await asyncio.sleep(MARK_SECONDS)  # collects changes that arrive together into one write
+            self._to_mark.clear()
             works, self._changed = self._changed, set()
             read, self._read = self._read, set()
             try:
                 await self._in_thread(self._mark, works, read)
             except OperationalError as error:
-                log.warning("members: this is tried again: %s", cause(error))
+                log.warning("members: the database is away; trying again: %s", cause(error))
                 await asyncio.sleep(AWAY_SECONDS)
                 self._read |= read
-                self._note(list(works))
+                self._works_changed(list(works))
             self.pumps[WorkStatus.name].wake.set()
 
     def _mark(self, works: set[Ref], read: set[Key]) -> None:
@@ -187,21 +187,21 @@ class Members:
             close_old_connections()
 
     async def _refreshing(self) -> None:
-        """Keep watching what Works exist for, on the members that are ready.
+        """Watch, on the members that are Ready, the kinds for which Works exist.
 
-        A database that was away may have come back without its last commits, and what members told last with them:
-        it is told again (fault 17).
+        A database that comes back may have lost its last commits, and with them the last reports of members. So all
+        objects are reported as changed once more after an outage [database-failover].
         """
-        away = False
+        database_away = False
         while True:
             try:
                 self.watches.want(await self._in_thread(self._wanted))
-                if away:
-                    self.watches.tell_again()
-                away = False
+                if database_away:
+                    self.watches.report_all_changed()
+                database_away = False
             except OperationalError as error:
-                log.warning("members: this is tried again: %s", cause(error))
-                away = True
+                log.warning("members: the database is away; trying again: %s", cause(error))
+                database_away = True
             await asyncio.sleep(REFRESH_SECONDS)
 
     def _wanted(self) -> dict[tuple[str, str, str], Target]:
@@ -220,16 +220,16 @@ class Members:
             close_old_connections()
 
     async def _listening(self) -> None:
-        """Wake the pumps when the database says that something is due."""
+        """Wake the pump of a controller when the database notifies that it has new due rows."""
         loop = asyncio.get_running_loop()
         with Nudges() as nudges:
             while True:
                 try:
-                    heard = await loop.run_in_executor(self.listener, nudges.next_notified, NUDGE_SECONDS)
+                    names = await loop.run_in_executor(self.listener, nudges.next_notified, NUDGE_SECONDS)
                 except OperationalError:
                     await asyncio.sleep(AWAY_SECONDS)
                     continue
-                for name in heard:
+                for name in names:
                     if name in self.pumps:
                         self.pumps[name].wake.set()
 

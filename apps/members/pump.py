@@ -1,4 +1,4 @@
-"""One member controller, asynchronously: claim, load, ask many members at once, decide and apply as answers come in."""
+"""Runs one member controller: claims and loads objects, sends questions to many members, and decides on the answers."""
 
 from __future__ import annotations
 
@@ -28,21 +28,24 @@ from controlplane.settings import Settings
 log = logging.getLogger(__name__)
 
 IN_FLIGHT_PER_MEMBER = 64
-IN_FLIGHT = 8192  # of all members: many silent ones together do not use it up before they are called not ready
-LONGEST_ANSWER_SECONDS = CLAIM_SECONDS - 5  # a claim is given up before somebody else may take it
-LONGEST_APPLY_SECONDS = 300.0  # a large object takes a loaded member long (`apps.clusters.client.LONGEST_SECONDS`)
-EXTEND_SECONDS = CLAIM_SECONDS / 3  # how often claims are extended whose question has not been answered
+IN_FLIGHT = 8192  # of all members: enough for many silent members until they are published as not ready
+LONGEST_ANSWER_SECONDS = CLAIM_SECONDS - 5  # less than a claim lasts, so that no other process asks meanwhile
+LONGEST_APPLY_SECONDS = 300.0  # for large objects on a loaded member (`apps.clusters.client.LONGEST_SECONDS`)
+EXTEND_SECONDS = CLAIM_SECONDS / 3  # between two extensions of claims whose questions are not answered yet
 CLAIM_LASTS = timedelta(seconds=CLAIM_SECONDS)
 FLUSH_SECONDS = 0.02
 FLUSH_SIZE = 300
 IDLE_SECONDS = 0.5
 AWAY_SECONDS = 1.0  # between two tries while the database is away
-CROWDED = timedelta(seconds=1)  # how long an object of a member that has enough in flight is put back
+CROWDED = timedelta(seconds=1)  # until an object is due again whose member has IN_FLIGHT_PER_MEMBER questions in flight
 
 
 class Asked(msgspec.Struct, eq=False):
-    """A claim on its way, made or extended `at` that moment of the database: what was loaded, and the answer once it is
-    there. `error`: why there is no question."""
+    """A claimed object with its question and answer.
+
+    `at`: when the claim was made or last extended, by the clock of the database. `snapshot`: what was loaded; None: the
+    object is gone. `answer`: None: not answered yet. `error`: why the controller raised instead of asking.
+    """
 
     claim: Claim
     at: datetime
@@ -53,7 +56,7 @@ class Asked(msgspec.Struct, eq=False):
 
 
 class Pump:
-    """Runs one controller until cancelled. The store is asked in threads of `executor`; HTTP stays in the loop."""
+    """Runs one controller until cancelled. Database calls run in threads of `executor`, HTTP in the event loop."""
 
     def __init__(
         self,
@@ -72,10 +75,10 @@ class Pump:
         self._answered: asyncio.Queue[Asked] = asyncio.Queue()
         self._in_flight: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._open: set[Asked] = set()  # applies that have not been answered
+        self._open: set[Asked] = set()  # questions that are not answered yet
 
     async def run(self) -> None:
-        """Claim and flush until cancelled."""
+        """Claim objects and write decisions until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._claiming())
             tasks.create_task(self._flushing())
@@ -83,14 +86,14 @@ class Pump:
 
     async def _claiming(self) -> None:
         while True:
-            self.wake.clear()  # before looking: what becomes due meanwhile is not missed
+            self.wake.clear()  # before the claim, so that rows that become due meanwhile are not missed
             wait = IDLE_SECONDS
             if len(self._tasks) < IN_FLIGHT:
                 try:
                     asked, wait = await self._in_thread(self.claim)
                     await self._send(asked)
                 except OperationalError as error:
-                    log.warning("%s: this is tried again: %s", self.controller.name, cause(error))
+                    log.warning("%s: the database is away; trying again: %s", self.controller.name, cause(error))
                     await asyncio.sleep(AWAY_SECONDS)
             if wait:
                 await self._pause(wait)
@@ -99,13 +102,13 @@ class Pump:
         try:
             await asyncio.wait_for(self.wake.wait(), seconds)
         except TimeoutError:
-            pass  # nothing was heard, which is no reason not to look
+            pass  # no notification: look for due rows all the same
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self.executor, _connected, function, *arguments)
 
     def claim(self) -> tuple[list[Asked], float]:
-        """Claim and load one batch; also say after how many seconds to look again. Runs in a thread."""
+        """Claim and load one batch. Returns it, and after how many seconds to claim again. Runs in a thread."""
         controller, settings = self.controller, self.configuration.settings()
         if not settings.runs(controller.name):
             return [], IDLE_SECONDS
@@ -120,8 +123,12 @@ class Pump:
             return self._asked(claimed, settings), 0.0
         except OperationalError:
             raise
-        except Exception:  # whoever cannot even load keeps no other controller from its members
-            log.exception("%s fails as a whole; these objects wait: %d", controller.name, len(claimed.claims))
+        except Exception:  # an error of this controller must not stop the others
+            log.exception(
+                "controller %s could not load a batch; its %d objects are tried again later",
+                controller.name,
+                len(claimed.claims),
+            )
             self._put_off(claimed.claims)
             return [], 0.0
 
@@ -129,7 +136,7 @@ class Pump:
         controller = self.controller
         for claim in claimed.claims:
             if claim.ref.kind not in controller.keys:
-                settings = self.configuration.settings(anew=True)  # a change of them may be what is due
+                settings = self.configuration.settings(anew=True)  # the change of settings may be the reason
                 refs, cursor = controller.expand(self.store, claim.ref, after=claim.cursor, limit=FAN_OUT_CHUNK)
                 self.store.advance(claim, refs, cursor=cursor)
         claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]
@@ -139,7 +146,7 @@ class Pump:
             if one.snapshot is not None:
                 try:
                     one.question = controller.question(one.snapshot, settings, now=claimed.now)
-                except Exception as error:  # noqa: BLE001  # one object's fault stays with that object
+                except Exception as error:  # noqa: BLE001  # an error with one object affects only that object
                     one.error = error
         return asked
 
@@ -173,16 +180,16 @@ class Pump:
             one.answer = await asyncio.wait_for(self.answer(question), seconds)
         except TimeoutError:
             one.answer = Answer(0, problem=f"no answer within {seconds:g} s")
-        except Exception as error:  # one object's trouble touches one object
-            log.exception("%s: asking %s failed", self.controller.name, member)
-            one.answer = Answer(0, problem=f"could not be asked: {type(error).__name__}: {error}")
+        except Exception as error:  # an error with one object affects only that object
+            log.exception("%s: the request to member %s failed", self.controller.name, member)
+            one.answer = Answer(0, problem=f"the request failed: {type(error).__name__}: {error}")
         finally:
             self._open.discard(one)
             self._in_flight[member] -= 1
         self._answered.put_nowait(one)
 
     async def _extending(self) -> None:
-        """Keep the claims of questions that take long: nobody else asks them meanwhile."""
+        """Extend claims while their questions are in flight, so that no other process claims these objects."""
         while True:
             await asyncio.sleep(EXTEND_SECONDS)
             try:
@@ -191,7 +198,7 @@ class Pump:
                 log.warning("%s: the database is away: %s", self.controller.name, error)
 
     async def extend(self) -> None:
-        """Extend the claims of all questions that have not been answered."""
+        """Extend the claims of all questions that are not answered yet."""
         waiting = list(self._open)
         if not waiting:
             return
@@ -204,36 +211,44 @@ class Pump:
     async def _flushing(self) -> None:
         while True:
             batch = [await self._answered.get()]
-            await asyncio.sleep(FLUSH_SECONDS)  # lets a batch gather: one transaction for many answers
+            await asyncio.sleep(FLUSH_SECONDS)  # collects answers, so that many are written in one transaction
             while len(batch) < FLUSH_SIZE and not self._answered.empty():
                 batch.append(self._answered.get_nowait())
             while True:
                 try:
-                    await self._in_thread(self._flushed, batch)
+                    await self._in_thread(self._flush_or_put_off, batch)
                     break
                 except OperationalError as error:
-                    log.warning("%s: this is tried again: %s", self.controller.name, cause(error))
+                    log.warning("%s: the database is away; trying again: %s", self.controller.name, cause(error))
                     await asyncio.sleep(AWAY_SECONDS)
 
-    def _flushed(self, batch: Sequence[Asked]) -> None:
+    def _flush_or_put_off(self, batch: Sequence[Asked]) -> None:
         try:
             self.flush(batch)
         except OperationalError:
             raise
         except Exception:
-            log.exception("%s fails as a whole; these answers do not count: %d", self.controller.name, len(batch))
+            log.exception(
+                "controller %s could not process %d answers; its objects are tried again later",
+                self.controller.name,
+                len(batch),
+            )
             self._put_off([one.claim for one in batch])
 
     def flush(self, batch: Sequence[Asked]) -> None:
-        """Decide and apply a batch of answers. Runs in a thread.
+        """Decide on a batch of answers and write the decisions. Runs in a thread.
 
-        What took longer than a claim lasts, because we or the database were away, is old news: somebody else may have
-        asked since, and whoever claims the object next asks again.
+        An answer whose claim has expired is dropped: another process may have claimed the object since. The object is
+        asked about again when it is claimed next.
         """
         settings, now = self.configuration.settings(), self.store.now()
         answers, batch = len(batch), [one for one in batch if now - one.at < CLAIM_LASTS]
         if len(batch) < answers:
-            log.warning("%s: %d answers were too old to count; asked again", self.controller.name, answers - len(batch))
+            log.warning(
+                "%s: %d answers came after their claims had expired; they are asked again",
+                self.controller.name,
+                answers - len(batch),
+            )
         present = [one for one in batch if one.snapshot is not None and one.error is None]
         decided = iter(
             self.controller.decide_all(
@@ -241,20 +256,21 @@ class Pump:
             )
         )
 
-        def sound(one: Asked, found: Any) -> Decision:
-            if not isinstance(found, Exception):
-                decision: Decision = found
+        def decision_or_retry(one: Asked, result: Any) -> Decision:
+            if not isinstance(result, Exception):
+                decision: Decision = result
                 return decision
-            keep(self._failure(one, found, settings, now=now))
+            keep(self._failure(one, result, settings, now=now))
             return Decision(wake_at=now + RETRY_AFTER_FAILURE)
 
         by = Actor(self.controller.name, controller=True)
         writes = [
-            (one.claim, NOTHING if one.snapshot is None else sound(one, one.error or next(decided))) for one in batch
+            (one.claim, NOTHING if one.snapshot is None else decision_or_retry(one, one.error or next(decided)))
+            for one in batch
         ]
         outcomes = apply_decisions(self.store, writes, by=by)
         refused = [
-            (one.claim, sound(one, outcome))
+            (one.claim, decision_or_retry(one, outcome))
             for one, outcome in zip(batch, outcomes, strict=True)
             if isinstance(outcome, Unstorable)
         ]
@@ -263,14 +279,14 @@ class Pump:
 
     def _failure(self, one: Asked, error: Exception, settings: Settings, *, now: Any) -> Failure:
         trace = "".join(traceback.format_exception(error))
-        told = f"{type(error).__name__}: {error}"
+        message = f"{type(error).__name__}: {error}"
         return Failure(
-            self.controller.name, one.claim.ref, one.snapshot, told, trace, now, settings=settings, answer=one.answer
+            self.controller.name, one.claim.ref, one.snapshot, message, trace, now, settings=settings, answer=one.answer
         )
 
 
 def _connected(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Run a function in a thread that has lost its connection where the last one broke."""
+    """Call a function, then close database connections of this thread that are broken."""
     try:
         return function(*arguments)
     finally:
@@ -278,5 +294,5 @@ def _connected(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def member_of(question: Question) -> str:
-    """Return the cluster a question is for."""
+    """Return the name of the cluster that a question is for."""
     return question.cluster if isinstance(question, Observe) else question.target.cluster

@@ -1,4 +1,4 @@
-"""The watch cache: what each member holds of ours, kept fresh by list and watch, one stream per member and kind."""
+"""The watch cache: objects of ours in each member, kept current by list and watch, one stream per member and kind."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ log = logging.getLogger(__name__)
 
 SELECTOR = f"{MANAGED_LABEL}={MANAGED_LABEL_VALUE}"
 RETRY_SECONDS = 2.0
-LONGEST_RETRY_SECONDS = 60.0  # of a member that exceeds limits
+LONGEST_RETRY_SECONDS = 60.0  # for a member that exceeds limits
 LONGEST_NAME = 253  # of an object in Kubernetes
-ENTRY_BYTES = 400  # what an object costs beside its text
-UNSERVED = "unserved"  # stands for the version of a kind the member does not serve: it holds nothing of it
+ENTRY_BYTES = 400  # memory of a cached object in addition to its text
+UNSERVED = "unserved"  # used as resourceVersion of a kind that the member does not serve, so that its cache is empty
 
 Place = tuple[str, str]  # (namespace, name)
 Key = tuple[str, str, str]  # (cluster, apiVersion, kind)
 
 
 class NotServed(Exception):
-    """The member does not serve a kind (any more)."""
+    """The member does not serve a kind."""
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
-    """An object of a member, as JSON: a tenth of the memory. `work`: the Work that it was made from."""
+class CachedObject(msgspec.Struct, frozen=True, gc=False):
+    """An object of a member, as JSON text, which needs a tenth of the memory. `work`: the Work it was made from."""
 
     place: Place
     version: int
@@ -56,22 +56,25 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stream(msgspec.Struct, eq=False):
-    """One watch: a member and a kind, and what it holds, `size` bytes. `since`: the version that was read last; ""
-    before the first."""
+    """The watch of one kind on one member, with the objects it has read (`size` bytes).
+
+    `since`: the resourceVersion that was read last; "": nothing has been read yet.
+    """
 
     target: Target
     api_version: str
     kind: str
-    held: dict[Place, Held] = {}
+    cached: dict[Place, CachedObject] = {}
     size: int = 0
     since: str = ""
 
 
 class Watches:
-    """All streams of all members. `changed` is called with the Works whose objects changed. `read` is called with each
-    kind that was read whole: an object that is missing there may have gone while nobody watched, and no change says so.
+    """All streams of all members.
 
-    At most `longest` bytes are held of one member; a kind that would exceed it is not held at all.
+    `changed` is called with the Works whose objects changed. `read` is called with each kind after all its objects were
+    listed: an object that is missing may have been deleted while it was not watched, and no change reports that.
+    At most `longest` bytes are cached for one member; a kind that would exceed the limit is not cached at all.
     """
 
     def __init__(
@@ -90,10 +93,10 @@ class Watches:
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
     def want(self, wanted: dict[Key, Target]) -> None:
-        """Watch exactly these: start what is new or has ended by itself, end what is gone or has moved."""
+        """Watch exactly these kinds. Starts streams that are new or have ended, and ends those that are not wanted."""
         for key, task in list(self._tasks.items()):
             if task.done() or wanted.get(key) != self._streams[key].target:
-                _told_why(key, task)
+                _log_error(key, task)
                 self._tasks.pop(key).cancel()
                 del self._streams[key]
         for key, target in wanted.items():
@@ -112,29 +115,29 @@ class Watches:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     def observe(self, question: Observe) -> Answer:
-        """Return what the member holds of a manifest: 404 where a stream that has read all has not seen it."""
+        """Return the member's object for a manifest. 404: the stream has listed the kind without it."""
         manifest = question.manifest
         stream = self._streams.get((question.cluster, manifest.get("apiVersion", ""), manifest.get("kind", "")))
         if stream is None or not stream.since:
             return Answer(0, problem="not watched yet")
-        held = stream.held.get(_place(manifest))
-        return Answer(404, problem="not found") if held is None else Answer(200, orjson.loads(held.text))
+        item = stream.cached.get(_place(manifest))
+        return Answer(404, problem="not found") if item is None else Answer(200, orjson.loads(item.text))
 
-    def tell_again(self) -> None:
-        """Call `changed` with the Works of all objects held, as if all had changed."""
-        held = (item for stream in self._streams.values() for item in stream.held.values())
-        self._changed([item.work for item in held if item.work is not None])
+    def report_all_changed(self) -> None:
+        """Call `changed` with the Works of all cached objects, as if all had changed."""
+        items = (item for stream in self._streams.values() for item in stream.cached.values())
+        self._changed([item.work for item in items if item.work is not None])
 
-    def learn(self, target: Target, manifest: dict[str, Any], item: dict[str, Any]) -> None:
-        """Enter what a member answered to an apply of a manifest: the member holds it before its stream says so.
+    def add(self, target: Target, manifest: dict[str, Any], item: dict[str, Any]) -> None:
+        """Cache the object that a member returned for an apply, before the stream reports it.
 
-        Raises TooMuch, ValueError where it cannot be held.
+        Raises TooMuch if it exceeds the limit of the member, ValueError if it is not a Kubernetes object.
         """
         key = (target.cluster, manifest.get("apiVersion", ""), manifest.get("kind", ""))
         stream = self._begin(key, target)
-        held = replace(_held(stream, item), place=_place(manifest))
-        if not stream.since or held.version > _number(stream.since):
-            self._enter(stream, held)
+        cached = replace(_cached(stream, item), place=_place(manifest))
+        if not stream.since or cached.version > _number(stream.since):
+            self._store(stream, cached)
 
     async def _follow(self, stream: Stream) -> None:
         try:
@@ -167,13 +170,13 @@ class Watches:
     async def _follow_once(self, stream: Stream, path: str) -> None:
         size, room = 0, self._room(stream)
 
-        def keep(item: dict[str, Any]) -> Held:
+        def keep(item: dict[str, Any]) -> CachedObject:
             nonlocal size
-            held = _held(stream, item)
-            size += held.size
+            cached = _cached(stream, item)
+            size += cached.size
             if size > room:
                 raise TooMuch(f"its objects take more than {self._longest // MEBIBYTE} MiB")
-            return held
+            return cached
 
         listed = await self._client.list(stream.target, path, selector=SELECTOR, keep=keep)
         if isinstance(listed, Answer):
@@ -190,63 +193,63 @@ class Watches:
                     self._follow_event(stream, type_, item)
 
     def _follow_event(self, stream: Stream, type_: str, item: dict[str, Any]) -> None:
-        held = _held(stream, item)
+        cached = _cached(stream, item)
         stream.since = str(item["metadata"].get("resourceVersion", stream.since))[:LONGEST_NAME]
         if type_ == "BOOKMARK":
             return
         if type_ == "DELETED":
-            self._drop(stream, held.place)
+            self._drop(stream, cached.place)
         else:
-            self._enter(stream, held)
-        if held.work is not None:
-            self._changed([held.work])
+            self._store(stream, cached)
+        if cached.work is not None:
+            self._changed([cached.work])
 
-    def _replace(self, stream: Stream, items: list[Held], version: str) -> None:
-        before = stream.held
-        learned = {place: item for place, item in before.items() if item.version > _number(version)}
-        stream.held = {item.place: item for item in items} | learned
-        stream.size = sum(item.size for item in stream.held.values())
+    def _replace(self, stream: Stream, items: list[CachedObject], version: str) -> None:
+        before = stream.cached
+        newer = {place: item for place, item in before.items() if item.version > _number(version)}
+        stream.cached = {item.place: item for item in items} | newer
+        stream.size = sum(item.size for item in stream.cached.values())
         stream.since = version
-        gone = [item for place, item in before.items() if place not in stream.held]
+        gone = [item for place, item in before.items() if place not in stream.cached]
         self._changed([item.work for item in (*items, *gone) if item.work is not None])
         self._read((stream.target.cluster, stream.api_version, stream.kind))
 
-    def _enter(self, stream: Stream, item: Held) -> None:
+    def _store(self, stream: Stream, item: CachedObject) -> None:
         self._drop(stream, item.place)
         if stream.size + item.size > self._room(stream):
             raise TooMuch(f"its objects take more than {self._longest // MEBIBYTE} MiB")
-        stream.held[item.place] = item
+        stream.cached[item.place] = item
         stream.size += item.size
 
     def _drop(self, stream: Stream, place: Place) -> None:
-        if (held := stream.held.pop(place, None)) is not None:
-            stream.size -= held.size
+        if (item := stream.cached.pop(place, None)) is not None:
+            stream.size -= item.size
 
     def _forget(self, stream: Stream) -> None:
-        stream.held, stream.size, stream.since = {}, 0, ""
+        stream.cached, stream.size, stream.since = {}, 0, ""
 
     def _room(self, stream: Stream) -> int:
-        """Return how many bytes a stream may hold beside the other streams of its member."""
+        """Return how many bytes a stream may cache: the limit of its member without its other streams."""
         cluster = stream.target.cluster
         others = sum(one.size for (name, *_), one in self._streams.items() if name == cluster and one is not stream)
         return self._longest - others
 
 
-def _told_why(key: Key, task: asyncio.Task[None]) -> None:
-    """Log what ended a watch that should have gone on."""
+def _log_error(key: Key, task: asyncio.Task[None]) -> None:
+    """Log the error that ended a watch which is still wanted."""
     if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-        log.error("the watch of %s on %s ended and begins anew", key[2], key[0], exc_info=error)
+        log.error("the watch of %s on %s ended with an error and starts again", key[2], key[0], exc_info=error)
 
 
-def _held(stream: Stream, item: dict[str, Any]) -> Held:
-    """Return an object as it is held. Lists leave apiVersion and kind out; who set which field is not needed.
+def _cached(stream: Stream, item: dict[str, Any]) -> CachedObject:
+    """Return an object as it is cached: with apiVersion and kind, which lists leave out, and without managedFields.
 
-    Raises ValueError where it is no object of Kubernetes.
+    Raises ValueError if it is not a Kubernetes object.
     """
     metadata = {name: value for name, value in item["metadata"].items() if name != "managedFields"}
-    said = {**item, "apiVersion": stream.api_version, "kind": stream.kind, "metadata": metadata}
+    document = {**item, "apiVersion": stream.api_version, "kind": stream.kind, "metadata": metadata}
     version = _number(str(metadata.get("resourceVersion", "")))
-    return Held(_place(said), version, work_of(said, stream.target.cluster), encoded(said))
+    return CachedObject(_place(document), version, work_of(document, stream.target.cluster), encoded(document))
 
 
 def _place(item: dict[str, Any]) -> Place:
@@ -255,13 +258,16 @@ def _place(item: dict[str, Any]) -> Place:
 
 
 def _number(version: str) -> int:
-    """Return a resourceVersion as the growing number Kubernetes says it is; 0 for anything else."""
+    """Return a resourceVersion as a number, which grows with each change in Kubernetes. 0: it is not a number."""
     return int(version) if version.isdecimal() and len(version) < 30 else 0
 
 
 def work_of(item: dict[str, Any], cluster: str) -> Ref | None:
-    """Return the Work a member's object was made from; None where the object does not say, or names a Work of another
-    cluster: whoever writes into a member must not make other clusters' Works due."""
+    """Return the Work that a member's object was made from.
+
+    None: the object names no Work, or one of another cluster. A user of one member must not be able to make the Works
+    of other clusters due.
+    """
     annotations = item["metadata"].get("annotations")
     if not isinstance(annotations, dict):
         return None

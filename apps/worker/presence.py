@@ -9,9 +9,7 @@ from controlplane.engine.state import Fence, Store
 PRESENCE_LEASES: Final = 64  # for each name; a process beyond that number runs without a lease
 
 
-def take_presence_lease(
-    store: Store, name: str, current: Fence | None, *, holder: str, seconds: float
-) -> Fence | None:
+def take_presence_lease(store: Store, name: str, current: Fence | None, *, holder: str, seconds: float) -> Fence | None:
     """Return the lease of this process: the current one renewed, else the first free one. None: all are taken."""
     shards = range(PRESENCE_LEASES) if current is None else (current.shard, *range(PRESENCE_LEASES))
     leases = (store.take_lease(name, shard, holder=holder, seconds=seconds) for shard in shards)

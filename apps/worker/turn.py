@@ -42,7 +42,7 @@ _limits: dict[str, int] = {}  # objects in one batch, of controllers for which a
 
 
 def holder() -> str:
-    """Return the name of this process in lease rows: host, process id, and a random part that differs after a restart."""
+    """Return the name of this process in lease rows: host, process id, and a part that each restart changes."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
 
@@ -124,7 +124,7 @@ class Turn:
         return seen
 
     def _batch(self, controller: Controller, settings: Settings) -> Report:
-        """Run one batch. A controller that cannot load its objects is skipped until the next turn; the others continue."""
+        """Run one batch. A controller that cannot load its objects is skipped until the next turn."""
         limit, began = _limits.get(controller.name, controller.batch), monotonic_seconds()
         try:
             return run_batch(
@@ -178,8 +178,8 @@ class Turn:
 
     def _trim_change_log(self) -> None:
         """Drop partitions of the change log that its limits do not keep, if TRIM_SECONDS have passed."""
-        now = monotonic_seconds()
-        if TRIMMING_CONTROLLER not in self.names or now - _trimmed_at.get(self.group.name, -TRIM_SECONDS) < TRIM_SECONDS:
+        now, trimmed_at = monotonic_seconds(), _trimmed_at.get(self.group.name, -TRIM_SECONDS)
+        if TRIMMING_CONTROLLER not in self.names or now - trimmed_at < TRIM_SECONDS:
             return
         _trimmed_at[self.group.name] = now
         limits = self.configuration.settings().change_log

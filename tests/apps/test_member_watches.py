@@ -57,7 +57,7 @@ async def _told_again() -> None:
             watches.want({("member1", "v1", "ConfigMap"): where})
             first = await asyncio.wait_for(told.get(), 60)
 
-            watches.tell_again()
+            watches.report_all_changed()
 
             assert first == [MINE]
             assert await asyncio.wait_for(told.get(), 60) == [MINE]

@@ -75,7 +75,8 @@ def test_a_database_on_another_server_without_a_mark_is_a_restore(
 
     assert held is not None
     assert "created again or copied" in held.why
-    assert restored.RestoreDetector(redis_client).check() == held, "the origin was noted: the second look finds the same database"
+    again = restored.RestoreDetector(redis_client).check()
+    assert again == held, "the origin was noted: the second look finds the same database"
     assert events(store) == ["DatabaseRestored"]
 
 

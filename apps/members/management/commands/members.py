@@ -1,4 +1,4 @@
-"""`manage.py members`: the process that talks to member clusters."""
+"""`manage.py members`: runs the members process."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from apps.objects.store import store
 
 
 class Command(BaseCommand):
-    help = "Talk to member clusters: probe, apply, watch. Runs until SIGTERM; several may run, each object goes to one."
+    help = (
+        "Run the process that probes, applies to and watches member clusters, until SIGTERM. Several may run at once."
+    )
     requires_system_checks = []  # `manage.py prepare` runs them before any process starts
 
     def handle(self, *args: Any, **options: Any) -> None:
-        keys(settings.ENCRYPTION_KEYS)  # credentials and many a Work are sealed: better refused now than one by one
+        keys(settings.ENCRYPTION_KEYS)  # without keys no credentials can be read: fail at the start
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(serve(store(), configuration()))

@@ -23,8 +23,10 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         what = parser.add_mutually_exclusive_group()
         what.add_argument("--confirm", action="store_true", help="write the restored state to members from now on")
-        what.add_argument("--status", action="store_true", help="print whether members are written to, and change nothing")
-        parser.add_argument("--beyond", type=int, default=0, help="a resourceVersion that clients have seen; the new ones are higher")
+        what.add_argument("--status", action="store_true", help="print whether members are written to; change nothing")
+        parser.add_argument(
+            "--beyond", type=int, default=0, help="a version that clients have seen; new ones are higher"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["status"]:
