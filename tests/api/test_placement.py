@@ -16,7 +16,9 @@ from controlplane.scheduling.note import Notes
 from controlplane.settings import Settings
 from tests.api.builders import CLUSTERS, deployment
 from tests.api.server import Client, Server
-from tests.scheduling_builders import DYNAMIC, ask, cluster, placement, spec
+from tests.builders.objects import cluster
+from tests.builders.placements import DYNAMIC, placement
+from tests.builders.scheduling import ask, spec
 
 REVIEWS = "/apis/failover.lifeboat.io/v1alpha1/placementreviews"
 BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"

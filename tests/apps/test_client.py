@@ -28,7 +28,8 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.template import Template
 from tests.apps.proxies import ANYWHERE, HOST, http_proxy, socks_proxy
-from tests.core.fleet_story import FAILOVER, START, cluster
+from tests.builders.objects import START, cluster
+from tests.core.fleet_story import FAILOVER
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 DETECTING = ("cluster_status", "fleet", "cluster_taints", "probes")

@@ -11,7 +11,7 @@ from controlplane.engine.state import Actor
 from controlplane.kinds.rows import Observation
 from tests.apps.pages import stored
 from tests.apps.test_eviction_metrics import scraped
-from tests.core.fleet_story import cluster
+from tests.builders.objects import cluster
 
 
 def test_changes_are_counted_per_cluster_and_who_flaps_says_so(root: Client) -> None:

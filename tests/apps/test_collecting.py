@@ -25,7 +25,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Collected, Observation
 from controlplane.settings import Settings
 from tests.apps.proxies import ANYWHERE, HOST
-from tests.core.desk import START, cluster
+from tests.builders.objects import START, cluster
 from tests.guide_fleet import node
 
 CORE = {"resources": [{"name": "pods", "kind": "Pod"}, {"name": "pods/log", "kind": "Pod"}]}

@@ -23,7 +23,8 @@ from controlplane.kinds.configuration import NAME, FailoverConfiguration
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, NO_REFUGE, Eviction, eviction_key
 from tests.apps.pages import stored
 from tests.apps.stack import WITHIN
-from tests.core.fleet_story import binding, by_room, cluster, no_execute
+from tests.builders.objects import binding, cluster, no_execute
+from tests.builders.placements import by_room
 from tests.processes import until
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]

@@ -25,7 +25,7 @@ from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import Settings
 from tests import flink
 from tests.apps.proxies import ANYWHERE
-from tests.core.desk import START
+from tests.builders.objects import START
 from tests.simulation.manifests import admitted
 
 MINE = Ref(WORK, "karmada-es-member1", "settings")

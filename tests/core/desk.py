@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
+from controlplane.apimachinery.meta import Ref, condition
 from controlplane.controllers.promises import Promises
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine import run
@@ -15,54 +15,18 @@ from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import (
     SCHEDULED,
     Binding,
-    ObjectReference,
-    ReplicaRequirements,
-    ResourceBindingSpec,
-    TargetCluster,
 )
 from controlplane.kinds.cluster import (
     Cluster,
-    ClusterSpec,
-    ClusterStatus,
-    ResourceSummary,
-    Taint,
 )
-from controlplane.kinds.policy import (
-    ClusterPreferences,
-    Placement,
-    ReplicaSchedulingStrategy,
-)
+from controlplane.kinds.policy import Placement
 from controlplane.settings import Settings
-from tests.core.fleet_story import START
-from tests.scheduling_builders import APPS
-
-BY_ROOM = ReplicaSchedulingStrategy("Divided", "Weighted", ClusterPreferences(dynamic_weight="AvailableReplicas"))
+from tests.builders.objects import START, binding
 
 
-def cluster(name: str, *, pods: int = 0, labels: Mapping[str, str] = {}, taints: tuple[Taint, ...] = ()) -> Cluster:
-    summary = ResourceSummary(allocatable={"pods": str(pods), "cpu": "1000"}) if pods else None
-    return Cluster(
-        "cluster.karmada.io/v1alpha1",
-        "Cluster",
-        ObjectMeta(name=name, uid=f"uid-{name}", generation=1, labels=dict(labels)),
-        ClusterSpec(taints=taints),
-        ClusterStatus(api_enablements=APPS, conditions=(Condition("Ready", "True"),), resource_summary=summary),
-    )
-
-
-def binding(name: str, placement: Placement | None, *, replicas: int = 1, on: Mapping[str, int] = {}) -> Binding:
-    return Binding(
-        "work.karmada.io/v1alpha2",
-        "ResourceBinding",
-        ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", generation=1),
-        ResourceBindingSpec(
-            ObjectReference("apps/v1", "Deployment", name, "default", uid=f"template-{name}"),
-            replicas=replicas,
-            replica_requirements=ReplicaRequirements(resource_request={"cpu": "1"}),
-            clusters=tuple(TargetCluster(*pair) for pair in on.items()),
-            placement=placement,
-        ),
-    )
+def pending(name: str, placement: Placement | None, *, replicas: int = 1, on: Mapping[str, int] = {}) -> Binding:
+    """Return a binding whose replicas request one cpu each and which the scheduler has not looked at yet."""
+    return binding(name, placement, on=on, replicas=replicas, cpu="1", scheduled=False).with_meta(name=name)
 
 
 class Desk:

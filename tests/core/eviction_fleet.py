@@ -7,12 +7,9 @@ from msgspec.structs import replace
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import Placement, Toleration
 from controlplane.settings import Settings
-from tests.core.fleet_story import (
-    FAILOVER,
-    Story,
-    cluster,
-    duplicated,
-)
+from tests.builders.objects import cluster
+from tests.builders.placements import duplicated
+from tests.core.fleet_story import FAILOVER, Story
 
 FAST = replace(FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=100.0)
 ANYWHERE = duplicated(least=1, most=1)

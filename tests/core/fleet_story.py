@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, with_condition
+from controlplane.apimachinery.meta import Condition, Ref, with_condition
 from controlplane.controllers.application_failover import ApplicationFailover
 from controlplane.controllers.cluster_status import ClusterStatus as ClusterStatusController
 from controlplane.controllers.cluster_taints import ClusterTaints
@@ -26,130 +26,18 @@ from controlplane.engine.state import Actor, State, Watch
 from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take_tokens
 from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import (
-    SCHEDULED,
     AggregatedStatusItem,
     Binding,
-    BindingPriority,
-    ObjectReference,
-    ReplicaRequirements,
-    ResourceBindingSpec,
-    TargetCluster,
 )
 from controlplane.kinds.cluster import (
     Cluster,
-    ClusterSpec,
-    ClusterStatus,
-    ResourceSummary,
     Taint,
-)
-from controlplane.kinds.policy import (
-    ClusterAffinity,
-    ClusterFailoverBehavior,
-    ClusterPreferences,
-    FailoverBehavior,
-    Placement,
-    ReplicaSchedulingStrategy,
-    SpreadConstraint,
-    StaticClusterWeight,
-    Toleration,
 )
 from controlplane.kinds.rows import Eviction, Row
 from controlplane.settings import GATES, Settings
-from tests.scheduling_builders import APPS
+from tests.builders.objects import START
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILOVER = Settings(feature_gates={**GATES, "Failover": True})
-
-
-def cluster(
-    name: str,
-    *,
-    ready: str = "True",
-    taints: Sequence[Taint] = (),
-    established: bool = True,
-    at: datetime = START,
-    slots: int = 1000,
-) -> Cluster:
-    """A cluster that joined at START; one that is not ready was Ready before, unless it was never established."""
-    conditions = (Condition("Ready", ready, last_transition_time=at),) if ready else ()
-    if established:
-        conditions += (Condition("Established", "True", last_transition_time=START),)
-    return Cluster(
-        api_version="cluster.karmada.io/v1alpha1",
-        kind="Cluster",
-        metadata=ObjectMeta(name=name, uid=f"uid-{name}", generation=1, creation_timestamp=START),
-        spec=ClusterSpec(taints=tuple(taints)),
-        status=ClusterStatus(
-            conditions=conditions,
-            api_enablements=APPS,
-            resource_summary=ResourceSummary(allocatable={"pods": str(slots)}),
-        ),
-    )
-
-
-def duplicated(*names: str, least: int = 0, most: int = 0, tolerations: Sequence[Toleration] = ()) -> Placement:
-    spread = (SpreadConstraint("cluster", min_groups=least, max_groups=most),) if most else ()
-    return Placement(
-        cluster_affinity=ClusterAffinity(cluster_names=names) if names else None,
-        spread_constraints=spread,
-        cluster_tolerations=tuple(tolerations),
-    )
-
-
-def by_weight(**weights: int) -> Placement:
-    rules = tuple(
-        StaticClusterWeight(ClusterAffinity(cluster_names=(name,)), weight) for name, weight in weights.items()
-    )
-    return Placement(
-        cluster_affinity=ClusterAffinity(cluster_names=tuple(weights)),
-        replica_scheduling=ReplicaSchedulingStrategy("Divided", "Weighted", ClusterPreferences(rules)),
-    )
-
-
-def by_room(*names: str) -> Placement:
-    return Placement(
-        cluster_affinity=ClusterAffinity(cluster_names=names),
-        replica_scheduling=ReplicaSchedulingStrategy(
-            "Divided", "Weighted", ClusterPreferences(dynamic_weight="AvailableReplicas")
-        ),
-    )
-
-
-def binding(
-    name: str,
-    placement: Placement,
-    *,
-    on: dict[str, int],
-    replicas: int = 2,
-    failover: ClusterFailoverBehavior | None = None,
-    priority: int = 0,
-) -> Binding:
-    """A scheduled Deployment; it is healthy wherever it is."""
-    made = Binding(
-        api_version="work.karmada.io/v1alpha2",
-        kind="ResourceBinding",
-        metadata=ObjectMeta(
-            name=f"{name}-deployment", namespace="default", uid=f"uid-{name}", generation=1, creation_timestamp=START
-        ),
-        spec=ResourceBindingSpec(
-            resource=ObjectReference("apps/v1", "Deployment", name, "default", uid=f"template-{name}"),
-            replicas=replicas,
-            replica_requirements=ReplicaRequirements(),
-            clusters=tuple(TargetCluster(*pair) for pair in on.items()),
-            placement=placement,
-            failover=None if failover is None else FailoverBehavior(cluster=failover),
-            schedule_priority=BindingPriority(priority) if priority else None,
-        ),
-    )
-    return made.with_status(
-        scheduler_observed_generation=1,
-        conditions=(Condition(SCHEDULED, "True", "Success", last_transition_time=START),),
-        aggregated_status=tuple(AggregatedStatusItem(one, applied=True, health="Healthy") for one in on),
-    )
-
-
-def no_execute(key: str = "gone", *, at: datetime = START) -> Taint:
-    return Taint(key, "NoExecute", time_added=at)
 
 
 class Members(Controller):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from controlplane import kinds
-from controlplane.apimachinery.meta import Condition, Object, ObjectMeta, Ref
-from controlplane.apimachinery.names import PROPAGATION_POLICY_FINALIZER, WORK_FINALIZER
+from controlplane.apimachinery.meta import Condition, Object, Ref
+from controlplane.apimachinery.names import WORK_FINALIZER
 from controlplane.controllers.binding_status import BindingStatus
 from controlplane.controllers.dependencies import Dependencies
 from controlplane.controllers.garbage import Garbage
@@ -21,91 +20,22 @@ from controlplane.engine.decision import Decision, deleting
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetCluster
-from controlplane.kinds.cluster import Cluster, ClusterStatus
 from controlplane.kinds.policy import (
     DIVIDED,
-    GRACEFULLY,
     Placement,
-    Policy,
-    PropagationSpec,
     ReplicaSchedulingStrategy,
-    ResourceSelector,
 )
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import ManifestStatus, ResourceIdentifier, Work
 from controlplane.propagation import bindings
 from controlplane.settings import Settings
+from tests.builders.objects import START, cluster
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-DEPLOYMENTS = ResourceSelector("apps/v1", "Deployment")
 DIVIDED_PLACEMENT = Placement(replica_scheduling=ReplicaSchedulingStrategy(replica_scheduling_type=DIVIDED))
 
 
-def deployment(name: str = "web", *, namespace: str = "default", replicas: int = 3, **metadata: Any) -> Template:
-    labels = metadata.pop("labels", {"app": name})
-    return Template.fold(
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {
-                "name": name,
-                "namespace": namespace,
-                "uid": f"uid-{namespace}-{name}",
-                "generation": 1,
-                "creationTimestamp": START,
-                "labels": labels,
-                **metadata,
-            },
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": name}},
-                "template": {
-                    "metadata": {"labels": {"app": name}},
-                    "spec": {"containers": [{"name": "c", "image": "nginx", "resources": {"requests": {"cpu": "1"}}}]},
-                },
-            },
-        }
-    )
-
-
-def policy(
-    name: str = "all", *selectors: ResourceSelector, namespace: str = "default", at: datetime = START, **spec: Any
-) -> Policy:
-    """A PropagationPolicy of the namespace; a ClusterPropagationPolicy where the namespace is ""."""
-    return Policy(
-        api_version="policy.karmada.io/v1alpha1",
-        kind="PropagationPolicy" if namespace else "ClusterPropagationPolicy",
-        metadata=ObjectMeta(
-            name=name,
-            namespace=namespace,
-            uid=f"uid-{namespace}-{name}",
-            generation=1,
-            creation_timestamp=at,
-            finalizers=(PROPAGATION_POLICY_FINALIZER,) if namespace else (),
-        ),
-        spec=PropagationSpec(resource_selectors=selectors or (DEPLOYMENTS,), **{"placement": Placement(), **spec}),
-    )
-
-
-def cluster(name: str, *, ready: str = "True") -> Cluster:
-    return Cluster(
-        api_version="cluster.karmada.io/v1alpha1",
-        kind="Cluster",
-        metadata=ObjectMeta(name=name, uid=f"uid-{name}", generation=1, creation_timestamp=START),
-        status=ClusterStatus(conditions=(Condition("Ready", ready),)),
-    )
-
-
-MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
-
-
-def leaving(name: str, mode: str = GRACEFULLY, **more: Any) -> GracefulEvictionTask:
-    return GracefulEvictionTask(name, mode, creation_timestamp=START, **more)
-
-
-def namespace(name: str, **labels: str) -> Template:
-    metadata = {"name": name, "uid": f"uid-{name}", "labels": labels}
-    return Template.fold({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+READY_BEFORE = START - timedelta(hours=1)
+MEMBERS = tuple(cluster(f"member{number}", at=READY_BEFORE) for number in (1, 2, 3))
 
 
 class Story:

@@ -31,8 +31,9 @@ from controlplane.kinds.maintenance_window import MaintenanceWindow, Maintenance
 from controlplane.kinds.rows import ABANDONED, EVICTED, HELD, QUEUED, RECOVERING, Eviction, eviction_key
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, binding, cluster, duplicated, no_execute
-from tests.core.propagation_story import policy as propagation_policy
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.objects import policy as propagation_policy
+from tests.builders.placements import duplicated
 
 NOW = START + timedelta(hours=1)
 DEFAULT = Settings()

@@ -22,7 +22,9 @@ from controlplane.kinds.policy import (
 from controlplane.kinds.rows import AilingCopies
 from controlplane.kinds.template import Template
 from controlplane.settings import GATES, Settings
-from tests.core.fleet_story import START, Story, binding, cluster, duplicated
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import duplicated
+from tests.core.fleet_story import Story
 
 MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
 GATE_OFF = Settings()

@@ -13,7 +13,7 @@ from controlplane.kinds.cluster import ResourceSummary
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.settings import Settings
-from tests.core.fleet_story import cluster
+from tests.builders.objects import cluster
 
 CORE = Request((("cpu", 1000),))
 SMALL = Request((("cpu", 100),))

@@ -19,15 +19,8 @@ from controlplane.kinds.policy import (
 )
 from controlplane.kinds.template import Template
 from controlplane.settings import GATES, Settings
-from tests.core.propagation_story import (
-    MEMBERS,
-    START,
-    Story,
-    deployment,
-    leaving,
-    namespace,
-    policy,
-)
+from tests.builders.objects import START, deployment, leaving, namespace, policy
+from tests.core.propagation_story import MEMBERS, Story
 
 FINALIZERS = (PROPAGATION_POLICY_FINALIZER, CLUSTER_PROPAGATION_POLICY_FINALIZER)
 

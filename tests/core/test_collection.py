@@ -14,7 +14,7 @@ from controlplane.estimate.models import DEFAULT_MODELS
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Collected
 from controlplane.settings import Settings
-from tests.core.desk import START, cluster
+from tests.builders.objects import START, cluster
 from tests.guide_fleet import node, pod
 
 APPS = {"groupVersion": "apps/v1", "resources": [{"name": "deployments", "kind": "Deployment"}]}

@@ -24,9 +24,11 @@ from controlplane.kinds.policy import Placement, Policy
 from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.propagation import bindings as made_of
 from controlplane.scheduling import explanation_text
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import by_room, by_weight, duplicated
 from tests.core.admitted import created, fields, policy
 from tests.core.eviction_fleet import FAST
-from tests.core.fleet_story import START, Story, binding, by_room, by_weight, cluster, duplicated, no_execute
+from tests.core.fleet_story import Story
 
 ONE = duplicated(least=1, most=1)
 DIVIDED = replace(by_room(), cluster_affinity=None, spread_constraints=ONE.spread_constraints)
@@ -58,7 +60,7 @@ def part(
 
 
 def serving(name: str, slots: int = 1000, **more: Any) -> Cluster:
-    return cluster(name, slots=slots, **more).with_status(api_enablements=APIS)
+    return cluster(name, room=slots, **more).with_status(api_enablements=APIS)
 
 
 def story(*objects: Any, at_once: bool = True, **slots: int) -> Story:

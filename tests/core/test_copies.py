@@ -20,7 +20,8 @@ from controlplane.kinds.rows import Collected, Promise
 from controlplane.kinds.work import APPLIED, Work, WorkStatus
 from controlplane.kinds.work.rules import agent_work_faults, default
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, binding, cluster, duplicated
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import duplicated
 
 WEB = binding("web", duplicated("member1"), on={"member1": 2})
 SETTINGS = binding("settings", duplicated("member1"), on={})

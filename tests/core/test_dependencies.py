@@ -18,7 +18,8 @@ from controlplane.kinds.template import Template
 from controlplane.propagation import bindings
 from controlplane.propagation.definitions import kinds_of
 from controlplane.settings import GATES, Settings
-from tests.core.propagation_story import START, Story, cluster, deployment, policy
+from tests.builders.objects import START, cluster, deployment, policy
+from tests.core.propagation_story import Story
 
 MEMBERS = tuple(cluster(f"member{number}") for number in (1, 2, 3))
 

@@ -22,7 +22,8 @@ from controlplane.kinds.binding import Binding, GracefulEvictionTask, TargetClus
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, binding, cluster, duplicated
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import duplicated
 
 WAIT, PROCEED = Settings(), Settings(directly_unreachable="Proceed")
 TASK = GracefulEvictionTask("a", DIRECTLY, creation_timestamp=START)

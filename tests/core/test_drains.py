@@ -22,7 +22,8 @@ from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK
 from controlplane.kinds.rows import Promise
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, binding, by_room, cluster, duplicated
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import by_room, duplicated
 
 CORDON = Taint(UNSCHEDULABLE_TAINT, "NoSchedule", time_added=START)
 API_VERSION = "failover.lifeboat.io/v1alpha1"
@@ -110,7 +111,7 @@ def test_one_look_reads_a_page() -> None:
 
 def test_what_leaves_in_one_look_does_not_count_on_the_same_room() -> None:
     both = [binding(name, by_room("full", "small"), on={"full": 2}) for name in ("one", "two")]
-    site = Site(cluster("small", slots=3), *both, rate=1000)
+    site = Site(cluster("small", room=3), *both, rate=1000)
 
     site.pass_seconds(4)
 
@@ -129,7 +130,7 @@ def test_a_rate_of_next_to_nothing_moves_nothing_and_fails_nothing() -> None:
 
 def test_what_leaves_keeps_its_room_until_the_scheduler_comes() -> None:
     going = [binding(name, by_room("full", "roomy"), on={"full": 2}) for name in ("api", "web")]
-    site = Site(cluster("roomy", slots=2), *going, rate=1)
+    site = Site(cluster("roomy", room=2), *going, rate=1)
 
     site.pass_seconds(30)
 

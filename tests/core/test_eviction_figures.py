@@ -16,7 +16,9 @@ from controlplane.insight.forecast import STOPPED, forecast, queue_end
 from controlplane.kinds.eviction import shown
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import EVICTED, HELD, Eviction
-from tests.core.fleet_story import FAILOVER, START, Story, binding, cluster, duplicated, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import duplicated
+from tests.core.fleet_story import FAILOVER, Story
 
 ONE = duplicated(least=1, most=1)
 HALF = replace(FAILOVER, resource_eviction_rate=0.5)

@@ -36,7 +36,9 @@ from controlplane.kinds.rows import (
     Judgement,
     eviction_key,
 )
-from tests.core.fleet_story import FAILOVER, START, binding, by_room, cluster
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import by_room
+from tests.core.fleet_story import FAILOVER
 
 NOW = START + timedelta(seconds=60)
 NO_HOLDS = Holds()

@@ -9,14 +9,9 @@ from controlplane.kinds.policy import (
     Toleration,
 )
 from controlplane.settings import EvictionSettings
+from tests.builders.objects import binding, cluster, no_execute
 from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, fleet, gone, tolerating
-from tests.core.fleet_story import (
-    FAILOVER,
-    Story,
-    binding,
-    cluster,
-    no_execute,
-)
+from tests.core.fleet_story import FAILOVER, Story
 
 
 def test_rate_half_a_resource_a_second_means_one_every_two_seconds_from_an_empty_bucket() -> None:

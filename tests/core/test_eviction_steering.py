@@ -23,7 +23,9 @@ from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import Eviction, eviction_key
 from controlplane.kinds.template import Template
 from controlplane.settings import EvictionSettings
-from tests.core.fleet_story import FAILOVER, START, Story, binding, cluster, duplicated, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import duplicated
+from tests.core.fleet_story import FAILOVER, Story
 
 FAST = replace(
     FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=100.0, eviction=EvictionSettings()

@@ -13,13 +13,9 @@ from controlplane.kinds.policy import (
     Toleration,
 )
 from controlplane.settings import GATES, EvictionSettings, Settings
+from tests.builders.objects import START, binding, no_execute
+from tests.builders.placements import duplicated
 from tests.core.eviction_fleet import ANYWHERE, FAST, fleet, tolerating
-from tests.core.fleet_story import (
-    START,
-    binding,
-    duplicated,
-    no_execute,
-)
 
 
 def prefer(seconds: float = 0) -> Taint:

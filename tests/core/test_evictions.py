@@ -16,16 +16,10 @@ from controlplane.kinds.policy import (
 )
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.settings import GATES
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import duplicated
 from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, FAST, fleet, gone
-from tests.core.fleet_story import (
-    FAILOVER,
-    START,
-    Story,
-    binding,
-    cluster,
-    duplicated,
-    no_execute,
-)
+from tests.core.fleet_story import FAILOVER, Story
 
 # Recovery
 

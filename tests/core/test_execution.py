@@ -23,7 +23,7 @@ from controlplane.kinds.cluster import SecretReference
 from controlplane.kinds.event import Event
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, cluster
+from tests.builders.objects import START, cluster
 
 REF = Ref(kinds.WORK, "karmada-es-member1", "shop")
 MANIFEST = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}

@@ -19,7 +19,8 @@ from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.failback import Failback, FailbackSpec, validate
 from controlplane.kinds.policy import ClusterAffinityTerm, ClusterFailoverBehavior, Placement, Suspension
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, binding, by_room, by_weight, cluster, duplicated, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import by_room, by_weight, duplicated
 
 NOW = START + timedelta(hours=1)
 ERRAND = FailbackRequest("Failback/home", "home")
@@ -130,7 +131,7 @@ def test_what_still_runs_at_home_is_wanted_there_again() -> None:
     assert set(tasks(found.binding)) == {"member3"}
 
 
-FULL = [cluster("member1", slots=1), *MEMBERS[1:]]
+FULL = [cluster("member1", room=1), *MEMBERS[1:]]
 CORDONED = [cluster("member1", taints=[Taint("cordon", "NoSchedule")]), *MEMBERS[1:]]
 LEAVING = GracefulEvictionTask("member4", reason="TaintUntolerated")
 
@@ -175,7 +176,7 @@ def test_a_hold_counts_on_the_clusters_that_give_and_on_no_other() -> None:
 
 
 def test_ways_of_one_look_do_not_use_the_same_room() -> None:
-    members = [cluster("member1", slots=4), *MEMBERS[1:]]
+    members = [cluster("member1", room=4), *MEMBERS[1:]]
     one = away(by_room(), was={"member1": 3, "member2": 3}, now={"member2": 6})
     other = replace(one, metadata=replace(one.metadata, name="other", uid="other"))
     trial = FailbackPlanner(members, ReservedCapacity(), Settings(), now=NOW)

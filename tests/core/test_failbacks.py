@@ -18,7 +18,8 @@ from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK, Failback, FailbackSpec, FailbackStatus
 from controlplane.kinds.policy import Suspension
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, binding, cluster, duplicated
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import duplicated
 
 API_VERSION = "failover.lifeboat.io/v1alpha1"
 ASKED = Ref(FAILBACK, "", "back")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from tests.builders.objects import binding, cluster, no_execute
+from tests.builders.placements import by_weight, duplicated
 from tests.core.eviction_fleet import fleet
-from tests.core.fleet_story import FAILOVER, Story, binding, by_weight, cluster, duplicated, no_execute
+from tests.core.fleet_story import FAILOVER, Story
 
 
 def test_s000_duplicated_moves_the_lost_copy_and_keeps_the_healthy_one() -> None:

@@ -15,7 +15,7 @@ from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import Cluster
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, cluster
+from tests.builders.objects import START, cluster
 
 GOOD = FenceRequest("the building has no power", 600)
 

@@ -13,7 +13,7 @@ from controlplane.clusters.health import Seen, heartbeat, observe
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, cluster
+from tests.builders.objects import START, cluster
 
 SETTINGS = Settings()
 UP, DOWN = Seen("True", "ClusterReady"), Seen("False", "ClusterNotReachable")

@@ -8,7 +8,7 @@ from controlplane.estimate.request import request_from
 from controlplane.kinds.cluster import Cluster
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import Settings
-from tests.scheduling_builders import cluster
+from tests.builders.objects import cluster
 
 
 def versioned(one: Cluster, version: str) -> Cluster:

@@ -11,7 +11,9 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.policy import Placement
 from controlplane.kinds.rows import FleetNames
 from controlplane.settings import Settings
-from tests.core.desk import BY_ROOM, START, binding, cluster
+from tests.builders.objects import START, cluster
+from tests.builders.placements import DYNAMIC
+from tests.core.desk import pending
 
 
 class Clerk:
@@ -38,10 +40,10 @@ class Clerk:
 
 def test_names_stay_while_a_note_speaks_of_them_and_go_after_it() -> None:
     clerk = Clerk()
-    web = binding("web", Placement(replica_scheduling=BY_ROOM))
-    clerk.store.create(cluster("a", pods=9), web)
+    web = pending("web", Placement(replica_scheduling=DYNAMIC))
+    clerk.store.create(cluster("a", room=9), web)
     clerk.settle()
-    clerk.store.create(cluster("b", pods=9), binding("db", Placement(replica_scheduling=BY_ROOM)))
+    clerk.store.create(cluster("b", room=9), pending("db", Placement(replica_scheduling=DYNAMIC)))
     clerk.settle()
     clerk.an_hour_later()
     assert clerk.kept() == {'["a"]', '["a","b"]'}  # web was placed when there was one cluster

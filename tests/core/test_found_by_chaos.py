@@ -13,9 +13,10 @@ from controlplane.engine.state import Actor, Mark
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, Work
-from tests.core.fleet_story import binding as placed
-from tests.core.fleet_story import by_weight
-from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story, deployment, leaving, policy
+from tests.builders.objects import binding as placed
+from tests.builders.objects import deployment, leaving, policy
+from tests.builders.placements import by_weight
+from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 
 
 def test_a_task_is_looked_at_when_a_cluster_it_goes_to_changes() -> None:

@@ -25,7 +25,8 @@ from controlplane.kinds.rows import (
     eviction_key,
 )
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, binding, duplicated
+from tests.builders.objects import START, binding
+from tests.builders.placements import duplicated
 
 KEPT: list[type[Row]] = [AilingCopies, Eviction, PlacementHint, PlacementNote, Promise]
 

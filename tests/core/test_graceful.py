@@ -19,7 +19,9 @@ from controlplane.kinds.binding import (
 )
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.settings import Settings
-from tests.core.fleet_story import FAILOVER, START, Story, binding, by_weight, cluster, duplicated, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import by_weight, duplicated
+from tests.core.fleet_story import FAILOVER, Story
 
 HOLD = Settings()
 PURGE = Settings(on_graceful_timeout="Purge")

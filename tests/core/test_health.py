@@ -25,7 +25,7 @@ from controlplane.clusters.health import (
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, cluster, no_execute
+from tests.builders.objects import START, cluster, no_execute
 
 SETTINGS = Settings()
 UP, DOWN, UNKNOWN = Seen("True", "ClusterReady"), Seen("False", "ClusterNotReachable"), Seen("Unknown", "Lost")

@@ -24,7 +24,8 @@ from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPoli
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.settings import Settings
-from tests.core.fleet_story import FAILOVER, START, Story, cluster
+from tests.builders.objects import START, cluster
+from tests.core.fleet_story import FAILOVER, Story
 
 AHEAD = datetime(2099, 1, 1, tzinfo=UTC)
 

@@ -12,7 +12,9 @@ from controlplane.kinds.binding import AggregatedStatusItem, Binding
 from controlplane.kinds.policy import ClusterFailoverBehavior, StatePreservation, StatePreservationRule
 from controlplane.kinds.rows import Eviction
 from controlplane.settings import Settings
-from tests.core.fleet_story import FAILOVER, Story, binding, by_room, cluster, duplicated, no_execute
+from tests.builders.objects import binding, cluster, no_execute
+from tests.builders.placements import by_room, duplicated
+from tests.core.fleet_story import FAILOVER, Story
 
 FAST = replace(FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=1000.0)
 STATEFUL = replace(FAST, feature_gates={**FAST.feature_gates, "StatefulFailoverInjection": True})
@@ -107,7 +109,7 @@ def test_capacity_that_was_promised_and_never_taken_is_found_in_time() -> None:
     """Two want to go where there is room for one; that one is deleted before the cluster ever reports it."""
     room = by_room("member1", "member2")
     first, second = (binding(name, room, on={"member1": 2}) for name in ("first", "second"))
-    narrow = (cluster("member1"), cluster("member2", slots=3), cluster("member3"))
+    narrow = (cluster("member1"), cluster("member2", room=3), cluster("member3"))
     story = Story(*narrow, first, second, settings=FAST)
     story.taint("member1", no_execute())
     story.pass_seconds(5)

@@ -15,7 +15,7 @@ from controlplane.kinds.policy import DIVIDED, Placement, ReplicaSchedulingStrat
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings, works
 from controlplane.scheduling.completions import split
-from tests.core.propagation_story import START, deployment, policy
+from tests.builders.objects import START, deployment, policy
 
 Document = dict[str, Any]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

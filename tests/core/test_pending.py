@@ -22,7 +22,8 @@ from controlplane.kinds.rows import (
     STATE_MISSING,
     Eviction,
 )
-from tests.core.fleet_story import START, binding, duplicated
+from tests.builders.objects import START, binding
+from tests.builders.placements import duplicated
 
 WEB = binding("web", duplicated(), on={"a": 1})
 LATER = START + timedelta(seconds=90)

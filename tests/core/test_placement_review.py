@@ -16,7 +16,9 @@ from controlplane.kinds.placement_review import PlacementReviewStatus
 from controlplane.scheduling.dry_run import Around
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import GATES, Settings
-from tests.scheduling_builders import cluster, placement, spec, weights
+from tests.builders.objects import cluster
+from tests.builders.placements import placement, weights
+from tests.builders.scheduling import spec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BY_WEIGHT = weights(member1=1, member2=2)

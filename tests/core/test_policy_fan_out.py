@@ -12,7 +12,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.policies import Policies
 from controlplane.engine.memory import MemoryStore
 from controlplane.kinds.policy import ResourceSelector
-from tests.core.propagation_story import START, deployment, policy
+from tests.builders.objects import START, deployment, policy
 
 NAMES = tuple(f"web-{number}" for number in range(5))
 KIND = ResourceSelector("apps/v1", "Deployment")

@@ -7,15 +7,8 @@ import pytest
 from controlplane.apimachinery.meta import condition
 from controlplane.apimachinery.names import NAMESPACE_CONTENT_FINALIZER, SKIP_AUTO_PROPAGATION_LABEL
 from controlplane.kinds.template import Template
-from tests.core.propagation_story import (
-    DIVIDED_PLACEMENT,
-    MEMBERS,
-    Story,
-    cluster,
-    deployment,
-    namespace,
-    policy,
-)
+from tests.builders.objects import cluster, deployment, namespace, policy
+from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 
 
 def test_deleting_the_template_removes_binding_and_copies_in_order() -> None:

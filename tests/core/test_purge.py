@@ -12,7 +12,8 @@ from controlplane.kinds.binding import PARTLY_FAILED_BACK, Binding, GracefulEvic
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ClusterFailoverBehavior
 from controlplane.kinds.rows import Judgement, Stop
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, binding, by_room
+from tests.builders.objects import START, binding
+from tests.builders.placements import by_room
 
 WEB = binding("web", by_room("a", "b"), on={"a": 3, "b": 2}, replicas=5)
 SETTINGS = Settings()

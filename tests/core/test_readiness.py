@@ -27,7 +27,9 @@ from controlplane.kinds.policy import (
 from controlplane.kinds.rows import FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from controlplane.settings import GATES, Settings
-from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import duplicated
+from tests.core.fleet_story import FAILOVER
 
 
 def member(number: int, *, ready: str = "True") -> Cluster:

@@ -9,16 +9,10 @@ from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.policy import ClusterFailoverBehavior, Placement, Suspension
 from controlplane.kinds.rows import PlacementHint, Promise
 from controlplane.settings import EvictionSettings
+from tests.builders.objects import binding, cluster, no_execute
+from tests.builders.placements import by_room, by_weight, duplicated
 from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, FAST, fleet
-from tests.core.fleet_story import (
-    Story,
-    binding,
-    by_room,
-    by_weight,
-    cluster,
-    duplicated,
-    no_execute,
-)
+from tests.core.fleet_story import Story
 
 
 def test_d10_no_cluster_left_means_held_with_the_reason_and_the_copy_stays() -> None:
@@ -129,8 +123,8 @@ def test_d10_divided_moves_onto_a_cluster_of_the_old_result() -> None:
 def test_d10_fault_29_what_is_promised_to_one_is_not_promised_to_the_next() -> None:
     story = Story(
         cluster("member1"),
-        cluster("member2", slots=10),
-        cluster("member3", slots=5),
+        cluster("member2", room=10),
+        cluster("member3", room=5),
         *(
             binding(f"web{n:02}", by_room("member1", "member2", "member3"), on={"member1": 1}, replicas=1)
             for n in range(20)
@@ -160,7 +154,7 @@ def test_d10_a_part_goes_where_the_source_is_down_and_the_rest_stays_pending(
     settings = replace(FAST, eviction=EvictionSettings(partial_refuge=partial))
     story = Story(
         cluster("member1"),
-        cluster("member2", slots=3),
+        cluster("member2", room=3),
         cluster("member4"),
         binding("web", by_room("member1", "member2"), on={"member1": 4}, replicas=4),
         settings=settings,

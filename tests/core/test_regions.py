@@ -13,7 +13,7 @@ from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.placement_plan import plan_of
 from controlplane.scheduling.regions import Region, best_path
 from controlplane.settings import Settings
-from tests.core.fleet_story import cluster
+from tests.builders.objects import cluster
 
 DIVIDED = ReplicaSchedulingStrategy("Divided", "Weighted", ClusterPreferences(dynamic_weight="AvailableReplicas"))
 

@@ -12,7 +12,9 @@ from controlplane.kinds.policy import Placement, ReplicaSchedulingStrategy, Spre
 from controlplane.kinds.rows import Eviction, PlacementHint, Promise
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import Settings
-from tests.core.fleet_story import FAILOVER, Story, binding, by_room, cluster, duplicated, no_execute
+from tests.builders.objects import binding, cluster, no_execute
+from tests.builders.placements import by_room, duplicated
+from tests.core.fleet_story import FAILOVER, Story
 
 
 class Late:
@@ -20,7 +22,7 @@ class Late:
 
     def __init__(self, *bindings: Binding, slots: int) -> None:
         full = [cluster(f"member{number}", taints=[FULL]) for number in range(3, 9)]
-        self.story = Story(cluster("member1"), cluster("member2", slots=slots), *full, *bindings)
+        self.story = Story(cluster("member1"), cluster("member2", room=slots), *full, *bindings)
         self.everybody = self.story.controllers
         self.story.controllers = [one for one in self.everybody if not isinstance(one, Scheduler)]
 
@@ -124,7 +126,7 @@ class TwoLost:
         count = 2 if placement.divided else 1
         web = binding("web", placement, on={"member1": 1, "member2": 1}, replicas=count)
         web = web.with_meta(annotations={APPLIED_PLACEMENT: applied_text(placement)})
-        fleet = [cluster(name, slots=given.get(name, 50)) for name in SIX]
+        fleet = [cluster(name, room=given.get(name, 50)) for name in SIX]
         self.story = Story(*fleet, web, *others, settings=settings)
         self.everybody = self.story.controllers
         self.story.controllers = [one for one in self.everybody if not isinstance(one, Scheduler)]

@@ -17,7 +17,9 @@ from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import AggregatedStatusItem, Binding, TargetCluster
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import ClusterFailoverBehavior, Placement, StatePreservation, StatePreservationRule
-from tests.core.fleet_story import FAILOVER, START, Story, binding, by_weight, cluster, duplicated, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import by_weight, duplicated
+from tests.core.fleet_story import FAILOVER, Story
 
 STATEFUL = msgspec.structs.replace(
     FAILOVER, feature_gates={**FAILOVER.feature_gates, "StatefulFailoverInjection": True}

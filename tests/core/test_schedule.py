@@ -27,18 +27,9 @@ from controlplane.scheduling.explain import refusals, sentences
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.question import Neighbours, neighbours_of
 from controlplane.settings import GATES, Compat, Settings
-from tests.scheduling_builders import (
-    AGGREGATED,
-    DYNAMIC,
-    EVENLY,
-    ask,
-    cluster,
-    placement,
-    refused,
-    shares,
-    spec,
-    weights,
-)
+from tests.builders.objects import cluster
+from tests.builders.placements import AGGREGATED, DYNAMIC, EVENLY, placement, weights
+from tests.builders.scheduling import ask, refused, shares, spec
 
 HOUR = datetime(2026, 1, 1, 10, tzinfo=UTC)
 
@@ -363,7 +354,11 @@ def _request(verdict: object) -> object:
 
 
 def test_every_cluster_is_told_about_in_one_sentence() -> None:
-    clusters = [cluster("a", taints=[Taint("down", "NoSchedule", "yes")]), cluster("b"), cluster("c", apis=())]
+    clusters = [
+        cluster("a", taints=[Taint("down", "NoSchedule", "yes")]),
+        cluster("b", room=100),
+        cluster("c", apis=()),
+    ]
 
     told = sentences(ask(clusters, spec(placement(how=DYNAMIC), replicas=3)).explanation)
 

@@ -25,11 +25,13 @@ from controlplane.kinds.policy import (
 from controlplane.kinds.rows import Promise
 from controlplane.scheduling.ledger import live
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT
-from tests.core.desk import BY_ROOM, START, Desk, binding, cluster
+from tests.builders.objects import START, cluster
+from tests.builders.placements import DYNAMIC
+from tests.core.desk import Desk, pending
 
 
 def test_a_new_binding_is_placed_and_says_so() -> None:
-    desk = Desk(cluster("a"), cluster("b"), binding("web", Placement(), replicas=2))
+    desk = Desk(cluster("a"), cluster("b"), pending("web", Placement(), replicas=2))
 
     done = desk.binding("web")
 
@@ -41,7 +43,7 @@ def test_a_new_binding_is_placed_and_says_so() -> None:
 
 
 def test_what_is_placed_is_left_alone() -> None:
-    desk = Desk(cluster("a"), binding("web", Placement()))
+    desk = Desk(cluster("a"), pending("web", Placement()))
     version = desk.store.version
 
     desk.store.mark("scheduler", [desk.binding("web").ref])
@@ -51,13 +53,13 @@ def test_what_is_placed_is_left_alone() -> None:
 
 
 def test_an_attached_binding_without_placement_is_none_of_its_business() -> None:
-    desk = Desk(cluster("a"), binding("config", None))
+    desk = Desk(cluster("a"), pending("config", None))
 
     assert desk.binding("config").status.conditions == ()
 
 
 def test_copies_stay_where_a_new_placement_fits_nowhere() -> None:
-    desk = Desk(cluster("a"), binding("web", Placement()))
+    desk = Desk(cluster("a"), pending("web", Placement()))
 
     desk.change(desk.binding("web").with_spec(placement=Placement(ClusterAffinity(cluster_names=("gone",)))))
 
@@ -69,8 +71,8 @@ def test_copies_stay_where_a_new_placement_fits_nowhere() -> None:
 
 
 def test_fifteen_workloads_share_ten_and_five_and_the_sixteenth_waits() -> None:
-    items = [binding(f"w{number:02d}", Placement(replica_scheduling=BY_ROOM)) for number in range(16)]
-    desk = Desk(cluster("b", pods=10), cluster("c", pods=5), *items)
+    items = [pending(f"w{number:02d}", Placement(replica_scheduling=DYNAMIC)) for number in range(16)]
+    desk = Desk(cluster("b", room=10), cluster("c", room=5), *items)
 
     taken = [name for number in range(16) for name in desk.places(f"w{number:02d}")]
 
@@ -81,8 +83,8 @@ def test_fifteen_workloads_share_ten_and_five_and_the_sixteenth_waits() -> None:
 
 
 def test_promised_room_is_kept_over_batches_and_ends_after_300_seconds() -> None:
-    desk = Desk(cluster("b", pods=1), binding("one", Placement(replica_scheduling=BY_ROOM)))
-    desk.store.create(binding("two", Placement(replica_scheduling=BY_ROOM)))
+    desk = Desk(cluster("b", room=1), pending("one", Placement(replica_scheduling=DYNAMIC)))
+    desk.store.create(pending("two", Placement(replica_scheduling=DYNAMIC)))
     desk.settle()
     assert desk.said("two") == ("False", "Unschedulable")
 
@@ -94,10 +96,10 @@ def test_promised_room_is_kept_over_batches_and_ends_after_300_seconds() -> None
 
 
 def test_a_waiting_binding_is_placed_when_room_appears() -> None:
-    desk = Desk(cluster("b", pods=1), binding("two", Placement(replica_scheduling=BY_ROOM), replicas=2))
+    desk = Desk(cluster("b", room=1), pending("two", Placement(replica_scheduling=DYNAMIC), replicas=2))
     assert desk.said("two") == ("False", "Unschedulable")
 
-    grown = desk.cluster("b").with_status(resource_summary=ResourceSummary({"pods": "5", "cpu": "9"}))
+    grown = cluster("b").with_status(resource_summary=ResourceSummary({"pods": "5", "cpu": "9"}))
     desk.change(grown)
 
     assert desk.places("two") == {"b": 2}
@@ -106,10 +108,10 @@ def test_a_waiting_binding_is_placed_when_room_appears() -> None:
 def test_a_recovered_cluster_gets_its_copy_back_and_shares_stay_where_they_are() -> None:
     away = Taint("cluster.karmada.io/not-ready", "NoExecute")
     desk = Desk(
-        cluster("a", pods=9, taints=(away,)),
-        cluster("b", pods=9),
-        binding("copy", Placement()),
-        binding("share", Placement(replica_scheduling=BY_ROOM), replicas=3),
+        cluster("a", room=9, taints=(away,)),
+        cluster("b", room=9),
+        pending("copy", Placement()),
+        pending("share", Placement(replica_scheduling=DYNAMIC), replicas=3),
     )
     assert desk.places("copy") == {"b": 1}
 
@@ -121,7 +123,7 @@ def test_a_recovered_cluster_gets_its_copy_back_and_shares_stay_where_they_are()
 
 def test_a_lost_share_is_placed_again_elsewhere() -> None:
     desk = Desk(
-        cluster("a", pods=9), cluster("b", pods=9), binding("share", Placement(replica_scheduling=BY_ROOM), replicas=4)
+        cluster("a", room=9), cluster("b", room=9), pending("share", Placement(replica_scheduling=DYNAMIC), replicas=4)
     )
     assert desk.places("share") == {"a": 2, "b": 2}
 
@@ -136,13 +138,13 @@ def test_a_lost_share_is_placed_again_elsewhere() -> None:
 
 def test_of_lost_shares_the_part_that_fits_is_placed_while_the_source_is_unreachable() -> None:
     desk = Desk(
-        cluster("a", pods=5), cluster("b", pods=3), binding("share", Placement(replica_scheduling=BY_ROOM), replicas=5)
+        cluster("a", room=5), cluster("b", room=3), pending("share", Placement(replica_scheduling=DYNAMIC), replicas=5)
     )
     before = desk.places("share")
     desk.wait(301)
     down = desk.cluster("a").with_spec(taints=(Taint("down", "NoExecute"),))
     desk.change(down.with_status(conditions=(Condition("Ready", "False"),)))
-    small = desk.cluster("b").with_status(resource_summary=ResourceSummary({"pods": "1", "cpu": "9"}))
+    small = cluster("b").with_status(resource_summary=ResourceSummary({"pods": "1", "cpu": "9"}))
     desk.change(small)
     task = GracefulEvictionTask("a", reason="TaintUntolerated")
     kept = TargetCluster("b", before["b"])
@@ -156,7 +158,7 @@ def test_of_lost_shares_the_part_that_fits_is_placed_while_the_source_is_unreach
 def test_a_suspended_binding_waits() -> None:
     from controlplane.kinds.policy import Suspension
 
-    held = binding("web", Placement())
+    held = pending("web", Placement())
     desk = Desk(cluster("a"), replace(held, spec=replace(held.spec, suspension=Suspension(scheduling=True))))
 
     assert desk.places("web") == {}
@@ -166,14 +168,14 @@ def test_a_suspended_binding_waits() -> None:
 def test_a_changed_cluster_asks_only_for_the_bindings_it_concerns(kind: str) -> None:
     mine = Placement(ClusterAffinity(label_selector=LabelSelector({"tier": "gold"})))
     other = Placement(ClusterAffinity(cluster_names=("b",)))
-    shared = Placement(ClusterAffinity(cluster_names=("a",)), replica_scheduling=BY_ROOM)
+    shared = Placement(ClusterAffinity(cluster_names=("a",)), replica_scheduling=DYNAMIC)
     desk = Desk(
-        cluster("a", pods=50, labels={"tier": "gold"}, taints=(Taint("old", "PreferNoExecute"),)),
-        cluster("b", pods=50),
-        *(binding(f"mine{number}", mine) for number in range(5)),
-        *(binding(f"other{number}", other) for number in range(5)),
-        *(binding(f"shared{number}", shared) for number in range(5)),
-        binding("waits", shared, replicas=500),
+        cluster("a", room=50, labels={"tier": "gold"}, taints=(Taint("old", "PreferNoExecute"),)),
+        cluster("b", room=50),
+        *(pending(f"mine{number}", mine) for number in range(5)),
+        *(pending(f"other{number}", other) for number in range(5)),
+        *(pending(f"shared{number}", shared) for number in range(5)),
+        pending("waits", shared, replicas=500),
     )
     old = desk.cluster("a")
     new = {
@@ -192,7 +194,7 @@ def test_a_changed_cluster_asks_only_for_the_bindings_it_concerns(kind: str) -> 
 
 def test_what_cannot_be_spread_is_tried_again_soon_and_then_more_slowly() -> None:
     wide = Placement(spread_constraints=(SpreadConstraint("cluster", min_groups=3, max_groups=3),))
-    desk = Desk(cluster("a"), binding("web", wide))
+    desk = Desk(cluster("a"), pending("web", wide))
     assert desk.said("web") == ("False", "SchedulerError")
 
     waits = []

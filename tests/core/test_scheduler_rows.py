@@ -39,9 +39,11 @@ from controlplane.scheduling.question import Neighbours
 from controlplane.scheduling.schedule import NO_CLUSTER_FIT, SCHEDULER_ERROR, UNSCHEDULABLE
 from controlplane.scheduling.trigger import needs_scheduling
 from controlplane.settings import GATES, Settings
+from tests.builders.objects import START, cluster
+from tests.builders.placements import DYNAMIC, placement
+from tests.builders.scheduling import ask, shares, spec
 from tests.core import desk
-from tests.core.desk import BY_ROOM, START, Desk
-from tests.scheduling_builders import ask, cluster, placement, shares, spec
+from tests.core.desk import Desk
 
 # Triggers (3.1): in the original's order, the first that holds
 
@@ -52,14 +54,14 @@ BEFORE, AFTER = START - timedelta(hours=1), START + timedelta(hours=1)
 
 def placed(where: Placement, *, replicas: int = 2) -> Binding:
     """Return a binding the scheduler has placed on clusters a and b."""
-    return Desk(
-        desk.cluster("a", pods=9), desk.cluster("b", pods=9), desk.binding("web", where, replicas=replicas)
-    ).binding("web")
+    return Desk(cluster("a", room=9), cluster("b", room=9), desk.pending("web", where, replicas=replicas)).binding(
+        "web"
+    )
 
 
 def by_terms(*names: str) -> Placement:
     terms = tuple(ClusterAffinityTerm(cluster_names=("a", name), affinity_name=name) for name in names)
-    return Placement(cluster_affinities=terms, replica_scheduling=BY_ROOM)
+    return Placement(cluster_affinities=terms, replica_scheduling=DYNAMIC)
 
 
 def without_workload(one: Binding) -> Binding:
@@ -75,7 +77,7 @@ class Triggered(NamedTuple):
 
 TRIGGERS = {
     "placement is not the applied one": Triggered(
-        Placement(replica_scheduling=BY_ROOM),
+        Placement(replica_scheduling=DYNAMIC),
         lambda one: one.with_spec(placement=Placement(ClusterAffinity(cluster_names=("a",)))),
         trigger.PLACEMENT_CHANGED,
     ),
@@ -86,8 +88,8 @@ TRIGGERS = {
         by_terms("b", "c"), lambda one: one.with_spec(placement=by_terms("b", "d")), None
     ),
     "its groups of workloads changed": Triggered(
-        Placement(replica_scheduling=BY_ROOM),
-        lambda one: one.with_spec(placement=Placement(replica_scheduling=BY_ROOM, workload_affinity=TOGETHER)),
+        Placement(replica_scheduling=DYNAMIC),
+        lambda one: one.with_spec(placement=Placement(replica_scheduling=DYNAMIC, workload_affinity=TOGETHER)),
         trigger.PLACEMENT_CHANGED,
     ),
     # The original overlooks this one.
@@ -97,25 +99,25 @@ TRIGGERS = {
         trigger.PLACEMENT_CHANGED,
     ),
     "replicas changed: shares do not add up": Triggered(
-        Placement(replica_scheduling=BY_ROOM), lambda one: one.with_spec(replicas=5), trigger.REPLICAS_CHANGED
+        Placement(replica_scheduling=DYNAMIC), lambda one: one.with_spec(replicas=5), trigger.REPLICAS_CHANGED
     ),
     "replicas changed: a copy has another number": Triggered(
         Placement(replica_scheduling=COPIES), lambda one: one.with_spec(replicas=5), trigger.REPLICAS_CHANGED
     ),
     "a reschedule was asked for later than the last one": Triggered(
-        Placement(replica_scheduling=BY_ROOM),
+        Placement(replica_scheduling=DYNAMIC),
         lambda one: one.with_spec(reschedule_triggered_at=AFTER),
         trigger.RESCHEDULE_ASKED,
     ),
     "a reschedule was asked for before the last one": Triggered(
-        Placement(replica_scheduling=BY_ROOM), lambda one: one.with_spec(reschedule_triggered_at=BEFORE), None
+        Placement(replica_scheduling=DYNAMIC), lambda one: one.with_spec(reschedule_triggered_at=BEFORE), None
     ),
     "not a workload": Triggered(Placement(), without_workload, trigger.ALWAYS),
     "Duplicated": Triggered(Placement(replica_scheduling=COPIES), lambda one: one, trigger.ALWAYS),
     "a target is being deleted": Triggered(
-        Placement(replica_scheduling=BY_ROOM), lambda one: one, trigger.TARGET_GOING, gone=("a",)
+        Placement(replica_scheduling=DYNAMIC), lambda one: one, trigger.TARGET_GOING, gone=("a",)
     ),
-    "nothing of that": Triggered(Placement(replica_scheduling=BY_ROOM), lambda one: one, None),
+    "nothing of that": Triggered(Placement(replica_scheduling=DYNAMIC), lambda one: one, None),
 }
 
 
@@ -123,7 +125,7 @@ TRIGGERS = {
 def test_a_binding_is_scheduled_for_the_first_reason_that_holds(row: str) -> None:
     case = TRIGGERS[row]
     found = case.change(placed(case.before))
-    clusters = [_going(desk.cluster(name, pods=9), name in case.gone) for name in ("a", "b")]
+    clusters = [_going(cluster(name, room=9), name in case.gone) for name in ("a", "b")]
 
     assert needs_scheduling(found, Fleet.of(clusters, settings=Settings())) == case.why
 
@@ -144,7 +146,7 @@ def _going(one: Cluster, really: bool) -> Cluster:
 FOLLOWING = Placement(ClusterAffinity(cluster_names=("a", "b")), replica_scheduling=COPIES)
 
 MARKS: dict[str, Callable[[Desk], Any]] = {
-    "the binding is new": lambda at: at.store.create(desk.binding("web", FOLLOWING)),
+    "the binding is new": lambda at: at.store.create(desk.pending("web", FOLLOWING)),
     "its generation moved": lambda at: at.store.put(at.binding("web").with_spec(replicas=3), at.binding("web")),
     "a cluster's labels changed": lambda at: _put(at, at.cluster("a").with_meta(labels={"new": "yes"})),
     "a cluster's generation moved": lambda at: _put(
@@ -160,8 +162,8 @@ def _put(at: Desk, new: Cluster) -> None:
 
 @pytest.mark.parametrize("row", MARKS)
 def test_what_makes_the_scheduler_look_again(row: str) -> None:
-    there = () if row == "the binding is new" else (desk.binding("web", FOLLOWING),)
-    at = Desk(desk.cluster("a", pods=9), desk.cluster("b", pods=9), *there)
+    there = () if row == "the binding is new" else (desk.pending("web", FOLLOWING),)
+    at = Desk(cluster("a", room=9), cluster("b", room=9), *there)
 
     MARKS[row](at)
 
@@ -174,15 +176,15 @@ def test_what_makes_the_scheduler_look_again(row: str) -> None:
     ids=["another scheduler's", "suspended", "of no policy"],
 )
 def test_whom_the_scheduler_leaves_alone(fields: dict[str, Any]) -> None:
-    at = Desk(desk.cluster("a", pods=9), desk.binding("web", Placement()).with_spec(**fields))
+    at = Desk(cluster("a", room=9), desk.pending("web", Placement()).with_spec(**fields))
 
     assert at.places("web") == {}
     assert at.binding("web").status.conditions == ()
 
 
 def test_the_higher_priority_gets_the_room_there_is() -> None:
-    low, high = (desk.binding(name, Placement(replica_scheduling=BY_ROOM)) for name in ("a-low", "b-high"))
-    at = Desk(desk.cluster("a", pods=1), low, high.with_spec(schedule_priority=BindingPriority(1000)))
+    low, high = (desk.pending(name, Placement(replica_scheduling=DYNAMIC)) for name in ("a-low", "b-high"))
+    at = Desk(cluster("a", room=1), low, high.with_spec(schedule_priority=BindingPriority(1000)))
 
     assert (at.places("b-high"), at.places("a-low")) == ({"a": 1}, {})
 
@@ -299,9 +301,7 @@ OUTCOMES = {
 @pytest.mark.parametrize("reason", OUTCOMES)
 def test_what_an_outcome_says_keeps_and_does_next(reason: str) -> None:
     case = OUTCOMES[reason]
-    at = Desk(
-        desk.cluster("a", pods=9), desk.cluster("b", pods=3), desk.binding("web", Placement(replica_scheduling=BY_ROOM))
-    )
+    at = Desk(cluster("a", room=9), cluster("b", room=3), desk.pending("web", Placement(replica_scheduling=DYNAMIC)))
     before = at.binding("web")
     at.now += timedelta(minutes=1)
 
@@ -317,7 +317,7 @@ def test_what_an_outcome_says_keeps_and_does_next(reason: str) -> None:
 
 
 def test_a_result_that_stands_only_lets_the_observed_generation_catch_up() -> None:
-    at = Desk(desk.cluster("a", pods=9), desk.binding("web", Placement(replica_scheduling=BY_ROOM)))
+    at = Desk(cluster("a", room=9), desk.pending("web", Placement(replica_scheduling=DYNAMIC)))
     before = at.binding("web")
 
     at.change(before.with_spec(conflict_resolution="Overwrite"))
@@ -329,7 +329,7 @@ def test_a_result_that_stands_only_lets_the_observed_generation_catch_up() -> No
 
 
 def test_room_wakes_what_waits_for_it_and_nothing_else_does_for_five_minutes() -> None:
-    at = Desk(desk.cluster("a", pods=1), desk.binding("web", Placement(replica_scheduling=BY_ROOM), replicas=2))
+    at = Desk(cluster("a", room=1), desk.pending("web", Placement(replica_scheduling=DYNAMIC), replicas=2))
     assert at.store.next_due(["scheduler"]) == at.now + timedelta(minutes=5)
 
     at.change(at.cluster("a").with_status(resource_summary=ResourceSummary({"pods": "5", "cpu": "9"})))

@@ -18,7 +18,9 @@ from controlplane.eviction.eviction_plan import EvictionPlan
 from controlplane.eviction.rate import Tokens
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import Eviction, PlacementHint, eviction_key
-from tests.core.fleet_story import FAILOVER, START, Story, binding, by_room, cluster, duplicated, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import by_room, duplicated
+from tests.core.fleet_story import FAILOVER, Story
 from tests.core.test_eviction_steering import hold
 
 EVICTIONS = Actor("evictions", controller=True)
@@ -125,7 +127,7 @@ def test_a_process_that_begins_looks_at_what_concerns_everything() -> None:
 
 def test_d10_the_scheduler_takes_what_the_dry_run_found_where_it_still_holds() -> None:
     web = binding("web", by_room("member1", "member2", "member3"), on={"member1": 4}, replicas=4)
-    clusters = [cluster(name, slots=100) for name in ("member1", "member2", "member3")]
+    clusters = [cluster(name, room=100) for name in ("member1", "member2", "member3")]
     story = Story(*clusters, settings=FAST)
     generation = web.with_spec(clusters=()).metadata.generation
     found = PlacementHint(str(web.ref), generation, {"member2": 1, "member3": 3})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from controlplane.engine.run import MAX_DECISIONS_WITH_STEPS
-from tests.core.propagation_story import MEMBERS, Story, deployment, policy
+from tests.builders.objects import deployment, policy
+from tests.core.propagation_story import MEMBERS, Story
 
 
 def test_steps_of_a_few_objects_are_events_and_those_of_many_are_none() -> None:

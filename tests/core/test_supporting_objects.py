@@ -18,8 +18,10 @@ from controlplane.kinds.cluster import APIEnablement, APIResource, Cluster
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import duplicated
 from tests.core.eviction_fleet import FAST
-from tests.core.fleet_story import START, Story, binding, cluster, duplicated, no_execute
+from tests.core.fleet_story import Story
 
 POD: dict[str, Any] = {
     "serviceAccountName": "runner",

@@ -21,9 +21,11 @@ from controlplane.kinds.policy.placement_rules import with_default_tolerations
 from controlplane.kinds.rows import Observation
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.settings import GATES, Compat, EstimatorSettings, EvictionSettings, Settings, all_settings
-from tests import scheduling_builders as scheduling
+from tests.builders import objects, placements, scheduling
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import by_room, duplicated
 from tests.core import propagation_story as propagation
-from tests.core.fleet_story import FAILOVER, START, Story, binding, by_room, cluster, duplicated, no_execute
+from tests.core.fleet_story import FAILOVER, Story
 from tests.core.test_estimate import SEED
 from tests.core.test_graceful import LATE, cleared, moving, task
 from tests.core.test_readiness import DIRECT, STATE, STATEFUL, app, asked
@@ -86,7 +88,7 @@ def lost(placement: Placement = ONE, *, also: str = "member9", seconds: float = 
     """What has happened so many seconds after member1 was lost."""
 
     def decided(settings: Settings) -> Story:
-        members = [cluster("member1", ready="False"), cluster("member2", slots=3), cluster("member3"), cluster(also)]
+        members = [cluster("member1", ready="False"), cluster("member2", room=3), cluster("member3"), cluster(also)]
         on = {"member1": 4} if placement.divided else {"member1": 2, "member2": 2, "member3": 2}
         on = {"member1": 2} if placement is ONE else on
         story = Story(*members, cluster("member4"), binding("web", placement, on=on, replicas=4), settings=settings)
@@ -136,8 +138,8 @@ def stays_after_an_edit(settings: Settings) -> bool:
 
 
 def shares(*, replicas: int, **more: Any) -> Callable[[Settings], dict[str, int]]:
-    wanted = scheduling.spec(scheduling.placement(), replicas=replicas, **more)
-    members = [scheduling.cluster(name, room=10) for name in ("a", "b")]
+    wanted = scheduling.spec(placements.placement(), replicas=replicas, **more)
+    members = [cluster(name, room=10) for name in ("a", "b")]
     return lambda settings: scheduling.shares(scheduling.ask(members, wanted, settings=settings))
 
 
@@ -159,8 +161,8 @@ def monitored(settings: Settings) -> float:
 
 
 def propagated(settings: Settings) -> bool:
-    web = propagation.deployment(namespace="kube-shop")
-    story = propagation.Story(propagation.policy(namespace=""), web, settings=settings)
+    web = objects.deployment(namespace="kube-shop")
+    story = propagation.Story(objects.policy(namespace=""), web, settings=settings)
     return any(ref.namespace == "kube-shop" and "Binding" in ref.kind for ref in story.store.objects)
 
 

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from controlplane.kinds.binding import TAINT_UNTOLERATED, GracefulEvictionTask
 from controlplane.kinds.policy import Toleration
-from tests.core.fleet_story import FAILOVER, Story, binding, cluster, duplicated, no_execute
+from tests.builders.objects import binding, cluster, no_execute
+from tests.builders.placements import duplicated
+from tests.core.fleet_story import FAILOVER, Story
 
 FAST = replace(FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=100.0)
 BEARS = Toleration("gone", "Exists", toleration_seconds=100)

@@ -14,7 +14,7 @@ from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import MatchWindow, Observation
 from controlplane.kinds.taint_policy import TaintToAdd
-from tests.core.fleet_story import START, cluster
+from tests.builders.objects import START, cluster
 from tests.core.test_taints import fleet, policy, shown, windowed
 
 

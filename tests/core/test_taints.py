@@ -28,7 +28,8 @@ from controlplane.kinds.taint_policy import (
     TaintToAdd,
 )
 from controlplane.settings import GATES, Compat, Settings
-from tests.core.fleet_story import FAILOVER, START, Story, cluster, no_execute
+from tests.builders.objects import START, cluster, no_execute
+from tests.core.fleet_story import FAILOVER, Story
 
 NOT_READY = (MatchCondition("Ready", "In", ("False", "Unknown")),)
 READY = (MatchCondition("Ready", "In", ("True",)),)

@@ -10,7 +10,7 @@ from controlplane.eviction.eligibility import earliest_judgement, judge_taints
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import Taint
 from controlplane.kinds.policy import Placement, Toleration
-from tests.core.fleet_story import cluster
+from tests.builders.objects import cluster
 
 EVER = datetime.min.replace(tzinfo=UTC)
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)

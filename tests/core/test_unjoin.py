@@ -24,7 +24,9 @@ from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.propagation import works
 from controlplane.settings import Compat, Settings
-from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import duplicated
+from tests.core.fleet_story import FAILOVER
 
 WEB = binding("web", duplicated("member1"), on={"member1": 2})
 EMPTIED = replace(FAILOVER, compat=Compat(terminating_taint=True))

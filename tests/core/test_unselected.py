@@ -12,7 +12,8 @@ from controlplane.kinds.event import Event
 from controlplane.kinds.policy import ResourceSelector, SchedulePriority
 from controlplane.kinds.template import Template
 from controlplane.wire.table import columns_of
-from tests.core.propagation_story import MEMBERS, START, Story, deployment, policy
+from tests.builders.objects import START, deployment, policy
+from tests.core.propagation_story import MEMBERS, Story
 
 CONFIG_MAPS = ResourceSelector("v1", "ConfigMap")
 ALL = policy("all", ResourceSelector("apps/v1", "Deployment"), CONFIG_MAPS)

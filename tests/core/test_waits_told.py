@@ -24,7 +24,8 @@ from controlplane.kinds.maintenance_window import MaintenanceWindow, Maintenance
 from controlplane.kinds.rows import EVICTED, HELD, Eviction, FleetState, Judgement, eviction_key
 from controlplane.settings import Settings
 from controlplane.wire.table import table
-from tests.core.fleet_story import START, binding, duplicated
+from tests.builders.objects import START, binding
+from tests.builders.placements import duplicated
 
 WEB = binding("web", duplicated(), on={"member1": 2})
 API = "failover.lifeboat.io/v1alpha1"

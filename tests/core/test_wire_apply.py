@@ -13,7 +13,7 @@ import pytest
 from controlplane.apimachinery.errors import BadRequest, Conflict
 from controlplane.wire.apply import ANCIENT, server_side_apply, track
 from controlplane.wire.schema import Schema
-from tests.wire_builders import DEPLOYMENT, containers, deployment
+from tests.builders.schemas import DEPLOYMENT, containers, deployment
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)

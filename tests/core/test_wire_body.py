@@ -10,7 +10,7 @@ from controlplane.apimachinery.errors import BadRequest, StatusError, TooLarge, 
 from controlplane.wire.body import decode_body
 from controlplane.wire.prune import prune, validate_fields
 from controlplane.wire.schema import Schema
-from tests.wire_builders import DEPLOYMENT, containers, deployment
+from tests.builders.schemas import DEPLOYMENT, containers, deployment
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from controlplane.apimachinery.errors import BadRequest, Invalid, StatusError, T
 from controlplane.wire import patch
 from controlplane.wire.patch import apply_patch, json_patch, merge_patch
 from controlplane.wire.strategic import strategic_merge_patch
-from tests.wire_builders import DEPLOYMENT
+from tests.builders.schemas import DEPLOYMENT
 
 JSON_PATCHES = [
     ("add a member", {"a": 1}, [{"op": "add", "path": "/b", "value": 2}], {"a": 1, "b": 2}),

@@ -10,7 +10,9 @@ from controlplane.insight.readiness import Situation, dry_run_of
 from controlplane.kinds.binding import Binding, TargetCluster, WorkloadAffinityGroups
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import GATES, Settings
-from tests.core.fleet_story import START, Story, binding, cluster, duplicated, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import duplicated
+from tests.core.fleet_story import Story
 
 GROUPED = Settings(feature_gates={**GATES, "Failover": True, "WorkloadAffinity": True}, resource_eviction_rate=1e6)
 APART = WorkloadAffinityGroups(anti_affinity_group="app=db")

@@ -29,17 +29,8 @@ from controlplane.kinds.work import Work, Workload, WorkSpec
 from controlplane.propagation import works
 from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
-from tests.core.propagation_story import (
-    DIVIDED_PLACEMENT,
-    MEMBERS,
-    START,
-    Story,
-    cluster,
-    deployment,
-    leaving,
-    namespace,
-    policy,
-)
+from tests.builders.objects import START, cluster, deployment, leaving, namespace, policy
+from tests.core.propagation_story import DIVIDED_PLACEMENT, MEMBERS, Story
 
 
 def test_every_target_gets_a_work_with_its_replicas_and_no_other_cluster_any() -> None:

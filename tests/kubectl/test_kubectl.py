@@ -24,8 +24,10 @@ from controlplane.kinds.cluster import Taint
 from controlplane.settings import Settings
 from tests.api.builders import config_map, config_maps, deployment, deployments, policy
 from tests.api.server import Client, Server
+from tests.builders.objects import cluster
+from tests.builders.placements import placement
+from tests.builders.scheduling import spec
 from tests.processes import until
-from tests.scheduling_builders import cluster, placement, spec
 
 pytestmark = pytest.mark.kubectl
 

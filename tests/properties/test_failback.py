@@ -12,7 +12,8 @@ from controlplane.eviction.failback import FailbackPlan, FailbackPlanner, Failba
 from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import Binding, TargetCluster, origin
 from controlplane.settings import Settings
-from tests.core.fleet_story import START, binding, by_weight, cluster
+from tests.builders.objects import START, binding, cluster
+from tests.builders.placements import by_weight
 
 NAMES = [f"member{number}" for number in range(1, 6)]
 MEMBERS = [cluster(name) for name in NAMES]

@@ -14,7 +14,7 @@ from controlplane.eviction.eligibility import earliest_judgement, judge_taints
 from controlplane.kinds.binding import ObjectReference, ResourceBindingSpec
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import ClusterFailoverBehavior, FailoverBehavior, Placement, Toleration
-from tests.core.fleet_story import START, cluster
+from tests.builders.objects import START, cluster
 
 KEYS = st.sampled_from(["a", "b", "c"])
 SECONDS = st.none() | st.integers(-10, 500)

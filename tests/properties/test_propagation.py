@@ -9,7 +9,8 @@ from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.kinds.binding import AggregatedStatusItem, BindingSnapshot, GracefulEvictionTask, TargetCluster
 from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ResourceSelector
 from controlplane.propagation import aggregation, bindings, matching, works
-from tests.core.propagation_story import START, Story, cluster, deployment, policy
+from tests.builders.objects import START, cluster, deployment, policy
+from tests.core.propagation_story import Story
 
 CLUSTERS = ("a", "b", "c", "d")
 targets = st.dictionaries(st.sampled_from(CLUSTERS), st.integers(1, 5), max_size=4)

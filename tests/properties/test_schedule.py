@@ -29,7 +29,9 @@ from controlplane.scheduling.schedule import Placed, Verdict, schedule
 from controlplane.scheduling.webster import dispense
 from controlplane.scheduling.webster_arrays import divide
 from controlplane.settings import Settings
-from tests.scheduling_builders import AGGREGATED, APPS, DYNAMIC, EVENLY, cluster, placement, spec, weights
+from tests.builders.objects import APPS, cluster
+from tests.builders.placements import AGGREGATED, DYNAMIC, EVENLY, placement, weights
+from tests.builders.scheduling import spec
 
 SETTINGS = Settings()
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

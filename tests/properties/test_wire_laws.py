@@ -13,7 +13,7 @@ from controlplane.wire.apply import server_side_apply, track
 from controlplane.wire.fieldset import difference, fields_of, intersection, paths_in, union
 from controlplane.wire.patch import json_patch, merge_diff, merge_patch, same
 from controlplane.wire.prune import prune, validate_fields
-from tests.wire_builders import DEPLOYMENT
+from tests.builders.schemas import DEPLOYMENT
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

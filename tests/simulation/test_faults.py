@@ -19,8 +19,10 @@ from controlplane.eviction import queue
 from controlplane.kinds import RESOURCE_BINDING, WORK
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import Eviction, FleetState
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import duplicated
 from tests.core.eviction_fleet import fleet
-from tests.core.fleet_story import FAILOVER, START, binding, cluster, duplicated, no_execute
+from tests.core.fleet_story import FAILOVER
 from tests.simulation.manifests import ANYWHERE, NGINX
 from tests.simulation.member import UNAUTHORIZED, UNREAD
 from tests.simulation.outages import scale, serving

@@ -20,7 +20,9 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.policy import Placement
 from controlplane.settings import Settings
-from tests.scheduling_builders import DYNAMIC, cluster, placement, spec
+from tests.builders.objects import cluster
+from tests.builders.placements import DYNAMIC, placement
+from tests.builders.scheduling import spec
 from tests.stores.grounds import USER, create
 from tests.stores.test_postgres import counting
 

@@ -25,7 +25,8 @@ from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.rows import EVICTED, HELD, QUEUED, Eviction, FleetState
 from controlplane.settings import GATES, Settings
-from tests.core.fleet_story import binding, by_room, cluster
+from tests.builders.objects import binding, cluster
+from tests.builders.placements import by_room
 from tests.stores.grounds import USER
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -49,8 +50,8 @@ class Fleet:
         self.store.apply(
             [(None, Decision(changes=(Save(FleetState("default", failover_on_since=self.now)),)))], by=USER
         )
-        spare = (cluster(f"spare{number}", slots=0) for number in range(4))
-        self.create(cluster("first"), cluster("second"), cluster("refuge", slots=slots), *spare, *objects)
+        spare = (cluster(f"spare{number}", room=0) for number in range(4))
+        self.create(cluster("first"), cluster("second"), cluster("refuge", room=slots), *spare, *objects)
         for name in ("first", "second"):
             self.edit(Ref(CLUSTER, "", name), lambda one: one.with_spec(taints=(gone(self.now),)))
 

@@ -30,7 +30,8 @@ from controlplane.scheduling.binding_outcome import reservations
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import GATES, Settings
-from tests.core.fleet_story import binding, by_room, cluster, duplicated, no_execute
+from tests.builders.objects import binding, cluster, no_execute
+from tests.builders.placements import by_room, duplicated
 from tests.stores.grounds import USER, create, stored, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -96,7 +97,7 @@ class Race:
         gate = FleetState("default", failover_on_since=self.store.now() - timedelta(hours=1))
         self.store.apply([(None, Decision(changes=(Save(gate),)))], by=USER)
         lost = cluster("lost", taints=(no_execute(at=self.store.now() - timedelta(minutes=1)),))
-        create(self.store, lost, cluster("refuge", slots=room), *(cluster(f"full{n}", slots=0) for n in range(3)))
+        create(self.store, lost, cluster("refuge", room=room), *(cluster(f"full{n}", room=0) for n in range(3)))
         self.work_off(self.scheduler)
         create(self.store, web)
         self.work_off(self.queue)
@@ -271,7 +272,7 @@ def test_the_scheduler_takes_what_two_evictions_of_a_binding_named(kept_in: type
     web = binding("web", placement, on={"lost": 1, "member1": 1}, replicas=1)
     race = Race(kept_in, web=web.with_meta(annotations={APPLIED_PLACEMENT: applied_text(placement)}))
     slots = {"member1": 50, "member2": 50, "member3": 10, "member4": 10, "member5": 9, "member6": 9}
-    create(race.store, *(cluster(name, slots=count) for name, count in slots.items()))
+    create(race.store, *(cluster(name, room=count) for name, count in slots.items()))
     race.work_off(race.queue)
     old = stored(race.store, Ref(CLUSTER, "", "member1"))
     taint = no_execute(at=race.store.now() - timedelta(minutes=1))

@@ -47,7 +47,8 @@ from tests.apps.batches.stored import (
     refs,
     work_of,
 )
-from tests.core.fleet_story import START, duplicated
+from tests.builders.objects import START
+from tests.builders.placements import duplicated
 
 RENEWED = {RECEIVED_ANNOTATION: LONG_AGO.isoformat()}
 

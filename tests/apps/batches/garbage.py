@@ -10,7 +10,7 @@ from controlplane.controllers.garbage import EVERYTHING
 from controlplane.kinds.event import Event
 from controlplane.kinds.rows import Observation, Sweep
 from tests.apps.batches.stored import Case, bound, many
-from tests.core.fleet_story import START
+from tests.builders.objects import START
 
 
 def garbage(size: int) -> Case:

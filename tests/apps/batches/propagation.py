@@ -34,7 +34,7 @@ from tests.apps.batches.stored import (
     refs,
     work_of,
 )
-from tests.core.fleet_story import START
+from tests.builders.objects import START
 
 
 def policies(size: int) -> Case:

@@ -12,7 +12,7 @@ from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote, Promise
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
 from tests.apps.batches.stored import LONG_AGO, Case, bound, clusters, many, parts, refs, work_of
-from tests.core.fleet_story import START
+from tests.builders.objects import START
 
 
 def rebalancer(size: int) -> Case:

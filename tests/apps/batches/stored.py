@@ -19,7 +19,8 @@ from controlplane.kinds.rows import eviction_key as queued_as
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import APPLIED, Work
 from controlplane.propagation import works
-from tests.core.fleet_story import START, binding, cluster, duplicated, no_execute
+from tests.builders.objects import START, binding, cluster, no_execute
+from tests.builders.placements import duplicated
 
 LONG_AGO = START - timedelta(days=30)
 ONE_OF_THEM = duplicated(least=1, most=1)

@@ -1,0 +1,1 @@
+"""The one place where tests make clusters, bindings, templates, policies and documents."""
