@@ -18,10 +18,11 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, compact, condition
 from controlplane.apimachinery.times import later
-from controlplane.clusters import affinity, taints
+from controlplane.clusters import taints
 from controlplane.clusters.taints import Identity, Owners, Ownership, Want, Wanted
 from controlplane.kinds.cluster import EVICTING_EFFECTS, FLAPPING, READY, Cluster
 from controlplane.kinds.policy import ClusterAffinity
+from controlplane.kinds.policy.affinity import chooses
 from controlplane.kinds.rows import MatchWindow, window_key
 from controlplane.kinds.taint_policy import (
     ClusterTaintPolicy,
@@ -78,7 +79,7 @@ def wanted(
     kept: list[MatchWindow] = []
     wakes: list[datetime] = []
     for policy in sorted(policies, key=lambda one: (one.metadata.creation_timestamp or now, one.metadata.name)):
-        if policy.metadata.deletion_timestamp is not None or not affinity.matches(cluster, target(policy.spec)):
+        if policy.metadata.deletion_timestamp is not None or not chooses(target(policy.spec), cluster):
             continue
         moving = taints.when_seen(cluster, moving_since) if _by_ready(policy.spec) else moving_since
         if not policy.windowed:

@@ -10,14 +10,13 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref, condition
-from controlplane.clusters.affinity import matches
 from controlplane.controllers.reads.applications import applications, workload_groups
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop, Event, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch
 from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
-from controlplane.kinds.binding.affinity_index import affine_values, follows, pending
+from controlplane.kinds.binding.affinity_index import affine_values, follows, may_choose, pending
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import FleetNames, PlacementHint, PlacementNote, Promise, Row
 from controlplane.propagation.bindings import template_of
@@ -189,24 +188,12 @@ def concerns(cluster: Cluster | None, name: str, binding: Binding, *, closed: bo
         return cluster is None or cluster.terminating or follows(binding) or pending(binding)
     if cluster is None or not (follows(binding) or pending(binding)):
         return False
-    return chooses(binding, cluster)
+    return may_choose(binding, cluster)
 
 
 def _compares_groups(binding: Binding) -> bool:
     placement = binding.spec.placement
     return placement is not None and any(one.spread_by_field != "cluster" for one in placement.spread_constraints)
-
-
-def chooses(binding: Binding, cluster: Cluster) -> bool:
-    """Test whether an affinity of the binding's placement chooses the cluster."""
-    placement = binding.spec.placement
-    if placement is None:
-        return False
-    if not placement.cluster_affinities:
-        return matches(cluster, placement.cluster_affinity)
-    return any(
-        matches(cluster, one) for term in placement.cluster_affinities for one in (term, *term.overflow_affinities)
-    )
 
 
 def _by_key(state: State, type_: type[Row], refs: Iterable[Ref]) -> dict[str, Any]:

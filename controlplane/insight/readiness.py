@@ -14,7 +14,7 @@ import msgspec
 
 from controlplane.apimachinery.meta import Condition, Struct, with_condition
 from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
-from controlplane.clusters import affinity, health, taint_policies
+from controlplane.clusters import health, taint_policies
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.eligibility import wait_seconds
 from controlplane.eviction.holds import Holds
@@ -34,6 +34,7 @@ from controlplane.kinds.cluster import (
 )
 from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
 from controlplane.kinds.policy import DIRECTLY
+from controlplane.kinds.policy.affinity import chooses
 from controlplane.kinds.policy.unreachable_wait import patience
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
@@ -225,7 +226,7 @@ def possible_taints(
             spec = policy.spec
             if policy.metadata.deletion_timestamp is not None:
                 continue
-            if not affinity.matches(cluster, taint_policies.target(spec)):
+            if not chooses(taint_policies.target(spec), cluster):
                 continue
             asked = spec.match_conditions if policy.windowed else spec.add_on_conditions
             if not taint_policies.match(asked, conditions, empty=policy.windowed):

@@ -8,13 +8,13 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controlplane.apimachinery.selectors import IN, NOT_IN, LabelSelectorRequirement
 from controlplane.clusters import unjoin
 from controlplane.clusters.tolerations import untolerated
 from controlplane.estimate.capacity import Capacity, Room, room_of
 from controlplane.estimate.request import Bundle, Request
 from controlplane.kinds.cluster import NO_EXECUTE, PREFER_NO_EXECUTE, Cluster, Taint
-from controlplane.kinds.policy import ClusterAffinity, FieldRequirement, Toleration
+from controlplane.kinds.policy import ClusterAffinity, Toleration
+from controlplane.kinds.policy.affinity import Condition, NameIn, NameNotIn, conditions, field_values
 from controlplane.settings import Settings
 
 Mask = NDArray[np.bool_]
@@ -141,41 +141,23 @@ class Fleet:
     # What clusters are
 
     def chosen(self, affinity: ClusterAffinity | None) -> Mask:
-        """Return which clusters an affinity chooses: all of its conditions hold (semantics 1.2)."""
-        if affinity is None:
-            return np.ones(self.size, dtype=np.bool_)
-        if affinity.cluster_names:
-            mask = np.zeros(self.size, dtype=np.bool_)
-            mask[self.places(affinity.cluster_names)] = True
-        else:
-            mask = np.ones(self.size, dtype=np.bool_)
-        if affinity.exclude:
-            mask[self.places(affinity.exclude)] = False
-        if affinity.label_selector is not None:
-            for key, value in affinity.label_selector.match_labels.items():
-                mask &= self._labelled(LabelSelectorRequirement(key, IN, (value,)))
-            for requirement in affinity.label_selector.match_expressions:
-                mask &= self._labelled(requirement)
-        if affinity.field_selector is not None:
-            for field in affinity.field_selector.match_expressions:
-                mask &= self._with_field(field)
+        """Return which clusters an affinity chooses. Each of its conditions is evaluated once for all clusters."""
+        mask = np.ones(self.size, dtype=np.bool_)
+        for condition in conditions(affinity):
+            mask &= self._meeting(condition)
         return mask
 
-    def _labelled(self, requirement: LabelSelectorRequirement) -> Mask:
-        return self.cached(
-            requirement, lambda: self._mask(lambda cluster: requirement.matches(cluster.metadata.labels))
-        )
-
-    def _with_field(self, requirement: FieldRequirement) -> Mask:
-        def holds(cluster: Cluster) -> bool:
-            present = not set(requirement.values).isdisjoint(fields_of(cluster, requirement.key))
-            return present if requirement.operator == IN else requirement.operator == NOT_IN and not present
-
-        return self.cached(requirement, lambda: self._mask(holds))
+    def _meeting(self, condition: Condition) -> Mask:
+        if isinstance(condition, (NameIn, NameNotIn)):  # long lists of names: looked up instead of compared
+            mask = np.full(self.size, isinstance(condition, NameNotIn), dtype=np.bool_)
+            places = self.places(condition.names)
+            mask[places] = ~mask[places]
+            return mask
+        return self.cached(condition, lambda: self._mask(condition.holds))
 
     def lacking(self, field: str) -> Mask:
         """Return which clusters do not say their provider, region or zone."""
-        return self.cached(("lacking", field), lambda: self._mask(lambda one: not fields_of(one, field)))
+        return self.cached(("lacking", field), lambda: self._mask(lambda one: not field_values(one, field)))
 
     def regions(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Return the number of each cluster's region among the sorted region names; -1 without a region."""
@@ -226,20 +208,6 @@ def _same(known: Cluster, one: Cluster) -> bool:
     """Test whether two readings of a cluster say the same. Versions are not asked: another world, or one restored from
     a backup, may have given the same one to something else."""
     return known is one or known == one
-
-
-def fields_of(cluster: Cluster, field: str) -> tuple[str, ...]:
-    """Return what a cluster says of its provider, region or zone; nothing for any other field."""
-    match field:
-        case "provider":
-            said: tuple[str, ...] = (cluster.spec.provider,)
-        case "region":
-            said = (cluster.spec.region,)
-        case "zone":
-            said = cluster.spec.zones
-        case _:
-            said = ()
-    return tuple(value for value in said if value)
 
 
 def _interned(values: Iterable[Any]) -> tuple[list[Any], Places]:

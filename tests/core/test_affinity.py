@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from controlplane.clusters.affinity import matches
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import ClusterAffinity
+from controlplane.kinds.policy.affinity import chooses
 
 MEMBER1 = msgspec.convert(
     {
@@ -45,8 +45,8 @@ def _field(key: str, operator: str, *values: str) -> dict[str, Any]:
     ],
 )
 def test_an_affinity_chooses_a_cluster_when_everything_it_says_holds(affinity: dict[str, Any], chosen: bool) -> None:
-    assert matches(MEMBER1, msgspec.convert(affinity, ClusterAffinity)) is chosen
+    assert chooses(msgspec.convert(affinity, ClusterAffinity), MEMBER1) is chosen
 
 
 def test_no_affinity_chooses_every_cluster() -> None:
-    assert matches(MEMBER1, None)
+    assert chooses(None, MEMBER1)

@@ -1,98 +1,66 @@
-"""Which clusters concern a binding, as index values: a cluster that changes asks for those that may choose it."""
+"""Indexes of bindings by the clusters they may be placed on. They find the bindings that a changed cluster concerns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from controlplane.apimachinery.meta import condition
-from controlplane.apimachinery.selectors import EXISTS, IN
 from controlplane.kinds.binding import SCHEDULED, Binding
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.policy import ClusterAffinity, Placement
-
-_ANY = "any"
+from controlplane.kinds.policy import Placement
+from controlplane.kinds.policy.affinity import affinities, affinity_index_values, chooses, cluster_index_values
 
 
 def follows(binding: Binding) -> bool:
-    """Test whether a binding follows the clusters that fit whenever they change: copies and non-workloads do, shares
-    stay where they are (semantics 3.1, D19)."""
+    """Test whether the targets of a binding follow the clusters that its placement chooses, whenever clusters change.
+
+    Copies and objects without replicas do. A divided workload keeps its targets [recovered-clusters].
+    """
     placement = binding.spec.placement
     return placement is not None and not (placement.divided and binding.workload)
 
 
 def pending(binding: Binding) -> bool:
-    """Test whether the last attempt to schedule a binding found no place."""
-    said = condition(binding.status.conditions, SCHEDULED)
-    return said is not None and said.status == "False"
+    """Test whether the scheduler found no result for a binding at its last attempt."""
+    scheduled = condition(binding.status.conditions, SCHEDULED)
+    return scheduled is not None and scheduled.status == "False"
+
+
+def may_choose(binding: Binding, cluster: Cluster) -> bool:
+    """Test whether an affinity of the binding's placement chooses a cluster. False: the binding has no placement."""
+    placement = binding.spec.placement
+    return placement is not None and any(chooses(affinity, cluster) for affinity in affinities(placement))
 
 
 def affine_keys(binding: Binding) -> list[str]:
-    """Return what a changed cluster finds a binding under: being a target, and being chosen where that matters."""
-    found = {f"on:{target.name}" for target in binding.spec.clusters}
+    """Return the values of the index `affine`: "on:<cluster>" of each target, and if the binding follows clusters or
+    is pending, the index values of its affinities."""
+    values = {f"on:{target.name}" for target in binding.spec.clusters}
     if binding.spec.placement is not None and (follows(binding) or pending(binding)):
-        found.update(_chosen_by(binding.spec.placement))
-    return sorted(found)
+        values |= _values(binding.spec.placement)
+    return sorted(values)
 
 
 def pending_keys(binding: Binding) -> list[str]:
-    """Return what a cluster with other room finds a binding under that waits for room."""
+    """Return the values of the index `pending`: the index values of the binding's affinities while it is pending."""
     if binding.spec.placement is None or not pending(binding):
         return []
-    return sorted(set(_chosen_by(binding.spec.placement)))
+    return sorted(_values(binding.spec.placement))
 
 
 def affine_values(cluster: Cluster) -> list[str]:
-    """Return the index values of a cluster: every binding that may choose it is under one of them."""
-    spec, labels = cluster.spec, cluster.metadata.labels
-    found = [_ANY, f"name:{cluster.metadata.name}", f"on:{cluster.metadata.name}"]
-    found += [f"label:{key}={value}" for key, value in labels.items()]
-    found += [f"label:{key}" for key in labels]
-    fields = (("provider", (spec.provider,)), ("region", (spec.region,)), ("zone", spec.zones))
-    found += [f"{field}:{value}" for field, values in fields for value in values if value]
-    return sorted(found)
+    """Return the values of both indexes under which the bindings are found that a change of a cluster concerns."""
+    return sorted([f"on:{cluster.metadata.name}", *cluster_index_values(cluster)])
 
 
-def _chosen_by(placement: Placement) -> Iterator[str]:
-    if not placement.cluster_affinities:
-        yield from _needed(placement.cluster_affinity)
-    for term in placement.cluster_affinities:
-        yield from _needed(term)
-        for overflow in term.overflow_affinities:
-            yield from _needed(overflow)
-
-
-def _needed(affinity: ClusterAffinity | None) -> Iterator[str]:
-    """Yield values of which a chosen cluster has at least one: those of one condition, the narrowest kind there is."""
-    if affinity is None:
-        yield _ANY
-        return
-    if affinity.cluster_names:
-        yield from (f"name:{name}" for name in affinity.cluster_names)
-        return
-    selector = affinity.label_selector
-    if selector is not None and selector.match_labels:
-        key, value = min(selector.match_labels.items())
-        yield f"label:{key}={value}"
-        return
-    for requirement in selector.match_expressions if selector is not None else ():
-        if requirement.operator == IN:
-            yield from (f"label:{requirement.key}={value}" for value in requirement.values)
-            return
-        if requirement.operator == EXISTS:
-            yield f"label:{requirement.key}"
-            return
-    for field in affinity.field_selector.match_expressions if affinity.field_selector is not None else ():
-        if field.operator == IN:
-            yield from (f"{field.key}:{value}" for value in field.values)
-            return
-    yield _ANY
+def _values(placement: Placement) -> set[str]:
+    return {value for affinity in affinities(placement) for value in affinity_index_values(affinity)}
 
 
 def group_keys(binding: Binding) -> list[str]:
-    """Return "namespace/way/group" of a binding's workload affinity groups."""
+    """Return the values of the index `group`: "namespace/affinity/group" and "namespace/antiAffinity/group" of the
+    binding's workload affinity groups."""
     groups = binding.spec.workload_affinity_groups
     if groups is None:
         return []
     namespace = binding.metadata.namespace
     named = (("affinity", groups.affinity_group), ("antiAffinity", groups.anti_affinity_group))
-    return [f"{namespace}/{way}/{group}" for way, group in named if group]
+    return [f"{namespace}/{relation}/{group}" for relation, group in named if group]

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from controlplane.clusters import affinity
 from controlplane.clusters.taint_policies import Sight, match, owner, rule_of, target, wanted
 from controlplane.clusters.taints import Identity, Ownership, settled
 from controlplane.kinds.cluster import Cluster, Taint
+from controlplane.kinds.policy.affinity import chooses
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, PolicyTaint
 from tests.conformance.compare import equivalent
 from tests.conformance.documents import typed
@@ -68,7 +68,7 @@ def _read(given: Document) -> tuple[Cluster, list[ClusterTaintPolicy], datetime]
 
 
 def _targets(policy: ClusterTaintPolicy, cluster: Cluster) -> bool:
-    return affinity.matches(cluster, target(policy.spec))
+    return chooses(target(policy.spec), cluster)
 
 
 def _identities(policy: ClusterTaintPolicy) -> list[Identity]:
