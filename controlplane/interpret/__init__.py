@@ -1,4 +1,7 @@
-"""What the product knows of an object's kind: replicas, health, status, what to keep, what it needs (semantics 4)."""
+"""What Lifeboat knows about the objects of a kind: replicas, health, status, dependencies, fields to keep.
+
+The rules follow Karmada's resource interpreter [resource-interpreter].
+"""
 
 from __future__ import annotations
 
@@ -11,5 +14,5 @@ _KNOWN = dict(NATIVE)
 
 
 def interpreter_for(api_version: str, kind: str) -> Interpreter:
-    """Return what is known of a kind; an Interpreter without operations where nothing is."""
+    """Return the interpreter of a kind. A kind without rules has an interpreter all of whose operations are None."""
     return _KNOWN.get((api_version, kind), NO_OPERATIONS)

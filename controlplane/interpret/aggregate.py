@@ -1,4 +1,4 @@
-"""One status for a template out of what its members say: sums, merges, the worst phase (semantics 4)."""
+"""The status of a template, computed from the statuses that member clusters report: sums, merges, the worst phase."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PHASES_OF_PODS = ("Failed", "Pending", "Running", "Succeeded")
 
 
 def sum_counters(*fields: str, marked: bool = True) -> Callable[[Document, Items, datetime], Document]:
-    """Return the rule of workloads: counters are summed, the rest of the template's status is kept.
+    """Return the rule of workloads: counters are summed, and all other fields of the template's status are kept.
 
-    The template's observedGeneration follows once every member has caught up with it; `marked` False accepts members
-    that do not say which generation of the template they were sent.
+    observedGeneration of the template is raised once every member has applied and observed its latest generation. With
+    `marked` False, a member also counts if it does not report which generation of the template it was sent.
     """
 
     def aggregate(doc: Document, items: Items, now: datetime) -> Document:
@@ -33,12 +33,13 @@ def sum_counters(*fields: str, marked: bool = True) -> Callable[[Document, Items
 
 
 def only_sums(*fields: str) -> Callable[[Document, Items, datetime], Document]:
-    """Return the rule of kinds whose status is nothing but sums."""
+    """Return the rule of kinds whose status contains only counters: each is summed over the members."""
     return lambda doc, items, now: _without_empty(sums_of(_reports(items), *fields))
 
 
 def last_reported(*fields: str) -> Callable[[Document, Items, datetime], Document]:
-    """Return the rule of kinds that run on one cluster: some fields as the last cluster that reports has them."""
+    """Return the rule of kinds that run on one cluster: these fields are taken from the last cluster that reports a
+    status."""
 
     def aggregate(doc: Document, items: Items, now: datetime) -> Document:
         reports = list(_reports(items))
@@ -49,13 +50,13 @@ def last_reported(*fields: str) -> Callable[[Document, Items, datetime], Documen
 
 
 def sums_of(reports: Iterable[Document], *fields: str) -> Document:
-    """Return the sums of some fields of reports."""
+    """Return the sum of each field over all reports. A missing field counts as 0."""
     found = list(reports)
     return {field: sum(int(report.get(field) or 0) for report in found) for field in fields}
 
 
 def _caught_up(report: Document, doc: Document, *, marked: bool) -> bool:
-    """Test whether a member runs at least this generation of the template, and its controller has seen it."""
+    """Test whether a member was sent the template's latest generation and its controller has observed it."""
     generation = int((doc.get("metadata") or {}).get("generation") or 0)
     sent, seen = report.get("resourceTemplateGeneration"), int(report.get("observedGeneration") or 0)
     aligned = int(sent or 0) >= generation if marked or sent is not None else True
@@ -63,40 +64,46 @@ def _caught_up(report: Document, doc: Document, *, marked: bool) -> bool:
 
 
 def service(doc: Document, items: Items, now: datetime) -> Document:
-    """The addresses of all members; only a LoadBalancer has any."""
+    """Return the load balancer addresses of all members for a LoadBalancer, and the unchanged status for other
+    Services."""
     return load_balancer(doc, items, now) if (doc.get("spec") or {}).get("type") == "LoadBalancer" else _status(doc)
 
 
 def load_balancer(doc: Document, items: Items, now: datetime) -> Document:
-    """The addresses of all members, and nothing else."""
-    addresses = [one for report in _reports(items) for one in (report.get("loadBalancer") or {}).get("ingress") or ()]
+    """Return a status with the load balancer addresses of all members."""
+    addresses = [
+        address for report in _reports(items) for address in (report.get("loadBalancer") or {}).get("ingress") or ()
+    ]
     return {"loadBalancer": {"ingress": addresses} if addresses else {}}
 
 
 def persistent_volume_claim(doc: Document, items: Items, now: datetime) -> Document:
-    """Lost anywhere is lost; then anything that is not bound; else bound."""
+    """Return phase Lost if any member reports Lost, else the last phase that is not Bound, else Bound."""
     phase = "Bound"
     for report in _reports(items):
-        said = report.get("phase")
-        if said == "Lost":
+        reported = report.get("phase")
+        if reported == "Lost":
             phase = "Lost"
-        elif said != "Bound" and phase != "Lost":
-            phase = str(said or "")
+        elif reported != "Bound" and phase != "Lost":
+            phase = str(reported or "")
     return _without_empty({"phase": phase})
 
 
 def persistent_volume(doc: Document, items: Items, now: datetime) -> Document:
-    """The worst phase; a member that says nothing is pending."""
+    """Return the worst phase of all members. A member without a status counts as Pending."""
     return _without_empty({"phase": _worst_phase(items, _PHASES_OF_VOLUMES)})
 
 
 def pod(doc: Document, items: Items, now: datetime) -> Document:
-    """The worst phase, and how the containers of all members are; a member that says nothing is pending."""
+    """Return the worst phase of all members and the states of all their containers.
+
+    A member without a status counts as Pending.
+    """
     containers = {
         field: [
-            {"ready": bool(one.get("ready")), "state": one.get("state") or {}}
+            {"ready": bool(container.get("ready")), "state": container.get("state") or {}}
             for report in _reports(items)
-            for one in report.get(field) or ()
+            for container in report.get(field) or ()
         ]
         for field in ("containerStatuses", "initContainerStatuses")
     }
@@ -104,7 +111,7 @@ def pod(doc: Document, items: Items, now: datetime) -> Document:
 
 
 def pod_disruption_budget(doc: Document, items: Items, now: datetime) -> Document:
-    """Sums; pods that are being disrupted are told apart by their cluster."""
+    """Return the sums of all members. Each disrupted pod is listed as `<cluster>/<pod>`."""
     sums = sums_of(_reports(items), "currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
     disrupted = {
         f"{item.cluster_name}/{name}": since
@@ -115,17 +122,17 @@ def pod_disruption_budget(doc: Document, items: Items, now: datetime) -> Documen
 
 
 def cron_job(doc: Document, items: Items, now: datetime) -> Document:
-    """All active Jobs, and the latest times."""
+    """Return the active Jobs of all members, and the latest of their schedule and success times."""
     reports = list(_reports(items))
-    active = [one for report in reports for one in report.get("active") or ()]
+    active = [job for report in reports for job in report.get("active") or ()]
     times = {field: max(_texts(reports, field), default="") for field in ("lastScheduleTime", "lastSuccessfulTime")}
     return _without_empty({"active": active, **times})
 
 
 def _worst_phase(items: Items, phases: Sequence[str]) -> str:
-    """Return the first of the phases that a member is in; what was not reported yet is Pending."""
-    said = {"Pending" if item.status is None else str(item.status.get("phase")) for item in items}
-    return next((phase for phase in phases if phase in said), "")
+    """Return the first of `phases` that any member reports. A member without a status counts as Pending."""
+    reported = {"Pending" if item.status is None else str(item.status.get("phase")) for item in items}
+    return next((phase for phase in phases if phase in reported), "")
 
 
 def _reports(items: Items) -> Iterator[Document]:
@@ -133,12 +140,12 @@ def _reports(items: Items) -> Iterator[Document]:
 
 
 def _texts(reports: Iterable[Document], field: str) -> list[str]:
-    """Return the values of a field that are there; times in UTC and whole seconds sort as text."""
+    """Return the values of a field in the reports that have it. Times in UTC with whole seconds sort as text."""
     return [str(report[field]) for report in reports if report.get(field)]
 
 
 def _without_empty(status: dict[str, Any]) -> Document:
-    """Return the status without what is empty or zero: absent and zero are one (Kubernetes' omitempty)."""
+    """Return the status without empty and zero values, as Kubernetes' omitempty leaves them out."""
     return {field: value for field, value in status.items() if value}
 
 

@@ -1,4 +1,4 @@
-"""One status for a Job that runs in several clusters (semantics 4)."""
+"""The status of a Job template, computed from the statuses that member clusters report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ COMPLETE, FAILED, CRITERIA_MET = "Complete", "Failed", "SuccessCriteriaMet"
 
 
 def job(doc: Document, items: Sequence[AggregatedStatusItem], now: datetime) -> Document:
-    """Return the sums; Failed where it failed anywhere, Complete where it is done everywhere. Finished stays so."""
+    """Return the sums of active, succeeded and failed pods, with times and conditions.
+
+    The Job is Failed if it failed on any member, and Complete if it is complete on every member. The status of a Job
+    that has ended is returned unchanged.
+    """
     old: Document = doc.get("status") or {}
     if finished(old):
         return old
@@ -71,10 +75,13 @@ def _condition(type_: str, reason: str, message: str, *, now: datetime) -> Docum
 
 
 def finished(status: Mapping[str, Any]) -> str:
-    """Return how a Job ended, Complete or Failed, by the first condition that says so; empty while it runs."""
-    ended = (one for one in status.get("conditions") or () if one.get("type") in (COMPLETE, FAILED))
-    return next((str(one["type"]) for one in ended if one.get("status") == "True"), "")
+    """Return Complete or Failed, whichever condition of a Job's status is true; "" while the Job runs."""
+    ended = (condition for condition in status.get("conditions") or () if condition.get("type") in (COMPLETE, FAILED))
+    return next((str(condition["type"]) for condition in ended if condition.get("status") == "True"), "")
 
 
 def _is(status: dict[str, Any], type_: str) -> bool:
-    return any(one.get("type") == type_ and one.get("status") == "True" for one in status.get("conditions") or ())
+    return any(
+        condition.get("type") == type_ and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )

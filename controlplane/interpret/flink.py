@@ -1,4 +1,4 @@
-"""FlinkDeployment (flink.apache.org/v1beta1), S002's stateful workload: replicas, needs, health."""
+"""The rules of FlinkDeployment (flink.apache.org/v1beta1): replicas, resource requests, health and status fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPORTED = (
     *("clusterInfo", "error", "jobManagerDeploymentStatus", "jobStatus", "observedGeneration", "lifecycleState"),
     *("reconciliationStatus", "taskManager"),
 )
-"""What the operator reports; carried back whole, and the template's once a job runs on one cluster (semantics 4)."""
+"""Status fields that the Flink operator reports. They are copied from the member to the template."""
 
 _FLINK_UNITS = re.compile(r"(\d+)\s*([kmgt])(?:b|(?:ibi|ebi)bytes)?")
 _SUFFIXES = {"k": "Ki", "m": "Mi", "g": "Gi", "t": "Ti"}
@@ -22,13 +22,18 @@ _STARTING = ("CREATED", "INITIALIZING", "RECONCILING")
 
 
 def replicas(doc: Document) -> Demand:
-    """Return job managers and task managers together, each asking for the larger of the two (as one size fits both)."""
+    """Return the number of job managers and task managers together, with one resource request for all of them.
+
+    The request for cpu, and that for memory, is the larger of the two managers' requests.
+    """
     spec = doc.get("spec") or {}
     managers, workers = spec.get("jobManager") or {}, spec.get("taskManager") or {}
     count = int(managers.get("replicas", 1)) + _task_managers(spec, workers)
     request: dict[str, str] = {}
     for name in ("cpu", "memory"):
-        asked = [_amount(str(value)) for one in (managers, workers) if (value := (one.get("resource") or {}).get(name))]
+        asked = [
+            _amount(str(value)) for part in (managers, workers) if (value := (part.get("resource") or {}).get(name))
+        ]
         if asked:
             request[name] = max(asked, key=Quantity.of)
     pods = (spec.get("podTemplate") or {}).get("spec") or {}
@@ -45,7 +50,7 @@ def replicas(doc: Document) -> Demand:
 
 
 def _amount(text: str) -> str:
-    """Return an amount as Kubernetes writes it: Flink has units of its own beside it ("1g", "512 mb"), all binary."""
+    """Return an amount as a Kubernetes quantity. Flink also accepts units of its own, all binary: "1g" → "1Gi"."""
     own = _FLINK_UNITS.fullmatch(text.strip().lower())
     try:
         parse(text)
@@ -57,7 +62,7 @@ def _amount(text: str) -> str:
 
 
 def _task_managers(spec: dict[str, Any], workers: dict[str, Any]) -> int:
-    """Return how many task managers run: as stated, else as many as the job's parallelism needs slots."""
+    """Return the number of task managers: spec.taskManager.replicas, else parallelism divided by slots, rounded up."""
     if workers.get("replicas"):
         return int(workers["replicas"])
     parallelism = (spec.get("job") or {}).get("parallelism")
@@ -66,7 +71,7 @@ def _task_managers(spec: dict[str, Any], workers: dict[str, Any]) -> int:
 
 
 def healthy(doc: Document) -> bool:
-    """Test whether a job is up, or has come to an end or an error that another cluster would not mend."""
+    """Test whether a job is running, has ended, or reports an error that would occur on every cluster."""
     status = doc.get("status") or {}
     state = (status.get("jobStatus") or {}).get("state")
     if state is not None and state not in _STARTING:

@@ -1,4 +1,4 @@
-"""When an object in a member is healthy, for the kinds that have a rule (semantics 4)."""
+"""Health rules: whether the copy of an object on a member is healthy, by the status it has there."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controlplane.interpret.interpreter import Document
 
 
 def deployment(doc: Document) -> bool:
-    """Seen by its controller, all replicas updated, all of those available."""
+    """Test whether the controller has observed the spec, and all replicas are updated and available."""
     wanted, status = _replicas(doc), _status(doc)
     updated = _number(status, "updatedReplicas")
     return (
@@ -35,24 +35,27 @@ def daemon_set(doc: Document) -> bool:
 
 
 def pod(doc: Document) -> bool:
-    """Done, or running and ready."""
+    """Test whether a pod has succeeded, or is running and ready."""
     status = _status(doc)
     if status.get("phase") == "Succeeded":
         return True
-    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
+    ready = any(
+        condition.get("type") == "Ready" and condition.get("status") == "True"
+        for condition in status.get("conditions") or ()
+    )
     return status.get("phase") == "Running" and ready
 
 
 def service(doc: Document) -> bool:
-    """A LoadBalancer needs an address; other Services need nothing."""
+    """Test whether a LoadBalancer has an address. Other Services are always healthy."""
     spec = doc.get("spec") or {}
     return spec.get("type") != "LoadBalancer" or ingress(doc)
 
 
 def ingress(doc: Document) -> bool:
-    """A load balancer answered with an address or a name."""
+    """Test whether the load balancer has reported an IP address or a host name."""
     addresses = (_status(doc).get("loadBalancer") or {}).get("ingress") or ()
-    return any(one.get("ip") or one.get("hostname") for one in addresses)
+    return any(address.get("ip") or address.get("hostname") for address in addresses)
 
 
 def persistent_volume_claim(doc: Document) -> bool:
@@ -65,12 +68,15 @@ def pod_disruption_budget(doc: Document) -> bool:
 
 
 def ready_replicas(status: Mapping[str, Any]) -> int:
-    """Return how many replicas a member says are ready (D11: fewer than asked are not health)."""
+    """Return the number of replicas that a member reports as ready.
+
+    A copy with fewer ready replicas than requested does not count as healthy [graceful-timeout].
+    """
     return _number(status, "readyReplicas")
 
 
 def _spec_observed(doc: Document) -> bool:
-    """The member's controller has looked at the present spec."""
+    """Test whether the member's controller has observed the latest generation of the spec."""
     return _number(_status(doc), "observedGeneration") == _number(doc.get("metadata") or {}, "generation")
 
 

@@ -1,4 +1,4 @@
-"""What can be asked about an object of a kind: an Interpreter answers what its kind knows, and nothing else."""
+"""The type Interpreter: the operations that one kind supports."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ Document = dict[str, Any]
 
 
 class Demand(NamedTuple):
-    """How many replicas an object asks for, and what each of them needs (None: nothing in particular)."""
+    """The replicas an object requests, and what each replica needs. `requirements` None: nothing in particular."""
 
     replicas: int
     requirements: ReplicaRequirements | None
 
 
 class Dependency(NamedTuple):
-    """An object that another one needs beside it, by name or (name "") by label selector."""
+    """An object that another object needs in the same cluster. It is given by name or, if `name` is "", by label
+    selector."""
 
     api_version: str
     kind: str
@@ -31,11 +32,11 @@ class Dependency(NamedTuple):
 
 
 class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
-    """The operations of one kind; None where the kind has no rule for one.
+    """The operations of one kind. None: the kind does not support the operation.
 
-    `final` tests whether a status is one that no longer changes, as that of a Job that has ended.
+    `final` tests whether a status can no longer change, for example the status of a Job that has ended.
 
-    Documents that come in are never changed: what comes out shares their unchanged parts.
+    An operation never changes the documents that it is given. The result shares their unchanged parts.
     """
 
     replicas: Callable[[Document], Demand] | None = None

@@ -1,4 +1,4 @@
-"""The kinds of Kubernetes itself that are more than their text: one row a kind (semantics 4)."""
+"""The interpreters of built-in Kubernetes kinds and of FlinkDeployment [resource-interpreter]."""
 
 from __future__ import annotations
 

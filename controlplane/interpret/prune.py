@@ -1,10 +1,10 @@
-"""A template without what only its own control plane knows: what a member is sent (semantics 4)."""
+"""Prune rules: a template without the fields that only concern the control plane, as a member is sent it."""
 
 from __future__ import annotations
 
 from controlplane.interpret.interpreter import Document
 
-# metadata that belongs to the object here, not to its copy there
+# Metadata of the object in the control plane that its copies on members do not get.
 OWN_METADATA = frozenset(
     {
         "creationTimestamp",
@@ -28,16 +28,17 @@ _ACCOUNT_UID_ANNOTATION = "kubernetes.io/service-account.uid"
 
 
 def without_own_metadata(doc: Document) -> Document:
-    """Return a document without status and the metadata of its own object."""
+    """Return a document without its status and the metadata that only concerns the control plane."""
     metadata = doc.get("metadata") or {}
     kept = {name: value for name, value in metadata.items() if name not in OWN_METADATA}
     return {name: kept if name == "metadata" else value for name, value in doc.items() if name != "status"}
 
 
 def job(doc: Document) -> Document:
-    """A Job loses what its controller generated, unless the user chose the selector, and its time to live.
+    """Return a Job without the selector and labels that its controller generated, and without ttlSecondsAfterFinished.
 
-    Were the copy removed by its own clock, it would only be made again.
+    A selector that the user chose (manualSelector) is kept. The time to live is removed because a copy that a member
+    deleted after this time would be created again.
     """
     spec = {name: value for name, value in (doc.get("spec") or {}).items() if name != "ttlSecondsAfterFinished"}
     if not spec.get("manualSelector"):
@@ -50,7 +51,7 @@ def job(doc: Document) -> Document:
 
 
 def service(doc: Document) -> Document:
-    """A Service loses the addresses it was given here; a headless one stays headless."""
+    """Return a Service without the cluster IPs of the control plane. A headless Service stays headless."""
     spec = doc.get("spec") or {}
     if spec.get("clusterIP") == "None":
         return doc
@@ -58,17 +59,17 @@ def service(doc: Document) -> Document:
 
 
 def service_account(doc: Document) -> Document:
-    """A ServiceAccount loses the token Secrets that were made for it here."""
+    """Return a ServiceAccount without the token Secrets that were created for it in the control plane."""
     secrets = doc.get("secrets")
     if not secrets:
         return doc
     prefix = f"{doc['metadata'].get('name', '')}-token-"
-    kept = [one for one in secrets if not str(one.get("name", "")).startswith(prefix)]
+    kept = [reference for reference in secrets if not str(reference.get("name", "")).startswith(prefix)]
     return {**doc, "secrets": kept}
 
 
 def secret(doc: Document) -> Document:
-    """The token of a ServiceAccount is good in one cluster only: the copy is filled in there."""
+    """Return a ServiceAccount token Secret without its data and account uid. Each member fills in its own token."""
     if doc.get("type") != _TOKEN_SECRET:
         return doc
     metadata = _without(doc["metadata"], "annotations", frozenset({_ACCOUNT_UID_ANNOTATION}))

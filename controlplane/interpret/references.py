@@ -1,4 +1,4 @@
-"""What an object needs beside it to work: configuration, secrets, accounts, claims (semantics 4)."""
+"""The objects that an object needs in the same cluster: ConfigMaps, Secrets, ServiceAccounts, claims, Services."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 
 
 def of_pods(*path: str) -> Callable[[Document], Sequence[Dependency]]:
-    """Return the rule for kinds that hold a pod spec at a path."""
+    """Return the rule for kinds that have a pod spec at this path."""
 
     def dependencies(doc: Document) -> Sequence[Dependency]:
         return _dependencies(doc, at(doc, *path))
@@ -21,20 +21,22 @@ def of_pods(*path: str) -> Callable[[Document], Sequence[Dependency]]:
 
 
 def of_stateful_set(doc: Document) -> Sequence[Dependency]:
-    """As its pods, without the claims it makes itself."""
-    own = {at(one, "metadata").get("name") for one in at(doc, "spec").get("volumeClaimTemplates") or ()}
+    """Return what the pods need, without the claims that the StatefulSet creates from its volumeClaimTemplates."""
+    own = {at(claim, "metadata").get("name") for claim in at(doc, "spec").get("volumeClaimTemplates") or ()}
     found = _dependencies(doc, at(doc, "spec", "template", "spec"))
-    return [one for one in found if one.kind != "PersistentVolumeClaim" or one.name not in own]
+    return [
+        dependency for dependency in found if dependency.kind != "PersistentVolumeClaim" or dependency.name not in own
+    ]
 
 
 def of_ingress(doc: Document) -> Sequence[Dependency]:
-    """The Secret of each of its hosts, in their order; one that serves several is there as often."""
-    names = [one.get("secretName") for one in at(doc, "spec").get("tls") or ()]
+    """Return the TLS Secret of each entry of spec.tls, in order. A Secret that is named twice is returned twice."""
+    names = [entry.get("secretName") for entry in at(doc, "spec").get("tls") or ()]
     return [Dependency("v1", "Secret", _namespace(doc), name) for name in names if name]
 
 
 def of_service_import(doc: Document) -> Sequence[Dependency]:
-    """The Service it stands for, and the slices that say where that one is served."""
+    """Return the derived Service, and the EndpointSlices of this Service."""
     service, namespace = derived_service_name(at(doc, "metadata").get("name", "")), _namespace(doc)
     selector = {"matchLabels": {_SERVICE_NAME_LABEL: service}}
     return [

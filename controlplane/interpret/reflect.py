@@ -1,4 +1,4 @@
-"""What of a member object's status is carried back (semantics 4)."""
+"""Reflection rules: which fields of a member object's status are copied into the control plane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READY = "readyReplicas"
 
 
 def whole_status(doc: Document) -> Document | None:
-    """Return all of the status. Raises ValueError where it is no object."""
+    """Return the whole status. Raises ValueError if the status is not an object."""
     status = doc.get("status")
     if status is not None and not isinstance(status, dict):
         raise ValueError(f'status: "{status}" is not an object; nothing can be reflected from it')
@@ -19,10 +19,10 @@ def whole_status(doc: Document) -> Document | None:
 
 
 def status_fields(*names: str, generations: bool = False) -> Callable[[Document], Document | None]:
-    """Return the rule that carries back some fields where they are set.
+    """Return the rule that copies these fields, if they are set.
 
-    `generations`: also the object's own generation and the template's it was made from, so that it can be told when a
-    member has caught up.
+    With `generations`, the object's own generation and the template's generation it was made from are added.
+    Aggregation needs both to test whether a member has caught up.
     """
 
     def reflect(doc: Document) -> Document | None:
@@ -31,7 +31,7 @@ def status_fields(*names: str, generations: bool = False) -> Callable[[Document]
             return None
         out = {name: status[name] for name in names if status.get(name)}
         if READY in names:
-            out.setdefault(READY, 0)  # members leave zero out; fewer ready replicas than asked are no health (D11)
+            out.setdefault(READY, 0)  # members omit zero, and the health rule needs the number
         if generations:
             metadata = doc.get("metadata") or {}
             if metadata.get("generation"):
@@ -45,7 +45,7 @@ def status_fields(*names: str, generations: bool = False) -> Callable[[Document]
 
 
 def service(doc: Document) -> Document | None:
-    """The addresses of a LoadBalancer; other Services have nothing to say."""
+    """Return the addresses of a LoadBalancer; None for other Services."""
     if (doc.get("spec") or {}).get("type") != "LoadBalancer":
         return None
     return status_fields("loadBalancer")(doc)

@@ -1,4 +1,4 @@
-"""How many replicas an object asks for, and the object with another number (semantics 4)."""
+"""How many replicas an object requests, and how that number is changed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from controlplane.interpret.interpreter import Demand, Document
 
 
 def of_workload(doc: Document) -> Demand:
-    """Deployments, StatefulSets, ReplicaSets: spec.replicas, one where it is not set."""
+    """Return the demand of a Deployment, StatefulSet or ReplicaSet: spec.replicas, 1 if it is not set."""
     spec = _spec(doc)
     return Demand(_count(spec, "replicas", 1), requirements.of_pod(_pod(spec)))
 
 
 def of_job(doc: Document) -> Demand:
-    """Jobs: as many pods as run at once, never more than there are completions left to do."""
+    """Return the demand of a Job: its parallelism, limited to its completions."""
     spec = _spec(doc)
     parallelism = _count(spec, "parallelism", 1)
     completions = spec.get("completions")
@@ -37,7 +37,7 @@ def with_parallelism(doc: Document, replicas: int) -> Document:
 
 
 def with_spec(doc: Document, **fields: Any) -> Document:
-    """Return the document with fields of its spec set; everything else is shared."""
+    """Return the document with these fields of its spec set. All other parts are shared with the original."""
     return {**doc, "spec": {**_spec(doc), **fields}}
 
 

@@ -1,4 +1,4 @@
-"""What one pod asks for: the sum of its containers, or its largest init container where that is more."""
+"""The resource request of one pod: the sum of its containers, or its largest init container if that is larger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Amounts = dict[str, int]  # cpu in milli, everything else in whole units
 
 
 def of_pod(spec: Document) -> ReplicaRequirements | None:
-    """Return what one replica with this pod spec needs; None where it needs nothing in particular."""
+    """Return what one replica with this pod spec needs; None: it needs nothing in particular."""
     claim, request = _node_claim(spec), _request(spec)
     if claim is None and not request:
         return None
@@ -32,7 +32,7 @@ def _node_claim(spec: Document) -> NodeClaim | None:
 
 
 def _request(spec: Document) -> Amounts:
-    """Return the amounts above zero, names in order."""
+    """Return the amounts above zero, sorted by resource name."""
     total: Amounts = {}
     for container in spec.get("containers") or ():
         _add(total, _container(container))
@@ -42,7 +42,11 @@ def _request(spec: Document) -> Amounts:
 
 
 def _cover_init(total: Amounts, containers: Iterable[Document]) -> None:
-    """Raise the total to what starting needs: init containers run one after the other, sidecars stay."""
+    """Raise the total to what the start of the pod needs.
+
+    Init containers run one after the other, so the largest one counts. Sidecars (restartPolicy Always) keep running, so
+    they are added to the total and to each init container after them.
+    """
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in containers:
@@ -57,7 +61,7 @@ def _cover_init(total: Amounts, containers: Iterable[Document]) -> None:
 
 
 def _container(container: Document) -> Amounts:
-    """Return a container's requests; a limit without a request counts as one."""
+    """Return the requests of a container. A limit counts as the request if there is no request."""
     resources = container.get("resources") or {}
     return _amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 

@@ -1,4 +1,4 @@
-"""What a member itself decided about an object and an update must not take away (semantics 4)."""
+"""Retention rules: fields that a member sets in its copy and that an update from the control plane must keep."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ACCOUNT_UID_ANNOTATION = "kubernetes.io/service-account.uid"
 
 
 def replicas(desired: Document, observed: Document) -> Document:
-    """The member scales (an autoscaler there) where the label says so."""
+    """Return the desired object with the member's replica count, if its label hands scaling over to the member."""
     labels = (desired.get("metadata") or {}).get("labels") or {}
     present = _spec(observed).get("replicas")
     if labels.get(RETAIN_REPLICAS_LABEL) != RETAIN_REPLICAS_LABEL_VALUE or present is None:
@@ -22,7 +22,7 @@ def replicas(desired: Document, observed: Document) -> Document:
 
 
 def pod(desired: Document, observed: Document) -> Document:
-    """Where it runs, as whom, and the volumes that were added when it was admitted there."""
+    """Return the desired Pod with the node, ServiceAccount and volumes that the member's admission set."""
     wanted, present = _spec(desired), _spec(observed)
     spec = {name: value for name, value in wanted.items() if name not in ("nodeName", "serviceAccountName", "volumes")}
     spec |= {name: present[name] for name in ("nodeName", "serviceAccountName", "volumes") if present.get(name)}
@@ -33,7 +33,7 @@ def pod(desired: Document, observed: Document) -> Document:
 
 
 def job(desired: Document, observed: Document) -> Document:
-    """The selector, and the labels of its pods, that its controller there generated."""
+    """Return the desired Job with the selector and pod labels that the member's controller generated."""
     spec, present = dict(_spec(desired)), _spec(observed)
     if present.get("selector"):
         spec["selector"] = present["selector"]
@@ -45,7 +45,7 @@ def job(desired: Document, observed: Document) -> Document:
 
 
 def service(desired: Document, observed: Document) -> Document:
-    """The address and port it was given there."""
+    """Return the desired Service with the cluster IP and health check port that the member assigned."""
     present = _spec(observed)
     given = {name: present[name] for name in ("clusterIP", "healthCheckNodePort") if present.get(name)}
     return with_spec(desired, **given) if given else desired
@@ -62,18 +62,18 @@ def persistent_volume(desired: Document, observed: Document) -> Document:
 
 
 def service_account(desired: Document, observed: Document) -> Document:
-    """The Secrets it was given there, beside those wanted."""
+    """Return the desired ServiceAccount with the Secrets that the member added."""
     out = dict(desired)
     for field in ("secrets", "imagePullSecrets"):
         wanted = list(desired.get(field) or ())
-        merged = [*wanted, *(one for one in observed.get(field) or () if one not in wanted)]
+        merged = [*wanted, *(secret for secret in observed.get(field) or () if secret not in wanted)]
         if merged:
             out[field] = merged
     return out
 
 
 def secret(desired: Document, observed: Document) -> Document:
-    """The token that was issued there."""
+    """Return the desired ServiceAccount token Secret with the token that the member issued."""
     if desired.get("type") != _TOKEN_SECRET:
         return desired
     out = {**desired, "data": observed.get("data")}
@@ -86,11 +86,13 @@ def secret(desired: Document, observed: Document) -> Document:
 
 
 def _mounted(containers: Any, present: Any) -> list[Document]:
-    """Return containers with the volume mounts their namesakes have there."""
-    mounts = {one.get("name"): one.get("volumeMounts") for one in present}
+    """Return the containers, each with the volume mounts of the member's container of the same name."""
+    mounts = {container.get("name"): container.get("volumeMounts") for container in present}
     return [
-        {**one, "volumeMounts": mounts[one.get("name")] or []} if one.get("name") in mounts else one
-        for one in containers
+        {**container, "volumeMounts": mounts[container.get("name")] or []}
+        if container.get("name") in mounts
+        else container
+        for container in containers
     ]
 
 
