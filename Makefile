@@ -20,7 +20,7 @@ folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
 endef
 
-.PHONY: members-compare help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs
+.PHONY: members-compare help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only
 
 help:
 	@echo "make run          start everything here; Ctrl-C ends it      make up / make down   the same in the background"
@@ -102,8 +102,12 @@ format: $(DEV_STAMP)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-# The tables that documents copy from the code: which controller writes what, and every setting.
-docs: $(DEV_STAMP)
+# Everything that is generated from the code and kept in the repository: docs/ownership.md, the tables of docs/settings.md
+# and tests/query_counts.json. `make docs-only` leaves out the query counts, which need a database and some minutes.
+docs: docs-only
+	LIFEBOAT_WRITE_QUERY_COUNTS=1 $(PY) -m pytest -q tests/apps/test_batch_counts.py
+
+docs-only: $(DEV_STAMP)
 	@$(CHECK_ENV) $(PY) manage.py ownership > docs/ownership.md.new && mv docs/ownership.md.new docs/ownership.md
 	@$(CHECK_ENV) $(PY) manage.py settings_document
 

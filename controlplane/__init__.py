@@ -1,1 +1,3 @@
-"""What should happen: every rule of Lifeboat as pure functions. Data in, decision out; no Django, no I/O, no clock."""
+"""Every rule of Lifeboat as pure functions: data in, decision out. No Django, no I/O, no clock."""
+
+__version__ = "0.1.0"

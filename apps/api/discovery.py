@@ -16,6 +16,7 @@ from apps.api.error_mapping import nothing_here
 from apps.api.permissions import path_attributes
 from apps.api.views import KubernetesView
 from apps.objects.definitions import definitions
+from controlplane import __version__
 from controlplane.apimachinery.errors import NotAcceptable
 from controlplane.kind import KINDS
 from controlplane.kinds import failover_record, fleet_readiness, placement_review
@@ -23,7 +24,6 @@ from controlplane.wire import builtin, discovery
 from controlplane.wire.openapi import OpenAPI
 from controlplane.wire.resource import Resource
 
-RELEASE = "0.1.0"
 ANSWERED = (
     placement_review.KIND,
     failover_record.KIND,
@@ -121,7 +121,7 @@ class VersionView(DocumentView):
     """/version."""
 
     def get(self, request: Request) -> Response:
-        return Response(Answer(discovery.version_document(RELEASE)))
+        return Response(Answer(discovery.version_document(__version__)))
 
 
 class OpenAPIView(DocumentView):
@@ -163,7 +163,7 @@ def _text(number: int, value: bytes) -> bytes:
 
 
 # openapi.v2.Document: swagger 1, info 2 (title 1, version 2).
-_EMPTY_SPEC = _text(1, b"2.0") + _text(2, _text(1, b"Lifeboat: see /openapi/v3") + _text(2, RELEASE.encode()))
+_EMPTY_SPEC = _text(1, b"2.0") + _text(2, _text(1, b"Lifeboat: see /openapi/v3") + _text(2, __version__.encode()))
 
 
 def _found(document: dict[str, Any] | None) -> Answer:
