@@ -54,6 +54,11 @@ def refuse_unknown(environ: Mapping[str, str], known: Collection[str]) -> None:
             raise EnvironmentInvalid(f"{name}: unknown variable; {hint}")
 
 
+def variables() -> Mapping[str, str]:
+    """Return all variables, for `config.product`, which finds its own by the names of the settings."""
+    return os.environ
+
+
 def text(name: str, default: str) -> str:
     """Return a variable's text."""
     _read.add(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from functools import lru_cache
 
@@ -12,6 +11,7 @@ from msgspec.structs import replace
 from apps.objects import origin
 from apps.objects.definitions import definitions
 from apps.objects.store import store
+from config import env
 from config.product import from_environment
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref
@@ -29,7 +29,7 @@ REF = Ref(kinds.FAILOVER_CONFIGURATION, "", NAME)
 @lru_cache(maxsize=1)
 def base() -> Settings:
     """Return the settings of the environment, warning of what is accepted without effect. Raises EnvironmentInvalid."""
-    settings, warnings = from_environment(os.environ)
+    settings, warnings = from_environment(env.variables())
     for warning in warnings:
         log.warning("%s", warning)
     return settings

@@ -1,6 +1,5 @@
 """`manage.py prepare`: what has to be there before the first process starts; safe to run again."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from apps.api.models import Token
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
 from apps.worker import restored
+from config import env
 
 
 class Command(BaseCommand):
@@ -30,12 +30,12 @@ class Command(BaseCommand):
             self.stdout.write(f"namespace {made} made")
         if endless := Token.objects.filter(expires=None).count():
             self.stdout.write(f"{endless} tokens never expire (manage.py token list; token renew gives one a lifetime)")
-        name, password = os.environ.get("LIFEBOAT_ADMIN_NAME"), os.environ.get("LIFEBOAT_ADMIN_PASSWORD")
+        name, password = env.text("LIFEBOAT_ADMIN_NAME", ""), env.text("LIFEBOAT_ADMIN_PASSWORD", "")
         users = get_user_model()
         if name and password and not users.objects.filter(username=name).exists():
             users.objects.create_superuser(name, password=password)
             self.stdout.write(f"login {name} made")
-        server, home = os.environ.get("LIFEBOAT_API_URL"), os.environ.get("LIFEBOAT_HOME")
+        server, home = env.text("LIFEBOAT_API_URL", ""), env.text("LIFEBOAT_HOME", "")
         if name and server and home:
             trusted, file = certificates(tls_folder()).authority, Path(home) / "kubeconfig"
             words = ["--server", server, "--user", name, "--authority", str(trusted), "--out", str(file)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from apps.api.certificates import certificates
 from apps.api.connections import guarded
 from apps.api.shell import Shell
+from config import env
 
 GRACE_SECONDS = 4  # for requests on their way when told to end; the supervisor gives the process ten
 
@@ -77,4 +77,4 @@ async def _serve(plain: uvicorn.Server, secure: uvicorn.Server) -> None:
 
 def tls_folder() -> Path:
     """Return where the development certificates are kept."""
-    return Path(os.environ.get("LIFEBOAT_HOME", ".lifeboat")) / "tls"
+    return Path(env.text("LIFEBOAT_HOME", ".lifeboat")) / "tls"
