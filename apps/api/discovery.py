@@ -29,7 +29,8 @@ ANSWERED = (
     failover_record.KIND,
     fleet_readiness.KIND,
 )  # kinds that are made when asked for, and never stored
-REVIEWS = (*(one for one in builtin.REVIEWS if one.kind.startswith("SelfSubject")), *(one.resource for one in ANSWERED))
+SELF_REVIEWS = tuple(review for review in builtin.REVIEWS if review.kind.startswith("SelfSubject"))
+REVIEWS = (*SELF_REVIEWS, *(kind.resource for kind in ANSWERED))
 
 
 def resources() -> tuple[Resource, ...]:

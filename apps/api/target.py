@@ -33,7 +33,7 @@ def target_of(path: str) -> Target:
     """Return what the path api/v1/… or apis/<group>/<version>/… names. Raises NotFound for anything else."""
     place = place_of(path.strip("/").split("/"))
     kind = None if place is None else _served(place.group, place.version, place.plural)
-    if place is None or kind is None or not place.fits(kind.resource) or not _has(kind, place.subresource):
+    if place is None or kind is None or not place.fits(kind.resource) or not _has(kind.resource, place.subresource):
         raise nothing_here()
     return Target(kind, place.namespace, place.name, place.subresource)
 
@@ -47,5 +47,5 @@ def _served(group: str, version: str, plural: str) -> Kind | None:
     return KINDS.served(group, version, plural)
 
 
-def _has(kind: Kind, subresource: str) -> bool:
-    return not subresource or subresource in kind.resource.subresources or subresource == "finalize"
+def _has(resource: Resource, subresource: str) -> bool:
+    return not subresource or subresource in resource.subresources

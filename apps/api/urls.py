@@ -1,32 +1,24 @@
-"""All URLs of the API. Kinds are found by `target.target_of`, so one route serves them all."""
+"""All URLs of the API.
+
+One route serves all kinds (ObjectView, which finds the kind by `target.target_of`). Kinds and subresources with a view
+of their own have routes before it, derived from their Resource declarations.
+"""
 
 from django.urls import include, path, re_path
 
 from apps.api import debug, discovery, health
-from apps.api.actions import ActionView, RecordsView
+from apps.api.actions import ACTIONS, ActionView, RecordsView
 from apps.api.evictions import EvictionsView
 from apps.api.permissions import without_login
 from apps.api.placement import ExplainView, PlacementReviewView
 from apps.api.readiness import FleetReadinessView, ReadinessView
 from apps.api.reviews import ReviewView
 from apps.api.views import NowhereView, ObjectView
+from controlplane.kinds import EVICTIONS, KINDS, failover_record, fleet_readiness, placement_review
+from controlplane.wire import url_patterns
 
-_REVIEWS = r"^apis/(?P<group>authentication\.k8s\.io|authorization\.k8s\.io)/v1/(?P<plural>selfsubject[a-z]+)/?$"
-_EXPLAIN = (
-    r"^apis/work\.karmada\.io/v1alpha2/(?:namespaces/[^/]+/resourcebindings|clusterresourcebindings)/[^/]+/explain/?$"
-)
-_EVICTIONS = (
-    r"^apis/failover\.lifeboat\.io/v1alpha1/(?:namespaces/[^/]+/evictions|evictions|clusterevictions)"
-    r"(?:/[^/]+(?:/(?:hold|release|skip|expedite))?)?/?$"
-)
-_READINESS = r"^apis/work\.karmada\.io/v1alpha2/.+/readiness/?$"
-_FLEET = r"^apis/failover\.lifeboat\.io/v1alpha1/fleetreadinesses(?:/(?P<name>[^/]+))?/?$"
-_ACTIONS = r"^apis/(?:cluster\.karmada\.io/v1alpha1/clusters/[^/]+/fence|work\.karmada\.io/v1alpha2/.+/revert)/?$"
-_RECORDS = (
-    r"^apis/failover\.lifeboat\.io/v1alpha1/(?:namespaces/(?P<namespace>[^/]+)/)?"
-    r"failoverrecords(?:/(?P<name>[^/]+))?/?$"
-)
-_PLACEMENT_REVIEWS = r"^apis/failover\.lifeboat\.io/v1alpha1/placementreviews/?$"
+RESOURCES = tuple(kind.resource for kind in KINDS)  # kinds that users define have no URLs of their own
+ACTED_ON = {subresource for _, subresource in ACTIONS}
 
 urlpatterns = [
     re_path(r"^livez/?$", without_login(health.livez)),
@@ -43,14 +35,14 @@ urlpatterns = [
     re_path(r"^api/(?P<version>v1)/?$", discovery.VersionsView.as_view()),
     re_path(r"^apis/(?P<group>[^/]+)/?$", discovery.GroupView.as_view()),
     re_path(r"^apis/(?P<group>[^/]+)/(?P<version>[^/]+)/?$", discovery.VersionsView.as_view()),
-    re_path(_REVIEWS, ReviewView.as_view()),
-    re_path(_PLACEMENT_REVIEWS, PlacementReviewView.as_view()),
-    re_path(_READINESS, ReadinessView.as_view()),
-    re_path(_FLEET, FleetReadinessView.as_view()),
-    re_path(_ACTIONS, ActionView.as_view()),
-    re_path(_RECORDS, RecordsView.as_view()),
-    re_path(_EXPLAIN, ExplainView.as_view()),
-    re_path(_EVICTIONS, EvictionsView.as_view()),
+    re_path(url_patterns.review_urls(discovery.SELF_REVIEWS), ReviewView.as_view()),
+    re_path(url_patterns.object_urls(placement_review.RESOURCE), PlacementReviewView.as_view()),
+    re_path(url_patterns.subresource_urls(RESOURCES, ["readiness"]), ReadinessView.as_view()),
+    re_path(url_patterns.object_urls(fleet_readiness.RESOURCE), FleetReadinessView.as_view()),
+    re_path(url_patterns.subresource_urls(RESOURCES, sorted(ACTED_ON)), ActionView.as_view()),
+    re_path(url_patterns.object_urls(failover_record.RESOURCE), RecordsView.as_view()),
+    re_path(url_patterns.subresource_urls(RESOURCES, ["explain"]), ExplainView.as_view()),
+    re_path(url_patterns.all_urls(KINDS[kind].resource for kind in EVICTIONS), EvictionsView.as_view()),
     re_path(r"^apis?/.+$", ObjectView.as_view()),
     path("login/", include("rest_framework.urls")),
     path("", discovery.RootView.as_view()),

@@ -128,9 +128,7 @@ class ObjectView(TargetView):
         target = getattr(self, "target", None)
         if target is None:
             return []
-        if not target.name:
-            return ["GET", "POST", "DELETE"]
-        return ["GET", "PUT", "PATCH"] if target.subresource else ["GET", "PUT", "PATCH", "DELETE"]
+        return [*target.resource.methods(has_name=bool(target.name), subresource=target.subresource)]
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         target = self.target

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from controlplane.wire import builtin
 from controlplane.wire.definition import KEY, served
 from controlplane.wire.openapi import OpenAPI
@@ -13,13 +15,16 @@ from controlplane.wire.schema import Schema
 Document = dict[str, Any]
 
 DEFINITIONS = KEY
+# Subresources that a member serves and the control plane does not.
+_OWN_SUBRESOURCES = {"Pod": ("eviction", "log"), "ServiceAccount": ("token",)}
 
 
 class Catalogue:
     """Which Resource answers under which URL, and its schema."""
 
     def __init__(self) -> None:
-        self._builtin = {(one.group, one.version, one.plural): one for one in (*builtin.RESOURCES, *builtin.REVIEWS)}
+        served = map(_with_own_subresources, (*builtin.RESOURCES, *builtin.REVIEWS))
+        self._builtin = {(one.group, one.version, one.plural): one for one in served}
         self._custom: dict[tuple[str, str, str], tuple[Resource, Schema]] = {}
         self._ending: set[str] = set()
         self._openapi: OpenAPI | None = None
@@ -78,3 +83,8 @@ class Catalogue:
         self._ending.discard(f"{group}/{definition['spec']['names']['kind']}")
         self._custom = {key: value for key, value in self._custom.items() if (key[0], key[2]) != (group, plural)}
         self._openapi = None
+
+
+def _with_own_subresources(resource: Resource) -> Resource:
+    own = _OWN_SUBRESOURCES.get(resource.key, ())
+    return replace(resource, subresources=(*resource.subresources, *own)) if own else resource

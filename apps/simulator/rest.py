@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,6 +60,13 @@ class Rest:
     def __init__(self, objects: Objects, *, tokens: set[str]) -> None:
         self.objects = objects
         self.tokens = tokens
+        self._special_subresources: dict[str, Callable[[Request], Answer]] = {
+            "eviction": self._evict,
+            "finalize": self._finalize,
+            "log": self._log,
+            "scale": self._scale,
+            "token": self._token,
+        }
 
     def answer(self, request: Request) -> Answer:
         """Return the answer to anything but a watch. Raises StatusErrors."""
@@ -287,30 +295,35 @@ class Rest:
         return options
 
     def _subresource(self, request: Request) -> Answer:
+        """Answer a request for a subresource. Raises NotFound for one that the kind does not declare."""
         target = request.target
-        if (target.resource.key, target.subresource) == ("ServiceAccount", "token") and request.method == "POST":
-            self._live(request)
-            return Answer(orjson.dumps(reviews.token_request(self._plain(request), self.tokens)), 201)
-        if (target.resource.key, target.subresource) == ("Pod", "eviction") and request.method == "POST":
-            self.objects.delete(target.resource, self._live(request), {}, dry_run=request.writer.dry_run)
-            evicted = success(kind=target.resource.plural, name=target.name)
-            return Answer(orjson.dumps({**evicted, "code": 201}), 201)
-        if (target.resource.key, target.subresource) == ("Pod", "log") and request.method == "GET":
-            self._live(request)
-            return Answer(b"this pod is simulated and says nothing\n", content_type="text/plain")
-        if (target.resource.key, target.subresource) == ("Namespace", "finalize") and request.method == "PUT":
-            return self._shown(request, self._live(request))
         if target.subresource not in target.resource.subresources:
             raise nothing_here()
-        if target.subresource == "scale":
-            return self._scale(request)
+        if request.method not in target.resource.methods(has_name=True, subresource=target.subresource):
+            raise MethodNotAllowed(f"the server does not allow {request.method} on {target.subresource}")
+        special = self._special_subresources.get(target.subresource)
+        if special is not None:
+            return special(request)
         if request.method == "GET":
             return self._shown(request, self._live(request))
-        if request.method == "PUT":
-            return self._update(request)
-        if request.method == "PATCH":
-            return self._patch(request)
-        raise MethodNotAllowed(f"the server does not allow {request.method} on {target.subresource}")
+        return self._update(request) if request.method == "PUT" else self._patch(request)
+
+    def _token(self, request: Request) -> Answer:
+        self._live(request)
+        return Answer(orjson.dumps(reviews.token_request(self._plain(request), self.tokens)), 201)
+
+    def _evict(self, request: Request) -> Answer:
+        target = request.target
+        self.objects.delete(target.resource, self._live(request), {}, dry_run=request.writer.dry_run)
+        evicted = success(kind=target.resource.plural, name=target.name)
+        return Answer(orjson.dumps({**evicted, "code": 201}), 201)
+
+    def _log(self, request: Request) -> Answer:
+        self._live(request)
+        return Answer(b"this pod is simulated and writes no log\n", content_type="text/plain")
+
+    def _finalize(self, request: Request) -> Answer:
+        return self._shown(request, self._live(request))
 
     def _scale(self, request: Request) -> Answer:
         live = self._live(request)
@@ -320,10 +333,8 @@ class Rest:
             return Answer(orjson.dumps(current))
         if request.method == "PUT":
             wanted = self._plain(request)
-        elif request.method == "PATCH":
-            wanted = scale.patched(request.content_type, current, request.body)
         else:
-            raise MethodNotAllowed(f"the server does not allow {request.method} on scale")
+            wanted = scale.patched(request.content_type, current, request.body)
         document = scale.scaled(live.document, wanted, resource)
         stored = self.objects.update(resource, live, document, request.writer)
         return Answer(orjson.dumps(scale.scale_of(stored.document, resource)))

@@ -26,7 +26,7 @@ v1
   Endpoints endpoints N ep
   Event events N ev
   LimitRange limitranges N limits
-  Namespace namespaces - ns - status
+  Namespace namespaces - ns - status,finalize
   Node nodes - no - status
   PersistentVolume persistentvolumes - pv - status
   PersistentVolumeClaim persistentvolumeclaims N pvc - status

@@ -1,61 +1,44 @@
-"""What the API serves, in the forms clients ask for it: the old ladder of documents, aggregated discovery, /version.
+"""The discovery documents of the API: the lists of groups, versions and resources, aggregated discovery, and /version.
 
-Everything here is derived from Resources. The order of groups is the order in which they first appear; the versions of
-a group are sorted, preferred first.
+All of them are derived from Resources. Groups are listed in the order in which they first appear, the versions of a
+group with the preferred version first.
 """
 
 import re
 from collections.abc import Iterable
 from typing import Any
 
-from controlplane.wire.resource import Resource
+from controlplane.wire.resource import SUBRESOURCES, Resource
 
 Document = dict[str, Any]
 
 AGGREGATED_GROUP = "apidiscovery.k8s.io"
 AGGREGATED_VERSIONS = ("v2", "v2beta1")
 
-_EDIT = ("get", "patch", "update")
-# Kind and verbs of a subresource that is not simply the object again.
-_SUBRESOURCES: dict[str, tuple[tuple[str, str, str] | None, tuple[str, ...]]] = {
-    "status": (None, _EDIT),
-    "scale": (("autoscaling", "v1", "Scale"), _EDIT),
-    "eviction": (("policy", "v1", "Eviction"), ("create",)),
-    "binding": (("", "v1", "Binding"), ("create",)),
-    "token": (("authentication.k8s.io", "v1", "TokenRequest"), ("create",)),
-    "finalize": (None, ("update",)),
-    "approval": (None, _EDIT),
-    "proxy": (None, ("create", "delete", "get", "patch", "update")),
-    "log": (None, ("get",)),
-    "explain": (None, ("get",)),
-    "readiness": (None, ("get",)),
-    "fence": (None, ("create",)),
-    "revert": (None, ("create",)),
-}
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 _STABILITY = {"": 2, "beta": 1, "alpha": 0}
 
 
 def api_versions() -> Document:
-    """Return the answer to GET /api: the core group has one version."""
+    """Return the answer to GET /api: the versions of the core group."""
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}]
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
 
 
 def api_group_list(resources: Iterable[Resource]) -> Document:
-    """Return the answer to GET /apis: every group but the core one, with its versions."""
+    """Return the answer to GET /apis: all groups but the core group, with their versions."""
     groups = [_group(group, versions) for group, versions in group_versions(resources).items() if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def api_group(resources: Iterable[Resource], group: str) -> Document | None:
-    """Return the answer to GET /apis/<group>, None if nothing of that group is served."""
+    """Return the answer to GET /apis/<group>; None: no resource of the group is served."""
     versions = group_versions(resources).get(group)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, versions)} if group and versions else None
 
 
 def api_resource_list(resources: Iterable[Resource], group: str, version: str) -> Document | None:
-    """Return the answer to GET /api/v1 or /apis/<group>/<version>, None if nothing of that version is served."""
+    """Return the answer to GET /api/v1 or /apis/<group>/<version>; None: no resource of the version is served."""
     served = [resource for resource in resources if (resource.group, resource.version) == (group, version)]
     if not served:
         return None
@@ -69,10 +52,10 @@ def api_resource_list(resources: Iterable[Resource], group: str, version: str) -
 
 
 def aggregated(resources: Iterable[Resource], *, core: bool, version: str = "v2") -> Document:
-    """Return everything in one document: for GET /api the core group, for GET /apis all the others.
+    """Return aggregated discovery: the core group for GET /api (`core`), all other groups for GET /apis.
 
-    `version` is one of AGGREGATED_VERSIONS; the two are spelled alike but for their name. Answer it with
-    `content_type(version)`, clients insist on it.
+    `version` is one of AGGREGATED_VERSIONS; their documents differ only in the apiVersion. The answer needs the
+    Content-Type that `content_type(version)` returns, else clients ignore it.
     """
     known = list(resources)
     items: list[Document] = [
@@ -102,15 +85,16 @@ def aggregated(resources: Iterable[Resource], *, core: bool, version: str = "v2"
 
 
 def content_type(version: str = "v2") -> str:
-    """Return the Content-Type that says an answer is aggregated discovery of that version."""
+    """Return the Content-Type of aggregated discovery in a version."""
     return f"application/json;g={AGGREGATED_GROUP};v={version};as=APIGroupDiscoveryList"
 
 
 def version_document(release: str, *, commit: str = "", built: str = "", kubernetes: str = "1.32") -> Document:
     """Return the answer to GET /version.
 
-    Clients compare major and minor with their own, so these and the first part of gitVersion are Kubernetes' ("1.32"
-    means we speak what 1.32 speaks); our own release (for example "0.1.0") follows it. `built` is RFC 3339.
+    Clients compare major and minor with their own version. These two and the first part of gitVersion are therefore
+    the version of Kubernetes whose API is implemented; the release of Lifeboat, for example "0.1.0", follows. `built`
+    is the time of the build in RFC 3339; "": unknown.
     """
     major, _, minor = kubernetes.partition(".")
     return {
@@ -127,7 +111,7 @@ def version_document(release: str, *, commit: str = "", built: str = "", kuberne
 
 
 def group_versions(resources: Iterable[Resource]) -> dict[str, list[str]]:
-    """Return the versions served of every group, preferred first: stable before beta before alpha, newer first."""
+    """Return the served versions of each group, preferred first: stable, beta, alpha; newer before older."""
     found: dict[str, list[str]] = {}
     for resource in resources:
         versions = found.setdefault(resource.group, [])
@@ -152,7 +136,7 @@ def _group(group: str, versions: list[str]) -> Document:
 
 
 def _flat(resource: Resource) -> list[Document]:
-    """Return the entries of an APIResourceList for a resource and its subresources."""
+    """Return the entries of a resource and its subresources in an APIResourceList."""
     own: Document = {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -163,7 +147,7 @@ def _flat(resource: Resource) -> list[Document]:
     }
     entries = [own]
     for name in resource.subresources:
-        kind, verbs = _SUBRESOURCES.get(name, (None, _EDIT))
+        kind, verbs = SUBRESOURCES[name].kind, SUBRESOURCES[name].verbs
         entry: Document = {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced}
         if kind is not None:
             entry |= {"group": kind[0], "version": kind[1]} if kind[0] else {}
@@ -172,7 +156,7 @@ def _flat(resource: Resource) -> list[Document]:
 
 
 def _nested(resource: Resource) -> Document:
-    """Return the entry of aggregated discovery for a resource, its subresources inside."""
+    """Return the entry of a resource in aggregated discovery, which contains its subresources."""
     entry: Document = {
         "resource": resource.plural,
         "responseKind": _kind(resource.group, resource.version, resource.kind),
@@ -183,7 +167,7 @@ def _nested(resource: Resource) -> Document:
     }
     subresources = []
     for name in resource.subresources:
-        kind, verbs = _SUBRESOURCES.get(name, (None, _EDIT))
+        kind, verbs = SUBRESOURCES[name].kind, SUBRESOURCES[name].verbs
         response = _kind(*(kind or (resource.group, resource.version, resource.kind)))
         subresources.append({"subresource": name, "responseKind": response, "verbs": list(verbs)})
     if subresources:

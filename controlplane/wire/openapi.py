@@ -1,7 +1,8 @@
-"""The OpenAPI v3 documents of the API: one a group version, from Resources and Schemas.
+"""The OpenAPI v3 documents of the API, one per group version, derived from Resources and Schemas.
 
-kubectl reads them for `explain`, for the patches of `apply`, and to see which query parameters a kind takes; so paths
-carry their kind and action, and every operation lists its parameters in full (kubectl follows no references there).
+kubectl reads them for `explain`, for the patches of `apply`, and to find out which query parameters a kind supports.
+Every operation therefore names its kind and action, and lists its parameters in full: kubectl does not follow
+references to parameters.
 """
 
 import hashlib
@@ -11,36 +12,52 @@ from typing import Any
 import orjson
 
 from controlplane.wire import builtin
-from controlplane.wire.resource import Resource
+from controlplane.wire.resource import (
+    COLLECTION_METHODS,
+    OBJECT_METHODS,
+    SUBRESOURCE_METHODS,
+    SUBRESOURCES,
+    Resource,
+)
 from controlplane.wire.schema import REF_PREFIX, Schema
+from controlplane.wire.url_patterns import root
 
 Document = dict[str, Any]
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _GVK = "x-kubernetes-group-version-kind"
-_SCALE = ("autoscaling", "v1", "Scale")
-_READ_ONLY = ("log", "explain", "readiness")
-_ACTIONS = ("fence", "revert")  # they take a request of their own, and answer with the object
+_GVK_FIELDS = ("group", "version", "kind")
 
 _PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
-_STRATEGIC = "application/strategic-merge-patch+json"  # kubectl sends it wherever it is offered: built-in kinds only
+_STRATEGIC = (
+    "application/strategic-merge-patch+json"  # kubectl sends it to every kind that offers it, so only built-in kinds do
+)
 _TEXTS = {
-    "allowWatchBookmarks": ("boolean", "Ask for bookmarks, events that only tell how far the watch has come."),
-    "continue": ("string", "The token a list cut off by limit ended with: go on from there."),
-    "dryRun": ("string", "All: do everything but store the result."),
-    "fieldManager": ("string", "Who owns the fields this request sets."),
-    "fieldSelector": ("string", "Only objects whose fields match."),
-    "fieldValidation": ("string", "What to do about unknown and duplicate fields: Ignore, Warn (default) or Strict."),
-    "force": ("boolean", "Take over fields other managers own. Server-side apply only."),
-    "gracePeriodSeconds": ("integer", "Seconds the object is given before it goes."),
-    "labelSelector": ("string", "Only objects whose labels match."),
-    "limit": ("integer", "At most so many objects; the rest is had with continue."),
-    "propagationPolicy": ("string", "What becomes of what the object owns: Orphan, Background or Foreground."),
-    "resourceVersion": ("string", "The version the answer must not be older than, or a watch starts after."),
-    "resourceVersionMatch": ("string", "Exact or NotOlderThan: how resourceVersion is meant."),
-    "sendInitialEvents": ("boolean", "Begin a watch with the objects there are, as events, and a bookmark."),
-    "timeoutSeconds": ("integer", "End the list or watch after so many seconds."),
-    "watch": ("boolean", "Stream changes as events instead of listing."),
+    "allowWatchBookmarks": (
+        "boolean",
+        "Send bookmarks: events without an object that report the current resourceVersion of the watch.",
+    ),
+    "continue": (
+        "string",
+        "The token of the previous page of a list with a limit. The list continues after that page.",
+    ),
+    "dryRun": ("string", "All: process the request, but do not store the result."),
+    "fieldManager": ("string", "The name of the manager that will own the fields set by this request."),
+    "fieldSelector": ("string", "Only objects whose fields match this selector."),
+    "fieldValidation": ("string", "How to treat unknown and duplicate fields: Ignore, Warn (default) or Strict."),
+    "force": ("boolean", "Take over fields that other managers own. Server-side apply only."),
+    "gracePeriodSeconds": ("integer", "Seconds before the object is deleted."),
+    "labelSelector": ("string", "Only objects whose labels match this selector."),
+    "limit": ("integer", "The maximum number of objects. The token in metadata.continue gets the next page."),
+    "propagationPolicy": ("string", "How to treat the dependents of the object: Orphan, Background or Foreground."),
+    "resourceVersion": (
+        "string",
+        "The oldest version that a list may show, or the version after which a watch starts.",
+    ),
+    "resourceVersionMatch": ("string", "How to apply resourceVersion to a list: Exact or NotOlderThan."),
+    "sendInitialEvents": ("boolean", "Start a watch with an event for every existing object, followed by a bookmark."),
+    "timeoutSeconds": ("integer", "End the list or watch after this many seconds."),
+    "watch": ("boolean", "Stream changes as events instead of returning a list."),
 }
 _WRITE = ("dryRun", "fieldManager", "fieldValidation")
 _SELECT = (
@@ -56,25 +73,23 @@ _SELECT = (
     "watch",
 )
 _DELETE = ("dryRun", "gracePeriodSeconds", "propagationPolicy")
-# Method, verb of discovery, x-kubernetes-action, query parameters.
-_COLLECTION = (
-    ("get", "list", "list", _SELECT),
-    ("post", "create", "post", _WRITE),
-    ("delete", "deletecollection", "deletecollection", _SELECT + _DELETE),
-)
-_ITEM = (
-    ("get", "get", "get", ()),
-    ("put", "update", "put", _WRITE),
-    ("patch", "patch", "patch", (*_WRITE, "force")),
-    ("delete", "delete", "delete", _DELETE),
-)
+# The x-kubernetes-action of each verb, and its query parameters.
+_ACTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "list": ("list", _SELECT),
+    "create": ("post", _WRITE),
+    "deletecollection": ("deletecollection", _SELECT + _DELETE),
+    "get": ("get", ()),
+    "update": ("put", _WRITE),
+    "patch": ("patch", (*_WRITE, "force")),
+    "delete": ("delete", _DELETE),
+}
 
 
 class OpenAPI:
-    """The documents of one set of resources. Each is built when first asked for, and then kept as bytes.
+    """The documents of a set of resources. Each is built when it is first read, and then kept as bytes.
 
-    When the set changes (somebody brought a CustomResourceDefinition), make a new one with `reuse` the old one: group
-    versions nothing changed in keep their bytes.
+    When the set changes, for example after a new CustomResourceDefinition, construct another OpenAPI with `reuse`.
+    Group versions without changes then keep their bytes.
     """
 
     def __init__(
@@ -86,7 +101,7 @@ class OpenAPI:
     ) -> None:
         self._served: dict[str, tuple[tuple[Resource, Schema], ...]] = {}
         for resource in resources:
-            path = path_of(resource)
+            path = root(resource)
             self._served[path] = (*self._served.get(path, ()), (resource, schema_of(resource)))
         self._documents: dict[str, bytes] = {}
         if reuse is not None:
@@ -95,11 +110,11 @@ class OpenAPI:
 
     @property
     def paths(self) -> list[str]:
-        """Return the group versions there are documents of ("api/v1", "apis/apps/v1")."""
+        """Return the paths of all documents, for example "api/v1" and "apis/apps/v1"."""
         return list(self._served)
 
     def index(self) -> Document:
-        """Return the answer to GET /openapi/v3: where the document of each group version is, by content."""
+        """Return the answer to GET /openapi/v3: the URL of each document, with the hash of its content."""
         return {
             "paths": {
                 path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={self.digest(path)}"} for path in self._served
@@ -107,9 +122,9 @@ class OpenAPI:
         }
 
     def document(self, path: str) -> bytes | None:
-        """Return the answer to GET /openapi/v3/<path> as JSON, None if there is no such group version.
+        """Return the answer to GET /openapi/v3/<path> as JSON; None: there is no such group version.
 
-        What was asked for with the hash of the index may be cached for good.
+        Clients may keep an answer for ever if they asked for it with the hash of the index.
         """
         if path not in self._served:
             return None
@@ -119,16 +134,11 @@ class OpenAPI:
         return text
 
     def digest(self, path: str) -> str:
-        """Return the hash of a document, also fit for an ETag. Raises KeyError where there is no such document."""
+        """Return the hash of a document; also used as its ETag. Raises KeyError if there is no such document."""
         text = self.document(path)
         if text is None:
             raise KeyError(path)
         return hashlib.sha256(text).hexdigest()[:32].upper()
-
-
-def path_of(resource: Resource) -> str:
-    """Return the group version as OpenAPI's index names it."""
-    return f"apis/{resource.api_version}" if resource.group else f"api/{resource.version}"
 
 
 def document(served: Iterable[tuple[Resource, Schema]]) -> Document:
@@ -138,10 +148,10 @@ def document(served: Iterable[tuple[Resource, Schema]]) -> Document:
     for resource, schema in served:
         name = _add_kind(components, resource, schema)
         paths |= _paths(resource, name)
-        if "scale" in resource.subresources:
-            _add_reachable(components, builtin.schema(*_SCALE))
-    for kind in ("DeleteOptions", "Status"):
-        _add_reachable(components, builtin.schema("", "v1", kind))
+        for kind in filter(None, (SUBRESOURCES[name].kind for name in resource.subresources)):
+            _add_reachable(components, builtin.schema(*kind))
+    for shared in ("DeleteOptions", "Status"):
+        _add_reachable(components, builtin.schema("", "v1", shared))
     return {
         "openapi": "3.0.0",
         "info": {"title": "Lifeboat", "version": f"v{builtin.KUBERNETES}.0"},
@@ -151,7 +161,7 @@ def document(served: Iterable[tuple[Resource, Schema]]) -> Document:
 
 
 def component_name(resource: Resource) -> str:
-    """Return what the schema of a resource is called: Kubernetes' own name, else its group backwards and so on."""
+    """Return the name of a resource's schema: as in Kubernetes, or, for other kinds, such as "io.example.v1.Boat"."""
     own = builtin.component_name(resource.group, resource.version, resource.kind)
     if own is not None:
         return own
@@ -159,7 +169,7 @@ def component_name(resource: Resource) -> str:
 
 
 def _add_kind(components: Document, resource: Resource, schema: Schema) -> str:
-    """Add a kind, its list, and everything they consist of; return the kind's name."""
+    """Add the schemas of a kind, of its list and of everything in them; return the name of the kind's schema."""
     name = component_name(resource)
     node = dict(schema.node)
     node.setdefault("type", "object")
@@ -177,7 +187,7 @@ def _add_kind(components: Document, resource: Resource, schema: Schema) -> str:
     node[_GVK] = [_kind(resource)]
     components[name] = emitted(node)
     _add_references(components, node, schema)
-    _add_reachable(components, builtin.schema("", "v1", "Status"))  # brings ListMeta along
+    _add_reachable(components, builtin.schema("", "v1", "Status"))  # which refers to ListMeta
     components[f"{name}List"] = {
         "type": "object",
         "required": ["items"],
@@ -193,7 +203,7 @@ def _add_kind(components: Document, resource: Resource, schema: Schema) -> str:
 
 
 def _add_reachable(components: Document, schema: Schema) -> None:
-    """Add a built-in kind that belongs to no path of its own."""
+    """Add the schema of a built-in kind that has no path of its own, and of everything in it."""
     name = builtin.component_name(*schema.gvks[0])
     assert name is not None, f"{schema.gvks[0]} has no component"
     if name not in components:
@@ -202,7 +212,7 @@ def _add_reachable(components: Document, schema: Schema) -> None:
 
 
 def _add_references(components: Document, node: Any, schema: Schema) -> None:
-    """Add every component the node refers to, from the schema's own components or from the built-in ones."""
+    """Add all components that a node refers to, from its own schema or from the built-in ones."""
     waiting = list(references(node))
     while waiting:
         name = waiting.pop()
@@ -214,7 +224,7 @@ def _add_references(components: Document, node: Any, schema: Schema) -> None:
 
 
 def references(node: Any) -> Iterable[str]:
-    """Yield the names of the components a node refers to; a property that is merely called "$ref" is no reference."""
+    """Yield the names of the components that a node refers to. A property with the name "$ref" is not a reference."""
     if isinstance(node, Mapping):
         target = node.get("$ref")
         if isinstance(target, str):
@@ -227,7 +237,7 @@ def references(node: Any) -> Iterable[str]:
 
 
 def emitted(node: Any) -> Any:
-    """Return a node as OpenAPI 3.0 wants it: nothing may stand beside a reference, so such ones are put into allOf."""
+    """Return a node as OpenAPI 3.0 requires it: a reference with other keys beside it is wrapped in allOf."""
     if isinstance(node, Mapping):
         out = {key: emitted(value) for key, value in node.items()}
         if isinstance(out.get("$ref"), str) and len(out) > 1:
@@ -237,41 +247,48 @@ def emitted(node: Any) -> Any:
 
 
 def _paths(resource: Resource, name: str) -> Document:
-    root = f"/{path_of(resource)}"
+    """Return the paths of a resource. `name` is the name of its schema."""
     place = "/namespaces/{namespace}" if resource.namespaced else ""
-    collection = f"{root}{place}/{resource.plural}"
+    collection = f"/{root(resource)}{place}/{resource.plural}"
     item = f"{collection}/{{name}}"
-    found = {
-        collection: _operations(resource, _kind(resource), name, _COLLECTION, named=False),
-        item: _operations(resource, _kind(resource), name, _ITEM, named=True),
+    own = _kind(resource)
+    places = ("namespace",) if resource.namespaced else ()
+    paths = {
+        collection: _operations(resource, own, name, COLLECTION_METHODS, verbs=resource.verbs, places=places),
+        item: _operations(resource, own, name, OBJECT_METHODS, verbs=resource.verbs, places=("name", *places)),
     }
-    if resource.namespaced:
-        everywhere = _operations(resource, _kind(resource), name, _COLLECTION[:1], named=False)
-        everywhere.pop("parameters", None)
-        found[f"{root}/{resource.plural}"] = everywhere
-    for subresource in resource.subresources:
-        group, version, kind = _SCALE if subresource == "scale" else (resource.group, resource.version, resource.kind)
-        shown = builtin.component_name(*_SCALE) if subresource == "scale" else name
-        gvk = {"group": group, "version": version, "kind": kind}
-        operations = _ITEM[:1] if subresource in _READ_ONLY else () if subresource in _ACTIONS else _ITEM[:3]
-        found[f"{item}/{subresource}"] = _operations(resource, gvk, shown or name, operations, named=True)
-    return {path: entry for path, entry in found.items() if entry.keys() - {"parameters"}}
+    if resource.namespaced and "list" in resource.verbs:
+        everywhere = f"/{root(resource)}/{resource.plural}"
+        paths[everywhere] = _operations(resource, own, name, COLLECTION_METHODS, verbs=("list",), places=())
+    for subresource in map(SUBRESOURCES.__getitem__, resource.subresources):
+        kind = own if subresource.kind is None else dict(zip(_GVK_FIELDS, subresource.kind, strict=True))
+        schema_name = name if subresource.kind is None else builtin.component_name(*subresource.kind)
+        assert schema_name is not None, f"{subresource.kind} has no component"
+        entry = _operations(
+            resource, kind, schema_name, SUBRESOURCE_METHODS, verbs=subresource.verbs, places=("name", *places)
+        )
+        if subresource.own_request:
+            entry["post"]["requestBody"] = {"content": {"application/json": {"schema": {"type": "object"}}}}
+        paths[f"{item}/{subresource.name}"] = entry
+    return {path: entry for path, entry in paths.items() if entry.keys() - {"parameters"}}
 
 
 def _operations(
     resource: Resource,
-    gvk: Document,
+    kind: Document,
     name: str,
-    methods: tuple[tuple[str, str, str, tuple[str, ...]], ...],
+    methods: Mapping[str, str],
     *,
-    named: bool,
+    verbs: Iterable[str],
+    places: tuple[str, ...],
 ) -> Document:
-    """Return one path: an operation for each method the resource has the verb for, and the path's own parameters."""
-    entry: Document = {}
-    for method, verb, action, parameters in methods:
-        if verb in resource.verbs:
-            entry[method] = _operation(resource, gvk, name, method, action, parameters)
-    places = (("name",) if named else ()) + (("namespace",) if resource.namespaced else ())
+    """Return one path: an operation for each method whose verb is among `verbs`, and the parameters in the path."""
+    served = frozenset(verbs)
+    entry: Document = {
+        method.lower(): _operation(resource, kind, name, method.lower(), *_ACTIONS[verb])
+        for method, verb in methods.items()
+        if verb in served
+    }
     if places:
         entry["parameters"] = [
             {"name": place, "in": "path", "required": True, "schema": {"type": "string"}} for place in places
@@ -280,8 +297,9 @@ def _operations(
 
 
 def _operation(
-    resource: Resource, gvk: Document, name: str, method: str, action: str, parameters: tuple[str, ...]
+    resource: Resource, kind: Document, name: str, method: str, action: str, parameters: tuple[str, ...]
 ) -> Document:
+    """Return one operation on objects of a kind. `name` is the name of the kind's schema."""
     reference = {"$ref": REF_PREFIX + name}
     answer = {"list": {"$ref": f"{REF_PREFIX}{name}List"}, "deletecollection": {"$ref": f"{REF_PREFIX}{META}Status"}}
     operation: Document = {
@@ -291,7 +309,7 @@ def _operation(
             "200": {"description": "OK", "content": {"application/json": {"schema": answer.get(action, reference)}}}
         },
         "x-kubernetes-action": action,
-        _GVK: gvk,
+        _GVK: kind,
     }
     if method in ("post", "put"):
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": reference}}}

@@ -16,13 +16,17 @@ from controlplane.apimachinery.selectors import (
     parse_field_selector,
     parse_label_selector,
 )
+from controlplane.wire import builtin
 from controlplane.wire.resource import Resource, check_fields
 
 Document = dict[str, Any]
 
 MAX_SELECTOR = 8_192  # characters
 _WHICH = frozenset(("metadata.name", "metadata.namespace"))
-_OF_NAMESPACE = frozenset(("status", "finalize"))  # what stands behind namespaces/<name>/ without being a kind
+_NAMESPACE = builtin.resource("", "v1", "Namespace")
+assert _NAMESPACE is not None
+# The third part of namespaces/<name>/status is not the plural of a kind.
+_SUBRESOURCES_OF_NAMESPACE = frozenset(_NAMESPACE.subresources)
 
 
 class Place(NamedTuple):
@@ -52,7 +56,7 @@ def place_of(parts: Sequence[str]) -> Place | None:
         return None
     namespace = ""
     # Namespaced routes go first; namespaces/<name> and what stands behind it belong to the Namespace itself.
-    if rest[0] == "namespaces" and len(rest) >= 3 and not (rest[2] in _OF_NAMESPACE and len(rest) == 3):
+    if rest[0] == "namespaces" and len(rest) >= 3 and not (rest[2] in _SUBRESOURCES_OF_NAMESPACE and len(rest) == 3):
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3 or not all(parts):
         return None

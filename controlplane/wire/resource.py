@@ -1,8 +1,11 @@
-"""What the API serves under one plural: names, scope, subresources, and the columns kubectl prints for it."""
+"""The declaration of a kind for the API: names, scope, verbs, subresources and the columns that kubectl prints.
+
+Discovery (`discovery`), OpenAPI (`openapi`) and the URL patterns (`url_patterns`) are all derived from declarations.
+"""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,12 +19,18 @@ YEAR = 365 * DAY
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
+COLLECTION_METHODS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
+OBJECT_METHODS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+SUBRESOURCE_METHODS = {**OBJECT_METHODS, "POST": "create"}
+"""The verb of each HTTP method: on a collection, on an object, and on a subresource of an object."""
+
 
 class Column(msgspec.Struct, frozen=True):
-    """Say how one column of `kubectl get` is called and computed.
+    """One column of `kubectl get`.
 
-    `cell` takes the document and the (aware, UTC) time of the request. `priority` 0 is always printed, anything
-    above only with `-o wide`. `type` and `format` are OpenAPI's; clients use them to align and to sort.
+    `cell` returns the value for a document and the time of the request (UTC, with timezone). Columns of priority 0 are
+    always printed, others only with `-o wide`. `type` and `format` are those of OpenAPI; clients use them to align and
+    sort.
     """
 
     name: str
@@ -40,21 +49,54 @@ AGE = Column(
 
 
 class ScalePaths(msgspec.Struct, frozen=True):
-    """Where a kind keeps what its Scale shows. `selector` "" stands for the matchLabels of spec.selector."""
+    """The paths of the fields of a kind that its Scale shows. `selector` "": the matchLabels of spec.selector."""
 
     spec: str = "spec.replicas"
     status: str = "status.replicas"
     selector: str = ""
 
 
-class Resource(msgspec.Struct, frozen=True):
-    """Describe one kind as it appears in URLs and in discovery.
+class Subresource(msgspec.Struct, frozen=True):
+    """What can be done with a subresource, whatever the kind of its object.
 
-    `group` is "" for the core group. `subresources` names those served beside the object itself ("status", "scale").
-    `verbs` are those of discovery; reviews can only be created.
-    `columns` leaves out Name (first) and Age (after the last column of priority 0): `table` adds them, each unless a
-    column here has that name already. "Last Seen" and "Created At" stand for Age too.
-    `fields` are those a field selector may name beside metadata.name and metadata.namespace (`check_fields`).
+    kind: group, version and kind of its documents; None: those of the object itself.
+    own_request: the body of a POST is a request in a form of its own, not a document of `kind`.
+    """
+
+    name: str
+    verbs: tuple[str, ...]
+    kind: tuple[str, str, str] | None = None
+    own_request: bool = False
+
+
+_EDIT = ("get", "patch", "update")
+SUBRESOURCES: Final = {
+    subresource.name: subresource
+    for subresource in (
+        Subresource("status", _EDIT),
+        Subresource("scale", _EDIT, ("autoscaling", "v1", "Scale")),
+        Subresource("finalize", ("update",)),
+        Subresource("eviction", ("create",), ("policy", "v1", "Eviction")),
+        Subresource("token", ("create",), ("authentication.k8s.io", "v1", "TokenRequest")),
+        *(Subresource(name, ("get",)) for name in ("log", "explain", "readiness")),
+        *(
+            Subresource(name, ("create",), own_request=True)
+            for name in ("fence", "revert", "hold", "release", "skip", "expedite")
+        ),
+    )
+}
+"""All subresources that a kind may declare, by name."""
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One kind as it is served: its URLs, its entry in discovery and its printed columns.
+
+    group: "" for the core group.
+    subresources: names of SUBRESOURCES that are served for its objects.
+    verbs: the verbs of discovery. Reviews can only be created.
+    columns: the columns between Name and Age. `table` adds these two, unless a column here has that name already;
+    "Last Seen" and "Created At" replace Age too.
+    fields: the fields that a field selector may use besides metadata.name and metadata.namespace (`check_fields`).
     """
 
     group: str
@@ -71,17 +113,31 @@ class Resource(msgspec.Struct, frozen=True):
     fields: tuple[str, ...] = ()
     scale: ScalePaths = ScalePaths()
 
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.subresources if name not in SUBRESOURCES]
+        if unknown:
+            raise ValueError(f"{self.kind} declares the subresource {unknown[0]}; add it to resource.SUBRESOURCES")
+
+    def verbs_of(self, subresource: str) -> tuple[str, ...]:
+        """Return the verbs of one of its subresources; "": of the resource itself. (): it has no such subresource."""
+        if not subresource:
+            return self.verbs
+        return SUBRESOURCES[subresource].verbs if subresource in self.subresources else ()
+
+    def methods(self, *, has_name: bool, subresource: str = "") -> tuple[str, ...]:
+        """Return the HTTP methods of its URLs: of the collection, of an object (`has_name`), or of a subresource."""
+        table = SUBRESOURCE_METHODS if subresource else OBJECT_METHODS if has_name else COLLECTION_METHODS
+        verbs = self.verbs_of(subresource)
+        return tuple(method for method, verb in table.items() if verb in verbs)
+
     @property
     def api_version(self) -> str:
-        """Return the apiVersion objects carry: "v1" for the core group, else "apps/v1"."""
+        """Return the apiVersion of its objects, for example "apps/v1"; "v1" for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def key(self) -> str:
-        """Return the name of the kind without its version: "Deployment" would be ambiguous, "apps/Deployment" is not.
-
-        Kinds of the core group are called by their kind alone ("ConfigMap").
-        """
+        """Return group and kind, without the version: "apps/Deployment", or "ConfigMap" for the core group."""
         return f"{self.group}/{self.kind}" if self.group else self.kind
 
     @property
@@ -91,7 +147,7 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 def check_fields(resource: Resource, terms: Iterable[FieldSelectorTerm]) -> None:
-    """Raise BadRequest where a field selector names a field that objects of this kind cannot be selected by."""
+    """Raise BadRequest if a field selector uses a field by which objects of this kind cannot be selected."""
     known = ("metadata.name", "metadata.namespace", *resource.fields)
     for term in terms:
         if term.field not in known:
@@ -102,16 +158,16 @@ def check_fields(resource: Resource, terms: Iterable[FieldSelectorTerm]) -> None
 
 
 def age(timestamp: str | datetime | None, now: datetime) -> str:
-    """Return how long ago `timestamp` (RFC 3339 or aware datetime) was, in kubectl's words ("3d4h", "5m12s").
+    """Return the time since a timestamp (RFC 3339, or a datetime with timezone) as kubectl prints it, such as "3d4h".
 
-    A missing or unreadable timestamp is "<unknown>", as kubectl prints it.
+    The age of a missing or invalid timestamp is "<unknown>".
     """
-    moment = parse_time(timestamp)
-    return "<unknown>" if moment is None else human_duration((now - moment).total_seconds())
+    time = parse_time(timestamp)
+    return "<unknown>" if time is None else human_duration((now - time).total_seconds())
 
 
 def parse_time(timestamp: str | datetime | None) -> datetime | None:
-    """Return an RFC 3339 timestamp as an aware datetime (UTC if it names no zone), None if there is none to read."""
+    """Return an RFC 3339 timestamp as a datetime with timezone (default: UTC); None: it is missing or invalid."""
     if not timestamp:
         return None
     if isinstance(timestamp, str):
@@ -123,9 +179,9 @@ def parse_time(timestamp: str | datetime | None) -> datetime | None:
 
 
 def human_duration(seconds: float) -> str:
-    """Return a duration as kubectl prints it: two units while the second one still matters, then one.
+    """Return a duration as kubectl prints it, in one or two units: "5m12s", "3d4h", "12d".
 
-    Up to two seconds into the future is "0s" (clocks differ), further ahead "<invalid>".
+    A negative duration is "0s" down to -2 s, because clocks differ, and "<invalid>" below that.
     """
     if seconds <= -2:
         return "<invalid>"

@@ -14,7 +14,7 @@ CLUSTER = Resource(
     False,
     short_names=("cl",),
     categories=("fleet",),
-    subresources=("status", "proxy"),
+    subresources=("status", "fence"),
 )
 RESOURCES = (*builtin.RESOURCES, *builtin.REVIEWS, CLUSTER)
 
@@ -79,7 +79,7 @@ def test_the_aggregate_keeps_subresources_inside_their_resource():
     (group,) = (item for item in discovery.aggregated([CLUSTER], core=False, version="v2beta1")["items"])
 
     (cluster,) = group["versions"][0]["resources"]
-    assert [one["subresource"] for one in cluster["subresources"]] == ["status", "proxy"]
+    assert [one["subresource"] for one in cluster["subresources"]] == ["status", "fence"]
     assert cluster["scope"] == "Cluster"
     assert cluster["responseKind"] == {"group": "cluster.example.io", "version": "v1alpha1", "kind": "Cluster"}
     assert group["versions"][0]["freshness"] == "Current"
