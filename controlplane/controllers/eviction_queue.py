@@ -154,7 +154,7 @@ class EvictionQueue(Controller):
             snapshot.clusters,
             stored,
             clocks_from=clocks_from,
-            anew=settings.eviction.reevaluate_policies,
+            judge_again=settings.eviction.reevaluate_policies,
             holds=snapshot.holds,
             now=now,
         )

@@ -1,4 +1,7 @@
-"""Whether anything moved that decides where copies find a place: what is held for want of one is then tried again."""
+"""A digest of everything in the clusters that decides whether a copy finds a new cluster.
+
+Evictions that are held for lack of a cluster are tried again when the digest changes.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ from controlplane.kinds.cluster import Cluster
 
 
 class CapacityDigest:
-    """Digests clusters. What it keeps of the last ones only spares encoding again what has not changed."""
+    """Computes the digest. It caches the last one, and the APIs of each cluster, only to encode less."""
 
     def __init__(self) -> None:
         self._seen: tuple[list[Any], str] = [], digest(())
-        self._served: dict[str, tuple[Any, str]] = {}  # by cluster: its APIs, which are many and hardly ever change
+        self._served: dict[str, tuple[Any, str]] = {}  # by cluster: its APIs, which are long and rarely change
 
     def digest(self, clusters: Sequence[Cluster]) -> str:
-        """Return a digest of what decides whether a copy finds a place on these clusters; the same in all processes."""
+        """Return the digest of these clusters. It is the same in all processes."""
         served = {one.metadata.name: self._apis(one) for one in clusters}
         self._served = served
         seen = [

@@ -1,8 +1,8 @@
-"""Who has to leave a cluster, and when (D4, D5, D6).
+"""Which copies have to leave a cluster because of its taints, and when.
 
-A taint is judged once, when it appears: eligibility and waiting time are fixed per (binding, cluster, key, effect,
-timeAdded), and later edits of tolerations or policies change nothing. A later taint is its own question; the earliest
-due time wins.
+A taint is judged once, when it appears on the cluster [judged-once]. The due time is fixed for each binding, cluster
+and taint (key, effect, timeAdded). Later edits of tolerations or policies do not change it. A taint that is added later
+is judged separately, and the earliest due time counts.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from controlplane.kinds.cluster import EVICTING_EFFECTS, NO_EXECUTE, Cluster, Ta
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import Eviction, Judgement
 
-TaintIdentity = tuple[str, str, datetime | None]  # key, effect, timeAdded: what makes a taint the same taint
-
 
 def judge_taints(
     spec: ResourceBindingSpec,
@@ -26,30 +24,32 @@ def judge_taints(
     before: Iterable[Judgement],
     *,
     clocks_from: datetime,
-    anew: bool = False,
+    judge_again: bool = False,
 ) -> tuple[Judgement, ...]:
-    """Return the judgements of one copy: those made before for taints still there, and new ones for new taints.
+    """Return one judgement for each evicting taint of a cluster: stored judgements are kept, new taints are judged.
 
-    `clocks_from`: no clock counts from earlier (gate on, end of blindness; D9, D17). `anew` judges everything again
-    (eviction.reevaluate_policies). A taint without timeAdded is judged once it has one.
+    `clocks_from`: no waiting time starts earlier, because the Failover gate was off or the control plane was blind
+    until then [failover-gate] [blind-fleet]. `judge_again`: all taints are judged again (setting
+    eviction.reevaluate_policies). A taint without timeAdded is left out until it has one.
     """
-    known = {} if anew else {(one.key, one.effect, one.time_added): one for one in before}
+    known = {} if judge_again else {(one.key, one.effect, one.time_added): one for one in before}
     taints = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
-    found = []
+    judgements = []
     for taint in taints:
         if taint.time_added is None:
             continue
         old = known.get((taint.key, taint.effect, taint.time_added))
         seconds = wait_seconds(spec, taint, taints) if old is None else old.wait_seconds
         due = None if seconds is None else later(max(taint.time_added, clocks_from), seconds)
-        found.append(Judgement(taint.key, taint.effect, taint.time_added, due, seconds))
-    return tuple(found)
+        judgements.append(Judgement(taint.key, taint.effect, taint.time_added, due, seconds))
+    return tuple(judgements)
 
 
 def has_unjudged_taint(spec: ResourceBindingSpec, clusters: Mapping[str, Cluster], rows: Iterable[Eviction]) -> bool:
-    """Test whether a taint on one of the targets' clusters has not been judged yet for this binding (D6).
+    """Test whether a target cluster of the binding has an evicting taint that is not judged yet for this binding.
 
-    Until then nothing a policy says may change: what counts is what held when the taint appeared.
+    Until it is judged, an edit of the policy may not reach the binding: the policy at the time of the taint counts
+    [judged-once].
     """
     known = {(row.cluster, one.key, one.effect, one.time_added) for row in rows for one in row.judged}
     return any(
@@ -62,10 +62,13 @@ def has_unjudged_taint(spec: ResourceBindingSpec, clusters: Mapping[str, Cluster
 
 
 def wait_seconds(spec: ResourceBindingSpec, taint: Taint, taints: Sequence[Taint]) -> float | None:
-    """Return how many seconds after the taint a copy leaves; None: it stays.
+    """Return how many seconds after the taint was added a copy leaves. None: it stays.
 
-    NoExecute asks the placement's tolerations: none that bears the taint means at once; otherwise the shortest of the
-    tolerations in use (the first that bears each taint, semantics 2.5). PreferNoExecute asks failover.cluster (D4).
+    NoExecute: 0 if no toleration of the placement tolerates the taint. Otherwise the shortest tolerationSeconds among
+    the tolerations in use that tolerate it; None if these tolerate it for ever. In use is the first toleration that
+    matches each NoExecute taint of the cluster [taint-manager].
+
+    PreferNoExecute: the toleration of spec.failover.cluster; None without it [prefer-no-execute].
     """
     if taint.effect != NO_EXECUTE:
         behaviour = None if spec.failover is None else spec.failover.cluster
@@ -74,8 +77,8 @@ def wait_seconds(spec: ResourceBindingSpec, taint: Taint, taints: Sequence[Taint
     if _first_toleration(tolerations, taint) is None:
         return 0.0
     used = (_first_toleration(tolerations, one) for one in taints if one.effect == NO_EXECUTE)
-    bearing = [one.toleration_seconds for one in used if one is not None and tolerates(one, taint)]
-    return min((float(max(0, seconds)) for seconds in bearing if seconds is not None), default=None)
+    tolerated = [one.toleration_seconds for one in used if one is not None and tolerates(one, taint)]
+    return min((float(max(0, seconds)) for seconds in tolerated if seconds is not None), default=None)
 
 
 def _first_toleration(tolerations: Iterable[Toleration], taint: Taint) -> Toleration | None:
@@ -83,6 +86,6 @@ def _first_toleration(tolerations: Iterable[Toleration], taint: Taint) -> Tolera
 
 
 def earliest_judgement(judgements: Iterable[Judgement]) -> Judgement | None:
-    """Return the judgement that moves a copy first; None: it stays."""
-    moving = [(one.due_at, one.key, one.effect, one) for one in judgements if one.due_at is not None]
-    return min(moving, key=lambda found: found[:3])[3] if moving else None
+    """Return the judgement with the earliest due time. None: the copy stays."""
+    evicting = [(one.due_at, one.key, one.effect, one) for one in judgements if one.due_at is not None]
+    return min(evicting, key=lambda item: item[:3])[3] if evicting else None

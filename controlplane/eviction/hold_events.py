@@ -1,4 +1,4 @@
-"""Events that say who holds evictions: an EvictionHold or a MaintenanceWindow that was made, changed or removed."""
+"""Events about EvictionHolds and MaintenanceWindows that a user creates, changes or removes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 
 
 def hold_events(change: Put | Delete, *, by: str) -> tuple[Event, ...]:
-    """Return the Events for what somebody writes, none for other kinds and for writes that hold nothing else."""
+    """Return the Events for a write by a user. There are none for other kinds, and none if the spec does not change."""
     obj = change.old if isinstance(change, Delete) else change.new
     if obj.ref.kind not in (EVICTION_HOLD, MAINTENANCE_WINDOW):
         return ()
     kind = obj.kind
     if isinstance(change, Delete):
-        return (Event(obj, f"{kind}Removed", f"{by} removed it: it held {_scope_text(obj)}"),)
+        return (Event(obj, f"{kind}Removed", f"{by} removed this {kind}, which held {_scope_text(obj)}"),)
     if change.old is None:
         return (Event(obj, f"{kind}Made", f"{by} holds {_scope_text(obj)}"),)
     if _spec(change.old) == _spec(obj):
         return ()
-    return (Event(obj, f"{kind}Changed", f"{by} changed it: it holds {_scope_text(obj)}"),)
+    return (Event(obj, f"{kind}Changed", f"{by} changed this {kind}, which holds {_scope_text(obj)}"),)
 
 
 def _spec(obj: Any) -> Any:
@@ -29,7 +29,7 @@ def _spec(obj: Any) -> Any:
 
 
 def _scope_text(holding: Any) -> str:
-    """Return what is held, until when and why."""
+    """Return which evictions are held, until when and why, as text."""
     spec, parts = holding.spec, list[str]()
     parts += [f"cluster {name}" for name in spec.clusters]
     parts += [f"namespace {name}" for name in getattr(spec, "namespaces", ())]

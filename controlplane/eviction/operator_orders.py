@@ -1,9 +1,9 @@
-"""What people order for single evictions: hold, release, skip, expedite.
+"""Orders that operators give about single evictions: hold, release, skip, expedite.
 
-Orders are kept on the binding in the annotation `failover.lifeboat.io/eviction-orders`, {"member1": [{"verb": "Hold",
-…}]}: written like any other change, so the change log says who ordered what, when and why. An order stands while a
-taint it was given for is still on the cluster; a later, harder taint is its own question (D6). A hold is about the
-item: it goes on while that waits, whichever taint takes the place of the first.
+Orders are stored on the binding in the annotation `failover.lifeboat.io/eviction-orders`, for example {"member1":
+[{"verb": "Hold", …}]}. They are written like every other change, so the change log has the author, time and reason. An
+order is active while a taint that it was given for is on the cluster. A taint that is added later is judged separately
+[judged-once]. Only Hold stays active while the eviction waits, whichever taint replaces the first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from controlplane.propagation.bindings import template_of
 
 HOLD, SKIP, EXPEDITE, RELEASE = "Hold", "Skip", "Expedite", "Release"
 VERBS = {one.lower(): one for one in (HOLD, RELEASE, SKIP, EXPEDITE)}
-EXPEDITED = 1 << 40  # the priority of what was expedited: first in order, whatever else waits
+EXPEDITED = 1 << 40  # the priority of an expedited eviction: higher than every other
 
 Identity = tuple[str, str, datetime]  # key, effect, timeAdded
 
 
 class Order(Struct, frozen=True):
-    """What somebody wants done about one eviction. `taints`: those it was given for."""
+    """An order about one eviction. `taints`: the taints that evicted the copy when the order was given."""
 
     verb: str
     reason: str = ""
@@ -39,7 +39,7 @@ class Order(Struct, frozen=True):
 
 
 def orders_by_cluster(binding: Binding) -> dict[str, tuple[Order, ...]]:
-    """Return the orders by cluster; what cannot be read orders nothing."""
+    """Return the orders of a binding by cluster. An annotation that cannot be decoded counts as no orders."""
     text = binding.metadata.annotations.get(EVICTION_ORDERS_ANNOTATION, "")
     if not text:
         return {}
@@ -50,14 +50,14 @@ def orders_by_cluster(binding: Binding) -> dict[str, tuple[Order, ...]]:
 
 
 def order_events(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str) -> tuple[Event, ...]:
-    """Return the Events that say who ordered what about an eviction, on the binding and on its workload."""
+    """Return the Events that report an order about an eviction, for the binding and for its workload."""
     message = f"{by} ordered {verb} for the eviction from cluster {row.cluster}: {reason}"
     return tuple(Event(about, f"Eviction{verb}Ordered", message) for about in (binding, template_of(binding)))
 
 
 def active_orders(binding: Binding, cluster: Cluster, *, held: bool = False) -> dict[str, Order]:
-    """Return the orders about leaving a cluster that still count there, by verb. `held`: a hold keeps the item
-    waiting already, so that hold goes on."""
+    """Return the active orders about leaving a cluster, by verb. `held`: a Hold order holds the eviction already, so it
+    remains active."""
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
     known = orders_by_cluster(binding).get(cluster.metadata.name, ())
     return {one.verb: one for one in known if _is_active(one, present, held=held)}
@@ -68,10 +68,10 @@ def _is_active(order: Order, taints: Iterable[tuple[str, str, datetime | None]],
 
 
 def with_order(binding: Binding, row: Eviction, verb: str, *, reason: str, by: str, now: datetime) -> Binding:
-    """Return the binding with an order about one of its evictions.
+    """Return the binding with one more order about one of its evictions.
 
-    Nothing but Release ends a hold: what is expedited or skipped beneath one stays held. Skip and Expedite take each
-    other's place. Release takes the hold away, and what else was ordered where there is none.
+    Only Release ends a Hold: an eviction that is expedited or skipped while it is held stays held. Skip and Expedite
+    replace each other. Release removes the Hold, or, if there is none, all other orders.
     """
     known = orders_by_cluster(binding)
     taints = tuple((one.key, one.effect, one.time_added) for one in row.judged)

@@ -1,4 +1,4 @@
-"""The eviction queue: which rows a binding wants, compared with those stored (D6, D7, D12)."""
+"""The eviction queue: which rows a binding has to have, compared with the stored rows [eviction-queue]."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ def wanted_rows(
     stored: Iterable[Eviction],
     *,
     clocks_from: datetime | None,
-    anew: bool,
+    judge_again: bool,
     holds: Holds = NO_HOLDS,
     now: datetime,
 ) -> tuple[Eviction, ...]:
-    """Return the rows a binding shall have: one per target on a cluster with taints that move workloads.
+    """Return the rows that a binding has to have: one for each target on a cluster with evicting taints.
 
-    `clocks_from` None: the gate is off and nothing is wanted (D17). `holds`: those of what is on hold already.
+    `clocks_from` None: the Failover gate is off, so there are no rows [failover-gate]. `holds`: the EvictionHolds, to
+    test whether rows that are on hold still are.
     """
     if clocks_from is None or binding.metadata.deletion_timestamp is not None:
         return ()
@@ -56,7 +57,9 @@ def wanted_rows(
         cluster = clusters.get(target.name)
         if cluster is not None:
             old = known.get(target.name)
-            row = _wanted_row(binding, cluster, old, clocks_from=clocks_from, anew=anew, holds=holds, now=now)
+            row = _wanted_row(
+                binding, cluster, old, clocks_from=clocks_from, judge_again=judge_again, holds=holds, now=now
+            )
             rows += [] if row is None else [row]
     return tuple(rows)
 
@@ -67,76 +70,82 @@ def _wanted_row(
     old: Eviction | None,
     *,
     clocks_from: datetime,
-    anew: bool,
+    judge_again: bool,
     holds: Holds,
     now: datetime,
 ) -> Eviction | None:
     judgements = judge_taints(
-        binding.spec, cluster, () if old is None else old.judged, clocks_from=clocks_from, anew=anew
+        binding.spec, cluster, () if old is None else old.judged, clocks_from=clocks_from, judge_again=judge_again
     )
     if not judgements:
         return None
-    ordered = operator_orders.active_orders(binding, cluster, held=old is not None and old.reason == HELD_BY_HAND)
-    skip = ordered.get(operator_orders.SKIP)
-    standing, ref, template = without_skipped_taints(judgements, skip), binding.ref, binding.spec.resource
-    first = earliest_judgement(standing)
+    active = operator_orders.active_orders(binding, cluster, held=old is not None and old.reason == HELD_BY_HAND)
+    skip = active.get(operator_orders.SKIP)
+    counting, ref, template = without_skipped_taints(judgements, skip), binding.ref, binding.spec.resource
+    first = earliest_judgement(counting)
     fresh = Eviction(
         key=eviction_key(ref, cluster.metadata.name),
         binding=str(ref),
         cluster=cluster.metadata.name,
         resource_kind=f"{template.api_version}/{template.kind}",
-        priority=EXPEDITED if operator_orders.EXPEDITE in ordered else binding.spec.priority,
+        priority=EXPEDITED if operator_orders.EXPEDITE in active else binding.spec.priority,
         due_at=None if first is None else first.due_at,
         queued_at=now if old is None or old.queued_at is None else old.queued_at,
         generation=binding.metadata.generation,
         judged=judgements,
         failed_at=None if old is None else old.failed_at,
     )
-    if first is None and skip is not None and standing != judgements:
+    if first is None and skip is not None and counting != judgements:
         ended_at = now if old is None or old.ended_at is None else old.ended_at
         return replace(
             ended_row(fresh, SKIPPED, f"skipped by {skip.by}: {skip.reason}", now=ended_at), judged=judgements
         )
-    if operator_orders.HOLD in ordered and first is not None:
-        reason, message = manual_hold_reason(ordered[operator_orders.HOLD])
+    if operator_orders.HOLD in active and first is not None:
+        reason, message = manual_hold_reason(active[operator_orders.HOLD])
         return replace(fresh, state=HELD, reason=reason, message=message)
     if is_recovering(cluster, fresh):
-        message = "the condition behind every taint has passed; the taints' removal windows still run"
+        message = "the conditions that caused the taints have ended; the taints stay until their removal windows end"
         return replace(fresh, state=RECOVERING, reason="Recovering", message=message)
     same = old is not None and old.generation == fresh.generation and old.due_at == fresh.due_at
     if old is not None and old.reason == UNSTEADY and old.judged != judgements:
-        return fresh  # a taint came or went: a person's ends the hold
+        return fresh  # a taint was added or removed; a taint of a user ends the hold
     if old is not None and old.state == HELD and old.reason == ON_HOLD and not holds.covering(old, binding, now=now):
-        return fresh  # its workload has other labels now
+        return fresh  # the labels of its workload have changed
     if old is not None and old.state == HELD and (same or old.reason in (ON_HOLD, MAINTENANCE)) and _may_stay_held(old):
         return replace(fresh, state=HELD, reason=old.reason, message=old.message)
     if old is not None and old.state == HELD and same and old.reason == STATE_MISSING:
-        return replace(fresh, reason=old.reason, message=old.message)  # nothing is said twice of what it is held for
+        return replace(fresh, reason=old.reason, message=old.message)  # the reason stays: no second Event
     return fresh
 
 
 def _may_stay_held(old: Eviction) -> bool:
-    """Test whether a held row may stay held unseen: not what somebody held by hand and no longer does, nor what waits
-    for state that may have come."""
+    """Test whether a held row may stay held without another check of the queue.
+
+    False for a Hold order, which is not active any more at this point, and for missing state, which may have been
+    reported since.
+    """
     return old.reason not in (HELD_BY_HAND, STATE_MISSING)
 
 
 def without_skipped_taints(
     judgements: Sequence[Judgement], skip: operator_orders.Order | None
 ) -> tuple[Judgement, ...]:
-    """Return the judgements that still count: those of taints somebody skipped do not move the copy."""
+    """Return the judgements without those of taints that a Skip order covers."""
     if skip is None:
         return tuple(judgements)
     return tuple(one for one in judgements if (one.key, one.effect, one.time_added) not in skip.taints)
 
 
 def ended_row(row: Eviction, reason: str, message: str, *, now: datetime, state: str = ABANDONED) -> Eviction:
-    """Return the row of an eviction that is over: it happened, or nobody wants it any more."""
+    """Return the row of an eviction that has ended, because the copy was evicted or the eviction was abandoned."""
     return replace(row, state=state, reason=reason, message=message, due_at=None, ended_at=now)
 
 
 def is_recovering(cluster: Cluster, row: Eviction) -> bool:
-    """Test whether no taint that moves this copy is still meant: only removal windows keep them on (D12)."""
+    """Test whether only removal windows keep the taints that evict this copy [recovered-clusters-cancel].
+
+    The condition of each such taint has ended, so the eviction must not take place.
+    """
     leaving = {(one.key, one.effect) for one in row.judged if one.due_at is not None}
     return bool(leaving) and leaving <= taints.ending(cluster)
 
@@ -144,9 +153,10 @@ def is_recovering(cluster: Cluster, row: Eviction) -> bool:
 def row_changes(
     stored: Iterable[Eviction], wants: Iterable[Eviction], clusters: Mapping[str, Cluster], *, now: datetime
 ) -> tuple[Save | Drop, ...]:
-    """Return what turns the stored rows into the wanted ones; nothing where they are equal.
+    """Return the changes that turn the stored rows into the wanted rows.
 
-    `clusters`: those with taints that move workloads. What is over stays on record until its cluster recovers.
+    `clusters`: those with evicting taints. Rows of ended evictions are kept until their cluster has no such taint,
+    because the metrics of the outage are computed from them.
     """
     before = {row.key: row for row in stored}
     after = {row.key: row for row in wants}
@@ -157,6 +167,8 @@ def row_changes(
         if row.cluster not in clusters or (row.due_at is None and row.state not in ENDED):
             changes.append(Drop(row))
         elif row.due_at is not None:
-            changes.append(Save(ended_row(row, "TargetGone", "the binding is no longer placed there", now=now)))
+            changes.append(
+                Save(ended_row(row, "TargetGone", "the binding is no longer placed on this cluster", now=now))
+            )
     saved = (Save(row) for key, row in after.items() if row != before.get(key))
     return (*changes, *saved)

@@ -1,7 +1,8 @@
-"""The token bucket, as arithmetic on floats (D7, I2, I12). `apps/failover/bucket.lua` is the same, step by step.
+"""The token bucket that limits the eviction rate, as arithmetic on floats [bounded-rate] [tier-makes-no-tokens].
 
-Capacity is max(1, ceil(rate × 0.25 s)); a bucket starts empty; changing the rate creates nothing: the time before a
-change is counted at the lower of the two rates. A clock that goes back gives nothing, one that leaps fills the bucket.
+`apps/failover/bucket.lua` computes the same in Redis. The capacity is max(1, ceil(rate × 0.25 s)) and a new bucket is
+empty. A change of the rate adds no tokens: the time before it counts at the lower of the two rates. A clock that moves
+back adds no tokens, and a clock that jumps ahead fills the bucket.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from datetime import timedelta
 import msgspec
 
 BURST_SECONDS = 0.25
-SHORTEST_PAUSE = timedelta(milliseconds=1)  # for a token that is all but there
-LONGEST_PAUSE = timedelta(hours=1)  # whoever waits for a slow bucket looks again meanwhile
-ALMOST_ONE = 1 - 1e-9  # so much of a token is a token: sums of floats fall short by less than this
+SHORTEST_PAUSE = timedelta(milliseconds=1)  # between two requests for a token
+LONGEST_PAUSE = timedelta(hours=1)  # a slow bucket is asked again at least this often
+ALMOST_ONE = 1 - 1e-9  # counts as a whole token: sums of floats may be short by less than this
 
 
 class Bucket(msgspec.Struct, frozen=True):
-    """`tokens` at the moment `at` (seconds of the bucket's own clock), filling at `rate` tokens a second."""
+    """A bucket with `tokens` at time `at` (seconds of the bucket's own clock), filled at `rate` tokens per second."""
 
     tokens: float
     rate: float
@@ -26,7 +27,8 @@ class Bucket(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """How many tokens were granted, the bucket afterwards, and seconds until the next token (-1: never)."""
+    """How many tokens were granted, the bucket afterwards, and the seconds until the next token (-1: there will be
+    none)."""
 
     granted: int
     bucket: Bucket
@@ -34,15 +36,15 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 def capacity(rate: float) -> int:
-    """Return how many tokens a bucket holds at a rate of tokens per second."""
+    """Return how many tokens a bucket holds at a rate in tokens per second."""
     return max(1, math.ceil(rate * BURST_SECONDS))
 
 
 def take_tokens(bucket: Bucket | None, wanted: int, *, rate: float, at: float) -> Taken:
-    """Take up to `wanted` tokens at the moment `at`. None: the bucket is new or was lost, and is empty."""
-    known = Bucket(0.0, rate, at) if bucket is None else bucket
-    elapsed = max(0.0, at - known.at)
-    tokens = min(float(capacity(rate)), known.tokens + elapsed * min(rate, known.rate))
+    """Take up to `wanted` tokens at time `at`. `bucket` None: the bucket is new or was lost, so it is empty."""
+    before = Bucket(0.0, rate, at) if bucket is None else bucket
+    elapsed = max(0.0, at - before.at)
+    tokens = min(float(capacity(rate)), before.tokens + elapsed * min(rate, before.rate))
     granted = min(wanted, math.floor(tokens + 1 - ALMOST_ONE)) if rate > 0 else 0
     left = max(0.0, tokens - granted)
     next_in = max(0.0, (1 - left) / rate) if rate > 0 else -1.0
@@ -50,12 +52,12 @@ def take_tokens(bucket: Bucket | None, wanted: int, *, rate: float, at: float) -
 
 
 def retry_delay(next_in: float) -> timedelta:
-    """Return how long to wait until asking again, of the seconds until the next token: an hour at most."""
+    """Return how long to wait before the next request for tokens: `next_in` seconds, at most one hour."""
     return timedelta(seconds=min(next_in, LONGEST_PAUSE.total_seconds()))
 
 
 class TakeTokens(msgspec.Struct, frozen=True):
-    """A question to the world: tokens from buckets by name. Asked with rate 0 too: no bucket fills meanwhile."""
+    """A request for tokens from buckets by name. It is also made at rate 0, so that no bucket fills in the meantime."""
 
     wanted: dict[str, int]
     rate: float
@@ -78,5 +80,5 @@ FLEET_BUCKET = "fleet"
 
 
 def bucket_of(cluster: str, scope: str) -> str:
-    """Return which bucket an eviction from a cluster takes its token from (eviction.bucket_scope)."""
+    """Return the name of the bucket for evictions from a cluster. `scope`: setting eviction.bucket_scope."""
     return FLEET_BUCKET if scope == "Fleet" else f"cluster/{cluster}"

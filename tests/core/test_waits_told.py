@@ -194,11 +194,13 @@ def test_who_makes_changes_and_removes_a_hold_is_told_by_events() -> None:
         ("EvictionHoldMade", "ana holds evictions of the whole fleet: we release"),
         (
             "EvictionHoldChanged",
-            "ben changed it: it holds evictions of cluster member1 until 2026-01-01T00:00:00Z: we release",
+            "ben changed this EvictionHold, which holds evictions of cluster member1 until 2026-01-01T00:00:00Z: "
+            "we release",
         ),
         (
             "EvictionHoldRemoved",
-            "eva removed it: it held evictions of cluster member1 until 2026-01-01T00:00:00Z: we release",
+            "eva removed this EvictionHold, which held evictions of cluster member1 until 2026-01-01T00:00:00Z: "
+            "we release",
         ),
     ]
     assert (

@@ -207,7 +207,11 @@ def test_fault_24_what_tolerates_for_ever_is_not_queued() -> None:
     one = binding("config", placement, on={"member1": 0})
     many = [replace(one, metadata=replace(one.metadata, name=f"config-{n}")) for n in range(10_000)]
 
-    rows = [row for each in many for row in queue.wanted_rows(each, lost, (), clocks_from=START, anew=False, now=START)]
+    rows = [
+        row
+        for each in many
+        for row in queue.wanted_rows(each, lost, (), clocks_from=START, judge_again=False, now=START)
+    ]
 
     assert len(rows) == 10_000
     assert not any(row.due_at for row in rows)

@@ -107,7 +107,7 @@ def ignores_tolerations(patch: pytest.MonkeyPatch) -> None:
 
 def judges_again_after_an_edit(patch: pytest.MonkeyPatch) -> None:
     real = eligibility.judge_taints
-    patch.setattr(queue, "judge_taints", lambda *args, anew, **kwargs: real(*args, anew=True, **kwargs))
+    patch.setattr(queue, "judge_taints", lambda *args, judge_again, **kwargs: real(*args, judge_again=True, **kwargs))
 
 
 def forgets_that_a_cluster_recovered(patch: pytest.MonkeyPatch) -> None:
