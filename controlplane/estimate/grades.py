@@ -1,4 +1,7 @@
-"""Replicas by resource models: how many fit on nodes of which only the grade is known (S003, D16)."""
+"""How many replicas fit on nodes of which only the grade of a resource model is known [resource-models].
+
+Three formulas exist, chosen by `estimator.model_formula`: Optimistic, Strict and Simulate.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,11 @@ Counts = NDArray[np.int64]
 OPTIMISTIC, STRICT, SIMULATE = "Optimistic", "Strict", "Simulate"
 
 NODE_PODS: Final = 110
-"""Pods a simulated node takes: what a kubelet allows by default."""
+"""How many pods a simulated node holds: the default limit of a kubelet."""
 
 
 class Grades:
-    """Clusters that share their resource models. `counts[cluster, grade]` nodes."""
+    """Clusters with the same resource models. `counts[cluster, grade]` is a number of nodes."""
 
     __slots__ = ("_counts", "_formula", "_maxima", "_minima", "_size")
 
@@ -37,12 +40,15 @@ class Grades:
 
     @classmethod
     def of(cls, models: Sequence[ResourceModel], counts: Counts, formula: str) -> Self:
-        """Return the grades of models. A bound that is no quantity makes its resource unknown to the models."""
+        """Return the grades for these models. A resource with a bound that is not a quantity counts as absent."""
         minima, maxima = _bounds(tuple(models))
         return cls(minima, maxima, counts, formula)
 
     def replicas(self, request: Request) -> Counts | None:
-        """Return how many replicas the nodes take; None where Optimistic and Strict leave it to the summary."""
+        """Return for each cluster how many replicas fit on its nodes.
+
+        None: the models lack a requested resource, and the formula (Optimistic, Strict) leaves that to the summary.
+        """
         if self._formula == SIMULATE:
             per_node = [self._node_takes(grade, request) for grade in range(self._size)]
             return self._times(per_node)
@@ -53,45 +59,51 @@ class Grades:
         return self._times(per_node)
 
     def _times(self, per_node: list[int]) -> Counts:
-        found: Counts = self._counts @ np.array(per_node, dtype=np.int64)
-        return found
+        replicas: Counts = self._counts @ np.array(per_node, dtype=np.int64)
+        return replicas
 
     def _first_grade(self, name: str, amount: int) -> int:
-        """Return the lowest grade whose nodes may hold the amount (Optimistic) or surely do (Strict)."""
+        """Return the lowest grade whose nodes may hold the amount (Optimistic) or always hold it (Strict).
+
+        The number of grades: no grade holds the amount.
+        """
         if self._formula == OPTIMISTIC:
-            return next((grade for grade, top in enumerate(self._maxima[name]) if amount < top), self._size)
+            return next((grade for grade, high in enumerate(self._maxima[name]) if amount < high), self._size)
         return next((grade for grade, low in enumerate(self._minima[name]) if low >= amount), self._size)
 
     def _fits(self, grade: int, request: Request) -> int:
-        """Return how many replicas the least a node of the grade has free would hold."""
+        """Return how many replicas fit on a node that has exactly the minima of the grade free."""
         bound = min((self._minima[name][grade] // amount for name, amount in request.amounts), default=NODE_PODS)
         return min(bound, LARGEST)
 
     def _node_takes(self, grade: int, request: Request) -> int:
-        """Return how many replicas fit on one node of exactly the grade's min. An unlisted resource: none."""
+        """Return how many replicas the simulation puts on one node of a grade; 0 if the models lack a resource."""
         if any(name not in self._minima for name, _ in request.amounts):
             return 0
         return min(NODE_PODS, self._fits(grade, request))
 
     def bundles(self, bundle: Bundle, bound: Counts) -> Counts | None:
-        """Return how many whole sets fit, at most `bound`; None as in `replicas`."""
+        """Return for each cluster how many whole sets fit, at most `bound`. None means the same as in `replicas`."""
         if self._formula == SIMULATE:
             return np.array(
                 [self._place_sets(bundle, row, int(most)) for row, most in zip(self._counts, bound, strict=True)],
                 dtype=np.int64,
             )
-        found = bound.copy()
+        fitting = bound.copy()
         for replicas, request in bundle.parts:
             by_part = self.replicas(request)
             if by_part is None:
                 return None
             if replicas:
-                np.minimum(found, by_part // replicas, out=found)
-        return found
+                np.minimum(fitting, by_part // replicas, out=fitting)
+        return fitting
 
     def _place_sets(self, bundle: Bundle, counts: Counts, most: int) -> int:
-        """Put sets on nodes one after the other, components in their order, each replica on the first node with room,
-        larger grades last."""
+        """Return how many sets the nodes of one cluster hold, at most `most`, by placing them on simulated nodes.
+
+        Sets are placed one after the other and components in their order. Each replica goes to the first node with
+        enough free capacity; nodes are tried by ascending grade.
+        """
         names = sorted({name for _, request in bundle.parts for name, _ in request.amounts})
         if any(name not in self._minima for name in names):
             return 0
@@ -110,11 +122,11 @@ class Grades:
 
 
 LARGEST: Final = 2**31 - 1
-"""More replicas than this on one node are not told apart, so that sums stay within 64 bits."""
+"""Upper limit for the replicas of one node, so that sums stay within 64 bits."""
 
 
 def _place(replicas: int, demand: Sequence[int], nodes: Sequence[list[int]]) -> bool:
-    """Take `replicas` times `demand` from the nodes, first fit. Return whether all of them found a node."""
+    """Take `replicas` times `demand` from the first nodes that have enough. Return False if not all fit."""
     left = replicas
     for node in nodes:
         fits = min((have // need for have, need in zip(node, demand, strict=True) if need), default=left)
@@ -128,16 +140,16 @@ def _place(replicas: int, demand: Sequence[int], nodes: Sequence[list[int]]) -> 
     return not left
 
 
-@lru_cache(maxsize=1024)  # every fleet is made anew when a cluster changes; the models of its clusters hardly ever do
+@lru_cache(maxsize=1024)  # a fleet is built again whenever a cluster changes, but resource models rarely change
 def _bounds(models: tuple[ResourceModel, ...]) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-    """Return the minima and the maxima of models by resource, scaled as requests are."""
+    """Return the minima and the maxima of models by resource, in the same units as requests."""
     minima: dict[str, list[int]] = {}
     maxima: dict[str, list[int]] = {}
-    for name in {one.name for model in models for one in model.ranges}:
+    for name in {bound.name for model in models for bound in model.ranges}:
         try:
-            bounds = [next(one for one in model.ranges if one.name == name) for model in models]
-            minima[name] = [scaled(name, parse(one.min)) for one in bounds]
-            maxima[name] = [scaled(name, parse(one.max)) for one in bounds]
+            bounds = [next(bound for bound in model.ranges if bound.name == name) for model in models]
+            minima[name] = [scaled(name, parse(bound.min)) for bound in bounds]
+            maxima[name] = [scaled(name, parse(bound.max)) for bound in bounds]
         except (QuantityError, StopIteration):
             minima.pop(name, None)
     return minima, maxima

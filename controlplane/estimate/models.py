@@ -1,4 +1,5 @@
-"""Resource models: grades of nodes by what is free on them; defaults, standard form, rules, and grading (S003)."""
+"""Resource models: grades of nodes by what is free on them. Defaults, stored form, validation and grading
+[resource-models]."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from controlplane.apimachinery.quantities import MAX_INT64, Quantity, QuantityEr
 from controlplane.kinds.cluster import ResourceModel, ResourceModelRange
 
 RESOURCES: Final = ("cpu", "memory", "storage", "ephemeral-storage")
-"""What S003 lets models speak of; other names are accepted with a Warning (D16)."""
+"""The resources that the document on resource models allows; other names are accepted with a Warning."""
 
 _UNBOUNDED: Final = str(MAX_INT64)
 _CPU: Final = ("0", "1", "2", "4", "8", "16", "32", "64", "128", _UNBOUNDED)
@@ -28,93 +29,94 @@ DEFAULT_MODELS: Final = tuple(
     )
     for grade in range(9)
 )
-"""The nine grades a cluster gets that names none (S003)."""
+"""The nine grades of a cluster whose spec lists no resource models."""
 
 
 def standardise(models: Sequence[ResourceModel]) -> tuple[ResourceModel, ...]:
-    """Return models in the form they are stored in: none become the defaults, others are sorted by grade, the first
-    minimum becomes 0 and the last maximum MaxInt64 (D16). To be done before `violations`."""
+    """Return models in the form in which they are stored. Call this before `violations`.
+
+    An empty list becomes the default models. Other lists are sorted by grade. The minima of the first grade become 0
+    and the maxima of the last grade become MaxInt64.
+    """
     if not models:
         return DEFAULT_MODELS
     ordered = sorted(models, key=lambda model: model.grade)
-    first = replace(ordered[0], ranges=tuple(replace(one, min="0") for one in ordered[0].ranges))
-    ordered[0] = first
-    last = replace(ordered[-1], ranges=tuple(replace(one, max=_UNBOUNDED) for one in ordered[-1].ranges))
-    ordered[-1] = last
+    ordered[0] = replace(ordered[0], ranges=tuple(replace(bound, min="0") for bound in ordered[0].ranges))
+    ordered[-1] = replace(ordered[-1], ranges=tuple(replace(bound, max=_UNBOUNDED) for bound in ordered[-1].ranges))
     return tuple(ordered)
 
 
 def warnings(models: Sequence[ResourceModel]) -> list[str]:
-    """Return what `standardise` changes and which resource names S003 does not know."""
+    """Return warnings for the writer: what `standardise` changes, and resource names outside RESOURCES."""
     if not models:
         return []
     ordered = sorted(models, key=lambda model: model.grade)
-    found = [
-        f"spec.resourceModels: the first grade's min of {one.name}, {one.min}, was stored as 0"
-        for one in ordered[0].ranges
-        if not _same(one.min, "0")
+    texts = [
+        f"spec.resourceModels: the first grade's min of {bound.name}, {bound.min}, was stored as 0"
+        for bound in ordered[0].ranges
+        if not _same(bound.min, "0")
     ]
-    found += [
-        f"spec.resourceModels: the last grade's max of {one.name}, {one.max}, was stored as MaxInt64"
-        for one in ordered[-1].ranges
-        if not _same(one.max, _UNBOUNDED)
+    texts += [
+        f"spec.resourceModels: the last grade's max of {bound.name}, {bound.max}, was stored as MaxInt64"
+        for bound in ordered[-1].ranges
+        if not _same(bound.max, _UNBOUNDED)
     ]
-    unknown = sorted({one.name for model in models for one in model.ranges} - set(RESOURCES))
+    unknown = sorted({bound.name for model in models for bound in model.ranges} - set(RESOURCES))
     if unknown:
-        found.append(f"spec.resourceModels: {', '.join(unknown)} beside {', '.join(RESOURCES)} may not be counted")
-    return found
+        texts.append(f"spec.resourceModels: {', '.join(unknown)} may not be counted; use {', '.join(RESOURCES)}")
+    return texts
 
 
 def violations(models: Sequence[ResourceModel]) -> list[Cause]:
-    """Return every rule of S003 that standardised models break."""
-    found: list[str] = []
+    """Return every validation error of models in their stored form."""
+    messages: list[str] = []
     for index, model in enumerate(models):
         try:
-            found += [
-                f"grade {model.grade}: max {one.max} of {one.name} must be greater than its min {one.min}"
-                for one in model.ranges
-                if parse(one.max) <= parse(one.min)
+            messages += [
+                f"grade {model.grade}: max {bound.max} of {bound.name} must be greater than its min {bound.min}"
+                for bound in model.ranges
+                if parse(bound.max) <= parse(bound.min)
             ]
         except QuantityError as error:
-            found.append(f"grade {model.grade}: {error}")
+            messages.append(f"grade {model.grade}: {error}")
             continue
         if index:
-            found += _against_previous(models[index - 1], model)
-    return [Cause("FieldValueInvalid", message, "spec.resourceModels") for message in found]
+            messages += _against_previous(models[index - 1], model)
+    return [Cause("FieldValueInvalid", message, "spec.resourceModels") for message in messages]
 
 
 def _against_previous(previous: ResourceModel, model: ResourceModel) -> list[str]:
     grade = model.grade
     if previous.grade == grade:
-        return [f"grade {grade} is there twice: every grade must be different"]
+        return [f"grade {grade} is listed twice: every grade must be different"]
     if len(previous.ranges) != len(model.ranges):
         return [
             f"grade {grade} has {len(model.ranges)} resource types, grade {previous.grade} has "
             f"{len(previous.ranges)}: the number must be the same in every grade"
         ]
-    if [one.name for one in previous.ranges] != [one.name for one in model.ranges]:
+    if [bound.name for bound in previous.ranges] != [bound.name for bound in model.ranges]:
         return [f"grade {grade}: the resource types must be those of grade {previous.grade}, in the same order"]
     return [
-        f"grade {grade}: min {now.min} of {now.name} must be the max of grade {previous.grade}, {before.max}: "
+        f"grade {grade}: min {bound.min} of {bound.name} must be the max of grade {previous.grade}, {below.max}: "
         "intervals must be contiguous and must not overlap"
-        for before, now in zip(previous.ranges, model.ranges, strict=True)
-        if not _same(before.max, now.min)
+        for below, bound in zip(previous.ranges, model.ranges, strict=True)
+        if not _same(below.max, bound.min)
     ]
 
 
 def _same(left: str, right: str) -> bool:
-    """Equality by value: 1 and 1000m are the same bound (D16)."""
+    """Test whether two bounds have the same value. Example: 1 and 1000m."""
     try:
         return parse(left) == parse(right)
     except QuantityError:
-        return True  # reported by the rule that parses each bound
+        return True  # `violations` reports the bound that is not a quantity
 
 
 def grade_of(models: Sequence[ResourceModel], free: Mapping[str, Quantity]) -> int:
-    """Return the index of the model a node with that much free belongs to; -1 where it is below the first.
+    """Return the index of the model that a node with these free amounts belongs to. -1: below the first model.
 
-    For each resource the last model whose min is still free; the lowest of these counts (S003: 0.5C/2Gi is grade 0,
-    1.5C/10Gi grade 1). A resource the node does not have counts as 0.
+    For each resource the node reaches the last model whose min is free; the lowest of these models is the answer.
+    Examples with the default models: 0.5 CPU and 2Gi → 0, 1.5 CPU and 10Gi → 1. A resource that the node lacks is 0.
     """
     lowest = len(models) - 1
     for position, bound in enumerate(models[0].ranges if models else ()):

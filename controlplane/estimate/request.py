@@ -1,4 +1,4 @@
-"""What one replica asks for, in the whole numbers free capacity is counted in."""
+"""The resources that one replica requests, as whole numbers in the units of free capacity."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Request(msgspec.Struct, frozen=True):
 
     amounts: tuple[tuple[str, int], ...] = ()
     slot_only: bool = False
-    """No requirements were stated at all: only pod slots count, not what nodes are left."""
+    """True: the workload states no requirements, so a replica needs a pod slot and nothing else."""
 
     def of(self, resource: str) -> int:
-        """Return the amount asked of a resource; 0 where none is."""
+        """Return the requested amount of a resource; 0 if it is not requested."""
         return next((amount for name, amount in self.amounts if name == resource), 0)
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """One set of a workload made of several components: (replicas, request) of each."""
+    """One set of a workload that consists of several components. `parts`: (replicas, request) of each component."""
 
     parts: tuple[tuple[int, Request], ...] = ()
 
@@ -37,7 +37,7 @@ class Bundle(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> Request:
-        """Return what the whole set asks for."""
+        """The sum of the requests of the whole set."""
         sums: dict[str, int] = {}
         for replicas, request in self.parts:
             for name, amount in request.amounts:
@@ -50,21 +50,21 @@ NOTHING_ASKED = Request(slot_only=True)
 
 
 def scaled(resource: str, amount: Quantity) -> int:
-    """Return an amount in the unit its resource is counted in, within 64 bits."""
+    """Return an amount in the unit of its resource (thousandths of cpu, else whole units), limited to 64 bits."""
     number = amount.milli_value() if resource == CPU else amount.value()
     return max(-MAX_INT64, min(MAX_INT64, number))
 
 
 def request_of(requirements: ReplicaRequirements | None) -> Request:
-    """Return what one replica asks for; requirements None ask for nothing but a pod.
+    """Return the request of one replica. `requirements` None: a replica needs only a pod slot.
 
-    Raises QuantityError where an amount is no quantity.
+    Raises QuantityError if an amount is not a quantity.
     """
     return NOTHING_ASKED if requirements is None else request_from(requirements.resource_request)
 
 
 def request_from(amounts: Mapping[str, str]) -> Request:
-    """Return the request of amounts as text. Raises QuantityError where one is no quantity."""
+    """Return the request for quantities written as text. Raises QuantityError if an amount is not a quantity."""
     return _request(tuple(sorted(amounts.items())))
 
 
@@ -75,15 +75,15 @@ def _request(amounts: tuple[tuple[str, str], ...]) -> Request:
 
 
 def bundle_of(components: Iterable[Component]) -> Bundle:
-    """Return one set of the components. Raises QuantityError where an amount is no quantity."""
-    return Bundle(tuple((one.replicas, request_of(one.replica_requirements)) for one in components))
+    """Return one set of the components. Raises QuantityError if an amount is not a quantity."""
+    return Bundle(tuple((part.replicas, request_of(part.replica_requirements)) for part in components))
 
 
 _encoder = msgspec.json.Encoder(enc_hook=plain)
 
 
 def encoded(asked: Asked) -> str:
-    """Return a request as the JSON text that rows of reserved capacity keep."""
+    """Return a request as the JSON text that rows of reserved capacity store."""
     return _encoder.encode(asked).decode()
 
 

@@ -1,4 +1,4 @@
-"""From the nodes and pods of a member to its ResourceSummary: totals, and how many nodes are of which grade."""
+"""Computes the ResourceSummary of a member cluster from its nodes and pods."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _FINISHED: Final = ("Succeeded", "Failed")
 def summarise(
     nodes: Sequence[Document], pods: Iterable[Document], models: Sequence[ResourceModel] = ()
 ) -> ResourceSummary:
-    """Return what the member has, what is taken on its nodes, and what waits for a node.
+    """Return the member's capacity, what its pods request of it, and what pods without a node request.
 
-    A node that is not Ready or is cordoned takes no new pod: it and its pods are left out (ours; S003 is silent, the
-    original counts all nodes). A node without a free pod slot is of no grade. Without `models` no node is graded.
-    Raises QuantityError where an amount is no quantity.
+    Nodes that are not Ready or are cordoned take no new pods, so they and their pods are not counted. Karmada counts
+    all nodes. A node without a free pod slot has no grade. Without `models` no node is graded.
+    Raises QuantityError if an amount is not a quantity.
     """
     usable = {
         node["metadata"]["name"]: _amounts(node.get("status", {}).get("allocatable"))
@@ -37,11 +37,11 @@ def summarise(
     taken: dict[str, Amounts] = {}
     allocating: Amounts = {}
     for pod in pods:
-        home = pod.get("spec", {}).get("nodeName", "")
-        if not home:
+        node_name = pod.get("spec", {}).get("nodeName", "")
+        if not node_name:
             _add(allocating, requests_of(pod))
-        elif home in usable and pod.get("status", {}).get("phase") not in _FINISHED:
-            _add(taken.setdefault(home, {}), requests_of(pod))
+        elif node_name in usable and pod.get("status", {}).get("phase") not in _FINISHED:
+            _add(taken.setdefault(node_name, {}), requests_of(pod))
     allocated: Amounts = {}
     for amounts in taken.values():
         _add(allocated, amounts)
@@ -60,41 +60,44 @@ def count_nodes(nodes: Iterable[Document]) -> NodeSummary:
 
 
 def takes_pods(node: Document) -> bool:
-    """Test whether a node is Ready and not cordoned; one that reports no Ready condition counts as Ready."""
+    """Test whether a node is Ready and not cordoned. A node without a Ready condition counts as Ready."""
     return _ready(node) and not node.get("spec", {}).get("unschedulable", False)
 
 
 def _ready(node: Document) -> bool:
-    for one in node.get("status", {}).get("conditions") or ():
-        if one.get("type") == "Ready":
-            return bool(one.get("status") == "True")
+    for condition in node.get("status", {}).get("conditions") or ():
+        if condition.get("type") == "Ready":
+            return bool(condition.get("status") == "True")
     return True
 
 
 def requests_of(pod: Document) -> Amounts:
-    """Return what a pod takes of its node: its containers together, or the largest init container where that is more,
-    plus overhead, plus one pod slot. Sidecars (init containers that keep running) count as containers."""
+    """Return what a pod requests of its node, as kube-scheduler computes it.
+
+    That is the sum of its containers, or the largest init container if that is more, plus overhead and one pod slot.
+    Sidecars (init containers with restartPolicy Always) count as containers.
+    """
     spec = pod.get("spec", {})
     running: Amounts = {}
     starting: Amounts = {}
     for container in spec.get("initContainers") or ():
-        asked = _asked(container)
+        requested = _requests(container)
         if container.get("restartPolicy") == "Always":
-            _add(running, asked)
+            _add(running, requested)
             _raise(starting, running)
         else:
-            together = dict(running)
-            _add(together, asked)
-            _raise(starting, together)
+            with_sidecars = dict(running)
+            _add(with_sidecars, requested)
+            _raise(starting, with_sidecars)
     for container in spec.get("containers") or ():
-        _add(running, _asked(container))
+        _add(running, _requests(container))
     _raise(running, starting)
     _add(running, _amounts(spec.get("overhead")))
     _add(running, {PODS: _ONE})
     return running
 
 
-def _asked(container: Document) -> Amounts:
+def _requests(container: Document) -> Amounts:
     return _amounts((container.get("resources") or {}).get("requests"))
 
 
@@ -120,8 +123,8 @@ def _grade(
     nodes: Mapping[str, Amounts], taken: Mapping[str, Amounts], models: Sequence[ResourceModel]
 ) -> tuple[AllocatableModeling, ...]:
     counts = [0] * len(models)
-    for name, has in nodes.items():
-        free = dict(has)
+    for name, allocatable in nodes.items():
+        free = dict(allocatable)
         for resource, amount in taken.get(name, {}).items():
             if resource in free:
                 free[resource] = free[resource] - amount

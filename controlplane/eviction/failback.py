@@ -39,7 +39,8 @@ from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.rows import Promise
 from controlplane.scheduling import binding_outcome, divide
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.explain import Attempt, refusal
+from controlplane.scheduling.explain import Attempt
+from controlplane.scheduling.filters import refusal
 from controlplane.scheduling.placement_plan import AGGREGATED, DYNAMIC
 from controlplane.scheduling.question import Question
 from controlplane.scheduling.schedule import Placed, schedule
@@ -195,7 +196,7 @@ class FailbackPlanner:
         status = msgspec.structs.replace(binding.status, scheduler_observed_affinity_name="")
         explanation = schedule(bare, status, self._fleet, settings=self._settings, promised=self._ledger).explanation
         place = self._fleet.index[cluster]
-        refusals = [refusal(attempt, explanation.question, place) for attempt in explanation.attempts]
+        refusals = [refusal(attempt.plan, explanation.question, place) for attempt in explanation.attempts]
         for attempt, why in zip(explanation.attempts, refusals, strict=True):
             if why is None:
                 return explanation.question, attempt

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from controlplane.clusters import unjoin
 from controlplane.clusters.tolerations import untolerated
-from controlplane.estimate.capacity import Capacity, Room, room_of
+from controlplane.estimate.capacity import Capacity, FreeCapacity, free_capacity
 from controlplane.estimate.request import Bundle, Request
 from controlplane.kinds.cluster import NO_EXECUTE, PREFER_NO_EXECUTE, Cluster, Taint
 from controlplane.kinds.policy import ClusterAffinity, Toleration
@@ -37,7 +37,7 @@ class Fleet:
         "_api_ids",
         "_apis",
         "_cache",
-        "_rooms",
+        "_read",
         "_taint_ids",
         "_taints",
         "absent",
@@ -51,19 +51,18 @@ class Fleet:
         "size",
     )
 
-    def __init__(self, clusters: Iterable[Cluster], settings: Settings, rooms: dict[str, tuple[Cluster, Room]]) -> None:
+    def __init__(
+        self, clusters: Iterable[Cluster], settings: Settings, known: dict[str, tuple[Cluster, FreeCapacity]]
+    ) -> None:
         self.settings = settings
         self.clusters = tuple(sorted(clusters, key=lambda one: one.metadata.name))
         self.names = tuple(one.metadata.name for one in self.clusters)
         self.index = {name: place for place, name in enumerate(self.names)}
         self.size = len(self.names)
-        self._rooms = {
-            name: known if (known := rooms.get(name)) is not None and _same(known[0], one) else (one, room_of(one))
-            for name, one in zip(self.names, self.clusters, strict=True)
-        }
+        self._read = {name: _read(one, known.get(name)) for name, one in zip(self.names, self.clusters, strict=True)}
         graded = settings.gate("CustomizedClusterResourceModeling")
-        listed = [room for _, room in self._rooms.values()]
-        self.capacity = Capacity(listed, settings.estimator.model_formula, graded=graded)
+        free = [capacity for _, capacity in self._read.values()]
+        self.capacity = Capacity(free, settings.estimator.model_formula, graded=graded)
         self._taints, self._taint_ids = _interned(
             tuple(Taint(taint.key, taint.effect, taint.value) for taint in one.spec.taints) for one in self.clusters
         )
@@ -81,7 +80,7 @@ class Fleet:
         if previous is None:
             return cls(clusters, settings, {})
         listed = list(clusters)
-        known = previous._rooms
+        known = previous._read
         same = len(listed) == previous.size and settings == previous.settings and not previous.absent.any()
         if same and all(one.metadata.name in known and _same(known[one.metadata.name][0], one) for one in listed):
             return previous
@@ -105,6 +104,16 @@ class Fleet:
         """Return where these clusters stand; names the fleet does not know are left out."""
         index = self.index
         return np.array([index[name] for name in names if name in index], dtype=np.intp)
+
+    def everything(self) -> Mask:
+        """Return a new mask with every cluster; the caller may write to it."""
+        return np.ones(self.size, dtype=np.bool_)
+
+    def mask_of(self, names: Iterable[str]) -> Mask:
+        """Return a new mask with the clusters of these names; names that the fleet does not know are ignored."""
+        mask: Mask = np.zeros(self.size, dtype=np.bool_)
+        mask[self.places(names)] = True
+        return mask
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
         """Return the answer kept under `key`, made where it is new."""
@@ -202,6 +211,11 @@ class Fleet:
             return np.array(served, dtype=np.bool_)[self._api_ids]
 
         return self.cached(("api", api_version, kind), make)
+
+
+def _read(cluster: Cluster, known: tuple[Cluster, FreeCapacity] | None) -> tuple[Cluster, FreeCapacity]:
+    """Return a cluster with its free capacity; `known` if that was read from the same cluster."""
+    return known if known is not None and _same(known[0], cluster) else (cluster, free_capacity(cluster))
 
 
 def _same(known: Cluster, one: Cluster) -> bool:

@@ -14,6 +14,7 @@ from controlplane.apimachinery.meta import ObjectMeta, Ref, Struct
 from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.scheduling.candidates import RESERVED_SCORE, TARGET_SCORE
+from controlplane.scheduling.filters import CLUSTER_AFFINITY
 from controlplane.scheduling.note import MESSAGE_KEPT, PLACED, Detail, Summary, Term
 from controlplane.scheduling.placement_plan import AGGREGATED, DUPLICATED, STATIC
 from controlplane.scheduling.schedule import FOLLOWED, FOR_ALL
@@ -200,7 +201,7 @@ _MORE: Final = "; and %d more clusters"
 
 
 def _interest(one: ClusterAccount) -> tuple[bool, bool, str]:
-    return one.verdict == REFUSED, one.filter == "ClusterAffinity", one.name
+    return one.verdict == REFUSED, one.filter == CLUSTER_AFFINITY, one.name
 
 
 def _brief(one: ClusterAccount) -> str:

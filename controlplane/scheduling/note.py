@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
+from collections.abc import Iterable
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
@@ -17,14 +18,13 @@ import numpy as np
 
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.meta import Struct, to_seconds
-from controlplane.clusters.tolerations import spelled
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.cluster import PREFER_NO_EXECUTE
 from controlplane.kinds.rows import FleetNames, PlacementNote
+from controlplane.scheduling import filters
 from controlplane.scheduling.cluster_arrays import Fleet, Mask, Places
 from controlplane.scheduling.explain import Attempt
-from controlplane.scheduling.placement_plan import REFUSING, STATIC, Plan
-from controlplane.scheduling.question import ALONE, Question
+from controlplane.scheduling.placement_plan import STATIC, Plan
+from controlplane.scheduling.question import Question
 from controlplane.scheduling.schedule import Placed, Verdict
 
 ROOMS_KEPT: Final = 128
@@ -207,85 +207,20 @@ def _bits(mask: Mask) -> str:
     return b64encode(np.packbits(mask).tobytes()).decode()
 
 
-# Refusals
-
-Grounds = tuple[tuple[str, str, str], ...]
+Refusals = tuple[tuple[str, str, str], ...]
 
 
-def _refused(attempt: Attempt, question: Question) -> Grounds:
-    """Return which clusters each filter refused first, on which value: `explain.refusal` for all clusters at once.
-
-    What bindings without targets, tasks and groups share is worked out once per plan.
-    """
-    if question.targets or question.leaving or question.neighbours is not ALONE:
-        return _Sieve(attempt, question).grounds()
-    plan, fleet = attempt.plan, attempt.plan.fleet
-    key = ("grounds", id(plan), question.api_version, question.kind, question.fails_over)
-    known: tuple[Plan, Grounds] | None = fleet.known(key)
-    if known is None or known[0] is not plan:
-        known = (plan, _Sieve(attempt, question).grounds())
-        fleet.keep(key, known)
-    return known[1]
+def _refused(attempt: Attempt, question: Question) -> Refusals:
+    """Return the clusters that each filter refused first, by filter and reason."""
+    plan = attempt.plan
+    key = filters.shared_key(plan, question)
+    if key is None:
+        return _encoded(filters.refused(plan, question))
+    known: Refusals | None = plan.answers.get(("note", key))
+    if known is None:
+        known = plan.answers["note", key] = _encoded(filters.refused(plan, question))
+    return known
 
 
-class _Sieve:
-    """Passes all clusters through the filters in their order; who is refused does not meet the next one."""
-
-    def __init__(self, attempt: Attempt, question: Question) -> None:
-        self.attempt = attempt
-        self.question = question
-        self.plan = attempt.plan
-        self.fleet = attempt.plan.fleet
-        self.left: Mask = np.ones(self.fleet.size, dtype=np.bool_)
-        self.found: list[tuple[str, str, str]] = []
-
-    def grounds(self) -> Grounds:
-        self._clusters()
-        # Whoever is a target already is not asked what only newcomers are (semantics 3.2).
-        self.left[self.fleet.places(name for name, _ in self.question.targets)] = False
-        self._newcomers()
-        return tuple(self.found)
-
-    def _refuse(self, filter_: str, value: str, mask: Mask) -> None:
-        refused = mask & self.left
-        if refused.any():
-            self.found.append((filter_, value, _bits(refused)))
-            self.left &= ~refused
-
-    def _clusters(self) -> None:
-        fleet, plan, question = self.fleet, self.plan, self.question
-        self._refuse("Leaving", "it is being left", fleet.absent)
-        self._refuse("Terminating", "it is being deleted", ~fleet.present)
-        affinity = f"clusterAffinity {self.attempt.affinity_name}".rstrip()
-        self._refuse("ClusterAffinity", f"{affinity} does not choose it", ~plan.affinity)
-        for field in plan.spread_fields():
-            self._refuse("SpreadConstraint", f"it does not say its {field}", fleet.lacking(field))
-        if question.leaving:
-            leaving = _mask(fleet, fleet.places(question.leaving))
-            self._refuse("ClusterEviction", "an eviction task leaves it", leaving)
-
-    def _newcomers(self) -> None:
-        fleet, question = self.fleet, self.question
-        self._refuse("Terminating", "it is being deleted", ~fleet.open)
-        self._taints()
-        unserved = f"it does not serve {question.kind} of {question.api_version}"
-        self._refuse("APIEnablement", unserved, ~fleet.enables(question.api_version, question.kind))
-        if question.fails_over:
-            self._refuse("Failover", f"a {PREFER_NO_EXECUTE} taint would drive it away again", fleet.leaving_soon())
-        near = question.neighbours
-        if near.together is not None:
-            elsewhere = ~_mask(fleet, fleet.places(near.together))
-            self._refuse("WorkloadAffinity", f"its affinity group is on {', '.join(sorted(near.together))}", elsewhere)
-        if near.apart is not None:
-            occupied = _mask(fleet, fleet.places(near.apart))
-            self._refuse("WorkloadAntiAffinity", "its anti-affinity group is there", occupied)
-
-    def _taints(self) -> None:
-        tolerations = self.plan.placement.cluster_tolerations
-        by_taint: dict[str, list[int]] = {}
-        for place in np.flatnonzero(self.fleet.refusing(tolerations, REFUSING) & self.left).tolist():
-            taint = self.fleet.refused_by(place, tolerations, REFUSING)
-            assert taint is not None, "a cluster that refuses has a taint it refuses with"
-            by_taint.setdefault(spelled(taint), []).append(place)
-        for text, places in by_taint.items():
-            self._refuse("TaintToleration", f"taint {text} is not tolerated", _mask(self.fleet, np.array(places)))
+def _encoded(groups: Iterable[filters.Refused]) -> Refusals:
+    return tuple((group.filter, group.value, _bits(group.clusters)) for group in groups)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from controlplane.kinds.cluster import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_EXECUTE, PREFER_NO_SCHEDULE
 from controlplane.kinds.policy import AGGREGATED as AGGREGATED_PREFERENCE
 from controlplane.kinds.policy import ClusterAffinity, ClusterAffinityTerm, Placement, SpreadConstraint
-from controlplane.scheduling.cluster_arrays import Counts, Fleet, Mask, Places
+from controlplane.scheduling.cluster_arrays import Counts, Fleet, Mask
 
 DUPLICATED, STATIC, DYNAMIC, AGGREGATED = "Duplicated", "Static", "Dynamic", "Aggregated"
 
 REFUSING: Final = (NO_SCHEDULE, NO_EXECUTE)
 DISCOURAGING: Final = (PREFER_NO_SCHEDULE,)
-_FIELDS: Final = ("provider", "region", "zone")
 
 
 def division_of(placement: Placement) -> str:
@@ -37,21 +36,19 @@ def constraint(placement: Placement, field: str) -> SpreadConstraint | None:
 class Plan:
     """One placement, under one of its affinity terms, on one fleet.
 
-    `admits`: clusters that may be newly chosen as far as placement and clusters alone decide. `keeps`: those that may
-    stay where the binding is there already, which taints do not end (semantics 3.2).
+    `affinity`: the clusters that the term selects. `answers`: what the filters answered about this plan; it is theirs.
     """
 
     __slots__ = (
-        "_feasible",
         "_weights",
-        "admits",
         "affinity",
+        "answers",
         "division",
         "fleet",
-        "keeps",
         "placement",
         "reluctant",
         "selects",
+        "spread_fields",
         "term",
         "tiers",
     )
@@ -64,13 +61,10 @@ class Plan:
         self.selects = bool(placement.spread_constraints) and not placement.ignores_spread
         self.tiers = self._tiers() if workload else None
         self.affinity = fleet.chosen(term) if self.tiers is None else self.tiers >= 0
-        self.keeps = fleet.present & self.affinity
-        for field in self.spread_fields():
-            self.keeps = self.keeps & ~fleet.lacking(field)
-        self.admits = self.keeps & fleet.open & ~fleet.refusing(placement.cluster_tolerations, REFUSING)
+        self.spread_fields = frozenset(one.spread_by_field for one in placement.spread_constraints)
         discouraged = fleet.refusing(placement.cluster_tolerations, DISCOURAGING)
         self.reluctant: Mask = discouraged | fleet.refusing((), (PREFER_NO_EXECUTE,))
-        self._feasible: dict[tuple[str, str], tuple[Mask, Places]] = {}
+        self.answers: dict[Any, Any] = {}
         self._weights: Counts | None = None
 
     def _tiers(self) -> Counts | None:
@@ -83,19 +77,6 @@ class Plan:
         for tier in reversed(range(len(terms))):
             tiers[self.fleet.chosen(terms[tier])] = tier
         return tiers
-
-    def spread_fields(self) -> list[str]:
-        """Return the cluster fields a spread constraint speaks of: a cluster must say them."""
-        used = {one.spread_by_field for one in self.placement.spread_constraints}
-        return [field for field in _FIELDS if field in used]
-
-    def feasible(self, api_version: str, kind: str) -> tuple[Mask, Places]:
-        """Return which clusters a binding of that kind may go to that is nowhere yet, as mask and as places."""
-        known = self._feasible.get((api_version, kind))
-        if known is None:
-            mask: Mask = self.admits & self.fleet.enables(api_version, kind)
-            known = self._feasible[api_version, kind] = (mask, mask.nonzero()[0])
-        return known
 
     def static_weights(self) -> Counts:
         """Return each cluster's static weight: the largest of the rules that choose it; without rules 1."""

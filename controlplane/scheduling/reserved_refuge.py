@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import PlacementHint, Promise
-from controlplane.scheduling.explain import Explanation, refusal
+from controlplane.scheduling.explain import Explanation
+from controlplane.scheduling.filters import refusal
 
 
 class Reserved(msgspec.Struct, frozen=True):
@@ -88,7 +89,7 @@ def _why(name: str, replicas: int, explanation: Explanation) -> str:
     place = attempt.plan.fleet.index.get(name)
     if place is None:
         return "the cluster is gone"
-    refused = refusal(attempt, question, place)
+    refused = refusal(attempt.plan, question, place)
     if refused is not None:
         return refused.value
     if question.fresh:

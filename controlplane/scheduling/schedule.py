@@ -11,11 +11,11 @@ import numpy as np
 
 from controlplane.apimachinery.meta import Struct
 from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster, TargetComponent
-from controlplane.scheduling import divide
+from controlplane.scheduling import divide, filters
 from controlplane.scheduling.candidates import RESERVED_SCORE, TARGET_SCORE, Candidates, Unselectable, rank
-from controlplane.scheduling.cluster_arrays import Counts, Fleet, Mask, Places
+from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
 from controlplane.scheduling.colocation import APART, Together
-from controlplane.scheduling.explain import Attempt, Explanation, sentence
+from controlplane.scheduling.explain import Attempt, Explanation, headline
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import AGGREGATED, DUPLICATED, STATIC, Plan, plan_of
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
@@ -118,7 +118,7 @@ def answer(
         first = first or failed
     assert first is not None, "a placement has at least one affinity term to try"
     explanation = Explanation(question, tuple(attempts))
-    message = sentence(explanation) if first.reason == NO_CLUSTER_FIT else str(first)
+    message = headline(explanation) if first.reason == NO_CLUSTER_FIT else str(first)
     return Verdict(Refused(first.reason, message, first.reason != NO_CLUSTER_FIT, first.part), explanation)
 
 
@@ -171,7 +171,7 @@ class _Trial:
 
     def run(self) -> tuple[TargetCluster, ...]:
         """Filter, score, select, divide. Raises _Failed."""
-        feasible = self.feasible = self._filter()
+        feasible = self.feasible = filters.feasible(self.plan, self.question)
         if not len(feasible):
             raise _Failed(NO_CLUSTER_FIT, "no cluster is feasible")
         if self.question.together is not APART and self.plan.selects:
@@ -196,35 +196,6 @@ class _Trial:
             raise _Failed(SCHEDULER_ERROR, "spreadConstraints: maxGroups 0 chooses no cluster; set it or leave it out")
         self.chosen = chosen
         return self._assign(chosen)
-
-    # Filter
-
-    def _filter(self) -> Places:
-        question, plan = self.question, self.plan
-        mask, places = plan.feasible(question.api_version, question.kind)
-        near = question.neighbours
-        special = question.targets or question.leaving or question.evicted or question.fails_over
-        if not special and near is ALONE:
-            return places
-        mask = mask.copy()
-        if question.fails_over:
-            mask &= ~plan.fleet.leaving_soon()
-        if question.evicted:
-            mask &= ~(self._named(question.evicted) & plan.fleet.moving())
-        if near.together is not None:
-            mask &= self._named(near.together)
-        if near.apart is not None:
-            mask &= ~self._named(near.apart)
-        there = plan.fleet.places(name for name, _ in question.targets)
-        mask[there] = plan.keeps[there]
-        if question.leaving:
-            mask[plan.fleet.places(question.leaving)] = False
-        return mask.nonzero()[0]
-
-    def _named(self, names: Iterable[str]) -> Mask:
-        mask: Mask = np.zeros(self.plan.fleet.size, dtype=np.bool_)
-        mask[self.plan.fleet.places(names)] = True
-        return mask
 
     # Score and select
 

@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.apimachinery.quantities import parse
-from controlplane.estimate.capacity import Capacity, room_of
+from controlplane.estimate.capacity import Capacity, free_capacity
 from controlplane.estimate.models import DEFAULT_MODELS, grade_of, standardise, violations, warnings
 from controlplane.estimate.request import bundle_of, request_from, request_of
 from controlplane.estimate.summary import count_nodes, summarise
@@ -89,7 +89,7 @@ def test_a_node_is_graded_by_what_is_free_on_it(cpu: str, memory: str, grade: in
     ],
 )
 def test_the_tables_of_the_guide_from_nodes(formula: str, cpu: str, memory: str, expected: tuple[int, ...]) -> None:
-    capacity = Capacity([room_of(one) for one in SEED], formula, graded=True)
+    capacity = Capacity([free_capacity(one) for one in SEED], formula, graded=True)
 
     assert tuple(capacity.replicas(request_from({"cpu": cpu, "memory": memory}))) == expected
 
@@ -100,13 +100,13 @@ def test_plain_summaries_give_what_the_guide_says() -> None:
         Summary({"cpu": "4", "pods": "110", "memory": "16265856Ki"}, allocated={"cpu": cpu, "pods": pods})
         for cpu, pods in taken
     ]
-    capacity = Capacity([room_of(cluster("m", one)) for one in summaries], "Optimistic", graded=True)
+    capacity = Capacity([free_capacity(cluster("m", one)) for one in summaries], "Optimistic", graded=True)
 
     assert tuple(capacity.replicas(request_from({"cpu": "500m"}))) == (6, 4, 0)
 
 
 def test_without_the_gate_grades_are_not_used() -> None:
-    capacity = Capacity([room_of(one) for one in SEED], "Optimistic", graded=False)
+    capacity = Capacity([free_capacity(one) for one in SEED], "Optimistic", graded=False)
 
     assert tuple(capacity.replicas(request_from({"cpu": "3", "memory": "60Gi"}))) == (3, 3, 4)
 
@@ -122,14 +122,14 @@ def test_without_the_gate_grades_are_not_used() -> None:
     ],
 )
 def test_what_is_unknown_or_unreadable_is_room_for_nothing(summary: Summary | None) -> None:
-    capacity = Capacity([room_of(cluster("m", summary))], "Optimistic", graded=True)
+    capacity = Capacity([free_capacity(cluster("m", summary))], "Optimistic", graded=True)
 
     assert tuple(capacity.replicas(request_from({"cpu": "1"}))) == (0,)
 
 
 def test_a_resource_that_models_do_not_list_is_looked_up_in_the_summary() -> None:
     nodes = [node("n", **{"cpu": "4", "memory": "32Gi", "nvidia.com/gpu": "2"})]
-    rooms = [room_of(cluster("m", summarise(nodes, (), DEFAULT_MODELS)))]
+    rooms = [free_capacity(cluster("m", summarise(nodes, (), DEFAULT_MODELS)))]
     asked = request_from({"cpu": "1", "nvidia.com/gpu": "1"})
 
     found = {one: int(Capacity(rooms, one, graded=True).replicas(asked)[0]) for one in ("Optimistic", "Strict")}
@@ -141,7 +141,7 @@ def test_a_resource_that_models_do_not_list_is_looked_up_in_the_summary() -> Non
 @pytest.mark.parametrize("formula", ["Optimistic", "Strict", "Simulate"])
 def test_what_states_no_requirements_needs_a_slot_only_whatever_the_grades(formula: str) -> None:
     summary = Summary(allocatable={"pods": "400"}, allocatable_modelings=(AllocatableModeling(0, 1),))
-    rooms = [room_of(cluster("m", summary))]
+    rooms = [free_capacity(cluster("m", summary))]
 
     assert int(Capacity(rooms, formula, graded=True).replicas(request_of(None))[0]) == 400
     assert int(Capacity(rooms, formula, graded=True).replicas(request_from({}))[0]) == 110
@@ -178,7 +178,7 @@ def test_sets_of_components_share_nodes() -> None:
         Component("driver", 1, ReplicaRequirements(resource_request={"cpu": "1"})),
         Component("worker", 3, ReplicaRequirements(resource_request={"cpu": "2"})),
     )
-    capacity = Capacity([room_of(with_nodes("m", c4_32=4))], "Simulate", graded=True)
+    capacity = Capacity([free_capacity(with_nodes("m", c4_32=4))], "Simulate", graded=True)
 
     assert tuple(capacity.bundles(bundle_of(components))) == (2,)
 
@@ -187,7 +187,7 @@ def test_sets_of_components_share_nodes() -> None:
 def test_components_take_the_first_node_with_room_in_their_order(first: str, sets: int) -> None:
     components = [Component("driver", 2, ReplicaRequirements(resource_request={"cpu": "1"}))]
     components.insert(int(first == "1"), Component("worker", 2, ReplicaRequirements(resource_request={"cpu": "3"})))
-    capacity = Capacity([room_of(with_nodes("m", c4_32=2))], "Simulate", graded=True)
+    capacity = Capacity([free_capacity(with_nodes("m", c4_32=2))], "Simulate", graded=True)
 
     assert tuple(capacity.bundles(bundle_of(components))) == (sets,)
 
@@ -197,7 +197,7 @@ def test_nodes_reported_twice_under_a_grade_are_added_up() -> None:
     one = with_nodes("m", c4_32=2)
     split = one.with_status(resource_summary=Summary({"pods": "20"}, allocatable_modelings=twice))
 
-    assert room_of(split).graded == room_of(one).graded
+    assert free_capacity(split).graded == free_capacity(one).graded
 
 
 def test_no_models_become_the_nine_defaults() -> None:

@@ -147,7 +147,7 @@ def test_what_is_lost_added_and_changed_counts() -> None:
     assert placed(status) == {"member9": 3}
     assert told(status) == {
         "member1": "TaintToleration refuses it: taint maintenance:NoSchedule is not tolerated",
-        "member2": "Leaving refuses it: it is being left",
+        "member2": "Leaving refuses it: it is counted as unavailable",
         "member9": "chosen (room for 30 more), gets 3 of 3",
     }
 

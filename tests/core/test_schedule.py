@@ -8,7 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane.kinds.binding import (
+    TAINT_UNTOLERATED,
     GracefulEvictionTask,
+    ResourceBindingSpec,
     ResourceBindingStatus,
     TargetCluster,
     WorkloadAffinityGroups,
@@ -23,8 +25,10 @@ from controlplane.kinds.policy import (
     Toleration,
 )
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.explain import refusals, sentences
+from controlplane.scheduling.explain import refusals
+from controlplane.scheduling.explanation_text import Part, clusters
 from controlplane.scheduling.ledger import Ledger
+from controlplane.scheduling.note import detail_of, summary_of
 from controlplane.scheduling.question import Neighbours, neighbours_of
 from controlplane.settings import GATES, Compat, Settings
 from tests.builders.objects import cluster
@@ -318,7 +322,10 @@ def test_a_group_without_a_cluster_in_common_can_be_joined_nowhere() -> None:
     verdict = ask(three(), spec(placement()), settings=settings, neighbours=Neighbours(together=frozenset()))
 
     assert refused(verdict).reason == "NoClusterFit"
-    assert refusals(verdict.explanation)["a"].value == "its affinity group is on clusters that have none in common"
+    assert (
+        refusals(verdict.explanation)["a"].value
+        == "the bindings of its workload affinity group have no cluster in common"
+    )
 
 
 def test_clusters_that_are_being_left_are_counted_as_gone() -> None:
@@ -353,21 +360,35 @@ def _request(verdict: object) -> object:
     return verdict.explanation.question.asked  # type: ignore[attr-defined]
 
 
-def test_every_cluster_is_told_about_in_one_sentence() -> None:
-    clusters = [
-        cluster("a", taints=[Taint("down", "NoSchedule", "yes")]),
-        cluster("b", room=100),
-        cluster("c", apis=()),
-    ]
+def sentences(members: list[Cluster], wanted: ResourceBindingSpec) -> dict[str, str]:
+    """What the explanation of a dry run says of each cluster."""
+    verdict = ask(members, wanted)
+    part = Part(
+        summary_of(verdict, trigger="", now=HOUR), detail_of(verdict), Fleet.of(members, settings=Settings()).names
+    )
+    return {account.name: account.sentence for account in clusters(part, {})}
 
-    told = sentences(ask(clusters, spec(placement(how=DYNAMIC), replicas=3)).explanation)
 
-    assert told == {
+def test_every_cluster_is_explained_in_one_sentence() -> None:
+    members = [cluster("a", taints=[Taint("down", "NoSchedule", "yes")]), cluster("b", room=100), cluster("c", apis=())]
+
+    assert sentences(members, spec(placement(how=DYNAMIC), replicas=3)) == {
         "a": "TaintToleration refuses it: taint down=yes:NoSchedule is not tolerated",
-        "b": "chosen, room for 100 more, gets 3 of 3 replicas",
+        "b": "chosen (room for 100 more), gets 3 of 3",
         "c": "APIEnablement refuses it: it does not serve Deployment of apps/v1",
     }
 
 
-def test_no_cluster_at_all_is_said() -> None:
+def test_a_copy_evicted_after_its_toleration_expired_is_explained_by_the_eviction() -> None:
+    tolerating = placement(tolerations=[Toleration("down", "Exists", toleration_seconds=60)])
+    members = [cluster("a", taints=[Taint("down", "NoExecute")]), cluster("b")]
+    evicted = spec(tolerating, on={"b": 1}, tasks=[GracefulEvictionTask("a", reason=TAINT_UNTOLERATED)])
+
+    assert sentences(members, evicted)["a"] == (
+        "ClusterEviction refuses it: "
+        "the binding was evicted from it because of a taint, and it still has a taint that evicts"
+    )
+
+
+def test_a_refusal_says_that_no_cluster_exists() -> None:
     assert refused(ask([], spec(Placement()))).message == "0/0 clusters are available: no cluster exists"

@@ -10,7 +10,7 @@ from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.kinds.binding import Binding, ResourceBindingSpec, ResourceBindingStatus
 from controlplane.kinds.cluster import Cluster
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.explain import Refusal, refusals
+from controlplane.scheduling.explain import refusals
 from controlplane.scheduling.explanation_text import (
     CHOSEN,
     NOT_CHOSEN,
@@ -21,9 +21,11 @@ from controlplane.scheduling.explanation_text import (
     text,
 )
 from controlplane.scheduling.explanation_text import PlacementExplanation as Document
+from controlplane.scheduling.filters import Refusal
 from controlplane.scheduling.note import MESSAGE_KEPT, PLACED, Notes
+from controlplane.scheduling.question import Neighbours
 from controlplane.scheduling.schedule import Placed, Verdict
-from tests.properties.test_schedule import SETTINGS, asked, bindings, clusters, without_blocker
+from tests.properties.test_schedule import SETTINGS, asked, bindings, clusters, neighbours, without_blocker
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -46,11 +48,11 @@ def accounts(members: list[Cluster], wanted: ResourceBindingSpec) -> dict[str, C
     return {one.name: one for one in told(members, wanted, asked(members, wanted)).clusters}
 
 
-@given(clusters(), bindings())
+@given(clusters(), bindings(), neighbours)
 def test_a_note_refuses_the_same_clusters_for_the_same_reasons(
-    members: list[Cluster], wanted: ResourceBindingSpec
+    members: list[Cluster], wanted: ResourceBindingSpec, near: Neighbours
 ) -> None:
-    verdict = asked(members, wanted)
+    verdict = asked(members, wanted, neighbours=near)
 
     noted = {
         one.name: Refusal(one.filter, one.value)

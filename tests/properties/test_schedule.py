@@ -13,6 +13,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from controlplane.kinds.binding import (
+    APPLICATION_FAILURE,
+    FAILED_BACK,
+    PARTLY_FAILED_BACK,
+    PARTLY_REVERTED,
+    REVERTED,
+    TAINT_UNTOLERATED,
     GracefulEvictionTask,
     ReplicaRequirements,
     ResourceBindingSpec,
@@ -22,18 +28,31 @@ from controlplane.kinds.cluster import PREFER_NO_EXECUTE, APIEnablement, Cluster
 from controlplane.kinds.policy import ClusterAffinity, ReplicaSchedulingStrategy, SpreadConstraint, Toleration
 from controlplane.scheduling.batch import Batch, Item
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.explain import Refusal, refusals
+from controlplane.scheduling.explain import refusals
+from controlplane.scheduling.filters import Refusal
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import DUPLICATED, division_of
+from controlplane.scheduling.question import Neighbours
 from controlplane.scheduling.schedule import Placed, Verdict, schedule
 from controlplane.scheduling.webster import dispense
 from controlplane.scheduling.webster_arrays import divide
-from controlplane.settings import Settings
+from controlplane.settings import GATES, Settings
 from tests.builders.objects import APPS, cluster
 from tests.builders.placements import AGGREGATED, DYNAMIC, EVENLY, placement, weights
 from tests.builders.scheduling import spec
 
-SETTINGS = Settings()
+SETTINGS = Settings(feature_gates={**GATES, "WorkloadAffinity": True})
+REASONS = (
+    "",
+    TAINT_UNTOLERATED,
+    APPLICATION_FAILURE,
+    FAILED_BACK,
+    PARTLY_FAILED_BACK,
+    REVERTED,
+    PARTLY_REVERTED,
+    "Maintenance",
+)
+"""Every reason that a graceful eviction task can have, a user's own included."""
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 STATUS = ResourceBindingStatus(last_scheduled_time=NOON)
 NAMES = [f"member{number}" for number in range(1, 9)]
@@ -78,6 +97,23 @@ def spreads(draw: st.DrawFn) -> list[SpreadConstraint]:
     return found
 
 
+tasks = st.lists(
+    st.builds(
+        GracefulEvictionTask,
+        st.sampled_from(NAMES),
+        replicas=st.none() | st.integers(0, 4),
+        reason=st.sampled_from(REASONS),
+    ),
+    max_size=3,
+    unique_by=lambda task: task.from_cluster,
+)
+neighbours = st.builds(
+    Neighbours,
+    together=st.none() | st.frozensets(st.sampled_from(NAMES), max_size=4),
+    apart=st.none() | st.frozensets(st.sampled_from(NAMES), max_size=2),
+)
+
+
 @st.composite
 def bindings(draw: st.DrawFn) -> ResourceBindingSpec:
     names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=6))
@@ -93,7 +129,7 @@ def bindings(draw: st.DrawFn) -> ResourceBindingSpec:
         replicas=draw(st.integers(0, 30)),
         on=dict(sorted(on.items())),
         uid=draw(st.sampled_from(["", "a", "b", "c"])),
-        tasks=[GracefulEvictionTask(name) for name in draw(st.lists(st.sampled_from(NAMES), max_size=1))],
+        tasks=draw(tasks),
         fails_over=draw(st.booleans()),
         reschedule_triggered_at=NOON + timedelta(hours=1) if draw(st.integers(0, 3)) == 0 else None,
     )
@@ -202,11 +238,11 @@ def test_the_order_things_are_written_in_does_not_matter(
     assert result(asked(members, wanted)) == result(asked(others, other))
 
 
-@given(clusters(), bindings())
+@given(clusters(), bindings(), neighbours)
 def test_every_cluster_is_either_refused_with_a_reason_or_was_a_candidate(
-    members: list[Cluster], wanted: ResourceBindingSpec
+    members: list[Cluster], wanted: ResourceBindingSpec, near: Neighbours
 ) -> None:
-    verdict = asked(members, wanted)
+    verdict = asked(members, wanted, neighbours=near)
 
     attempt = verdict.explanation.attempts[-1]
     names = attempt.plan.fleet.names

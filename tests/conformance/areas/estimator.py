@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controlplane.estimate.capacity import Capacity, room_of
+from controlplane.estimate.capacity import Capacity, free_capacity
 from controlplane.estimate.grades import SIMULATE
 from controlplane.estimate.request import bundle_of, request_of
 from controlplane.kinds.binding import Component, ReplicaRequirements
@@ -20,7 +20,7 @@ def run(given: Document) -> int:
 
 
 def _estimate(given: Document, cluster: Cluster) -> int:
-    capacity = Capacity([room_of(cluster)], SIMULATE, graded=True)
+    capacity = Capacity([free_capacity(cluster)], SIMULATE, graded=True)
     if given["op"] == "maxAvailableReplicas":
         asked = typed(given.get("replicaRequirements"), ReplicaRequirements | None)
         return int(capacity.replicas(request_of(asked))[0])

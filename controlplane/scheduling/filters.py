@@ -1,0 +1,278 @@
+"""The scheduler's filters: which clusters a binding may go to, and why it may not go to the others.
+
+FILTERS is the only list of filters. The decision, the headline of a refusal ("0/2 clusters are available: …"), the
+stored note, the explanation of a placement, the admin page and Events are all made from it. To add a filter, add one
+row to FILTERS and one case to the table of filters in tests/core/test_scheduler_rows.py. Nothing else lists filters.
+
+Several filters may refuse the same cluster. Users see the first of them, so the order of the rows matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from controlplane.clusters.tolerations import spelled
+from controlplane.kinds.cluster import PREFER_NO_EXECUTE
+from controlplane.kinds.policy import ClusterAffinityTerm
+from controlplane.scheduling.cluster_arrays import Mask, Places
+from controlplane.scheduling.placement_plan import REFUSING, Plan
+from controlplane.scheduling.question import Question
+
+CLUSTER_AFFINITY: Final = "ClusterAffinity"
+
+
+class Filter(NamedTuple):
+    """One rule that clusters have to pass.
+
+    `mask` returns the clusters that pass, as a mask over the fleet. None: the rule does not concern this binding, so
+    every cluster passes. `why` returns the reason for refusing the cluster at a place of the fleet.
+    """
+
+    name: str  # the name that users see
+    mask: Callable[[Plan, Question], Mask | None]
+    why: Callable[[Plan, Question, int], str]
+    keeps_targets: bool = False  # the rule is for new copies only: a cluster that the binding is already on passes
+    per_binding: bool = False  # `mask` reads more of the question than its API version, kind and `fails_over`
+    per_cluster: bool = False  # `why` differs between clusters
+
+
+def _cluster_affinity(plan: Plan, question: Question, place: int) -> str:
+    name = plan.term.affinity_name if isinstance(plan.term, ClusterAffinityTerm) else ""
+    return f"clusterAffinity {name}".rstrip() + " does not select it"
+
+
+def _spread_field(field: str) -> Filter:
+    return Filter(
+        "SpreadConstraint",
+        mask=lambda plan, question: ~plan.fleet.lacking(field) if field in plan.spread_fields else None,
+        why=lambda plan, question, place: f"it has no {field}, which a spread constraint needs",
+    )
+
+
+def _not_on(plan: Plan, names: Iterable[str]) -> Mask:
+    return ~plan.fleet.mask_of(names)
+
+
+def _taint(plan: Plan, question: Question, place: int) -> str:
+    taint = plan.fleet.refused_by(place, plan.placement.cluster_tolerations, REFUSING)
+    assert taint is not None, "this filter refuses only clusters with a taint that is not tolerated"
+    return f"taint {spelled(taint)} is not tolerated"
+
+
+def _evicted(plan: Plan, question: Question) -> Mask | None:
+    return ~(plan.fleet.mask_of(question.evicted) & plan.fleet.moving()) if question.evicted else None
+
+
+def _affinity_group(plan: Plan, question: Question, place: int) -> str:
+    shared = ", ".join(sorted(question.neighbours.together or ()))
+    if not shared:
+        return "the bindings of its workload affinity group have no cluster in common"
+    return f"its workload affinity group is on {shared}"
+
+
+FILTERS: Final = (
+    Filter(
+        "Leaving",
+        mask=lambda plan, question: ~plan.fleet.absent,
+        why=lambda plan, question, place: "it is counted as unavailable",
+    ),
+    Filter(
+        "Terminating",
+        mask=lambda plan, question: plan.fleet.present,
+        why=lambda plan, question, place: "it is being deleted",
+    ),
+    Filter(CLUSTER_AFFINITY, mask=lambda plan, question: plan.affinity, why=_cluster_affinity),
+    *map(_spread_field, ("provider", "region", "zone")),
+    Filter(
+        "ClusterEviction",
+        mask=lambda plan, question: _not_on(plan, question.leaving) if question.leaving else None,
+        why=lambda plan, question, place: "a graceful eviction task removes the binding from it",
+        per_binding=True,
+    ),
+    Filter(
+        "Terminating",
+        mask=lambda plan, question: plan.fleet.open,
+        why=lambda plan, question, place: "it is being deleted",
+        keeps_targets=True,
+    ),
+    Filter(
+        "TaintToleration",
+        mask=lambda plan, question: ~plan.fleet.refusing(plan.placement.cluster_tolerations, REFUSING),
+        why=_taint,
+        keeps_targets=True,
+        per_cluster=True,
+    ),
+    Filter(
+        "APIEnablement",
+        mask=lambda plan, question: plan.fleet.enables(question.api_version, question.kind),
+        why=lambda plan, question, place: f"it does not serve {question.kind} of {question.api_version}",
+        keeps_targets=True,
+    ),
+    Filter(
+        "ClusterEviction",
+        mask=_evicted,
+        why=lambda plan, question, place: (
+            "the binding was evicted from it because of a taint, and it still has a taint that evicts"
+        ),
+        keeps_targets=True,
+        per_binding=True,
+    ),
+    Filter(
+        "Failover",
+        mask=lambda plan, question: ~plan.fleet.leaving_soon() if question.fails_over else None,
+        why=lambda plan, question, place: f"its {PREFER_NO_EXECUTE} taint would evict the binding again",
+        keeps_targets=True,
+    ),
+    Filter(
+        "WorkloadAffinity",
+        mask=lambda plan, question: (
+            None if question.neighbours.together is None else plan.fleet.mask_of(question.neighbours.together)
+        ),
+        why=_affinity_group,
+        keeps_targets=True,
+        per_binding=True,
+    ),
+    Filter(
+        "WorkloadAntiAffinity",
+        mask=lambda plan, question: (
+            None if question.neighbours.apart is None else _not_on(plan, question.neighbours.apart)
+        ),
+        why=lambda plan, question, place: "its workload anti-affinity group is on it",
+        keeps_targets=True,
+        per_binding=True,
+    ),
+)
+
+_SHARED: Final = tuple(row for row in FILTERS if not row.per_binding)
+_PER_BINDING: Final = tuple(row for row in FILTERS if row.per_binding)
+
+
+# The decision
+
+
+class _Shared(NamedTuple):
+    """What the filters that are not `per_binding` let pass: computed once per plan, API version, kind, fails_over."""
+
+    new: Mask  # clusters that pass for a new copy
+    kept: Mask  # clusters that pass if the binding is already on them
+    places: Places  # the clusters of `new`
+
+
+def feasible(plan: Plan, question: Question) -> Places:
+    """Return the clusters that pass all filters, as places of the fleet in ascending order."""
+    shared = _shared(plan, question)
+    own = [(row, mask) for row in _PER_BINDING if (mask := row.mask(plan, question)) is not None]
+    if not own and not question.targets:
+        return shared.places
+    new, kept = shared.new.copy(), shared.kept
+    for row, mask in own:
+        new &= mask
+        if not row.keeps_targets:
+            kept = kept & mask
+    there = plan.fleet.places(name for name, _ in question.targets)
+    new[there] = kept[there]
+    return new.nonzero()[0]
+
+
+def _shared(plan: Plan, question: Question) -> _Shared:
+    key = _policy_key(question)
+    known: _Shared | None = plan.answers.get(key)
+    if known is None:
+        new, kept = plan.fleet.everything(), plan.fleet.everything()
+        for row in _SHARED:
+            mask = row.mask(plan, question)
+            if mask is not None:
+                new &= mask
+                if not row.keeps_targets:
+                    kept &= mask
+        known = plan.answers[key] = _Shared(new, kept, new.nonzero()[0])
+    return known
+
+
+# The reasons
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The first filter that refuses a cluster, and the reason."""
+
+    filter: str
+    value: str
+
+
+class Refused(NamedTuple):
+    """The clusters that one filter refuses for one reason, and that no filter before it refuses."""
+
+    filter: str
+    value: str
+    clusters: Mask
+
+
+def refusal(plan: Plan, question: Question, place: int) -> Refusal | None:
+    """Return why the cluster at a place of the fleet is not feasible. None: it passes all filters."""
+    is_target = any(name == plan.fleet.names[place] for name, _ in question.targets)
+    for row in FILTERS:
+        mask = None if is_target and row.keeps_targets else row.mask(plan, question)
+        if mask is not None and not mask[place]:
+            return Refusal(row.name, row.why(plan, question, place))
+    return None
+
+
+def refused(plan: Plan, question: Question) -> tuple[Refused, ...]:
+    """Return all clusters that are not feasible, grouped by filter and reason, in the order of the filters.
+
+    The answer is computed once for all bindings with the same `shared_key`.
+    """
+    key = shared_key(plan, question)
+    if key is None:
+        return tuple(_refused(plan, question))
+    known: tuple[Refused, ...] | None = plan.answers.get(("refused", key))
+    if known is None:
+        known = plan.answers["refused", key] = tuple(_refused(plan, question))
+    return known
+
+
+def shared_key(plan: Plan, question: Question) -> Hashable | None:
+    """Return the key under which bindings of one plan share the answer of the filters.
+
+    None: the answer is this binding's own, as the binding has targets, graceful eviction tasks or an affinity group.
+    """
+    if question.targets or any(row.mask(plan, question) is not None for row in _PER_BINDING):
+        return None
+    return _policy_key(question)
+
+
+def _policy_key(question: Question) -> Hashable:
+    """Return what the filters that are not `per_binding` read of a question. Bindings of one policy mostly agree."""
+    return question.api_version, question.kind, question.fails_over
+
+
+def _refused(plan: Plan, question: Question) -> Iterator[Refused]:
+    passed = plan.fleet.everything()
+    not_targets = _not_on(plan, (name for name, _ in question.targets)) if question.targets else None
+    for row in FILTERS:
+        mask = row.mask(plan, question)
+        if mask is None:
+            continue
+        refused = passed & ~mask
+        if row.keeps_targets and not_targets is not None:
+            refused &= not_targets
+        if refused.any():
+            passed &= ~refused
+            yield from _by_reason(row, plan, question, refused)
+
+
+def _by_reason(row: Filter, plan: Plan, question: Question, refused: Mask) -> Iterator[Refused]:
+    if not row.per_cluster:
+        yield Refused(row.name, row.why(plan, question, int(refused.argmax())), refused)
+        return
+    places_of: dict[str, list[int]] = {}
+    for place in refused.nonzero()[0].tolist():
+        places_of.setdefault(row.why(plan, question, place), []).append(place)
+    for why, places in places_of.items():
+        mask: Mask = np.zeros(plan.fleet.size, dtype=np.bool_)
+        mask[places] = True
+        yield Refused(row.name, why, mask)
