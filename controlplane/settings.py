@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from controlplane.apimachinery import addresses
 from controlplane.apimachinery.meta import Struct
-from controlplane.apimachinery.regex import whole
+from controlplane.apimachinery.regex import full_match
 
 MAX_SECONDS = 1_000_000_000  # thirty years: now plus this many seconds is still a valid time
 MIN_RATE, MAX_RATE = 0.000_001, 1_000_000  # resources per second; a rate of 0 is allowed as well
@@ -443,7 +443,7 @@ def broken_rules(values: Mapping[str, Any]) -> Iterator[BrokenRule]:
     yield from _broken_rates(settings)
     for pattern in settings.skipped_propagating_namespaces:
         try:
-            whole(pattern)
+            full_match(pattern)
         except ValueError as error:
             yield BrokenRule(("skippedPropagatingNamespaces",), pattern, f"{error}; write e.g. kube-.*")
     for name, texts in (

@@ -1,7 +1,7 @@
-"""Addresses of members: which of them must not be called (`members.refused_addresses`, `members.allowed_addresses`).
+"""Network addresses that must not be called as members (`members.refused_addresses`, `members.allowed_addresses`).
 
-A Cluster's endpoint is written by people and resolved by DNS servers of others. Without this rule it could point the
-control plane at itself, at its neighbours on the host, or at a cloud's metadata service, with credentials in hand.
+Users write the endpoint of a Cluster, and foreign DNS servers resolve it. Without this rule an endpoint could make the
+control plane send credentials to itself, to another service on its host, or to the metadata service of a cloud.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 REFUSED = (
-    *("0.0.0.0/8", "::/128"),  # unspecified: connects to this host
+    *("0.0.0.0/8", "::/128"),  # unspecified: a connection goes to this host
     *("127.0.0.0/8", "::1/128"),  # loopback
     *("169.254.0.0/16", "fe80::/10"),  # link-local, with the metadata service of most clouds (169.254.169.254)
     *("fd00:ec2::254/128", "fd20:ce::254/128"),  # metadata services of AWS and Google over IPv6
@@ -30,18 +30,17 @@ _NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9a-fA-F]*)", re.DOTALL)
 
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
-    """Return the networks of a setting, e.g. 10.0.0.0/8; a plain address is a network of one.
+    """Return the networks that texts such as 10.0.0.0/8 name. An address without a prefix is a network of one address.
 
-    Raises ValueError naming the first that is none.
+    Raises ValueError for the first text that is not a network.
     """
     return tuple(ip_network(text) for text in texts)
 
 
 def literal(host: str) -> Address | None:
-    """Return the address a host is written as, None where it is a name. localhost counts as 127.0.0.1.
+    """Return the address that a host is written as; None: the host is a name. localhost is 127.0.0.1.
 
-    Raises ValueError for a number that is no address as written, such as 2130706433 or 127.1: some resolvers read it
-    as one.
+    Raises ValueError for other spellings of an address, such as 2130706433 or 127.1, which some resolvers accept.
     """
     bare = host.removeprefix("[").removesuffix("]").partition("%")[0].rstrip(".").lower()
     if bare == "localhost" or bare.endswith(".localhost"):
@@ -55,9 +54,9 @@ def literal(host: str) -> Address | None:
 
 
 def refused(address: Address, *, refuse: tuple[str, ...], allow: tuple[str, ...]) -> str:
-    """Return the network of `refuse` that an address is in; "" where it may be called.
+    """Return the network of `refuse` that contains an address; "" if the address may be called.
 
-    An IPv4 address inside an IPv6 address counts as well: mapped, compatible, NAT64, 6to4 and Teredo.
+    An IPv6 address that contains an IPv4 address (mapped, compatible, NAT64, 6to4, Teredo) is checked as both.
     """
     allowed = _parsed(allow)
     for form in _forms(address):
@@ -75,7 +74,7 @@ def _parsed(texts: tuple[str, ...]) -> tuple[Network, ...]:
 
 
 def _forms(address: Address) -> Iterator[Address]:
-    """Yield an address and the IPv4 addresses that are reached through it."""
+    """Yield an address and the IPv4 addresses that it contains."""
     yield address
     if isinstance(address, IPv4Address):
         return

@@ -1,4 +1,4 @@
-"""Base64 as Kubernetes reads it: of the standard alphabet, with padding; line ends in it are nothing."""
+"""Base64 as Kubernetes reads it: the standard alphabet, with padding. Line ends are ignored."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import base64
 
 
 def decoded(text: str) -> bytes:
-    """Return what a base64 text stands for. Raises ValueError where it is none."""
+    """Return the bytes that a base64 text encodes. Raises ValueError for a text that is not base64."""
     plain = text.replace("\r", "").replace("\n", "")
-    if len(plain) % 4 or plain.endswith("==="):  # some versions of Python let more padding pass
-        raise ValueError("is padded to another length than a multiple of four")
+    if len(plain) % 4 or plain.endswith("==="):  # some versions of Python accept too much padding
+        raise ValueError("has a length that is not a multiple of four")
     return base64.b64decode(plain, validate=True)
 
 

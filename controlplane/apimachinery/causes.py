@@ -1,4 +1,4 @@
-"""Reasons to refuse a field, worded as the users of kubectl know them: value, rule, way out."""
+"""Functions that return causes: why a field of an object is refused, worded as users of kubectl know it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from controlplane.apimachinery.as_written import plain
 from controlplane.apimachinery.errors import Cause
 
-MAX_REASON = 1024  # characters of what people give as a reason: it is kept, and shown in many places
-_SHOWN = 200  # characters of a value in a message
+MAX_REASON = 1024  # characters of a reason that a user gives
+_MAX_SHOWN = 200  # characters of a value in a message
 _CONTROL = frozenset(map(chr, range(32))) - frozenset("\t\n\r")
 
 
@@ -21,18 +21,18 @@ def invalid(field: str, value: Any, rule: str) -> Cause:
 
 
 def unsupported(field: str, value: Any, choices: Iterable[str]) -> Cause:
-    """Return the cause for a value outside a closed list."""
+    """Return the cause for a value that is not one of the supported values."""
     listed = ", ".join(f'"{choice}"' for choice in choices)
     return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {listed}", field)
 
 
 def required(field: str, rule: str = "") -> Cause:
-    """Return the cause for a field that has to be there and is not."""
+    """Return the cause for a required field that is missing. `rule` says what to write."""
     return Cause("FieldValueRequired", f"Required value: {rule}" if rule else "Required value", field)
 
 
 def reason(field: str, text: str, why: str) -> list[Cause]:
-    """Return what is wrong with a reason people give; `why` says what to write where there is none."""
+    """Return the causes against a text in which a user gives a reason. `why` says what to write if it is empty."""
     if not text.strip():
         return [required(field, why)]
     if len(text) > MAX_REASON:
@@ -43,26 +43,26 @@ def reason(field: str, text: str, why: str) -> list[Cause]:
 
 
 def duplicate(field: str, value: Any, rule: str = "") -> Cause:
-    """Return the cause for a value that may stand only once."""
+    """Return the cause for a value that occurs more than once."""
     return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}{f': {rule}' if rule else ''}", field)
 
 
 def forbidden(field: str, rule: str) -> Cause:
-    """Return the cause for a field that may not be set here."""
+    """Return the cause for a field that must not be set or changed in this way."""
     return Cause("FieldValueForbidden", f"Forbidden: {rule}", field)
 
 
 def mistyped(field: str, value: Any, rule: str) -> Cause:
-    """Return the cause for a value of another type than the field's."""
+    """Return the cause for a value of the wrong type."""
     return Cause("FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {rule}", field)
 
 
 def immutable(field: str, value: Any) -> Cause:
-    """Return the cause for a change of a field that never changes."""
-    return invalid(field, value, "field is immutable: delete the object and create it anew to change it")
+    """Return the cause for a change of a field that must not change."""
+    return invalid(field, value, "field is immutable: delete the object and create it again to change it")
 
 
 def shown(value: Any) -> str:
-    """Return a value as it stands in a message: JSON, cut where it is long."""
+    """Return a value as messages show it: as JSON, at most 200 characters of it."""
     text = msgspec.json.encode(value, enc_hook=plain).decode()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"

@@ -1,7 +1,7 @@
-"""What can be wrong with a request, as the Kubernetes Status document says it.
+"""Errors that a request may end with. Each has an HTTP code and a reason of the Kubernetes API.
 
-Every anticipated error is one of these; whatever meets the outside world turns it into a Status with `wire.status`.
-Anything else that is raised is a defect of ours and becomes an InternalError at the rim.
+All expected errors are of these types. The API turns them into a Status document (`wire.status`). Any other exception
+is a defect of the product, and the API answers it with InternalError.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import msgspec
 
 
 class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One reason among several: `field` is a path (spec.replicas), `reason` Kubernetes' word for the kind of fault."""
+    """One of the reasons why an object is refused. `field` is a path such as spec.replicas. `reason` is a word of the
+    Kubernetes API, such as FieldValueInvalid."""
 
     reason: str
     message: str
@@ -20,7 +21,7 @@ class Cause(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Details(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which object an error is about. `kind` is the plural of the resource, or the Kind where only that is known."""
+    """The object that an error is about. `kind` is the plural of the resource, or its kind if only that is known."""
 
     name: str = ""
     group: str = ""
@@ -33,8 +34,8 @@ class Details(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class StatusError(Exception):
     """An error with an HTTP code and a Kubernetes reason.
 
-    `message` is what a person reads: it names the field, the value, the rule and the way out.
-    `retry_after_seconds` also becomes the Retry-After header.
+    `message` is for users: it names the field, the value and the rule, and says what to do. `retry_after_seconds` is
+    also sent as the header Retry-After; 0: without that header.
     """
 
     code: int = 500
@@ -73,7 +74,7 @@ class NotFound(StatusError):
 
     @classmethod
     def of(cls, plural: str, name: str, *, group: str = "") -> NotFound:
-        """Return the error for an object that is not there, worded as kubectl's users know it."""
+        """Return the error for an object that does not exist."""
         return cls(f'{qualified(plural, group)} "{name}" not found', kind=plural, group=group, name=name)
 
 
@@ -90,7 +91,7 @@ class AlreadyExists(StatusError):
 
     @classmethod
     def of(cls, plural: str, name: str, *, group: str = "") -> AlreadyExists:
-        """Return the error for creating an object whose name is taken."""
+        """Return the error for creating an object when another object has its name."""
         return cls(f'{qualified(plural, group)} "{name}" already exists', kind=plural, group=group, name=name)
 
 
@@ -99,7 +100,7 @@ class Conflict(StatusError):
 
     @classmethod
     def of(cls, plural: str, name: str, *, group: str = "", why: str = "") -> Conflict:
-        """Return the error for a write based on an older version than the stored one."""
+        """Return the error for a write that is based on an older version than the stored version."""
         why = why or "the object has been modified; please apply your changes to the latest version and try again"
         message = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
         return cls(message, kind=plural, group=group, name=name)
@@ -110,7 +111,7 @@ class Gone(StatusError):
 
 
 class Expired(Gone):
-    """The resourceVersion asked for is older than the history kept; the client has to list again."""
+    """The resourceVersion of the request is older than the change log. The client has to list again."""
 
     reason = "Expired"
 
@@ -128,10 +129,10 @@ class Invalid(StatusError):
 
     @classmethod
     def of(cls, kind: str, name: str, causes: Sequence[Cause], *, group: str = "") -> Invalid:
-        """Return the error that lists every cause, so that a user mends all of them at once."""
+        """Return the error that lists all causes, so that a user can correct all of them at once."""
         texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
-        told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-        message = f'{qualified(kind, group)} "{name}" is invalid: {told}'
+        listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        message = f'{qualified(kind, group)} "{name}" is invalid: {listed}'
         return cls(message, kind=kind, group=group, name=name, causes=causes)
 
 
@@ -148,5 +149,5 @@ class ServiceUnavailable(StatusError):
 
 
 def qualified(word: str, group: str) -> str:
-    """Return a plural or a Kind with its group behind it, as messages name resources: deployments.apps, pods."""
+    """Return a plural or a kind with its group, as messages name resources: deployments.apps, pods."""
     return f"{word}.{group}" if group else word

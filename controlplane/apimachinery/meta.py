@@ -1,4 +1,4 @@
-"""The words every object is said in: references, metadata, conditions."""
+"""Types that all objects share: references, metadata, conditions, and the base class of objects."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ T = TypeVar("T")
 
 
 class Struct(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """A frozen value whose fields are spelled the Kubernetes way on the wire; absent means the default.
+    """A frozen value. In documents its fields have camelCase names, and a field with its default value is left out.
 
-    A value equal to its default is left out of the document. Derive from `UserStruct` where users write the value.
+    Use `UserStruct` for values that users write. Fields are encoded in the order of their declaration, those of base
+    classes first.
 
-    Fields keep their order on the wire, a base class's first: required ones stand before those with defaults.
-
-    The garbage collector leaves these values alone (`gc=False`), which a process with a hundred thousand of them feels:
-    a frozen value is made of what was there before it, so none is part of a cycle. Keep nothing in one that may come to
-    hold it.
+    The garbage collector does not track these values (`gc=False`), because a process holds hundreds of thousands of
+    them. This is safe because a frozen value only refers to older values, so no cycle arises. Never put a mutable
+    value into a field that could later refer back to it.
     """
 
 
@@ -33,14 +32,15 @@ class UserStruct(Struct, frozen=True, metaclass=AsWritten):
 
 
 Int32 = Annotated[int, msgspec.Meta(extra_json_schema={"format": "int32"})]
-"""A number of things or a rank, as wide as Kubernetes has it: sums of them fit what PostgreSQL counts with."""
+"""A number with the range that Kubernetes gives it. Sums of such numbers fit into the integers of PostgreSQL."""
 
 QuantityText = Annotated[str, msgspec.Meta(extra_json_schema={"format": "quantity"})]
-"""An amount of a resource as people write it: "500m", "2Gi"."""
+"""A resource quantity as text: "500m", "2Gi"."""
 
 
 class Ref(NamedTuple):
-    """Name of one object: its kind's key ("apps/Deployment", "Secret"), namespace ("": cluster-scoped), name."""
+    """A reference to an object: the key of its kind ("apps/Deployment", "Secret"), its namespace and its name. The
+    namespace of a cluster-scoped object is ""."""
 
     kind: str
     namespace: str
@@ -52,7 +52,7 @@ class Ref(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Ref:
-        """Return the reference that `str()` wrote. Raises ValueError where the text has no kind."""
+        """Return the reference that `str()` wrote. Raises ValueError for a text without a kind."""
         kind, colon, place = text.partition(":")
         if not colon:
             raise ValueError(f'"{text}" is not a reference; write Kind:name or group/Kind:namespace/name')
@@ -60,21 +60,21 @@ class Ref(NamedTuple):
         return cls(kind, namespace, name) if slash else cls(kind, "", place)
 
 
-@lru_cache(maxsize=4096)  # every look at an object's ref asks; there are few kinds
+@lru_cache(maxsize=4096)  # called for every reference; there are few kinds
 def kind_key(api_version: str, kind: str) -> str:
-    """Return the key of a kind whatever its version: ("apps/v1", "Deployment") -> "apps/Deployment"."""
+    """Return the key of a kind, which has no version: ("apps/v1", "Deployment") → "apps/Deployment"."""
     group, slash, _version = api_version.partition("/")
     return f"{group}/{kind}" if slash else kind
 
 
-@lru_cache(maxsize=256)  # a batch stamps everything it makes with one moment
+@lru_cache(maxsize=256)  # all objects of a batch get the same time
 def to_seconds(moment: datetime) -> datetime:
-    """Return the moment as Kubernetes keeps times: UTC, whole seconds."""
+    """Return a time as Kubernetes stores it: in UTC, without fractions of a second."""
     return moment.astimezone(UTC).replace(microsecond=0)
 
 
 def compact(value: T) -> T:
-    """Return the value without the empty values that a user wrote: equal to it, and encoded as if they were absent."""
+    """Return an equal value in which empty values that a user wrote count as absent, so that they are not encoded."""
     if isinstance(value, tuple):
         items = tuple(map(compact, value))
         return items if any(map(is_not, items, value)) else value  # type: ignore[return-value]
@@ -101,7 +101,8 @@ class OwnerReference(Struct, frozen=True):
 
 
 class ObjectMeta(Struct, frozen=True):
-    """metadata of an object. `resource_version` stays first: stores splice it into encoded text (see `kind.encode`)."""
+    """The metadata of an object. `resource_version` is the first field, because stores insert it into encoded text
+    (`kind.encode`)."""
 
     resource_version: str = ""
     name: str = ""
@@ -120,7 +121,7 @@ class ObjectMeta(Struct, frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """A condition of a status, as metav1.Condition; `last_transition_time` moves only when `status` does."""
+    """A condition of a status, as metav1.Condition. `last_transition_time` changes only with `status`."""
 
     type: str
     status: str  # True, False, Unknown
@@ -131,15 +132,15 @@ class Condition(Struct, frozen=True):
 
 
 def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:
-    """Return the condition of that type; None where nobody reported it yet."""
-    for one in conditions:  # asked thousands of times a second: no generator
-        if one.type == type_:
-            return one
+    """Return the condition of a type; None: no such condition was reported."""
+    for candidate in conditions:  # called thousands of times a second, so without a generator
+        if candidate.type == type_:
+            return candidate
     return None
 
 
 def with_condition(conditions: tuple[Condition, ...], new: Condition, *, now: datetime) -> tuple[Condition, ...]:
-    """Return the conditions with `new` in place; its transition time is `now` only where the status changed."""
+    """Return the conditions with `new` added or replaced. Its transition time is `now` if its status changed."""
     old = condition(conditions, new.type)
     since = old.last_transition_time if old is not None and old.status == new.status else to_seconds(now)
     stamped = replace(new, last_transition_time=since)
@@ -159,24 +160,24 @@ class Object(Struct, frozen=True):
 
     @property
     def ref(self) -> Ref:
-        metadata = self.metadata  # asked for many times a change: made without a call in between
+        metadata = self.metadata  # read many times per change, so made without calling Ref()
         return tuple.__new__(Ref, (kind_key(self.api_version, self.kind), metadata.namespace, metadata.name))
 
     def with_meta(self, **changes: Any) -> Self:
-        """Return the object with metadata fields changed; the same object where nothing changes."""
+        """Return the object with changed metadata fields; the same object if nothing changes."""
         metadata = replace(self.metadata, **changes)
         return self if metadata == self.metadata else replace(self, metadata=metadata)
 
     def with_spec(self, **changes: Any) -> Self:
-        """Return the object with spec fields changed and its generation raised; itself where nothing changes."""
-        old: msgspec.Struct = self.spec  # type: ignore[attr-defined]  # every subclass that is edited this way has a spec
+        """Return the object with changed spec fields and its generation raised; the same object if nothing changes."""
+        old: msgspec.Struct = self.spec  # type: ignore[attr-defined]  # subclasses that are changed in this way have it
         spec = replace(old, **changes)
         if spec == old:
             return self
         return replace(self, spec=spec, metadata=replace(self.metadata, generation=self.metadata.generation + 1))
 
     def with_status(self, **changes: Any) -> Self:
-        """Return the object with status fields changed; the same object where nothing changes."""
+        """Return the object with changed status fields; the same object if nothing changes."""
         old: msgspec.Struct = self.status  # type: ignore[attr-defined]  # as in with_spec
         status = replace(old, **changes)
         return self if status == old else replace(self, status=status)

@@ -1,4 +1,4 @@
-"""Amounts of resources as Kubernetes writes them: ``500m``, ``1.5Gi``, ``2e3``."""
+"""Resource quantities of Kubernetes: ``500m``, ``1.5Gi``, ``2e3``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ DECIMAL_EXPONENT: Final = "DecimalExponent"
 BINARY_SI: Final = "BinarySI"
 
 NANO: Final = 10**9
-"""Nothing smaller than one billionth is kept; anything finer is rounded away from zero when parsed."""
+"""The unit in which quantities are stored is one billionth. Parsing rounds smaller fractions away from zero."""
 
 MAX_INT64: Final = 2**63 - 1
 MAX_TEXT_LENGTH: Final = 256
 MAX_EXPONENT: Final = 256
-"""Largest decimal exponent accepted, so that eight characters cannot ask for a gigabyte of digits."""
+"""The largest decimal exponent that is accepted, because a short text such as 1e999999999 would need a gigabyte."""
 
 _SHAPE: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
 _DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -24,18 +24,19 @@ _BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei
 _DECIMAL_NAMES: Final = {exponent: suffix for suffix, exponent in _DECIMAL_SUFFIXES.items()}
 _BINARY_NAMES: Final = ("", *_BINARY_SUFFIXES)
 _FAST_DIGITS: Final = 18
-"""Up to this many digits the text itself is kept when it is already canonical, as the API server does."""
+"""A canonical text with at most this many digits is kept as it is, as the API server does."""
 
 
 class QuantityError(ValueError):
-    """A text that is not a resource quantity; the message names the text and a spelling that would do."""
+    """A text is not a resource quantity. The message names the text and a valid example."""
 
 
 class Quantity:
-    """An exact, immutable amount in billionths, with the format it is written in.
+    """An exact, immutable number of billionths, with the format in which it is written.
 
-    Equality, order and hash are by value: ``1``, ``1000m`` and ``1e0`` are equal (D16). Sums keep the format of the
-    left side unless that is zero. ``str()`` is the canonical text: no precision lost, no fraction, largest suffix.
+    Equality, order and hash depend on the number: ``1``, ``1000m`` and ``1e0`` are equal [resource-models]. A sum has
+    the format of its left side, or of its right side if the left side is zero. ``str()`` returns the canonical text:
+    exact, without a fraction, with the largest suffix that allows this.
     """
 
     __slots__ = ("_text", "format", "nano")
@@ -57,7 +58,7 @@ class Quantity:
 
     @classmethod
     def of(cls, value: object) -> Quantity:
-        """Return the quantity a JSON document holds: text or a number. Raise QuantityError for anything else."""
+        """Return the quantity of a JSON value, which is a text or a number. Raises QuantityError for anything else."""
         if isinstance(value, str):
             return parse(value)
         if isinstance(value, Quantity):
@@ -67,18 +68,18 @@ class Quantity:
         raise QuantityError(f'{value!r} is not a quantity: write a text such as "500m" or "2Gi", or a number')
 
     def value(self) -> int:
-        """Return whole units, a rest rounded away from zero (``1500m`` is 2)."""
+        """Return the number of whole units, rounded away from zero: ``1500m`` → 2."""
         return _away_from_zero(self.nano, NANO)
 
     def milli_value(self) -> int:
-        """Return thousandths of a unit, a rest rounded away from zero; the scale cpu is counted in."""
+        """Return the number of thousandths of a unit, rounded away from zero. CPU is counted in thousandths."""
         return _away_from_zero(self.nano, NANO // 1000)
 
     def sign(self) -> int:
         return (self.nano > 0) - (self.nano < 0)
 
     def compare(self, other: Quantity) -> int:
-        """Return -1, 0 or 1: whether this is less than, equal to or more than the other."""
+        """Return -1, 0 or 1 if this quantity is less than, equal to or more than the other."""
         return (self.nano > other.nano) - (self.nano < other.nano)
 
     def __add__(self, other: Quantity) -> Quantity:
@@ -124,7 +125,7 @@ class Quantity:
 
 @lru_cache(maxsize=16_384)
 def parse(text: str) -> Quantity:
-    """Return the quantity written as ``text``. Raise QuantityError where that is none."""
+    """Return the quantity that a text denotes. Raises QuantityError for an invalid text."""
     if len(text) > MAX_TEXT_LENGTH:
         raise QuantityError(f"a quantity of {len(text)} characters is longer than {MAX_TEXT_LENGTH}: use a suffix")
     shape = _SHAPE.fullmatch(text)
@@ -140,7 +141,7 @@ def parse(text: str) -> Quantity:
     exponent, form = _decimal_exponent(text, suffix)
     scale = exponent - len(fraction)
     nano = _nano(int(digits), scale)
-    # Which texts survive as they are is the API server's rule; anything else is said in the canonical way.
+    # The rule of the API server for which texts are kept as they are. Others are written in the canonical form.
     kept = len(digits) <= _FAST_DIGITS and scale >= -9 and scale % 3 == 0
     kept = kept and digits[0] != "0" and not digits.endswith("000")
     return Quantity(-nano if sign == "-" else nano, form, text if kept else "")
@@ -163,7 +164,7 @@ def _decimal_exponent(text: str, suffix: str) -> tuple[int, str]:
 def _binary(text: str, *, sign: str, digits: str, places: int, exponent: int) -> Quantity:
     number = int(digits)
     nano = _nano(number << exponent, -places)
-    # Binary amounts are capped at the largest 64-bit integer; the API server does so silently.
+    # Larger binary quantities become the largest 64-bit integer without an error, as in the API server.
     nano = min(nano, MAX_INT64 * NANO)
     form = DECIMAL_SI if 0 < nano < NANO else BINARY_SI
     kept = not places and len(digits) <= 14 - exponent * 3 // 10 and number & 7 != 0
@@ -171,7 +172,7 @@ def _binary(text: str, *, sign: str, digits: str, places: int, exponent: int) ->
 
 
 def _nano(number: int, scale: int) -> int:
-    """Return ``number``·10^scale in billionths, a rest rounded up."""
+    """Return ``number``·10^scale in billionths, rounded up."""
     if scale >= -9:
         return number * int(10 ** (scale + 9))
     return -(-number // int(10 ** (-9 - scale)))

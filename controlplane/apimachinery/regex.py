@@ -1,4 +1,4 @@
-"""Regular expressions that users write: RE2's, as those of Kubernetes' own programs, matched in linear time."""
+"""Regular expressions that users write. Their syntax is that of RE2, and matching takes linear time."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import lru_cache
 import jsonschema_rs
 
 LINEAR = jsonschema_rs.RegexOptions(size_limit=8 << 20, dfa_size_limit=2 << 20)  # bytes
-"""No text and no pattern holds anybody up (fault 46); a pattern that would need more than this is refused."""
+"""Memory limits of a pattern. A pattern that needs more is refused [hostile-patterns]."""
 
 
 @lru_cache(maxsize=1024)
-def whole(pattern: str) -> Callable[[str], bool]:
-    """Return the test whether a whole text matches. Raises ValueError where the pattern is none."""
-    for one in (pattern, f"^(?:{pattern})$"):
+def full_match(pattern: str) -> Callable[[str], bool]:
+    """Return a function that tests whether a pattern matches a whole text. Raises ValueError for an invalid pattern."""
+    for expression in (pattern, f"^(?:{pattern})$"):
         try:
-            found = jsonschema_rs.Draft202012Validator({"pattern": one}, pattern_options=LINEAR)
+            validator = jsonschema_rs.Draft202012Validator({"pattern": expression}, pattern_options=LINEAR)
         except ValueError:
-            raise ValueError("is no regular expression of RE2 (no lookaround, no references back)") from None
-    is_valid: Callable[[str], bool] = found.is_valid
+            raise ValueError("is not a regular expression of RE2 (no lookaround, no backreferences)") from None
+    is_valid: Callable[[str], bool] = validator.is_valid
     return is_valid

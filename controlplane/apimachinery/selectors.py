@@ -1,4 +1,4 @@
-"""Label and field selectors: their objects, their query strings, and what names and labels may look like."""
+"""Label selectors and field selectors, as objects and as query strings, and the syntax of names and labels."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DOES_NOT_EXIST: Final = "DoesNotExist"
 GREATER: Final = "Gt"
 LESS: Final = "Lt"
 OPERATORS: Final = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
-"""Operators of matchExpressions; Gt and Lt exist in query strings only."""
+"""Operators of matchExpressions. Gt and Lt exist only in query strings."""
 
 MAX_SELECTOR_LENGTH: Final = 16_384
-"""Characters of a selector in a URL."""
+"""The maximum number of characters of a selector in a URL."""
 MAX_LABEL_LENGTH: Final = 63
 MAX_PREFIX_LENGTH: Final = 253
 
@@ -31,20 +31,20 @@ _FIELD_EXAMPLE: Final = "metadata.name=web,spec.nodeName!=node1"
 
 
 class SelectorError(ValueError):
-    """A selector text that cannot be read; the message names the position and shows a good one."""
+    """The text of a selector is invalid. The message names the position and a valid example."""
 
 
 class LabelSelectorRequirement(UserStruct, frozen=True):
-    """One condition on one label key; ``values`` are for In and NotIn."""
+    """A condition on the value of a label key. ``values`` are for In and NotIn."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether the labels meet this. NotIn is met where the key is absent.
+        """Test whether labels meet the requirement. NotIn is met if the key is absent.
 
-        What makes no sense is never met: an unknown operator, NotIn without values, Exists with some.
+        Invalid requirements are never met: an unknown operator, NotIn without values, Exists with values.
         """
         value = labels.get(self.key)
         match self.operator:
@@ -68,7 +68,7 @@ class LabelSelectorRequirement(UserStruct, frozen=True):
 
 
 class LabelSelector(UserStruct, frozen=True):
-    """Which labels: all conditions hold together; the empty selector matches everything."""
+    """A selector of objects by their labels. All conditions have to hold. An empty selector selects all objects."""
 
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
@@ -77,7 +77,7 @@ class LabelSelector(UserStruct, frozen=True):
         return hash((tuple(sorted(self.match_labels.items())), self.match_expressions))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Return whether all conditions hold for these labels."""
+        """Test whether labels meet all conditions."""
         for key, value in self.match_labels.items():
             if labels.get(key) != value:
                 return False
@@ -88,7 +88,7 @@ class LabelSelector(UserStruct, frozen=True):
 
 
 class FieldSelectorTerm(Struct, frozen=True):
-    """``field`` (a dotted path such as metadata.name) equals ``value``, or differs from it."""
+    """A condition on the value of a field, which is a dotted path such as metadata.name. ``equal`` is False for !=."""
 
     field: str
     value: str
@@ -96,20 +96,20 @@ class FieldSelectorTerm(Struct, frozen=True):
 
 
 EVERYTHING: Final = LabelSelector()
-# What fields mean to a selector where an object says nothing about them.
+# The values that fields have for a selector if an object lacks them.
 _ABSENT: Final = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status.replicas": "0"}
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Return whether the selector chooses these labels. None chooses nothing, the empty selector everything."""
+    """Test whether a selector selects labels. None selects nothing, the empty selector everything."""
     return selector is not None and selector.matches(labels)
 
 
 @lru_cache(maxsize=1024)
 def parse_label_selector(text: str) -> LabelSelector:
-    """Return the selector a ``labelSelector`` query parameter asks for; empty text is everything.
+    """Return the selector of a ``labelSelector`` query parameter. An empty text selects everything.
 
-    Raise SelectorError with position and example where the text is none.
+    Raises SelectorError with the position and an example for an invalid text.
     """
     _refuse_long(text, "label")
     requirements = _LabelReader(text).requirements()
@@ -118,9 +118,9 @@ def parse_label_selector(text: str) -> LabelSelector:
 
 @lru_cache(maxsize=1024)
 def parse_field_selector(text: str) -> tuple[FieldSelectorTerm, ...]:
-    """Return the terms of a ``fieldSelector`` query parameter; empty text is no term, which matches everything.
+    """Return the terms of a ``fieldSelector`` query parameter. An empty text has no terms and selects everything.
 
-    A backslash takes ``,``, ``=`` and itself literally. Raise SelectorError with position and example.
+    A backslash escapes ``,``, ``=`` and itself. Raises SelectorError with the position and an example.
     """
     _refuse_long(text, "field")
     terms, position = [], 0
@@ -132,8 +132,8 @@ def parse_field_selector(text: str) -> tuple[FieldSelectorTerm, ...]:
 
 
 def matches_fields(terms: tuple[FieldSelectorTerm, ...], document: Mapping[str, Any]) -> bool:
-    """Return whether a document has (or has not) the values asked for; an absent field counts as empty text,
-    a switch as off, a number as 0."""
+    """Test whether a document meets all terms. An absent text counts as "", an absent boolean as false, an absent
+    number as 0."""
     return all((_selected_value(document, term.field) == term.value) is term.equal for term in terms)
 
 
@@ -142,7 +142,7 @@ def _selected_value(document: Mapping[str, Any], path: str) -> str:
 
 
 def field_value(document: Mapping[str, Any], path: str) -> str:
-    """Return what stands at a dotted path of a document as text: "" where nothing does, true and false for booleans."""
+    """Return the value at a dotted path of a document as text: "" without a value, true or false for booleans."""
     found: Any = document
     for key in path.split("."):
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -157,7 +157,7 @@ def field_value(document: Mapping[str, Any], path: str) -> str:
 
 
 def label_key_errors(key: str) -> list[str]:
-    """Return what is wrong with a label or annotation key; nothing where it is good."""
+    """Return the errors of a label or annotation key; an empty list if it is valid."""
     prefix, slash, name = key.rpartition("/")
     errors = []
     if slash and not prefix:
@@ -174,7 +174,7 @@ def label_key_errors(key: str) -> list[str]:
 
 
 def label_value_errors(value: str) -> list[str]:
-    """Return what is wrong with a label value; the empty value is good."""
+    """Return the errors of a label value. The empty value is valid."""
     if len(value) > MAX_LABEL_LENGTH:
         return [f'"{value[:80]}" has {len(value)} characters: must be no more than {MAX_LABEL_LENGTH}']
     if value and not _LABEL_NAME.fullmatch(value):
@@ -183,7 +183,7 @@ def label_value_errors(value: str) -> list[str]:
 
 
 def dns1123_label_errors(name: str) -> list[str]:
-    """Return what is wrong with a DNS-1123 label: lower case letters, digits and '-', at most 63 characters."""
+    """Return the errors of a DNS-1123 label: lower case letters, digits and '-', at most 63 characters."""
     errors = []
     if len(name) > MAX_LABEL_LENGTH:
         errors.append(f'"{name[:80]}" has {len(name)} characters: must be no more than {MAX_LABEL_LENGTH}')
@@ -193,7 +193,7 @@ def dns1123_label_errors(name: str) -> list[str]:
 
 
 def dns1123_subdomain_errors(name: str) -> list[str]:
-    """Return what is wrong with a DNS-1123 subdomain: labels joined by '.', at most 253 characters in all."""
+    """Return the errors of a DNS-1123 subdomain: labels joined by '.', at most 253 characters in all."""
     errors = []
     if len(name) > MAX_PREFIX_LENGTH:
         errors.append(f'"{name[:80]}…" has {len(name)} characters: must be no more than {MAX_PREFIX_LENGTH}')
@@ -203,7 +203,7 @@ def dns1123_subdomain_errors(name: str) -> list[str]:
 
 
 def selector_errors(selector: LabelSelector) -> list[tuple[str, str]]:
-    """Return (field, message) for everything wrong with a selector in an object; fields are relative to it."""
+    """Return (field, message) of every error of a selector. The fields are relative to the selector."""
     errors = []
     for key, value in selector.match_labels.items():
         errors += [("matchLabels", error) for error in label_key_errors(key) + label_value_errors(value)]
@@ -233,7 +233,7 @@ def _letters(name: str, allowed: str, example: str) -> str:
 def _refuse_long(text: str, what: str) -> None:
     if len(text) > MAX_SELECTOR_LENGTH:
         raise SelectorError(
-            f"a {what} selector of {len(text)} characters is longer than {MAX_SELECTOR_LENGTH}: ask for less at once"
+            f"a {what} selector of {len(text)} characters is longer than {MAX_SELECTOR_LENGTH}: split the request"
         )
 
 
@@ -289,7 +289,7 @@ _TOKEN: Final = re.compile(r"\s*(==|=|!=|!|,|\(|\)|>|<|[^\s=!,()<>]+)")
 
 
 class _LabelReader:
-    """Reads a label selector from left to right; every complaint names the position it stands at."""
+    """A parser of label selectors. It reads a text from left to right, and its errors name the position."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -345,7 +345,7 @@ class _LabelReader:
         return self.take()
 
     def value(self) -> str:
-        """Return the value that stands here; nothing before a ',' , a ')' or the end is the empty value."""
+        """Return the value at the current position. It is empty before ',', before ')' and at the end."""
         if self.peek() in ("", ",", ")"):
             return ""
         return self.written()

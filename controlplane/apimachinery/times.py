@@ -1,6 +1,6 @@
-"""Moments people write: each says its time zone and is kept in UTC, as Kubernetes keeps them; and moments later on.
+"""Times that users write. Each needs a time zone and is stored in UTC, as Kubernetes does it.
 
-One without a zone cannot be compared with the clock, and a window in another zone than ours would be told wrongly.
+A time without a time zone cannot be compared with the clock. A time in another zone would be shown wrongly.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect
 from msgspec.structs import replace
 
-END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)  # a day of room for whoever counts on from there
+END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)  # not the maximum, so that callers can still add to it
 
 _T = TypeVar("_T")
 _EXAMPLE = "write it in UTC, for example 2026-11-22T03:12:00Z"
@@ -25,8 +25,7 @@ class _Field(NamedTuple):
 
 
 def later(moment: datetime, seconds: float) -> datetime:
-    """Return the moment so many seconds later; the end of time where that is beyond it: people write "for ever" as a
-    number, and as large a one as there is."""
+    """Return the time `seconds` after a moment, at most END_OF_TIME. Users write "for ever" as a very large number."""
     try:
         return moment + timedelta(seconds=seconds)
     except OverflowError:
@@ -34,57 +33,59 @@ def later(moment: datetime, seconds: float) -> datetime:
 
 
 def in_utc(value: _T, *, place: str = "$") -> _T:
-    """Return a typed value with every moment in it in UTC. What a mapping holds is nobody's moment.
+    """Return a typed value with all times in it converted to UTC. Mappings in it are not searched for times.
 
-    Raises msgspec.ValidationError, with the place as msgspec tells it, for a moment without a time zone or outside the
-    years there are.
+    `place` is the path of the value, as msgspec writes paths. Raises msgspec.ValidationError with the path for a time
+    without a time zone, and for a time outside the years 1 to 9999.
     """
     changed: Any = value
     if isinstance(value, datetime):
-        changed = value if value.tzinfo is UTC else _moved(value, place)
+        changed = value if value.tzinfo is UTC else _to_utc(value, place)
     elif isinstance(value, msgspec.Struct):
-        found = ((one.name, getattr(value, one.name), one.wire) for one in _fields(type(value)))
-        new = {name: (old, in_utc(old, place=f"{place}.{wire}")) for name, old, wire in found if old is not None}
+        fields = ((field.name, getattr(value, field.name), field.wire) for field in _fields(type(value)))
+        new = {name: (old, in_utc(old, place=f"{place}.{wire}")) for name, old, wire in fields if old is not None}
         moved = {name: after for name, (before, after) in new.items() if after is not before}
         changed = replace(value, **moved) if moved else value
     elif isinstance(value, tuple):
-        items = tuple(in_utc(one, place=f"{place}[{index}]") for index, one in enumerate(value))
+        items = tuple(in_utc(item, place=f"{place}[{index}]") for index, item in enumerate(value))
         changed = value if all(map(_same, items, value)) else items
-    return changed  # type: ignore[no-any-return]  # of the same type as what came in
+    return changed  # type: ignore[no-any-return]  # of the type of `value`
 
 
 def _same(one: object, other: object) -> bool:
     return one is other
 
 
-def _moved(moment: datetime, place: str) -> datetime:
+def _to_utc(moment: datetime, place: str) -> datetime:
     if moment.tzinfo is None:
         raise msgspec.ValidationError(f"has no time zone; {_EXAMPLE} - at `{place}`")
     try:
         return moment.astimezone(UTC)
     except OverflowError:
         raise msgspec.ValidationError(
-            f"is no moment in UTC: years are from 1 to 9999; {_EXAMPLE} - at `{place}`"
+            f"is not a time in UTC: years are from 1 to 9999; {_EXAMPLE} - at `{place}`"
         ) from None
 
 
 @lru_cache(maxsize=256)
 def _fields(of: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    """Return the fields of a struct under which there may be moments."""
+    """Return the fields of a type that may contain times."""
     known = inspect.type_info(of)
     assert isinstance(known, inspect.StructType), f"{of} is a struct"
-    return tuple(_Field(one.name, one.encode_name) for one in known.fields if _holds(one.type, frozenset({of})))
+    return tuple(
+        _Field(one.name, one.encode_name) for one in known.fields if _contains_times(one.type, frozenset({of}))
+    )
 
 
-def _holds(type_: inspect.Type, within: frozenset[type]) -> bool:
+def _contains_times(type_: inspect.Type, within: frozenset[type]) -> bool:
     if isinstance(type_, inspect.DateTimeType):
         return True
     if isinstance(type_, inspect.Metadata):
-        return _holds(type_.type, within)
+        return _contains_times(type_.type, within)
     if isinstance(type_, inspect.UnionType):
-        return any(_holds(one, within) for one in type_.types)
+        return any(_contains_times(one, within) for one in type_.types)
     if isinstance(type_, inspect.VarTupleType):
-        return _holds(type_.item_type, within)
+        return _contains_times(type_.item_type, within)
     if isinstance(type_, inspect.StructType) and type_.cls not in within:
-        return any(_holds(one.type, within | {type_.cls}) for one in type_.fields)
+        return any(_contains_times(one.type, within | {type_.cls}) for one in type_.fields)
     return False

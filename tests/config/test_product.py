@@ -97,7 +97,7 @@ def test_a_rule_between_settings_is_checked_at_start() -> None:
 
 
 def test_a_pattern_that_is_none_is_refused_at_start() -> None:
-    with pytest.raises(EnvironmentInvalid, match=r'skippedPropagatingNamespaces: "\[" is no regular expression'):
+    with pytest.raises(EnvironmentInvalid, match=r'skippedPropagatingNamespaces: "\[" is not a regular expression'):
         product.from_environment({"LIFEBOAT_SKIPPED_PROPAGATING_NAMESPACES": "["})
 
 

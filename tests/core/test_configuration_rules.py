@@ -60,7 +60,11 @@ def test_good_settings_are_accepted(spec: dict[str, Any]) -> None:
         ({"eviction": {"ageingSeconds": 0.001}}, "spec.eviction.ageingSeconds", ">= 1"),
         ({"largeClusterNumThreshold": 10**12}, "spec.largeClusterNumThreshold", "1000000"),
         ({"skippedPropagatingNamespaces": ["(?=a)"]}, "spec.skippedPropagatingNamespaces", "no lookaround"),
-        ({"skippedPropagatingNamespaces": ["a)|(b"]}, "spec.skippedPropagatingNamespaces", "is no regular expression"),
+        (
+            {"skippedPropagatingNamespaces": ["a)|(b"]},
+            "spec.skippedPropagatingNamespaces",
+            "is not a regular expression",
+        ),
         ({"resourceEvictionRate": 1e300}, "spec.resourceEvictionRate", "1000000"),
         ({"secondaryResourceEvictionRate": 1e-12}, "spec.secondaryResourceEvictionRate", "0 to stop"),
         ({"secondaryResourceEvictionRate": 9}, "spec.secondaryResourceEvictionRate", "must not exceed"),

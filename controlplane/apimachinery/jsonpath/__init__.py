@@ -1,8 +1,8 @@
-"""Kubernetes JSONPath, as state preservation uses it on the status of an object (D15, S002).
+"""Kubernetes JSONPath. State preservation evaluates it on the status of an object [state-preservation].
 
 A template is text with actions in braces: ``{.jobStatus.jobId}``, ``{.conditions[?(@.type=="Ready")].status}``,
-``{range .items[*]}{.name} {end}``. A key that is missing is an error. Reading a template and walking a document are
-bounded, so that neither a hostile template nor a huge status can hold up a decision.
+``{range .items[*]}{.name} {end}``. A missing key is an error. Parsing and evaluation have limits, so that neither a
+hostile template nor a huge status can delay a decision.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Numbers and texts as Go prints them, because that is how members and scripts know them."""
+"""Numbers and texts as Go prints them, because members and scripts print them in this way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def json_text(text: str) -> str:
 
 
 def number_text(value: float) -> str:
-    """Return a number of a document as Go prints it: six digits before the point at most, then with an exponent."""
+    """Return a number as Go prints it: with an exponent below 0.0001 and from 1e+06 on."""
     if isinstance(value, bool):
         return "true" if value else "false"
     sign, digits, exponent = _decimal(value)
@@ -22,7 +22,7 @@ def number_text(value: float) -> str:
 
 
 def json_number(value: float) -> str:
-    """Return a number as Go writes it into JSON: in full up to 21 digits."""
+    """Return a number as Go writes it into JSON: without an exponent up to 21 digits."""
     if isinstance(value, bool):
         return "true" if value else "false"
     sign, digits, exponent = _decimal(value)
@@ -30,9 +30,9 @@ def json_number(value: float) -> str:
 
 
 def _decimal(value: float) -> tuple[str, str, int]:
-    """Return sign, shortest digits, and the exponent of the first digit."""
+    """Return the sign, the shortest digits that denote a number, and the exponent of the first digit."""
     sign, digits, exponent = Decimal(repr(float(value))).as_tuple()
-    assert isinstance(exponent, int), "documents hold no infinities"
+    assert isinstance(exponent, int), "JSON has no infinite numbers"
     text = "".join(map(str, digits))
     return "-" * sign, text.rstrip("0") or "0", exponent + len(text) - 1 if text.strip("0") else 0
 

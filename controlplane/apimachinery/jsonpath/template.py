@@ -1,4 +1,4 @@
-"""Reading a JSONPath template into nodes."""
+"""The parser of JSONPath templates: from a text to nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ESCAPE: Final = re.compile(
 
 
 class JSONPathError(ValueError):
-    """A template that cannot be read, or that found no answer; the message names the template and the spot."""
+    """A template is invalid, or has no result for a document. The message names the template and the position."""
 
 
 class Field(NamedTuple):
@@ -37,7 +37,7 @@ class Recursive(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Elements start:end:step of a list; ``single`` marks one element written alone, as in [0] or [-1]."""
+    """Elements start:end:step of a list. ``single``: a single element, as in [0] or [-1]."""
 
     start: int | None
     end: int | None
@@ -50,7 +50,7 @@ class Union(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """Elements for which the comparison holds; without operator, those for which ``left`` finds something."""
+    """Elements for which a comparison holds. Without an operator: elements in which ``left`` finds a value."""
 
     left: tuple[Node, ...]
     operator: str
@@ -67,23 +67,23 @@ class Identifier(NamedTuple):
 
 Node = Field | Wildcard | Recursive | Slice | Union | Filter | Literal | Identifier
 Part = str | tuple[Node, ...]
-"""What a template consists of: text as it is, and actions."""
+"""A part of a template: a literal text, or the nodes of an action in braces."""
 
 
 class Integer(int):
-    """A whole number of a template; the numbers of a document are fractions, and the two cannot be compared."""
+    """A whole number in a template. Numbers in a document are floats, and the two types cannot be compared."""
 
 
 @lru_cache(maxsize=1024)
 def parse(template: str) -> tuple[Part, ...]:
-    """Return the parts of a template. Raise JSONPathError where it cannot be read."""
+    """Return the parts of a template. Raises JSONPathError for an invalid template."""
     if len(template) > MAX_TEMPLATE_LENGTH:
         raise JSONPathError(f"JSONPath of {len(template)} characters is longer than {MAX_TEMPLATE_LENGTH}: shorten it")
     return _Reader(template).parts()
 
 
 class _Reader:
-    """Reads one template from left to right."""
+    """A parser that reads a template from left to right."""
 
     def __init__(self, template: str) -> None:
         self.template = template
@@ -121,7 +121,7 @@ class _Reader:
         if character in ("", "\r", "\n"):
             raise self.wrong("the action is not closed by '}'")
         if character in " @$":
-            return []  # the current object, and nothing to do with it
+            return []  # "@": the current object itself
         if character == "[":
             return self.array()
         if character in "\"'":
@@ -188,10 +188,10 @@ class _Reader:
         return out.decode("utf-8", "replace")
 
     def character(self, digits: str) -> bytes:
-        """Return what an escape by number stands for: one byte by x or octal digits, one character by u or U."""
+        """Return the character of a numeric escape: a byte after x or as octal digits, a code point after u or U."""
         code = int(digits[1:], 16) if digits[0] in "xuU" else int(digits, 8)
         if code >= 0x110000 or 0xD800 <= code < 0xE000 or (digits[0] not in "xuU" and code > 255):
-            raise self.wrong(f"'\\{digits}' is no character")
+            raise self.wrong(f"'\\{digits}' is not a character")
         return chr(code).encode() if digits[0] in "uU" else bytes([code])
 
     def array(self) -> list[Node]:
@@ -231,7 +231,7 @@ class _Reader:
         return Filter(self.inner(left), operator, self.inner(right))
 
     def filter_text(self) -> str:
-        """Return what stands between ``[?(`` and ``)]``; only the first quoted text may contain a bracket."""
+        """Return the text between ``[?(`` and ``)]``. Only the first quoted text in it may contain a bracket."""
         start, quote, closed = self.at, "", False
         while True:
             character = self.take()
@@ -249,13 +249,13 @@ class _Reader:
         return self.template[start : self.at - 2]
 
     def inner(self, text: str) -> tuple[Node, ...]:
-        """Return the nodes of a text that stands within an action."""
+        """Return the nodes of a part of an action."""
         nodes = parse("{" + text + "}")[0]
-        assert not isinstance(nodes, str), "what begins with a brace is an action"
+        assert not isinstance(nodes, str), "a template that begins with a brace has an action first"
         return nodes
 
     def follows(self, text: str) -> bool:
-        """Return whether this text stands here, and step over it."""
+        """Test whether a text is at the current position. If so, move behind it."""
         if not self.template.startswith(text, self.at):
             return False
         self.at += len(text)

@@ -1,4 +1,4 @@
-"""Walking a document by the nodes of a JSONPath template."""
+"""The evaluation of JSONPath templates: the values that their nodes find in a document."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ from controlplane.apimachinery.jsonpath.template import (
 )
 
 MAX_STEPS: Final = 100_000
-"""Values a template may touch in one document."""
+"""The maximum number of values that a template may read in a document."""
 MAX_RESULT_LENGTH: Final = 256 * 1024
 MAX_DEPTH: Final = 200
-"""Nesting of a document that may be printed."""
+"""The maximum nesting of a value that is printed."""
 
 
 class _Byte(int):
-    """One byte of a text taken apart by ``*`` or ``..``, as the original does."""
+    """One byte of a text. ``*`` and ``..`` split texts into bytes, as in Kubernetes."""
 
 
 _NOTHING: Final = object()
-"""A whole document that is null."""
+"""Stands for a document that is null."""
 
 
 def evaluate(template: str, document: Any) -> str:
-    """Return what a template says about a document (parsed JSON). Raise JSONPathError where it says nothing."""
+    """Return the text that a template produces for a document (parsed JSON). Raises JSONPathError for an invalid
+    template, and if the template finds nothing."""
     walk = _Walk(template)
     try:
         return walk.text(parse(template), document)
@@ -48,7 +49,7 @@ def evaluate(template: str, document: Any) -> str:
 
 
 class _Failed(JSONPathError):
-    """Finding nothing, with the values a filter that only asks for existence goes on with."""
+    """A path found nothing. `found`: the values that were found before, for filters that only test existence."""
 
     def __init__(self, message: str, found: list[Any]) -> None:
         super().__init__(message)
@@ -56,7 +57,7 @@ class _Failed(JSONPathError):
 
 
 class _Walk:
-    """One evaluation of a template: where it is in loops, and what it has spent."""
+    """One evaluation of a template: its position in loops, and how many values it has read."""
 
     def __init__(self, template: str) -> None:
         self.template = template
@@ -79,7 +80,7 @@ class _Walk:
         return "".join(written)
 
     def run(self, parts: tuple[Part, ...], start: int, document: Any) -> list[list[Any]]:
-        """Return what each part from ``start`` finds, up to the end of the loop this is the body of."""
+        """Return the values that each part finds, from ``start`` to the end of the loop that contains them."""
         found: list[list[Any]] = []
         at = start
         while at < len(parts):
@@ -98,7 +99,8 @@ class _Walk:
         return found
 
     def loop(self, parts: tuple[Part, ...], start: int, items: list[Any], found: list[list[Any]]) -> int:
-        """Run the body for every item and return where to go on. Without items the body still has to make sense."""
+        """Evaluate the body of a loop for every item. Return the position after the loop. The body is evaluated once
+        without items too, so that its errors are found."""
         self.loops += 1
         for item in items:
             found += self.run(parts, start, _NOTHING if item is None else item)
@@ -229,7 +231,7 @@ class _Walk:
         waiting = list(reversed(values))
         while waiting:
             value = waiting.pop()
-            # The bytes of a text have nothing below them; only whether there are any counts.
+            # The bytes of a text have no members. Only whether a text has bytes matters.
             members = [] if isinstance(value, str) else _members(value)
             if members or (isinstance(value, str) and value):
                 found.append(value)
@@ -285,7 +287,7 @@ _INCOMPARABLE: Final = frozenset({"nothing", "an object", "a list"})
 
 
 def _kind(value: Any) -> str:
-    """Return what a value is compared as."""
+    """Return the name of the type as which a value is compared."""
     match value:
         case bool():
             return "boolean"

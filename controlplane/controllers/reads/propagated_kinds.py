@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from controlplane import kinds
 from controlplane.apimachinery.names import is_reserved_namespace
-from controlplane.apimachinery.regex import whole
+from controlplane.apimachinery.regex import full_match
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
 
@@ -36,4 +36,4 @@ def is_propagated_namespace(namespace: str, skipped: tuple[str, ...]) -> bool:
     `skipped` are regular expressions that have to match the whole name of the namespace. "" (no namespace) is
     propagated.
     """
-    return not is_reserved_namespace(namespace) and not any(whole(pattern)(namespace) for pattern in skipped)
+    return not is_reserved_namespace(namespace) and not any(full_match(pattern)(namespace) for pattern in skipped)
