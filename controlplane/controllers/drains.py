@@ -1,4 +1,8 @@
-"""Drains: empties clusters on request, one binding after the other, while nothing worse is going on (D20)."""
+"""Drains: moves all bindings away from a cluster at a rate of its own, on request [unjoin-and-drain].
+
+A Drain works in rounds over the bindings on the cluster, page by page. It pauses while evictions from failed clusters
+are due or while the eviction tier is not Normal.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ from controlplane.eviction import rate
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.purge import purge_mode, with_task
 from controlplane.eviction.refuge import DryRunResult, Reservation, refuge_from
+from controlplane.eviction.scheduler_dry_run import NO_PLACEMENT
 from controlplane.eviction.state_preservation import PreservedState, missing_state_reason, preserved_state
 from controlplane.insight.readiness import Situation, dry_run_of
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
@@ -36,48 +41,47 @@ from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
 REASON = "Drain"
-PAGE = 200  # one look writes a binding and two Events for each, at most; a transaction takes about 600 objects
-SHOWN = 10
-LOOK = timedelta(seconds=5)
+PAGE = 200  # bindings read at once; each that leaves writes a binding and two Events, and a transaction takes about 600
+SHOWN = 10  # entries of status.cannotLeave
+CHECK_EVERY = timedelta(seconds=5)
 
 
-class Draining(msgspec.Struct, frozen=True):
-    """A drain, the next of what is on its cluster, and what is true of the fleet."""
+class DrainSnapshot(msgspec.Struct, frozen=True):
+    """A Drain, the bindings on its cluster that it checks next, and the state of the fleet."""
 
     subject: Drain
     page: tuple[Ref, ...]
-    bindings: Mapping[Ref, Binding]  # of the page
-    placed: int  # bindings on the cluster or leaving it
-    leaving: int  # of those
+    bindings: Mapping[Ref, Binding]  # those of the page
+    placed: int  # number of bindings on the cluster, those that are leaving it included
+    leaving: int  # number of bindings that are leaving the cluster
     clusters: Mapping[str, Cluster]
-    next_eviction: datetime | None  # when the next of a failed cluster is due
+    next_eviction: datetime | None  # due time of the first queued eviction; None: the queue is empty
     fleet: FleetState
-    holds: Holds  # windows keep clusters out of the fleet's health, and no drain waiting
+    holds: Holds  # clusters in a MaintenanceWindow do not count as faulty; a window does not hold a Drain
     promised: ReservedCapacity
-    applications: Mapping[str, Sequence[Binding]]  # the parts of those that these bindings are parts of
-    groups: Groups  # the workload affinity groups these bindings are in
+    applications: Mapping[str, Sequence[Binding]]  # by application: the bindings that are parts of it
+    groups: Groups  # the workload affinity groups of these bindings
 
 
-class Going(NamedTuple):
-    """A binding that leaves, the room it will need, and the state it takes along (D15)."""
+class Departure(NamedTuple):
+    """A binding that leaves the cluster."""
 
     binding: Binding
-    reserved: Reservation
-    state: dict[str, str]
+    reserved: Reservation  # the capacity it will need elsewhere
+    state: dict[str, str]  # labels for the new copy [state-preservation]
 
 
-class Looked(NamedTuple):
-    """What one look comes to. `after`: how far the page was looked through, "" the round is over; `more`: others of it
-    wait for a token."""
+class PageResult(NamedTuple):
+    """What was found in one page."""
 
-    going: tuple[Going, ...]
+    departures: tuple[Departure, ...]
     staying: tuple[Remaining, ...]
-    after: str
-    more: bool
+    after: str  # the last binding that was checked; "": the round is over
+    more: bool  # further bindings of the page wait for a token
 
 
 class Drains(Controller):
-    """Key: a Drain."""
+    """Key: a Drain. Writes its status, the taint of its cluster and the bindings that leave the cluster."""
 
     name = "drains"
     group = "scheduling"
@@ -91,26 +95,26 @@ class Drains(Controller):
         },
         rows=(Promise,),
     )
-    batch = 1  # each reads a page of its own
+    batch = 1  # each Drain reads a page of bindings
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Draining | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[DrainSnapshot | None]:
         found: dict[Ref, Drain] = state.get(refs)
-        return [self._one(state, found[ref]) if ref in found else None for ref in refs]
+        return [self._snapshot(state, found[ref]) if ref in found else None for ref in refs]
 
-    def _one(self, state: State, drain: Drain) -> Draining:
+    def _snapshot(self, state: State, drain: Drain) -> DrainSnapshot:
         name = drain.spec.cluster
         page = paging.page(state, "placed", name, after=drain.status.after, limit=PAGE)
         bindings: dict[Ref, Binding] = state.get(page)
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
         if holds.needs_labels():
             holds = replace(holds, labels=workload_labels(state, bindings.values()))
-        return Draining(
+        return DrainSnapshot(
             drain,
             page,
             bindings,
             paging.count(state, "placed", name),
             paging.count(state, "leaving", name),
-            {one.metadata.name: one for one in state.list(CLUSTER)},
+            {cluster.metadata.name: cluster for cluster in state.list(CLUSTER)},
             state.next_eviction(),
             fleet_state(state),
             holds,
@@ -119,114 +123,122 @@ class Drains(Controller):
             workload_groups(state, bindings.values()),
         )
 
-    def decide(self, snapshot: Draining, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(self, snapshot: DrainSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         drain, status = snapshot.subject, snapshot.subject.status
         if drain.metadata.deletion_timestamp is not None or status.phase == FINISHED:
             return NOTHING
         name, cluster = drain.spec.cluster, snapshot.clusters.get(drain.spec.cluster)
         counts = {"leaving": snapshot.leaving, "remaining": snapshot.placed - snapshot.leaving}
         if cluster is None:
-            return _said(drain, FINISHED, f"cluster {name} is gone", now=now, **counts)
+            return _with_phase(drain, FINISHED, f"cluster {name} does not exist any more", now=now, **counts)
         if drain.spec.stop:
-            return _said(drain, STOPPED, "spec.stop is set", now=now, after="", **counts)
+            return _with_phase(drain, STOPPED, "spec.stop is set", now=now, after="", **counts)
         if not any(taint.key == UNSCHEDULABLE_TAINT for taint in cluster.spec.taints):
-            return _cordoned(cluster, now=now)
+            return _cordon(cluster, now=now)
         if not snapshot.placed:
             message = f"nothing is left on cluster {name}"
-            return _said(drain, FINISHED, message, now=now, cannot_leave=(), blocked=0, **counts)
-        paused = _pause_reason(snapshot, settings, now=now)
-        if paused:
-            return _said(drain, PAUSED, paused, now=now, tokens=0.0, counted_at=now, **counts)
-        return _moving(snapshot, cluster, settings, now=now)
+            return _with_phase(drain, FINISHED, message, now=now, cannot_leave=(), blocked=0, **counts)
+        pause = _pause_reason(snapshot, settings, now=now)
+        if pause:
+            return _with_phase(drain, PAUSED, pause, now=now, tokens=0.0, counted_at=now, **counts)
+        return _move_next(snapshot, cluster, settings, now=now)
 
 
-def _cordoned(cluster: Cluster, *, now: datetime) -> Decision:
-    """Return the cluster with kubectl cordon's taint: nothing may come while everything goes."""
+def _cordon(cluster: Cluster, *, now: datetime) -> Decision:
+    """Add the taint of `kubectl cordon` to the cluster, so that nothing is scheduled to it while it is emptied."""
     taint = Taint(UNSCHEDULABLE_TAINT, NO_SCHEDULE, time_added=to_seconds(now))
     new = cluster.with_spec(taints=(*cluster.spec.taints, taint))
     return Decision(changes=(Put(new, cluster),), wake_at=now, reason=REASON)
 
 
-def _pause_reason(snapshot: Draining, settings: Settings, *, now: datetime) -> str:
+def _pause_reason(snapshot: DrainSnapshot, settings: Settings, *, now: datetime) -> str:
     return reason_to_pause(
         snapshot.clusters.values(), snapshot.fleet, snapshot.holds, snapshot.next_eviction, settings, now=now
     )
 
 
-def _moving(snapshot: Draining, cluster: Cluster, settings: Settings, *, now: datetime) -> Decision:
-    """Let as many bindings leave as the drain's own bucket has tokens for."""
+def _move_next(snapshot: DrainSnapshot, cluster: Cluster, settings: Settings, *, now: datetime) -> Decision:
+    """Let the next bindings leave: as many as the bucket of the Drain has tokens for."""
     drain, status, rate_ = snapshot.subject, snapshot.subject.status, snapshot.subject.spec.rate
-    known = None if status.counted_at is None else rate.Bucket(status.tokens, rate_, status.counted_at.timestamp())
-    room = rate.take_tokens(known, 0, rate=rate_, at=now.timestamp()).bucket.tokens
-    found = _looked(snapshot, cluster, settings, most=int(room + 1e-9), now=now)
-    taken = rate.take_tokens(known, len(found.going), rate=rate_, at=now.timestamp())
-    amid = bool(status.after)  # a round goes on: what it has found before counts
-    blocked = (status.blocked if amid else 0) + len(found.staying)
-    said = _said(
+    bucket = None if status.counted_at is None else rate.Bucket(status.tokens, rate_, status.counted_at.timestamp())
+    tokens = rate.take_tokens(bucket, 0, rate=rate_, at=now.timestamp()).bucket.tokens
+    page = _check_page(snapshot, cluster, settings, most=int(tokens + 1e-9), now=now)
+    taken = rate.take_tokens(bucket, len(page.departures), rate=rate_, at=now.timestamp())
+    round_goes_on = bool(status.after)  # what earlier pages of the round have found counts
+    blocked = (status.blocked if round_goes_on else 0) + len(page.staying)
+    decision = _with_phase(
         drain,
         RUNNING,
         f"{blocked} bindings cannot leave: see status.cannotLeave" if blocked else "",
         now=now,
-        moved=status.moved + len(found.going),
-        leaving=snapshot.leaving + len(found.going),
-        remaining=snapshot.placed - snapshot.leaving - len(found.going),
-        cannot_leave=(*(status.cannot_leave if amid else ()), *found.staying)[:SHOWN],
+        moved=status.moved + len(page.departures),
+        leaving=snapshot.leaving + len(page.departures),
+        remaining=snapshot.placed - snapshot.leaving - len(page.departures),
+        cannot_leave=(*(status.cannot_leave if round_goes_on else ()), *page.staying)[:SHOWN],
         blocked=blocked,
-        after=found.after,
+        after=page.after,
         tokens=taken.bucket.tokens,
         counted_at=now,
     )
-    if found.more:
+    if page.more:
         wait = max(rate.retry_delay(taken.next_in), rate.SHORTEST_PAUSE)
-    else:  # the next page at once; a round that is over has looked at so many in vain, and gives others time
-        wait = timedelta(0) if found.after else LOOK * (1 + blocked // PAGE)
+    else:  # The next page follows at once. The more bindings cannot leave, the later the next round begins.
+        wait = timedelta(0) if page.after else CHECK_EVERY * (1 + blocked // PAGE)
     guards = (Guard(drain.ref, drain.metadata.generation), *snapshot.holds.guards())
-    riders = tuple(_left(one, cluster, drain, settings, guards=guards, now=now) for one in found.going)
-    return replace(said, separate_decisions=riders, guards=guards if riders else (), wake_at=now + wait)
+    writes = tuple(_leave(one, cluster, drain, settings, guards=guards, now=now) for one in page.departures)
+    return replace(decision, separate_decisions=writes, guards=guards if writes else (), wake_at=now + wait)
 
 
-def _looked(snapshot: Draining, cluster: Cluster, settings: Settings, *, most: int, now: datetime) -> Looked:
-    """Look through the page until so many have a place to go to; each of them takes its room before the next is asked
-    about."""
+def _check_page(
+    snapshot: DrainSnapshot, cluster: Cluster, settings: Settings, *, most: int, now: datetime
+) -> PageResult:
+    """Find a refuge for the bindings of the page, until `most` of them have one.
+
+    Each refuge is reserved before the next binding is checked.
+    """
     name = cluster.metadata.name
     clusters, parts = tuple(snapshot.clusters.values()), snapshot.applications
     situation = Situation(clusters, promised=snapshot.promised, applications=parts, groups=snapshot.groups)
-    rehearsal = dry_run_of(situation, settings)
-    going, staying, last = list[Going](), list[Remaining](), snapshot.subject.status.after
+    dry_run = dry_run_of(situation, settings)
+    departures, staying, last = list[Departure](), list[Remaining](), snapshot.subject.status.after
     for ref in snapshot.page:
         binding = snapshot.bindings.get(ref)
         if binding is not None and binding.spec.target(name) is not None:
-            if len(going) >= most:
-                return Looked(tuple(going), tuple(staying), last, more=True)
+            if len(departures) >= most:
+                return PageResult(tuple(departures), tuple(staying), last, more=True)
             state = preserved_state(binding, name, settings)
-            why = _obstacle(binding, cluster, state, snapshot.holds, settings, now=now)
-            answer = DryRunResult(refused=why) if why else rehearsal.without(binding, {name})
-            place = refuge_from(binding, {name}, answer, settings, source_ready=True)
-            if place.found:
-                going.append(Going(binding, rehearsal.taken(binding, place, now=now), state.labels))
+            obstacle = _obstacle(binding, cluster, state, snapshot.holds, settings, now=now)
+            result = DryRunResult(refused=obstacle) if obstacle else dry_run.without(binding, {name})
+            refuge = refuge_from(binding, {name}, result, settings, source_ready=True)
+            if refuge.found:
+                departures.append(Departure(binding, dry_run.taken(binding, refuge, now=now), state.labels))
             else:
-                staying.append(Remaining(str(ref), place.why))
+                staying.append(Remaining(str(ref), refuge.why))
         last = str(ref)
-    return Looked(tuple(going), tuple(staying), last if len(snapshot.page) >= PAGE else "", more=False)
+    return PageResult(tuple(departures), tuple(staying), last if len(snapshot.page) >= PAGE else "", more=False)
 
 
 def _obstacle(
     binding: Binding, cluster: Cluster, state: PreservedState, holds: Holds, settings: Settings, *, now: datetime
 ) -> str:
+    """Return why a binding cannot leave the cluster whatever the scheduler finds, "" if it may leave."""
     if binding.spec.placement is None:
-        return "it has no placement: nothing says where else it may run"
-    if lacking := missing_state_reason(state, cluster.metadata.name, settings):
-        return lacking
+        return NO_PLACEMENT
+    if missing := missing_state_reason(state, cluster.metadata.name, settings):
+        return missing
     row = Eviction("", str(binding.ref), cluster.metadata.name)
     return holds.why(row, binding, cluster, now=now)[1]
 
 
-def _left(
-    going: Going, cluster: Cluster, drain: Drain, settings: Settings, *, guards: Iterable[Guard], now: datetime
+def _leave(
+    departure: Departure, cluster: Cluster, drain: Drain, settings: Settings, *, guards: Iterable[Guard], now: datetime
 ) -> Decision:
-    """Return the write of one that leaves: while its cluster is what it was, and nobody stops or holds it."""
-    binding, name = going.binding, cluster.metadata.name
-    message = f"Drain {drain.metadata.name}: {drain.spec.reason or 'the cluster is to be emptied'}"
+    """Return the write of one binding that leaves the cluster.
+
+    It is stored only if the cluster, the Drain and all holds are still as they were read.
+    """
+    binding, name = departure.binding, cluster.metadata.name
+    message = f"Drain {drain.metadata.name}: {drain.spec.reason or 'the cluster is drained'}"
     new = with_task(
         binding,
         name,
@@ -234,29 +246,34 @@ def _left(
         reason=REASON,
         producer=f"Drain/{drain.metadata.name}",
         message=message,
-        preserved=going.state,
+        preserved=departure.state,
         now=now,
     )
     abouts = (binding, template_of(binding))
-    events = tuple(Event(one, "EvictWorkloadFromClusterSucceed", f"leaves cluster {name}: {message}") for one in abouts)
-    stands = (Guard(cluster.ref, cluster.metadata.generation), *guards)
+    events = tuple(
+        Event(about, "EvictWorkloadFromClusterSucceed", f"leaves cluster {name}: {message}") for about in abouts
+    )
+    guards = (Guard(cluster.ref, cluster.metadata.generation), *guards)
     new = departed(new, binding, now=now)
-    rows, rooms = map(Save, going.reserved.promises), going.reserved.rooms
+    rows, rooms = map(Save, departure.reserved.promises), departure.reserved.rooms
     return Decision(
-        changes=(Put(new, binding), *rows), events=events, guards=stands, capacity_guards=rooms, reason=REASON
+        changes=(Put(new, binding), *rows), events=events, guards=guards, capacity_guards=rooms, reason=REASON
     )
 
 
-def _said(drain: Drain, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:
-    """Return the drain with its progress; what is over, or stopped with nothing on its way, is not looked at again."""
+def _with_phase(drain: Drain, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:
+    """Return the write of a Drain with its progress, and when to look again.
+
+    `wake_at` None: the Drain is finished, or it is stopped and no binding is leaving.
+    """
     finished = to_seconds(now) if phase == FINISHED else None
     new = drain.with_status(phase=phase, message=message, finish_time=finished, **fields)
     events: Iterable[Event] = ()
     if phase != drain.status.phase:
-        events = (Event(drain, f"Drain{phase}", message or f"cluster {drain.spec.cluster} is being emptied"),)
+        events = (Event(drain, f"Drain{phase}", message or f"cluster {drain.spec.cluster} is drained"),)
     return Decision(
         changes=(Put(new, drain),) if new is not drain else (),
         events=tuple(events),
-        wake_at=None if phase == FINISHED or (phase == STOPPED and not new.status.leaving) else now + LOOK,
+        wake_at=None if phase == FINISHED or (phase == STOPPED and not new.status.leaving) else now + CHECK_EVERY,
         reason=REASON,
     )

@@ -1,7 +1,8 @@
-"""Evictions: takes from the queue what may move, at the fleet's rate, once it has somewhere to go (D6-D10, D17).
+"""Evictions: evicts what is queued, at the rate of the fleet, once there is a place to go to [eviction-queue].
 
-Order of things: re-check, refuge, then the token, so that tokens are spent only on evictions that happen. Tokens are
-the answer of the world to `ask`; without an answer nothing moves.
+An eviction passes three steps: it is checked again whether it is still wanted, the scheduler finds a refuge in a dry
+run, and a token is taken. Tokens come last, so that each token is spent on an eviction that happens. `ask` asks the
+token buckets; without an answer nothing is evicted.
 """
 
 from __future__ import annotations
@@ -59,40 +60,44 @@ from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
-HEADS = 512
-MOST_AT_ONCE = 400  # one decision writes a binding and two Events for each
+HEADS = 512  # queue rows that are read at once
+MOST_AT_ONCE = 400  # evictions of one batch; each writes a binding and two Events
 IDLE_LOOK = timedelta(seconds=1)
-HELD_LOOK = PROMISE_ENDS_AFTER  # after which held evictions are looked at again though nothing has changed
-STALE = "stale"  # instead of a digest: what is held for it has to be looked at again
+HELD_LOOK = PROMISE_ENDS_AFTER  # held evictions are checked again after this time even if nothing has changed
+STALE = "stale"  # stored instead of a digest: held evictions have to be checked again
 
 
-def _row_changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
+def _row_queued(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
+    """The fleet is due when a queued row with a due time was written."""
     return (FLEET,) if new is not None and new.due_at is not None and new.state == QUEUED else ()
 
 
 class EvictionsSnapshot(msgspec.Struct, frozen=True):
-    """All that one look at the queue needs. `heads`: the first rows per priority, due or not. `looked`: what was true
-    when held rows were last looked at, and how far that has come; `held`: the next page of them, None where nothing
-    has changed since all of them were looked at."""
+    """All that is needed to decide about the queue once.
+
+    `held` None: nothing has changed since all held rows were checked.
+    """
 
     subject: FailoverConfiguration
     fleet: FleetState
     clusters: tuple[Cluster, ...]
-    heads: tuple[Eviction, ...]
+    heads: tuple[Eviction, ...]  # the first queued rows of each priority, due or not
     bindings: dict[Ref, Binding]
-    rows: Mapping[str, Sequence[Eviction]]
-    held: tuple[Eviction, ...] | None
-    looked: FleetState
-    capacity: str
-    promised: ReservedCapacity = ReservedCapacity()  # what no report counts yet
+    rows: Mapping[str, Sequence[Eviction]]  # all rows of each binding, by reference as text
+    held: tuple[Eviction, ...] | None  # the next page of held rows
+    last_look: FleetState  # what was true when held rows were last checked, and the cursor of that check
+    capacity: str  # digest of the clusters
+    promised: ReservedCapacity = ReservedCapacity()  # reserved, and not yet counted in any report
     holds: Holds = Holds()
-    applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that these bindings are parts of
-    groups: Groups = {}  # the workload affinity groups these bindings are in
-    stops: tuple[Stop, ...] = ()  # when nothing was evicted
+    applications: Mapping[str, Sequence[Binding]] = {}  # by application: the bindings that are parts of it
+    groups: Groups = {}  # the workload affinity groups of these bindings
+    stops: tuple[Stop, ...] = ()  # times in which nothing was evicted
     plan: eviction_plan.EvictionPlan | None = None  # made by `ask`; None: `decide` makes it
 
 
 class Evictions(Controller):
+    """Key: the fleet. Writes bindings that are evicted, their rows and the capacity reserved for them."""
+
     name = "evictions"
     group = "failover"
     keys = (FAILOVER_CONFIGURATION,)
@@ -101,7 +106,7 @@ class Evictions(Controller):
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,)),
         Watch(EVICTION_HOLD, lambda old, new: (FLEET,)),
         Watch(MAINTENANCE_WINDOW, lambda old, new: (FLEET,)),
-        Watch("row/Eviction", _row_changed),
+        Watch("row/Eviction", _row_queued),
     )
     owns = Ownership(
         dict.fromkeys(
@@ -117,53 +122,55 @@ class Evictions(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionsSnapshot | None]:
         clusters = tuple(state.list(CLUSTER))
-        fleet, told, looked = fleet_states(state, FLEET_ROW, TIER_ROW, QUEUE_ROW)
-        capacity = self._room.digest(clusters)
-        moved = looked.cursor is not None or capacity != looked.capacity.partition("/")[0]
-        held = tuple(state.held_evictions(after=looked.cursor, limit=HEADS)) if moved else None
-        heads = tuple(state.queue_heads(limit=HEADS, per_cluster=looked.scope == "Cluster"))
+        fleet, tier, last_look = fleet_states(state, FLEET_ROW, TIER_ROW, QUEUE_ROW)
+        capacity = self._capacity_digest.digest(clusters)
+        check_held = last_look.cursor is not None or capacity != last_look.capacity.partition("/")[0]
+        held = tuple(state.held_evictions(after=last_look.cursor, limit=HEADS)) if check_held else None
+        heads = tuple(state.queue_heads(limit=HEADS, per_cluster=last_look.scope == "Cluster"))
         names = sorted({row.binding for row in (*heads, *(held or ()))})
-        unsteady = {one.metadata.name: for_flapping(one) for one in clusters if one.flapping}
-        holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), unsteady)
+        flapping = {one.metadata.name: for_flapping(one) for one in clusters if one.flapping}
+        holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), flapping)
         bindings = state.get([Ref.parse(name) for name in names])
-        asks = any(may_need_room(one.spec) for one in bindings.values())
-        one = EvictionsSnapshot(
+        needs_room = any(may_need_room(one.spec) for one in bindings.values())
+        snapshot = EvictionsSnapshot(
             subject=failover_configuration(state),
             fleet=fleet,
-            stops=(*told.stops, *looked.stops),
+            stops=(*tier.stops, *last_look.stops),
             clusters=clusters,
             heads=heads,
             bindings=bindings,
             rows=state.rows(Eviction, "binding", names),
             held=held,
-            looked=looked,
+            last_look=last_look,
             capacity=capacity,
-            promised=state.reserved_capacity(within=PROMISE_ENDS_AFTER, bindings=names) if asks else ReservedCapacity(),
+            promised=state.reserved_capacity(within=PROMISE_ENDS_AFTER, bindings=names)
+            if needs_room
+            else ReservedCapacity(),
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
             applications=applications(state, bindings.values()),
             groups=workload_groups(state, bindings.values()),
         )
-        return [one if ref == FLEET else None for ref in refs]
+        return [snapshot if ref == FLEET else None for ref in refs]
 
     def __init__(self) -> None:
-        self._room = CapacityDigest()
-        self._fleet: Fleet | None = None  # only spares reading unchanged clusters again
-        self._terms: tuple[Settings, str] | None = None  # and this digesting unchanged settings
+        # Caches only: unchanged clusters and settings are not encoded again.
+        self._capacity_digest = CapacityDigest()
+        self._fleet: Fleet | None = None
+        self._settings_digest: tuple[Settings, str] | None = None
 
-    def _read(self, snapshot: EvictionsSnapshot, settings: Settings) -> Fleet:
-        """Return the clusters read into arrays."""
+    def _cluster_arrays(self, snapshot: EvictionsSnapshot, settings: Settings) -> Fleet:
         fleet = self._fleet = Fleet.of(snapshot.clusters, settings=settings, previous=self._fleet)
         return fleet
 
     def _digest_of(self, settings: Settings) -> str:
-        if self._terms is None or self._terms[0] is not settings:
-            self._terms = settings, digest([msgspec.json.encode(settings, order="sorted")])
-        return self._terms[1]
+        if self._settings_digest is None or self._settings_digest[0] is not settings:
+            self._settings_digest = settings, digest([msgspec.json.encode(settings, order="sorted")])
+        return self._settings_digest[1]
 
     def _plan(
         self, snapshot: EvictionsSnapshot, tier: health.Tier, settings: Settings, *, now: datetime
     ) -> eviction_plan.EvictionPlan:
-        return plan_of(snapshot, settings, tier, fleet=lambda: self._read(snapshot, settings), now=now)
+        return plan_of(snapshot, settings, tier, fleet=lambda: self._cluster_arrays(snapshot, settings), now=now)
 
     def ask(self, snapshots: Sequence[EvictionsSnapshot], settings: Settings, *, now: datetime) -> Inquiry:
         """Return how many tokens the evictions that could happen now need, and the plan that `decide` carries out.
@@ -177,7 +184,7 @@ class Evictions(Controller):
         tier = tier_of(snapshot, settings, now=now)
         plan = self._plan(snapshot, tier, settings, now=now)
         scope = settings.eviction.bucket_scope
-        wanted = Counter({rate.bucket_of(name, scope): 0 for name in _tapped(snapshot, tier, settings)})
+        wanted = Counter({rate.bucket_of(name, scope): 0 for name in _clusters_to_ask_for(snapshot, tier, settings)})
         wanted.update(rate.bucket_of(move.row.cluster, scope) for move in plan.moves)
         question = rate.TakeTokens(dict(wanted), tier.rate) if wanted else None
         return Inquiry([replace(snapshot, plan=plan), *snapshots[1:]], question)
@@ -192,32 +199,38 @@ class Evictions(Controller):
                 reason="GateFailoverOff",
             )
         tier = tier_of(snapshot, settings, now=now)
-        planned = snapshot.plan or self._plan(snapshot, tier, settings, now=now)
-        granted, short = _granted(planned.moves, answer, settings)
-        stops = _without_tokens(snapshot.looked.stops, planned, answer, now=now)
-        noted = _noted(snapshot, settings, self._digest_of(settings), stops=stops, now=now)
+        plan = snapshot.plan or self._plan(snapshot, tier, settings, now=now)
+        granted, short = _granted(plan.moves, answer, settings)
+        stops = _without_tokens(snapshot.last_look.stops, plan, answer, now=now)
+        queue_state = _queue_state(snapshot, settings, self._digest_of(settings), stops=stops, now=now)
         return Decision(
             changes=(
-                *(Drop(row) for row in planned.dropped),
-                *(Save(row) for row in planned.saved),
-                *((Save(noted),) if noted != snapshot.looked else ()),
+                *(Drop(row) for row in plan.dropped),
+                *(Save(row) for row in plan.saved),
+                *((Save(queue_state),) if queue_state != snapshot.last_look else ()),
             ),
-            events=(*_told_held(snapshot, planned), *_told_problem(snapshot, planned, answer)),
-            separate_decisions=_evicted(snapshot, granted, settings, now=now),
-            wake_at=_wake_at(snapshot, planned, granted, noted=noted, short=short, answer=answer, tier=tier, now=now),
+            events=(*_held_events(snapshot, plan), *_token_problem_events(snapshot, plan, answer)),
+            separate_decisions=_eviction_decisions(snapshot, granted, settings, now=now),
+            wake_at=_wake_at(
+                snapshot, plan, granted, queue_state=queue_state, short=short, answer=answer, tier=tier, now=now
+            ),
             reason="Evictions",
         )
 
 
-def _tapped(snapshot: EvictionsSnapshot, tier: health.Tier, settings: Settings) -> Iterable[str]:
-    """Yield the clusters whose evictions take tokens, and those whose evictions soon may, at a rate that is lowered."""
+def _clusters_to_ask_for(snapshot: EvictionsSnapshot, tier: health.Tier, settings: Settings) -> Iterable[str]:
+    """Yield the clusters whose token buckets are asked.
+
+    These are the clusters with queued evictions. While the rate is lowered, all faulty clusters are added: their
+    buckets then fill at the lower rate before the first eviction is queued.
+    """
     yield from (row.cluster for row in snapshot.heads)
     if tier.rate < settings.resource_eviction_rate:
         yield from (one.metadata.name for one in snapshot.clusters if health.faulty(one))
 
 
 def tier_of(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> health.Tier:
-    """Return the tier in force now."""
+    """Return the eviction tier that is in force now [eviction-tier]."""
     maintained = snapshot.holds.maintained(now=now)
     return health.in_force(health.fleet_health(snapshot.clusters, maintained=maintained), snapshot.fleet, settings)
 
@@ -230,27 +243,29 @@ def plan_of(
     fleet: Callable[[], Fleet],
     now: datetime,
 ) -> eviction_plan.EvictionPlan:
-    """Return what may move and what may not. Pure: `ask` and `decide` come to the same plan. `fleet`: all clusters,
-    read into arrays only once somebody is about to leave."""
+    """Return which queued evictions may happen and which may not.
+
+    `fleet` returns all clusters as arrays. It is called only if at least one eviction needs a dry run.
+    """
     clocks_from = health.clock_start(snapshot.fleet)
     if clocks_from is None:
         return eviction_plan.EvictionPlan()
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
     scope, most = settings.eviction.bucket_scope, min(MOST_AT_ONCE, rate.capacity(tier.rate))
-    moving = Counter[str]()  # by bucket
-    rehearsal = SchedulerDryRun(
+    taken_tokens = Counter[str]()  # tokens that planned evictions will take, by bucket
+    dry_run = SchedulerDryRun(
         fleet, settings, promised=snapshot.promised, applications=snapshot.applications, groups=snapshot.groups
     )
 
     def room(cluster: str) -> int:
-        return min(most - moving[rate.bucket_of(cluster, scope)], MOST_AT_ONCE - moving.total())
+        return min(most - taken_tokens[rate.bucket_of(cluster, scope)], MOST_AT_ONCE - taken_tokens.total())
 
     def attempt(binding: Binding, leaving: Collection[str]) -> DryRunResult:
-        return rehearsal.without(binding, leaving, now=now)
+        return dry_run.without(binding, leaving, now=now)
 
     def taken(row: Eviction, binding: Binding, refuge: Refuge) -> Reservation:
-        moving[rate.bucket_of(row.cluster, scope)] += 1
-        return rehearsal.taken(binding, refuge, now=now)
+        taken_tokens[rate.bucket_of(row.cluster, scope)] += 1
+        return dry_run.taken(binding, refuge, now=now)
 
     heads = snapshot.heads if tier.rate > 0 else ()
     queue = eviction_plan.QueueHeads(
@@ -262,7 +277,7 @@ def plan_of(
 def _granted(
     moves: Sequence[eviction_plan.Move], answer: rate.Tokens | None, settings: Settings
 ) -> tuple[list[eviction_plan.Move], bool]:
-    """Return the moves that have a token, in order, and whether tokens were short."""
+    """Return the moves that get a token, in order, and whether any move got none."""
     left = Counter({} if answer is None else answer.granted)
     granted = []
     for move in moves:
@@ -273,21 +288,24 @@ def _granted(
     return granted, len(granted) < len(moves)
 
 
-def _evicted(
+def _eviction_decisions(
     snapshot: EvictionsSnapshot, moves: Sequence[eviction_plan.Move], settings: Settings, *, now: datetime
 ) -> tuple[Decision, ...]:
-    """Return one decision per binding, however many clusters it leaves: a conflict costs that binding's tokens only."""
-    together: dict[str, list[eviction_plan.Move]] = {}
+    """Return one decision for each binding, for all clusters that the binding leaves.
+
+    The decisions are separate, so that a conflict on one binding loses the tokens of that binding only.
+    """
+    by_binding: dict[str, list[eviction_plan.Move]] = {}
     for move in moves:
-        together.setdefault(move.row.binding, []).append(move)
+        by_binding.setdefault(move.row.binding, []).append(move)
     known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
     return tuple(
-        _moved(snapshot, snapshot.bindings[Ref.parse(name)], ones, known, settings, now=now)
-        for name, ones in together.items()
+        _eviction_decision(snapshot, snapshot.bindings[Ref.parse(name)], moves_of_binding, known, settings, now=now)
+        for name, moves_of_binding in by_binding.items()
     )
 
 
-def _moved(
+def _eviction_decision(
     snapshot: EvictionsSnapshot,
     old: Binding,
     moves: Sequence[eviction_plan.Move],
@@ -296,27 +314,29 @@ def _moved(
     *,
     now: datetime,
 ) -> Decision:
-    """Return the writes of a binding's granted moves. They are stored only where the clusters' taints and all holds are
-    still those that were read, and where nobody gave an order meanwhile: orders are annotations of the binding.
+    """Return the writes of all granted moves of a binding.
+
+    They are stored only if the clusters, with their taints, and all holds are still as they were read, and if no user
+    has given an order for the binding meanwhile. Orders are annotations of the binding.
     """
     after, events = old, list[Event]()
     last, before = moves[-1], [one for one in snapshot.promised.own.get(str(old.ref), ()) if one.reserved]
-    replaced = _replaced(before, last.reserved.promises)
+    replaced_text = _replaced_text(before, last.reserved.promises)
     for move in moves:
         after = eviction_plan.binding_after_move(after, move, settings, stops=snapshot.stops, now=now)
         cause = f"{move.cause.key}:{move.cause.effect}"
-        message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}{replaced}"
+        message = f"evicted from cluster {move.row.cluster} because of taint {cause}; {move.refuge.why}{replaced_text}"
         events += [Event(about, "EvictWorkloadFromClusterSucceed", message) for about in (old, template_of(old))]
-    over = {move.row.key: _over(move, now=now) for move in moves}
-    left = [over.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
+    evicted_rows = {move.row.key: _evicted_row(move, now=now) for move in moves}
+    rows = [evicted_rows.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
     # The condition EvictionPending is written with the eviction, so that no second write of the binding is needed.
-    new = with_eviction_pending(departed(_once(old, after), old, now=now), left, now=now)
+    new = with_eviction_pending(departed(_in_one_edit(old, after), old, now=now), rows, now=now)
     return Decision(
         changes=(
             Put(new, old, upon=("annotations",)),
-            *map(Save, over.values()),
-            *_reserving(before, last.reserved.promises),
-            *_hinted(new, last.refuge),
+            *map(Save, evicted_rows.values()),
+            *_reservation_writes(before, last.reserved.promises),
+            *_hint_writes(new, last.refuge),
         ),
         events=tuple(events),
         guards=(
@@ -328,111 +348,126 @@ def _moved(
     )
 
 
-def _over(move: eviction_plan.Move, *, now: datetime) -> Eviction:
-    """Return the row of an eviction that has happened."""
+def _evicted_row(move: eviction_plan.Move, *, now: datetime) -> Eviction:
+    """Return the queue row of an eviction that happens now, in its final state."""
     because = f"taint {move.cause.key}:{move.cause.effect}; {move.refuge.why}"
     return ended_row(move.row, move.cause.key, because, now=now, state=EVICTED)
 
 
-def _reserving(before: Iterable[Promise], reserved: Sequence[Promise]) -> Iterable[Save | Drop]:
-    """Yield the writes of a binding's reservations. The last move's replace all others: its refuge names every cluster
-    that the binding will be on."""
+def _reservation_writes(before: Iterable[Promise], reserved: Sequence[Promise]) -> Iterable[Save | Drop]:
+    """Yield the writes that replace the reservations `before` by `reserved`, those of the last move.
+
+    The refuge of the last move names every cluster that the binding will be on, so that no other is needed.
+    """
     renewed = {one.key for one in reserved}
     yield from (Drop(one) for one in before if one.key not in renewed)
     yield from map(Save, reserved)
 
 
-def _replaced(before: Iterable[Promise], reserved: Iterable[Promise]) -> str:
-    """Return what an Event adds where an earlier eviction of the binding had reserved other clusters, else ""."""
+def _replaced_text(before: Iterable[Promise], reserved: Iterable[Promise]) -> str:
+    """Return what the Event adds if an earlier eviction of the binding had reserved other clusters, "" if not."""
     lost = sorted({one.cluster for one in before} - {one.cluster for one in reserved})
     return f"; instead of {', '.join(lost)}, which an earlier eviction had reserved" if lost else ""
 
 
-def _hinted(new: Binding, refuge: Refuge) -> Iterable[Save]:
-    """Yield the hint that tells the scheduler what the last dry run found. Where free room plays no part, the scheduler
-    finds the same clusters without it."""
+def _hint_writes(new: Binding, refuge: Refuge) -> Iterable[Save]:
+    """Yield the hint for the scheduler with the clusters that the last dry run found.
+
+    If free capacity plays no part, the scheduler finds the same clusters by itself and needs no hint.
+    """
     if refuge.clusters and may_need_room(new.spec):
         found = {one.name: one.replicas for one in refuge.clusters}
         yield Save(PlacementHint(str(new.ref), new.metadata.generation, found))
 
 
-def _once(old: Binding, new: Binding) -> Binding:
-    """Return the change as one: leaving several clusters together raises the generation once."""
+def _in_one_edit(old: Binding, new: Binding) -> Binding:
+    """Return the old binding with the new spec, as a single edit that raises the generation once."""
     return old.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=new.spec.graceful_eviction_tasks)
 
 
 def _without_tokens(
-    stops: tuple[Stop, ...], planned: eviction_plan.EvictionPlan, answer: rate.Tokens | None, *, now: datetime
+    stops: tuple[Stop, ...], plan: eviction_plan.EvictionPlan, answer: rate.Tokens | None, *, now: datetime
 ) -> tuple[Stop, ...]:
-    """Return the times in which evictions waited because nobody could be asked for tokens, up to now."""
+    """Return the stops with the time in which evictions wait because the token buckets cannot be reached.
+
+    The last stop is ended if the buckets answer again.
+    """
     problem = "" if answer is None else answer.problem
     if stops and stops[-1].until is None:
         return stops if problem else (*stops[:-1], replace(stops[-1], until=now))
-    if not (problem and planned.moves):
+    if not (problem and plan.moves):
         return stops
     return (*stops, Stop(now, f"no tokens: {problem}"))[-STOPS_KEPT:]
 
 
-def _noted(
-    snapshot: EvictionsSnapshot, settings: Settings, terms: str, *, stops: tuple[Stop, ...], now: datetime
+def _queue_state(
+    snapshot: EvictionsSnapshot, settings: Settings, settings_digest: str, *, stops: tuple[Stop, ...], now: datetime
 ) -> FleetState:
-    """Return what to remember of this look: what was true when held evictions began to be looked at again, how far that
-    has come, how the queue is to be read, and when there were no tokens.
+    """Return the row that is stored about this look at the queue.
 
-    `load` reads held evictions only where clusters have changed. Whatever else may end a hold is noted here as STALE,
-    so that the next `load` reads them: a hold or window that has begun or ended, a cluster that flaps or no longer
-    does, another setting, and that HELD_LOOK has passed, since room that was promised and never taken becomes free
-    without any change. `terms`: a digest of the settings.
+    It holds the `bucket_scope` that the queue is to be read by, the times without tokens, and how far held evictions
+    have been checked: digests of what was true when the check began, and a cursor.
+
+    `load` reads held evictions only if clusters have changed. Any other change that may end a hold is stored here as
+    STALE, so that the next `load` reads them: a hold or window that begins or ends, a cluster that starts or stops
+    flapping, another setting, or that HELD_LOOK has passed. The last one is needed because reserved capacity that is
+    never used expires without a change. `settings_digest`: a digest of the settings.
     """
-    looked = replace(snapshot.looked, scope=settings.eviction.bucket_scope, stops=stops)
+    last_look = replace(snapshot.last_look, scope=settings.eviction.bucket_scope, stops=stops)
     period = now.timestamp() // HELD_LOOK.total_seconds()
-    capacity = f"{snapshot.capacity}/{terms}/{period:.0f}"
-    true_now = replace(looked, capacity=capacity, holds=snapshot.holds.digest(now=now), cursor=None)
+    capacity = f"{snapshot.capacity}/{settings_digest}/{period:.0f}"
+    true_now = replace(last_look, capacity=capacity, holds=snapshot.holds.digest(now=now), cursor=None)
     if snapshot.held is None:
-        return looked if looked == true_now else replace(looked, capacity=STALE)
+        return last_look if last_look == true_now else replace(last_look, capacity=STALE)
     if health.clock_start(snapshot.fleet) is None:
-        return looked  # nothing was looked at
-    begun = true_now if looked.cursor is None else looked
+        return last_look  # the gate is off: nothing was checked
+    begun = true_now if last_look.cursor is None else last_look
     last = snapshot.held[-1] if len(snapshot.held) == HEADS else None
     return replace(begun, cursor=None if last is None else (last.priority, last.due_at, last.key))
 
 
-def _told_held(snapshot: EvictionsSnapshot, planned: eviction_plan.EvictionPlan) -> Iterable[Event]:
-    for row in planned.held:
+def _held_events(snapshot: EvictionsSnapshot, plan: eviction_plan.EvictionPlan) -> Iterable[Event]:
+    for row in plan.held:
         binding = snapshot.bindings[Ref.parse(row.binding)]
         for about in (binding, template_of(binding)):
             yield Event(about, "EvictionHeld", f"stays on cluster {row.cluster}: {row.message}", warning=True)
 
 
-def _told_problem(
-    snapshot: EvictionsSnapshot, planned: eviction_plan.EvictionPlan, answer: rate.Tokens | None
+def _token_problem_events(
+    snapshot: EvictionsSnapshot, plan: eviction_plan.EvictionPlan, answer: rate.Tokens | None
 ) -> Iterable[Event]:
-    if planned.moves and answer is not None and answer.problem:
+    if plan.moves and answer is not None and answer.problem:
         message = f"no evictions take place: no tokens, {': '.join(filter(None, (answer.problem, answer.detail)))}"
         yield Event(snapshot.subject, "EvictionTokensUnavailable", message, warning=True)
 
 
 def _wake_at(
     snapshot: EvictionsSnapshot,
-    planned: eviction_plan.EvictionPlan,
+    plan: eviction_plan.EvictionPlan,
     granted: Sequence[eviction_plan.Move],
     *,
-    noted: FleetState,
+    queue_state: FleetState,
     short: bool,
     answer: rate.Tokens | None,
     tier: health.Tier,
     now: datetime,
 ) -> datetime | None:
-    """Return when the next token, due row or look at the queue is: while anything waits, every second as a net."""
-    looked = snapshot.looked
-    more_held = noted != looked and (noted.cursor is not None or noted.capacity == STALE or noted.scope != looked.scope)
-    wakes = [now] if planned.saved or planned.dropped or more_held else list[datetime]()
+    """Return when to look at the queue again: at the next token, due row, or change of a hold.
+
+    While anything is queued or a cluster carries an evicting taint, this is at most IDLE_LOOK from now. None: nothing
+    is queued and no cluster carries such a taint.
+    """
+    last_look = snapshot.last_look
+    unchecked = queue_state != last_look and (
+        queue_state.cursor is not None or queue_state.capacity == STALE or queue_state.scope != last_look.scope
+    )
+    wakes = [now] if plan.saved or plan.dropped or unchecked else list[datetime]()
     if any(cluster.has_taint(*EVICTING_EFFECTS) for cluster in snapshot.clusters) or snapshot.heads:
         wakes.append(now + IDLE_LOOK)
     if tier.rate > 0:
         wakes += [row.due_at for row in snapshot.heads if row.due_at is not None and row.due_at > now]
         wait = -1.0 if answer is None or answer.problem else answer.next_in
-        more = short or not planned.exhausted
+        more = short or not plan.exhausted
         if more and wait >= 0:
             wakes.append(now + max(rate.retry_delay(wait), timedelta(0) if granted else rate.SHORTEST_PAUSE))
     if (change := snapshot.holds.next_change(now=now)) is not None:

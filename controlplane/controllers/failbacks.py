@@ -1,4 +1,8 @@
-"""Failbacks: brings back what left its clusters, one binding after the other, until the first failure (D19, D23)."""
+"""Failbacks: moves bindings back to the clusters they were evicted from, until the first failure [recovered-clusters].
+
+A Failback works in rounds. A round reads the bindings that have left a cluster page by page, in the order of their
+names. It moves as many back as its rate and its limit of simultaneous moves allow.
+"""
 
 from __future__ import annotations
 
@@ -42,38 +46,38 @@ from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
 from controlplane.settings import Settings
 
-PAGE = 500
-SHOWN = 10
-PLANS_SHOWN = 100
-LOOK = timedelta(seconds=5)
+PAGE = 500  # bindings read at once
+SHOWN = 10  # entries of status.cannotReturn
+PLANS_SHOWN = 100  # entries of status.planned
+CHECK_EVERY = timedelta(seconds=5)
 
 
-class FailingBack(msgspec.Struct, frozen=True):
-    """A failback, the next of what has left, what is on its way, and what is true of the fleet."""
+class FailbackSnapshot(msgspec.Struct, frozen=True):
+    """A Failback, the bindings it may move next, those on their way back, and the state of the fleet."""
 
     subject: Failback
     page: tuple[Ref, ...]
-    bindings: Mapping[Ref, Binding]  # of the page, and on their way
-    labels: Mapping[Ref, dict[str, str]]  # of their workloads, where somebody chooses by them
+    bindings: Mapping[Ref, Binding]  # those of the page and those on their way back
+    labels: Mapping[Ref, dict[str, str]]  # of their workloads; empty if neither a selector nor a hold needs them
     clusters: dict[str, Cluster]
-    next_eviction: datetime | None  # when the next of a failed cluster is due
+    next_eviction: datetime | None  # due time of the first queued eviction; None: the queue is empty
     fleet: FleetState
     holds: Holds
     promised: ReservedCapacity
-    beyond: int  # bindings its present round has still before it, the page included
+    left_in_round: int  # bindings left in the present round, the page included
 
 
-class Round(NamedTuple):
-    """What one look comes to: ways that are taken, bindings that stay, and how far the page was looked through."""
+class PageResult(NamedTuple):
+    """What was found in one page: the plans to carry out and the bindings that cannot go back."""
 
-    ways: tuple[tuple[Binding, failback.FailbackPlan], ...]
+    plans: tuple[tuple[Binding, failback.FailbackPlan], ...]
     staying: tuple[Staying, ...]
-    after: str  # "" the round is over
-    unseen: int  # of the page
+    after: str  # the last binding that was checked; "": the round is over
+    unchecked: int  # bindings of the page that were not checked, because no more may move now
 
 
 class Failbacks(Controller):
-    """Key: a Failback."""
+    """Key: a Failback. Writes its status and the bindings that it moves back."""
 
     name = "failbacks"
     group = "scheduling"
@@ -94,22 +98,23 @@ class Failbacks(Controller):
         },
         rows=(Promise,),
     )
-    batch = 1  # each reads a page of its own
+    batch = 1  # each Failback reads a page of bindings
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FailingBack | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FailbackSnapshot | None]:
         found: dict[Ref, Failback] = state.get(refs)
-        return [self._one(state, found[ref]) if ref in found else None for ref in refs]
+        return [self._snapshot(state, found[ref]) if ref in found else None for ref in refs]
 
-    def _one(self, state: State, one: Failback) -> FailingBack:
-        clusters: dict[str, Cluster] = {each.metadata.name: each for each in state.list(CLUSTER)}
-        page, beyond = _page(state, one)
-        bindings: dict[Ref, Binding] = state.get({*page, *(Ref.parse(way.binding) for way in one.status.returning)})
+    def _snapshot(self, state: State, subject: Failback) -> FailbackSnapshot:
+        clusters: dict[str, Cluster] = {cluster.metadata.name: cluster for cluster in state.list(CLUSTER)}
+        page, left_in_round = _page(state, subject)
+        returning = (Ref.parse(move.binding) for move in subject.status.returning)
+        bindings: dict[Ref, Binding] = state.get({*page, *returning})
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
         labels: dict[Ref, dict[str, str]] = {}
-        if one.spec.selector is not None or holds.needs_labels():
+        if subject.spec.selector is not None or holds.needs_labels():
             labels = workload_labels(state, bindings.values())
-        return FailingBack(
-            one,
+        return FailbackSnapshot(
+            subject,
             page,
             bindings,
             labels,
@@ -118,275 +123,293 @@ class Failbacks(Controller):
             fleet_state(state),
             replace(holds, labels=labels),
             state.reserved_capacity(within=PROMISE_ENDS_AFTER),
-            beyond,
+            left_in_round,
         )
 
-    def decide(self, snapshot: FailingBack, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
-        one, status, spec = snapshot.subject, snapshot.subject.status, snapshot.subject.spec
-        if one.metadata.deletion_timestamp is not None or status.phase == FINISHED:
+    def decide(self, snapshot: FailbackSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        subject, status, spec = snapshot.subject, snapshot.subject.status, snapshot.subject.spec
+        if subject.metadata.deletion_timestamp is not None or status.phase == FINISHED:
             return NOTHING
         if not spec.stop and (status.phase == FAILED or (status.phase == PLANNED and spec.dry_run)):
             return NOTHING
-        back, returning, failed = _arrived(snapshot, settings, now=now)
-        returned = status.returned + back
+        arrived, returning, failed = _check_returning(snapshot, settings, now=now)
+        returned = status.returned + arrived
         counts = {"returned": returned, "returning": returning}
         if spec.stop:
-            return _said(one, STOPPED, "spec.stop is set", now=now, failed=None, after="", **counts)
-        why = failback.unfit_reason(snapshot.clusters.get(spec.cluster), spec.cluster, now=now) if spec.cluster else ""
-        if failed is None and why and (returned or returning):
-            failed = Staying("", why, spec.cluster)
+            return _with_phase(subject, STOPPED, "spec.stop is set", now=now, failed=None, after="", **counts)
+        unfit = (
+            failback.unfit_reason(snapshot.clusters.get(spec.cluster), spec.cluster, now=now) if spec.cluster else ""
+        )
+        if failed is None and unfit and (returned or returning):
+            failed = Staying("", unfit, spec.cluster)
         if failed is not None:
-            told = f"{failed.binding}: {failed.message}" if failed.binding else failed.message
-            return _said(one, FAILED, told, now=now, failed=failed, **counts)
+            message = f"{failed.binding}: {failed.message}" if failed.binding else failed.message
+            return _with_phase(subject, FAILED, message, now=now, failed=failed, **counts)
         if spec.dry_run:
-            return _planned(snapshot, settings, now=now)
-        waits = why or _pause_reason(snapshot, settings, now=now)
-        if waits:
-            return _said(one, PAUSED, waits, now=now, tokens=0.0, counted_at=now, **counts)
-        return _moving(snapshot, settings, returned, returning, now=now)
+            return _dry_run(snapshot, settings, now=now)
+        pause = unfit or _pause_reason(snapshot, settings, now=now)
+        if pause:
+            return _with_phase(subject, PAUSED, pause, now=now, tokens=0.0, counted_at=now, **counts)
+        return _move_next(snapshot, settings, returned, returning, now=now)
 
 
-def _page(state: State, one: Failback) -> tuple[tuple[Ref, ...], int]:
-    """Return the next bindings a failback may be about, in the order of their names, and how many there are beyond."""
-    spec = one.spec
+def _page(state: State, subject: Failback) -> tuple[tuple[Ref, ...], int]:
+    """Return the next bindings that a Failback may move, in the order of their names, and how many its round has left.
+
+    The number includes the page.
+    """
+    spec = subject.spec
     if spec.binding:
         return (failback.binding_ref(spec.binding),), 1
-    value, after = spec.cluster or origin.ANY, "" if spec.dry_run else one.status.after
+    value, after = spec.cluster or origin.ANY, "" if spec.dry_run else subject.status.after
     return paging.page(state, "left", value, after=after, limit=PAGE), paging.count(state, "left", value, after=after)
 
 
-def _pause_reason(snapshot: FailingBack, settings: Settings, *, now: datetime) -> str:
+def _pause_reason(snapshot: FailbackSnapshot, settings: Settings, *, now: datetime) -> str:
     return reason_to_pause(
         snapshot.clusters.values(), snapshot.fleet, snapshot.holds, snapshot.next_eviction, settings, now=now
     )
 
 
-# What is on its way
-
-
-def _arrived(
-    snapshot: FailingBack, settings: Settings, *, now: datetime
+def _check_returning(
+    snapshot: FailbackSnapshot, settings: Settings, *, now: datetime
 ) -> tuple[int, tuple[Returning, ...], Staying | None]:
-    """Return how many of those on their way are back now, which are still on it, and the first failure.
+    """Check the bindings on their way back. Return how many have arrived, those that have not, and the first failure.
 
-    Resumed, they have as much time again.
+    If a stopped Failback is resumed, the time limit of each of them starts again.
     """
-    back, still, failed = 0, list[Returning](), None
+    arrived, returning, failed = 0, list[Returning](), None
     resumed = snapshot.subject.status.phase == STOPPED and not snapshot.subject.spec.stop
-    for seen in snapshot.subject.status.returning:
-        one = replace(seen, since=to_seconds(now)) if resumed else seen
-        binding = snapshot.bindings.get(Ref.parse(one.binding))
+    for recorded in snapshot.subject.status.returning:
+        move = replace(recorded, since=to_seconds(now)) if resumed else recorded
+        binding = snapshot.bindings.get(Ref.parse(move.binding))
         if binding is None or binding.metadata.deletion_timestamp is not None:
             continue
-        known = origin.home(binding)
-        left = None if known is None else known.left.get(one.cluster)
-        if left is not None and left < one.since:
-            continue  # somebody else wrote the binding just then: it has not begun, and the next round sees it
-        why = _failure(binding, one, snapshot.clusters, settings, now=now)
-        failed = failed or (Staying(one.binding, why, one.cluster) if why else None)
-        if binding.spec.target(one.cluster) is None:
+        home = origin.home(binding)
+        left_at = None if home is None else home.left.get(move.cluster)
+        if left_at is not None and left_at < move.since:
+            continue  # the write of the move lost against another write of the binding; the next round tries again
+        failure = _failure(binding, move, snapshot.clusters, settings, now=now)
+        failed = failed or (Staying(move.binding, failure, move.cluster) if failure else None)
+        if binding.spec.target(move.cluster) is None:
             continue
-        if why or _ailing(binding, one, snapshot.clusters) or _tasks(binding):
-            still.append(one)
+        if failure or _unhealthy_reason(binding, move, snapshot.clusters) or _failback_tasks(binding):
+            returning.append(move)
         else:
-            back += 1
-    return back, tuple(still), failed
+            arrived += 1
+    return arrived, tuple(returning), failed
 
 
 def _failure(
-    binding: Binding, one: Returning, clusters: Mapping[str, Cluster], settings: Settings, *, now: datetime
+    binding: Binding, move: Returning, clusters: Mapping[str, Cluster], settings: Settings, *, now: datetime
 ) -> str:
-    """Return why a way back has failed; "" where it has not."""
-    if binding.spec.target(one.cluster) is None:
-        return f"it was taken off cluster {one.cluster} again"
-    unfit = failback.unfit_reason(clusters.get(one.cluster), one.cluster, seasoned=False, now=now)
+    """Return why the move of a binding back to a cluster has failed, "" if it has not."""
+    if binding.spec.target(move.cluster) is None:
+        return f"the binding was moved away from cluster {move.cluster} again"
+    unfit = failback.unfit_reason(clusters.get(move.cluster), move.cluster, seasoned=False, now=now)
     if unfit:
         return unfit
-    if now <= one.since + _patience(settings):
+    limit = timedelta(seconds=settings.graceful_eviction_timeout)
+    if now <= move.since + limit:
         return ""
-    ailing, left = _ailing(binding, one, clusters), [task.from_cluster for task in _tasks(binding)]
-    seconds = _patience(settings).total_seconds()
-    if ailing:
-        return f"after {seconds:g} s the copy it goes back to is not healthy: {ailing}"
-    return f"after {seconds:g} s the old copy on {', '.join(left)} cannot be let go: see EvictionStuck" if left else ""
+    unhealthy, tasks = _unhealthy_reason(binding, move, clusters), _failback_tasks(binding)
+    if unhealthy:
+        return f"after {limit.total_seconds():g} s the copy on {move.cluster} is not healthy: {unhealthy}"
+    if not tasks:
+        return ""
+    sources = ", ".join(task.from_cluster for task in tasks)
+    return (
+        f"after {limit.total_seconds():g} s the old copy on {sources} cannot be removed: "
+        "see the condition EvictionStuck of the binding"
+    )
 
 
-def _patience(settings: Settings) -> timedelta:
-    return timedelta(seconds=settings.graceful_eviction_timeout)
-
-
-def _ailing(binding: Binding, one: Returning, clusters: Mapping[str, Cluster]) -> str:
-    """Return why the copy something goes back to does not count as healthy; "" where it does."""
-    target = binding.spec.target(one.cluster)
+def _unhealthy_reason(binding: Binding, move: Returning, clusters: Mapping[str, Cluster]) -> str:
+    """Return why the copy on the cluster that a binding goes back to does not count as healthy, "" if it does."""
+    target = binding.spec.target(move.cluster)
     if target is None:
-        return f"{one.cluster}: no copy is placed there"
+        return f"{move.cluster}: no copy is placed there"
     if binding.status.scheduler_observed_generation < binding.metadata.generation:
-        return "the scheduler has not dealt with the latest change"
-    places = {name: graceful.ClusterState(each.ready == health.TRUE, moving=False) for name, each in clusters.items()}
-    return graceful.unhealthy_reason(binding, target, GracefulEvictionTask("", creation_timestamp=one.since), places)
+        return "the scheduler has not processed the latest change of the binding"
+    states = {name: graceful.ClusterState(one.ready == health.TRUE, moving=False) for name, one in clusters.items()}
+    return graceful.unhealthy_reason(binding, target, GracefulEvictionTask("", creation_timestamp=move.since), states)
 
 
-def _tasks(binding: Binding) -> tuple[GracefulEvictionTask, ...]:
-    """Return the stamped tasks a failback made. What only waits for its companions to follow is back: it neither
-    keeps them from their turn nor fails with them."""
-    said = condition(binding.status.conditions, graceful.EVICTION_STUCK)
-    if said is not None and said.reason == graceful.WAITING_WORKLOAD:
+def _failback_tasks(binding: Binding) -> tuple[GracefulEvictionTask, ...]:
+    """Return the tasks of failbacks that are still to be done for a binding.
+
+    Empty if the tasks only wait for workloads that depend on the binding: the binding itself is back then. It must not
+    keep those workloads from their turn, and does not fail with them.
+    """
+    stuck = condition(binding.status.conditions, graceful.EVICTION_STUCK)
+    if stuck is not None and stuck.reason == graceful.WAITING_WORKLOAD:
         return ()
     tasks = binding.spec.graceful_eviction_tasks
-    return tuple(one for one in tasks if one.reason.startswith(FAILED_BACK) and one.creation_timestamp is not None)
+    return tuple(task for task in tasks if task.reason.startswith(FAILED_BACK) and task.creation_timestamp is not None)
 
 
-# What goes next
-
-
-def _moving(
-    snapshot: FailingBack, settings: Settings, returned: int, returning: tuple[Returning, ...], *, now: datetime
+def _move_next(
+    snapshot: FailbackSnapshot, settings: Settings, returned: int, returning: tuple[Returning, ...], *, now: datetime
 ) -> Decision:
-    """Let as many bindings go back as there are tokens, and no more than may be on their way at once."""
-    one, status, spec = snapshot.subject, snapshot.subject.status, snapshot.subject.spec
-    known = None if status.counted_at is None else rate.Bucket(status.tokens, spec.rate, status.counted_at.timestamp())
-    room = rate.take_tokens(known, 0, rate=spec.rate, at=now.timestamp()).bucket.tokens
+    """Move the next bindings back: as many as the bucket has tokens for, and no more than spec.atOnce at a time."""
+    subject, status, spec = snapshot.subject, snapshot.subject.status, snapshot.subject.spec
+    bucket = None if status.counted_at is None else rate.Bucket(status.tokens, spec.rate, status.counted_at.timestamp())
+    tokens = rate.take_tokens(bucket, 0, rate=spec.rate, at=now.timestamp()).bucket.tokens
     free = spec.at_once - len(returning)
-    found = _round(snapshot, settings, most=min(int(room + 1e-9), free), now=now)
-    taken = rate.take_tokens(known, len(found.ways), rate=spec.rate, at=now.timestamp())
-    looked = found.unseen < len(snapshot.page) or not snapshot.page
-    stay = (status.blocked if status.after else 0) + len(found.staying)  # of this round so far
-    amid = bool(status.after) or not looked  # a round goes on: what it has found before counts
-    staying = (*(status.cannot_return if amid else ()), *found.staying)
-    blocked = stay if looked else status.blocked
-    sent = tuple(Returning(str(binding.ref), way.cluster, to_seconds(now)) for binding, way in found.ways)
-    returning = (*returning, *sent)
+    found = _check_page(snapshot, settings, most=min(int(tokens + 1e-9), free), now=now)
+    taken = rate.take_tokens(bucket, len(found.plans), rate=spec.rate, at=now.timestamp())
+    checked = found.unchecked < len(snapshot.page) or not snapshot.page
+    blocked_so_far = (status.blocked if status.after else 0) + len(found.staying)
+    round_goes_on = bool(status.after) or not checked  # what earlier pages of the round have found counts
+    staying = (*(status.cannot_return if round_goes_on else ()), *found.staying)
+    blocked = blocked_so_far if checked else status.blocked
+    started = tuple(Returning(str(binding.ref), plan.cluster, to_seconds(now)) for binding, plan in found.plans)
+    returning = (*returning, *started)
     progress = {"returned": returned, "returning": returning, "after": found.after, "blocked": blocked}
-    if not found.after and not found.unseen and not blocked and not returning:
-        return _said(one, FINISHED, "everything is back", now=now, remaining=0, cannot_return=(), **progress)
-    said = _said(
-        one,
+    if not found.after and not found.unchecked and not blocked and not returning:
+        message = "all bindings are back"
+        return _with_phase(subject, FINISHED, message, now=now, remaining=0, cannot_return=(), **progress)
+    decision = _with_phase(
+        subject,
         RUNNING,
         f"{blocked} bindings cannot go back: see status.cannotReturn" if blocked else "",
         now=now,
-        remaining=stay + snapshot.beyond - (len(snapshot.page) - found.unseen),
+        remaining=blocked_so_far + snapshot.left_in_round - (len(snapshot.page) - found.unchecked),
         cannot_return=staying[:SHOWN],
         tokens=taken.bucket.tokens,
         counted_at=now,
         **progress,
     )
     wait = max(rate.retry_delay(taken.next_in), rate.SHORTEST_PAUSE)
-    guards = (Guard(one.ref, one.metadata.generation), *snapshot.holds.guards()) if found.ways else ()
+    guards = (Guard(subject.ref, subject.metadata.generation), *snapshot.holds.guards()) if found.plans else ()
     return replace(
-        said,
+        decision,
         guards=guards,
-        separate_decisions=tuple(_back(binding, way, snapshot, guards=guards, now=now) for binding, way in found.ways),
-        wake_at=_next(found, 0 if returning else blocked, full=len(sent) >= free, token=wait, now=now),
+        separate_decisions=tuple(
+            _move_back(binding, plan, snapshot, guards=guards, now=now) for binding, plan in found.plans
+        ),
+        wake_at=_wake_at(found, 0 if returning else blocked, full=len(started) >= free, token=wait, now=now),
     )
 
 
-def _next(found: Round, in_vain: int, *, full: bool, token: timedelta, now: datetime) -> datetime:
-    """Return when to look again: for what is on its way, for the next token, or at once for the next page. A round
-    that is over and has looked at many in vain gives others time."""
+def _wake_at(found: PageResult, in_vain: int, *, full: bool, token: timedelta, now: datetime) -> datetime:
+    """Return when to look again.
+
+    `full`: as many bindings are on their way as may be. `token`: the time until the next token. `in_vain`: bindings of
+    a finished round that cannot go back. The more there are, the later the next round begins.
+    """
     if full:
-        return now + LOOK
-    if not (found.unseen or found.after):
-        return now + LOOK * (1 + in_vain // PAGE)
-    return now + token if found.unseen else now
+        return now + CHECK_EVERY
+    if not (found.unchecked or found.after):
+        return now + CHECK_EVERY * (1 + in_vain // PAGE)
+    return now + token if found.unchecked else now
 
 
-def _round(snapshot: FailingBack, settings: Settings, *, most: int, now: datetime) -> Round:
-    """Look through the page until so many have a way back."""
-    trial = failback.FailbackPlanner(tuple(snapshot.clusters.values()), snapshot.promised, settings, now=now)
-    ways, staying = list[tuple[Binding, failback.FailbackPlan]](), list[Staying]()
+def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, now: datetime) -> PageResult:
+    """Plan the way back of the bindings of the page, until `most` of them have one."""
+    planner = failback.FailbackPlanner(tuple(snapshot.clusters.values()), snapshot.promised, settings, now=now)
+    plans, staying = list[tuple[Binding, failback.FailbackPlan]](), list[Staying]()
     last = snapshot.subject.status.after
-    for seen, ref in enumerate(snapshot.page):
-        if len(ways) >= most:
-            return Round(tuple(ways), tuple(staying), last, len(snapshot.page) - seen)
+    for checked, ref in enumerate(snapshot.page):
+        if len(plans) >= most:
+            return PageResult(tuple(plans), tuple(staying), last, len(snapshot.page) - checked)
         binding = snapshot.bindings.get(ref)
         if binding is not None:
-            for found in _ways(snapshot, binding, trial, now=now):
+            for found in _plans(snapshot, binding, planner, now=now):
                 if isinstance(found, Staying):
                     staying.append(found)
                 else:
-                    ways.append((binding, found))
+                    plans.append((binding, found))
         last = str(ref)
-    return Round(tuple(ways), tuple(staying), last if len(snapshot.page) >= PAGE else "", 0)
+    return PageResult(tuple(plans), tuple(staying), last if len(snapshot.page) >= PAGE else "", 0)
 
 
-def _ways(
-    snapshot: FailingBack, binding: Binding, trial: failback.FailbackPlanner, *, now: datetime
+def _plans(
+    snapshot: FailbackSnapshot, binding: Binding, planner: failback.FailbackPlanner, *, now: datetime
 ) -> Iterator[failback.FailbackPlan | Staying]:
-    """Yield the first way a binding can take and, for each cluster it cannot go back to now, why."""
-    spec, known, gone = snapshot.subject.spec, origin.home(binding), False
-    on_its_way = {one.binding for one in snapshot.subject.status.returning}
-    if known is None or binding.metadata.deletion_timestamp is not None or str(binding.ref) in on_its_way:
+    """Yield the first plan that moves a binding back, and a reason for each cluster it cannot go back to now."""
+    spec, home, planned = snapshot.subject.spec, origin.home(binding), False
+    returning = {move.binding for move in snapshot.subject.status.returning}
+    if home is None or binding.metadata.deletion_timestamp is not None or str(binding.ref) in returning:
         return
     if spec.selector is not None and not matches(spec.selector, snapshot.labels.get(binding.ref, {})):
         return
-    for name in sorted(known.left) if not spec.cluster else [spec.cluster]:
-        if name not in known.left:
+    for name in sorted(home.left) if not spec.cluster else [spec.cluster]:
+        if name not in home.left:
             continue
-        if gone:
-            yield Staying(str(binding.ref), "it goes back to one cluster after the other", name)
+        if planned:
+            yield Staying(str(binding.ref), "a binding goes back to its clusters one after the other", name)
             continue
-        found = _way(snapshot, binding, known, name, trial, now=now)
-        gone = isinstance(found, failback.FailbackPlan)
+        found = _plan(snapshot, binding, home, name, planner, now=now)
+        planned = isinstance(found, failback.FailbackPlan)
         yield found if isinstance(found, failback.FailbackPlan) else Staying(str(binding.ref), found.why, name)
 
 
-def _way(
-    snapshot: FailingBack,
+def _plan(
+    snapshot: FailbackSnapshot,
     binding: Binding,
-    known: origin.Home,
+    home: origin.Home,
     name: str,
-    trial: failback.FailbackPlanner,
+    planner: failback.FailbackPlanner,
     *,
     now: datetime,
 ) -> failback.FailbackPlan | failback.FailbackBlocked:
-    one, holds = snapshot.subject, snapshot.holds
-    why = failback.unfit_reason(snapshot.clusters.get(name), name, seasoned=not one.spec.dry_run, now=now)
-    if not why and name in holds.maintained(now=now):
-        why = f"cluster {name} is in a MaintenanceWindow"
-    if why:
-        return failback.FailbackBlocked(why)
+    """Return how a binding goes back to one cluster, or why it cannot now."""
+    subject, holds = snapshot.subject, snapshot.holds
+    reason = failback.unfit_reason(snapshot.clusters.get(name), name, seasoned=not subject.spec.dry_run, now=now)
+    if not reason and name in holds.maintained(now=now):
+        reason = f"cluster {name} is in a MaintenanceWindow"
+    if reason:
+        return failback.FailbackBlocked(reason)
 
-    def held(giver: str) -> str:
-        cluster, row = snapshot.clusters.get(giver), Eviction("", str(binding.ref), giver)
+    def held(source: str) -> str:
+        cluster, row = snapshot.clusters.get(source), Eviction("", str(binding.ref), source)
         return "" if cluster is None else holds.why(row, binding, cluster, now=now)[1]
 
-    errand = failback.FailbackRequest(f"Failback/{one.metadata.name}", _message(one, name), held)
-    return trial.way(binding, known, name, errand)
+    request = failback.FailbackRequest(f"Failback/{subject.metadata.name}", _message(subject, name), held)
+    return planner.way(binding, home, name, request)
 
 
-def _message(one: Failback, cluster: str) -> str:
-    return f"Failback {one.metadata.name}: {one.spec.reason or f'cluster {cluster} is well again'}"
+def _message(subject: Failback, cluster: str) -> str:
+    return f"Failback {subject.metadata.name}: {subject.spec.reason or f'cluster {cluster} has recovered'}"
 
 
-def _back(
-    binding: Binding, way: failback.FailbackPlan, snapshot: FailingBack, *, guards: Iterable[Guard], now: datetime
+def _move_back(
+    binding: Binding,
+    plan: failback.FailbackPlan,
+    snapshot: FailbackSnapshot,
+    *,
+    guards: Iterable[Guard],
+    now: datetime,
 ) -> Decision:
-    """Return the write of one way back: while its cluster is what it was, and nobody stops the failback or holds
-    more."""
-    cluster, one = snapshot.clusters[way.cluster], snapshot.subject
-    whence = f" from {', '.join(way.leaves)}" if way.leaves else ""
-    message = f"goes back to cluster {way.cluster}{whence}: {_message(one, way.cluster)}"
+    """Return the write that moves one binding back.
+
+    It is stored only if the cluster, the Failback and all holds are still as they were read.
+    """
+    cluster, subject = snapshot.clusters[plan.cluster], snapshot.subject
+    sources = f" from {', '.join(plan.leaves)}" if plan.leaves else ""
+    message = f"goes back to cluster {plan.cluster}{sources}: {_message(subject, plan.cluster)}"
     return Decision(
-        changes=(Put(way.binding, binding), *(Save(row) for row in way.promises)),
+        changes=(Put(plan.binding, binding), *(Save(row) for row in plan.promises)),
         events=tuple(Event(about, "WorkloadFailback", message) for about in (binding, template_of(binding))),
         guards=(Guard(cluster.ref, cluster.metadata.generation), *guards),
-        capacity_guards=way.rooms,
+        capacity_guards=plan.rooms,
         reason="Failback",
     )
 
 
-def _planned(snapshot: FailingBack, settings: Settings, *, now: datetime) -> Decision:
-    """Say what would go back, of the first PAGE bindings; nothing is written but that."""
-    found = _round(snapshot, settings, most=PAGE, now=now)
-    plans = tuple(Planned(str(one.ref), way.cluster, way.replicas, way.leaves) for one, way in found.ways)
+def _dry_run(snapshot: FailbackSnapshot, settings: Settings, *, now: datetime) -> Decision:
+    """Write into the status of the Failback which of the first PAGE bindings would go back. No binding is changed."""
+    found = _check_page(snapshot, settings, most=PAGE, now=now)
+    plans = tuple(Planned(str(one.ref), plan.cluster, plan.replicas, plan.leaves) for one, plan in found.plans)
     first = f" of the first {PAGE}" if len(snapshot.page) >= PAGE else ""
     message = f"{len(plans)} bindings{first} would go back, {len(found.staying)} cannot; set spec.dryRun to false"
-    homes = {plan.cluster: snapshot.clusters[plan.cluster] for plan in plans}
-    moments = {name: moment for name, one in homes.items() if (moment := failback.fit_since(one)) and moment > now}
-    if moments:
-        begins = ", ".join(f"{name} from {moment:%Y-%m-%dT%H:%M:%SZ} on" for name, moment in sorted(moments.items()))
-        message += f". A cluster has to be Ready for 10 minutes before anything goes back to it: {begins}"
-    return _said(
+    clusters = {plan.cluster: snapshot.clusters[plan.cluster] for plan in plans}
+    later = {name: at for name, cluster in clusters.items() if (at := failback.fit_since(cluster)) and at > now}
+    if later:
+        starts = ", ".join(f"{name} from {at:%Y-%m-%dT%H:%M:%SZ} on" for name, at in sorted(later.items()))
+        message += f". A cluster has to be Ready for 10 minutes before anything goes back to it: {starts}"
+    return _with_phase(
         snapshot.subject,
         PLANNED,
         message,
@@ -397,22 +420,24 @@ def _planned(snapshot: FailingBack, settings: Settings, *, now: datetime) -> Dec
     )
 
 
-def _said(one: Failback, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:
-    """Return the failback with its progress; what is over, or stopped with nothing on its way, is not looked at
-    again."""
+def _with_phase(subject: Failback, phase: str, message: str, *, now: datetime, **fields: Any) -> Decision:
+    """Return the write of a Failback with its progress, and when to look again.
+
+    `wake_at` None: the Failback is over, or it is stopped and no binding is on its way back.
+    """
     complete = Condition(COMPLETE, "True" if phase == FINISHED else "False", phase, message)
-    new = one.with_status(
+    new = subject.with_status(
         phase=phase,
         message=message,
-        conditions=with_condition(one.status.conditions, complete, now=now),
+        conditions=with_condition(subject.status.conditions, complete, now=now),
         finish_time=to_seconds(now) if phase == FINISHED else None,
         **fields,
     )
-    changed, over = phase != one.status.phase, phase in (FINISHED, FAILED, PLANNED)
-    event = Event(one, f"Failback{phase}", message or "what has left is brought back", warning=phase == FAILED)
+    changed, over = phase != subject.status.phase, phase in (FINISHED, FAILED, PLANNED)
+    event = Event(subject, f"Failback{phase}", message or "bindings go back", warning=phase == FAILED)
     return Decision(
-        changes=(Put(new, one),) if new is not one else (),
+        changes=(Put(new, subject),) if new is not subject else (),
         events=(event,) if changed else (),
-        wake_at=None if over or (phase == STOPPED and not new.status.returning) else now + LOOK,
+        wake_at=None if over or (phase == STOPPED and not new.status.returning) else now + CHECK_EVERY,
         reason="Failback",
     )

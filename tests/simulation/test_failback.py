@@ -79,7 +79,7 @@ def test_replicas_go_back_where_they_were_and_nothing_stops_serving(seed: int, s
     assert away(world, "member1") == 0
     assert world.failures == []
     told = {one.message for one in world.store.list(kinds.EVENT) if one.reason == "WorkloadFailback"}
-    assert told == {"goes back to cluster member1 from member2: Failback home: cluster member1 is well again"}
+    assert told == {"goes back to cluster member1 from member2: Failback home: cluster member1 has recovered"}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
