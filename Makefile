@@ -103,7 +103,7 @@ format: $(DEV_STAMP)
 	$(PY) -m ruff format .
 
 # Everything that is generated from the code and kept in the repository: docs/ownership.md, the tables of docs/settings.md
-# and tests/query_counts.json. `make docs-only` leaves out the query counts, which need a database and some minutes.
+# and tests/apps/batch_counts.json. `make docs-only` leaves out the query counts, which need a database and some minutes.
 docs: docs-only
 	LIFEBOAT_WRITE_QUERY_COUNTS=1 $(PY) -m pytest -q tests/apps/test_batch_counts.py
 

@@ -189,8 +189,7 @@ class ObjectView(TargetView):
                 return warning(Response(Answer(status)), done.warnings)
             return warning(_shown(One(resource, done.text)), done.warnings)
         asked = listing_of(request.query_params, resource, namespace=self.target.namespace)
-        listed, warnings = writer.delete_all(asked, options)
-        return warning(_shown(listed), warnings)
+        return _shown(writer.delete_all(asked, options))
 
     def _need_name(self, method: str) -> None:
         if not self.target.name:
@@ -208,8 +207,8 @@ class ObjectView(TargetView):
         return warning(response, written.warnings)
 
     def _scaled(self, writer: Writer, wanted: Any) -> Response:
-        written = writer.scale(wanted)
-        return warning(_shown(_scale_of(self.target.resource, written.text)), written.warnings)
+        resource, text = self.target.resource, writer.scale(wanted)
+        return _shown(_scale_of(resource, text))
 
 
 def _scale_of(resource: Resource, text: bytes) -> One:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import orjson
+
 from apps.objects import admission, change_log
 from apps.objects.apply import binary_cursor
 from apps.objects.configuration import configuration
 from apps.objects.masks import unmasked
 from apps.objects.store import store
 from apps.objects.tables import read
-from apps.objects.writer import Author, Change, Writer, document_of
 from apps.objects.yaml_text import SERVERS
-from controlplane.apimachinery.errors import BadRequest, Cause, Conflict, Invalid, NotFound
+from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
 from controlplane.apimachinery.meta import Object, Ref, kind_key
-from controlplane.engine.decision import Put
-from controlplane.kind import KINDS, Kind
-from controlplane.settings import Settings
+from controlplane.clusters import unjoin
+from controlplane.engine import lifecycle
+from controlplane.engine.decision import Decision, Put
+from controlplane.engine.state import Actor
+from controlplane.eviction import hold_events
+from controlplane.kind import KINDS, Kind, text_of
+from controlplane.wire.apply import track
 from controlplane.wire.body import decode_body
 from controlplane.wire.prune import validate_fields
 
@@ -35,11 +40,10 @@ class Edited(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """What became of deletions: the objects that are gone, those that wait for finalizers, and warnings."""
+    """What became of a deletion: gone, or waiting for finalizers."""
 
     gone: list[Ref]
     waiting: list[Ref]
-    warnings: list[str]
 
 
 def parse(text: str) -> Document:
@@ -61,59 +65,62 @@ def create(document: Document, *, user: str) -> Edited:
     settings = configuration().settings()  # first: it also knows the kinds users have brought meanwhile
     kind = kind_of(document)
     document, causes = unmasked(document, None)
-    document, warnings = _known(kind, _without_servers(document))
+    document, normalised = _known(kind, _without_servers(document))
     if not document["metadata"].get("name"):
         raise BadRequest("metadata.name is missing")
     if not kind.resource.namespaced:
         document["metadata"].pop("namespace", None)
     admission.check_namespace(store(), kind, document)
     _refuse(kind, document, causes)
-    written = _writer(user, settings).create(kind, document)
-    return Edited(written.stored, [*warnings, *written.warnings])
+    made = admission.created(store(), kind, document, settings=settings, now=store().now())
+    return Edited(_put(kind, made.object, None, user=user), [*normalised, *made.warnings])
 
 
 def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
-    """Store a new state of the object that a person began to edit at the version `basis`.
+    """Store a new state of the object a person began to edit at the version `basis`.
 
-    Parts that others changed meanwhile and the person did not (a status, for example) are kept. Raises NotFound,
-    Invalid with every cause, Conflict if both changed the same part.
+    Parts that others changed meanwhile and the person did not (a status, say) are kept. Raises NotFound, Invalid with
+    every cause, Conflict where both changed the same part.
     """
     kind = KINDS[ref.kind]
     base = as_of(ref, basis)
+    before = document_of(base)
     causes = _moved(kind, ref, document)
-    document, hidden = unmasked(document, document_of(base))
-    document, warnings = _known(kind, _without_servers(document))
+    document, hidden = unmasked(document, before)
+    document, normalised = _known(kind, _without_servers(document))
     _refuse(kind, document, [*causes, *hidden])
-    writer = _writer(user)
-
-    def build() -> Change:
-        admitted = writer.admit_change(kind, document, base)
-        return Change(Put(admitted.object, base), admitted.warnings)
-
-    written = writer.change(ref, build, retry=False)  # the person decides what becomes of a conflict
-    return Edited(written.stored, [*warnings, *written.warnings])
+    made = admission.changed(store(), kind, document, base, settings=configuration().settings(), now=store().now())
+    return Edited(_put(kind, made.object, base, user=user), [*normalised, *made.warnings])
 
 
 def act(ref: Ref, does: Callable[[Any], Object], *, rule: str, user: str) -> Object:
     """Store what an action makes of an object; `rule` is the change's reason. Raises NotFound, Conflict, Invalid."""
-    return _writer(user, reason=rule).act(ref, does).stored
+    live = stored(ref)
+    decision = Decision(changes=(Put(does(live), live),), reason=rule)
+    outcome = store().apply([(None, decision)], by=Actor(user))[0]
+    if outcome.lost:
+        raise _conflict(KINDS[ref.kind], ref.name)
+    return outcome.objects[0] or live
 
 
 def remove(refs: Sequence[Ref], *, user: str) -> Removed:
-    """Delete objects. Objects with finalizers are marked and go when the last finalizer is removed.
+    """Delete objects; those with finalizers are marked and go when the last one is done. What is gone already is.
 
-    Raises Forbidden for namespaces that every installation needs, Conflict for a Cluster while bindings are on it.
+    Raises Forbidden for namespaces every installation has, Conflict for a Cluster while bindings are on it.
     """
-    deleted = _writer(user).delete(refs)
-    return Removed(
-        [done.was.ref for done in deleted if done.left is None],
-        [done.was.ref for done in deleted if done.left is not None],
-        [warning for done in deleted for warning in done.warnings],
-    )
-
-
-def _writer(user: str, settings: Settings | None = None, *, reason: str = REASON) -> Writer:
-    return Writer(store(), settings or configuration().settings(), Author(user, reason, MANAGER))
+    found = store().get(refs)
+    unjoin.check(store(), found.values(), configuration().settings())
+    now = store().now()
+    changes = [lifecycle.request_deletion(obj, now=now) for obj in found.values()]
+    decisions = [
+        (None, Decision(changes=(one,), events=hold_events.hold_events(one, by=user), reason=REASON)) for one in changes
+    ]
+    outcomes = store().apply(decisions, by=Actor(user))
+    removed = Removed([], [])
+    for ref, outcome in zip(found, outcomes, strict=True):
+        left = outcome.lost or outcome.objects[0] is not None
+        (removed.waiting if left else removed.gone).append(ref)
+    return removed
 
 
 def stored(ref: Ref) -> Object:
@@ -137,6 +144,32 @@ def as_of(ref: Ref, version: int) -> Object:
     if then is None or then.metadata.uid != current.metadata.uid:
         raise _conflict(KINDS[ref.kind], ref.name)
     return then
+
+
+def document_of(obj: Object) -> Document:
+    """Return an object as a plain document."""
+    document: Document = orjson.loads(text_of(obj))
+    return document
+
+
+def _put(kind: Kind, new: Object, old: Object | None, *, user: str) -> Object:
+    tracked = track(
+        None if old is None else document_of(old),
+        document_of(new),
+        manager=MANAGER,
+        schema=kind.schema(),
+        now=store().now(),
+        api_version=kind.resource.api_version,
+    )
+    new = new.with_meta(managed_fields=tuple(tracked["metadata"].get("managedFields", ())))
+    put = Put(new, old)
+    decision = Decision(changes=(put,), events=hold_events.hold_events(put, by=user), reason=REASON)
+    outcome = store().apply([(None, decision)], by=Actor(user))[0]
+    if outcome.lost:
+        if old is None:
+            raise AlreadyExists.of(kind.resource.plural, new.metadata.name, group=kind.resource.group)
+        raise _conflict(kind, new.metadata.name)
+    return outcome.objects[0] or new  # removed, where the last finalizer of an object being deleted was taken out
 
 
 def _conflict(kind: Kind, name: str) -> Conflict:

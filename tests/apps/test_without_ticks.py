@@ -92,6 +92,6 @@ def test_a_redis_that_refuses_writes_grants_no_token_and_the_cause_is_told(
         answer = RedisBucket(client).answer(TakeTokens({"fleet": 1}, 1000.0))
 
     assert answer.granted == {}
-    assert answer.problem.startswith("Redis grants no tokens: ")
-    assert word in answer.problem
-    assert "lifeboat:" not in answer.problem
+    assert answer.problem == "Redis grants no tokens"
+    assert word in answer.detail
+    assert "lifeboat:" not in answer.detail
