@@ -208,10 +208,10 @@ def _check_page(
                 return PageResult(tuple(departures), tuple(staying), last, more=True)
             state = preserved_state(binding, name, settings)
             obstacle = _obstacle(binding, cluster, state, snapshot.holds, settings, now=now)
-            result = DryRunResult(refused=obstacle) if obstacle else dry_run.without(binding, {name})
+            result = DryRunResult(refused=obstacle) if obstacle else dry_run.place_without(binding, {name})
             refuge = refuge_from(binding, {name}, result, settings, source_ready=True)
             if refuge.found:
-                departures.append(Departure(binding, dry_run.taken(binding, refuge, now=now), state.labels))
+                departures.append(Departure(binding, dry_run.reserve(binding, refuge, now=now), state.labels))
             else:
                 staying.append(Remaining(str(ref), refuge.why))
         last = str(ref)

@@ -261,17 +261,17 @@ def plan_of(
         return min(most - taken_tokens[rate.bucket_of(cluster, scope)], MOST_AT_ONCE - taken_tokens.total())
 
     def attempt(binding: Binding, leaving: Collection[str]) -> DryRunResult:
-        return dry_run.without(binding, leaving, now=now)
+        return dry_run.place_without(binding, leaving, now=now)
 
     def taken(row: Eviction, binding: Binding, refuge: Refuge) -> Reservation:
         taken_tokens[rate.bucket_of(row.cluster, scope)] += 1
-        return dry_run.taken(binding, refuge, now=now)
+        return dry_run.reserve(binding, refuge, now=now)
 
     heads = snapshot.heads if tier.rate > 0 else ()
     queue = eviction_plan.QueueHeads(
         heads, snapshot.held or (), snapshot.bindings, snapshot.rows, known, clocks_from, snapshot.holds
     )
-    return eviction_plan.plan_evictions(queue, settings, room=room, attempt=attempt, taken=taken, now=now)
+    return eviction_plan.plan_evictions(queue, settings, tokens_for=room, dry_run=attempt, reserve=taken, now=now)
 
 
 def _granted(

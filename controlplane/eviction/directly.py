@@ -1,4 +1,9 @@
-"""Directly: the old copy is gone before a new one starts; and what happens where nobody can see whether it is (D14)."""
+"""Purge mode Directly: new copies start only after the old copy is gone.
+
+If the cluster of the old copy cannot be reached, it is unknown whether the copy still runs. New copies then wait until
+the cluster is fenced, a time limit of the policy ends, or the setting directly_unreachable is Proceed
+[directly-unreachable].
+"""
 
 from __future__ import annotations
 
@@ -16,23 +21,25 @@ from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.policy.unreachable_wait import patience
 from controlplane.settings import Settings
 
-DIRECTLY_WAITING = "DirectlyWaiting"  # condition type: new copies wait because the old one may still run
+DIRECTLY_WAITING = "DirectlyWaiting"  # condition type: new copies wait, because the old copy may still run
 SOURCE_UNREACHABLE, PROCEEDED, SOURCE_GONE = "SourceUnreachable", "Proceeded", "SourceGone"
 
 
 class DirectlySource(msgspec.Struct, frozen=True):
-    """A Directly task whose old copy is still on record. `leave`: why new copies may start all the same; "" they wait.
+    """An eviction task with purge mode Directly whose old copy still has a Work.
 
-    `reachable` False: nobody can see whether the old copy still runs.
+    `reachable` False: it cannot be seen whether the old copy still runs. `proceed_reason`: why new copies may start all
+    the same; "": they wait.
     """
 
     task: GracefulEvictionTask
     reachable: bool
-    leave: str = ""
+    proceed_reason: str = ""
 
     @property
     def waits(self) -> bool:
-        return not self.leave
+        """Test whether new copies wait for the old copy."""
+        return not self.proceed_reason
 
 
 def directly_sources(
@@ -44,51 +51,54 @@ def directly_sources(
     answered: Mapping[str, datetime],
     now: datetime,
 ) -> list[DirectlySource]:
-    """Return the Directly tasks of a binding whose old copy is still there.
+    """Return the Directly tasks of a binding whose old copy still has a Work.
 
-    `held`: the clusters with a Work of the binding. `answered`: when fenced clusters last answered.
+    `held`: the clusters with a Work of the binding. `answered`: when fenced clusters last answered a probe.
     """
-    found = []
+    sources = []
     for task in binding.spec.graceful_eviction_tasks:
         name = task.from_cluster
         if task.purge_mode != DIRECTLY or name not in held or binding.spec.target(name) is not None:
             continue
         cluster = clusters.get(name)
         reachable = cluster is not None and cluster.answers
-        word = fence.in_force(cluster, answered_at=answered.get(name), now=now)
-        found.append(
+        fencing = fence.in_force(cluster, answered_at=answered.get(name), now=now)
+        sources.append(
             DirectlySource(
-                task, reachable, "" if reachable else _reason_to_proceed(task, binding, word, settings, now=now)
+                task, reachable, "" if reachable else _reason_to_proceed(task, binding, fencing, settings, now=now)
             )
         )
-    return found
+    return sources
 
 
 def _reason_to_proceed(
-    task: GracefulEvictionTask, binding: Binding, word: fence.Fence | None, settings: Settings, *, now: datetime
+    task: GracefulEvictionTask, binding: Binding, fencing: fence.Fence | None, settings: Settings, *, now: datetime
 ) -> str:
-    """Return why new copies may start although nobody can reach the source; "" if they have to wait."""
+    """Return why new copies may start although the old copy's cluster cannot be reached; "": they have to wait."""
     if settings.directly_unreachable == "Proceed":
-        return "directly_unreachable is Proceed"
-    if word is not None:
-        until = f"{to_seconds(word.expires_at):%Y-%m-%dT%H:%M:%SZ}"
-        return f"cluster {task.from_cluster} is fenced by {word.by} until {until}: {word.reason}"
+        return "the setting directly_unreachable is Proceed"
+    if fencing is not None:
+        until = f"{to_seconds(fencing.expires_at):%Y-%m-%dT%H:%M:%SZ}"
+        return f"cluster {task.from_cluster} is fenced by {fencing.by} until {until}: {fencing.reason}"
     after = proceed_after(binding)
     if after is not None and task.creation_timestamp is not None and now >= task.creation_timestamp + after:
-        return f"{DIRECTLY_UNREACHABLE_ANNOTATION} is After={after.total_seconds():g}, and the time has passed"
+        return f"{DIRECTLY_UNREACHABLE_ANNOTATION} is After={after.total_seconds():g}, and this time has passed"
     return ""
 
 
 def proceed_after(binding: Binding) -> timedelta | None:
-    """Return how long its policy lets a Directly eviction wait for an unreachable source; None: for ever (D14)."""
+    """Return how long the policy lets new copies wait for an unreachable cluster; None: without a limit."""
     return patience(binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, ""))
 
 
 def next_check_at(
-    found: Iterable[DirectlySource], binding: Binding, *, pause: timedelta, now: datetime
+    sources: Iterable[DirectlySource], binding: Binding, *, pause: timedelta, now: datetime
 ) -> datetime | None:
-    """Return when waiting sources have to be looked at again though nothing changes; None where none waits."""
-    waiting = [one for one in found if one.waits]
+    """Return when waiting sources have to be checked again, even if no object changes. None: no source waits.
+
+    `pause`: the time between two checks. A time limit of the policy that ends earlier counts instead.
+    """
+    waiting = [one for one in sources if one.waits]
     if not waiting:
         return None
     after = proceed_after(binding)
@@ -97,27 +107,32 @@ def next_check_at(
     return min((now + pause, *(end for end in ends if end > now)))
 
 
-def with_directly_waiting(binding: Binding, found: Iterable[DirectlySource], *, now: datetime) -> tuple[Condition, ...]:
-    """Return the conditions of a binding, with DirectlyWaiting saying what new copies wait for or why they started."""
+def with_directly_waiting(
+    binding: Binding, sources: Iterable[DirectlySource], *, now: datetime
+) -> tuple[Condition, ...]:
+    """Return the conditions of a binding with an up-to-date condition DirectlyWaiting.
+
+    It reports what new copies wait for, or why they started. A binding that never waited gets no such condition.
+    """
     before = condition(binding.status.conditions, DIRECTLY_WAITING)
-    blind = [one for one in found if not one.reachable]
-    waiting = [one for one in blind if one.waits]
+    unreachable = [one for one in sources if not one.reachable]
+    waiting = [one for one in unreachable if one.waits]
     if waiting:
-        said = Condition(DIRECTLY_WAITING, "True", SOURCE_UNREACHABLE, waiting_message(waiting))
-    elif blind:
-        said = Condition(DIRECTLY_WAITING, "False", PROCEEDED, "; ".join(one.leave for one in blind))
+        current = Condition(DIRECTLY_WAITING, "True", SOURCE_UNREACHABLE, waiting_message(waiting))
+    elif unreachable:
+        current = Condition(DIRECTLY_WAITING, "False", PROCEEDED, "; ".join(one.proceed_reason for one in unreachable))
     elif before is not None and before.status == "True":
-        said = Condition(DIRECTLY_WAITING, "False", SOURCE_GONE, "the old copy is gone, or can be removed")
+        current = Condition(DIRECTLY_WAITING, "False", SOURCE_GONE, "the old copy is gone or can be removed")
     else:
         return binding.status.conditions
-    return with_condition(binding.status.conditions, said, now=now)
+    return with_condition(binding.status.conditions, current, now=now)
 
 
 def waiting_message(waiting: Iterable[DirectlySource]) -> str:
-    """Return what an operator should know and do about sources nobody can reach."""
+    """Return the message about clusters that cannot be reached, with what an operator can do."""
     names = ", ".join(one.task.from_cluster for one in waiting)
     return (
         f"cluster {names} cannot be reached, so its copy may still run: with purgeMode Directly new copies wait until "
-        f"it is gone. Confirm that the cluster is down (POST clusters/<name>/fence), or let the policy go on with "
+        f"it is gone. Confirm that the cluster is down (POST clusters/<name>/fence), or limit the wait in the policy: "
         f"{DIRECTLY_UNREACHABLE_ANNOTATION}: After=<seconds>"
     )

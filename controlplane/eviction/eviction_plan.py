@@ -1,6 +1,6 @@
-"""One look at the heads of the queue: what may move now, what waits and why, what is no longer wanted (D6, D10, D12).
+"""One pass over the first rows of the eviction queue: which copies can be evicted now, which are held, and why.
 
-Everything that can stop an eviction is asked here, before a token is spent.
+Everything that can hold an eviction is checked here, before a token is spent [refuge-first].
 """
 
 from __future__ import annotations
@@ -37,41 +37,47 @@ from controlplane.kinds.rows import (
 from controlplane.settings import Settings
 
 DryRunOf = Callable[[Binding, Collection[str]], DryRunResult]
-"""A dry run of the scheduler: the binding, without these clusters."""
+"""Runs the scheduler without effect for a binding that leaves these clusters."""
 ReserveFor = Callable[[Eviction, Binding, Refuge], Reservation]
-"""Takes the room a move will use, so that the next dry run does not count on it, and returns its reservation."""
+"""Reserves the capacity that a move needs, so that later dry runs do not count on it. Returns the reservation."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """An eviction that happens as soon as it has its token."""
+    """An eviction that takes place as soon as it has a token."""
 
     row: Eviction
     cause: Judgement
     refuge: Refuge
     state: PreservedState
-    reserved: Reservation = Reservation()  # the room it will need
+    reserved: Reservation = Reservation()  # the capacity it will need
 
 
 class EvictionPlan(msgspec.Struct, frozen=True):
-    """`moves` in order; `saved` and `dropped` rows that do not move; `held` those of them held for a new reason."""
+    """The result of one pass: `moves` in order, and rows that do not move.
+
+    `saved`: rows to store. `dropped`: rows to delete. `held`: those of the saved rows whose hold reason is new.
+    """
 
     moves: tuple[Move, ...] = ()
     saved: tuple[Eviction, ...] = ()
     dropped: tuple[Eviction, ...] = ()
     held: tuple[Eviction, ...] = ()
-    exhausted: bool = True  # False: due rows wait for tokens and were not looked at
+    exhausted: bool = True  # False: some due rows wait for tokens and were not planned
 
 
 class _Obstacle(NamedTuple):
-    """What keeps a copy where it is: a reason in one word, and in many."""
+    """Why a copy cannot be evicted now: reason in CamelCase, and message."""
 
     reason: str
     message: str
 
 
 class QueueHeads(msgspec.Struct, frozen=True):
-    """What the queue is looked at with. `held` are rows to be looked at again though something holds them; `rows` per
-    binding (reference as text) are all of its queue rows."""
+    """The input of one pass.
+
+    `heads`: the first queued rows. `held`: held rows that are checked again. `rows`: all queue rows by binding
+    (reference as text). `clocks_from`: as in `judge_taints`.
+    """
 
     heads: Sequence[Eviction]
     held: Sequence[Eviction]
@@ -83,49 +89,51 @@ class QueueHeads(msgspec.Struct, frozen=True):
 
 
 class _Planner:
-    """What one walk through the queue has come to so far."""
+    """The state of one pass over the queue."""
 
     def __init__(
-        self, queue: QueueHeads, settings: Settings, *, attempt: DryRunOf, taken: ReserveFor, now: datetime
+        self, queue: QueueHeads, settings: Settings, *, dry_run: DryRunOf, reserve: ReserveFor, now: datetime
     ) -> None:
         self._queue, self._settings, self._now = queue, settings, now
-        self._attempt, self._taken = attempt, taken
-        self._left: dict[str, set[str]] = {}  # by binding: the clusters it leaves in this look
+        self._dry_run, self._reserve = dry_run, reserve
+        self._left: dict[str, set[str]] = {}  # by binding: the clusters it leaves in this pass
         self.moves: list[Move] = []
         self.saved: list[Eviction] = []
         self.dropped: list[Eviction] = []
         self.held: list[Eviction] = []
 
-    def at(self, row: Eviction) -> None:
-        """Decide about one row. One that was held takes its place in the queue again where nothing holds it any more,
-        keeping what it was held for until it leaves."""
+    def plan_row(self, row: Eviction) -> None:
+        """Plan one row: move it, hold it, save it with a later due time, or drop it.
+
+        A held row that nothing holds any more is queued again. It keeps its last hold reason until it is evicted.
+        """
         binding, cluster = self._queue.bindings.get(Ref.parse(row.binding)), self._queue.clusters.get(row.cluster)
-        again = recheck(row, binding, cluster, clocks_from=self._queue.clocks_from, now=self._now)
-        if again is None or binding is None or cluster is None:
+        checked = recheck(row, binding, cluster, clocks_from=self._queue.clocks_from, now=self._now)
+        if checked is None or binding is None or cluster is None:
             self.dropped.append(row)
             return
-        if isinstance(again, Eviction):
-            self.saved.append(again)
+        if isinstance(checked, Eviction):
+            self.saved.append(checked)
             return
-        found = self._obstacle(row, binding, cluster)
-        if isinstance(found, _Obstacle):
-            self._hold(row, binding, found)
+        outcome = self._obstacle(row, binding, cluster)
+        if isinstance(outcome, _Obstacle):
+            self._hold(row, binding, outcome)
         elif row.state == HELD:
             self.saved.append(replace(row, state=QUEUED))
         else:
-            place, state = found
+            place, state = outcome
             self._left.setdefault(row.binding, set()).add(row.cluster)
-            self.moves.append(Move(row, again, place, state, self._taken(row, binding, place)))
+            self.moves.append(Move(row, checked, place, state, self._reserve(row, binding, place)))
 
     def _obstacle(self, row: Eviction, binding: Binding, cluster: Cluster) -> _Obstacle | tuple[Refuge, PreservedState]:
-        """Return what keeps a copy where it is, else where it goes and the state it takes along."""
+        """Return what holds the copy, or its refuge and the state it takes along."""
         reason, message = self._queue.holds.why(row, binding, cluster, now=self._now)
         if reason:
             return _Obstacle(reason, message)
         leaving = self._left.get(row.binding, set()) | clusters_left_together(
             row, self._queue.rows.get(row.binding, ())
         )
-        answer = self._attempt(binding, leaving)
+        answer = self._dry_run(binding, leaving)
         place = refuge_from(binding, leaving, answer, self._settings, source_ready=cluster.ready == "True")
         if not place.found:
             return _Obstacle(NO_REFUGE, place.why)
@@ -135,7 +143,7 @@ class _Planner:
         return place, state
 
     def _hold(self, row: Eviction, binding: Binding, why: _Obstacle) -> None:
-        """Keep a row waiting; the first time nothing fits is remembered (evict_success_rate)."""
+        """Hold a row. The first time that no refuge is found is stored for the metric evict_success_rate."""
         waiting = replace(
             row,
             state=HELD,
@@ -154,42 +162,45 @@ def plan_evictions(
     queue: QueueHeads,
     settings: Settings,
     *,
-    room: Callable[[str], int],
-    attempt: DryRunOf,
-    taken: ReserveFor,
+    tokens_for: Callable[[str], int],
+    dry_run: DryRunOf,
+    reserve: ReserveFor,
     now: datetime,
 ) -> EvictionPlan:
-    """Return what to do about due rows, in order.
+    """Return what to do about the due rows, in the order of the queue.
 
-    `room`: how many tokens there can be for a cluster's evictions; where there are none its rows wait, and others go on
-    (eviction.bucket_scope Cluster).
+    `tokens_for`: how many tokens a cluster's evictions can get at most. Rows of a cluster without tokens wait, and rows
+    of other clusters are still planned (setting eviction.bucket_scope Cluster).
     """
-    look, exhausted = _Planner(queue, settings, attempt=attempt, taken=taken, now=now), True
+    planner, exhausted = _Planner(queue, settings, dry_run=dry_run, reserve=reserve, now=now), True
     for row in queue.held:
-        look.at(row)
+        planner.plan_row(row)
     for row in sorted_due(queue.heads, ageing_seconds=settings.eviction.ageing_seconds, now=now):
-        if room(row.cluster) <= 0:
+        if tokens_for(row.cluster) <= 0:
             exhausted = False
         else:
-            look.at(row)
+            planner.plan_row(row)
     return EvictionPlan(
-        tuple(look.moves), tuple(look.saved), tuple(look.dropped), tuple(look.held), exhausted=exhausted
+        tuple(planner.moves), tuple(planner.saved), tuple(planner.dropped), tuple(planner.held), exhausted=exhausted
     )
 
 
 def recheck(
     row: Eviction, binding: Binding | None, cluster: Cluster | None, *, clocks_from: datetime, now: datetime
 ) -> Judgement | Eviction | None:
-    """Return the judgement an eviction happens for now; the row as it shall wait; None where it is no longer wanted.
+    """Return the judgement because of which a copy is evicted now, the row with a later due time, or None to drop the
+    row.
 
-    Only these cancel: binding or target gone, taint gone (D6); clocks that started anew make it wait (D9, D17).
+    A row is dropped if the binding, its target or the taint is gone, or a Skip order covers the taint [judged-once]. It
+    waits again if its clocks were restarted [blind-fleet] [failover-gate] or the cluster recovers
+    [recovered-clusters-cancel].
     """
     if binding is None or cluster is None or binding.metadata.deletion_timestamp is not None:
         return None
     if binding.spec.target(row.cluster) is None:
         return None
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
-    standing = tuple(
+    counting = tuple(
         replace(one, due_at=later(max(one.time_added, clocks_from), one.wait_seconds))
         if one.wait_seconds is not None
         else one
@@ -197,24 +208,25 @@ def recheck(
         if (one.key, one.effect, one.time_added) in present
     )
     first = earliest_judgement(
-        without_skipped_taints(standing, operator_orders.active_orders(binding, cluster).get(operator_orders.SKIP))
+        without_skipped_taints(counting, operator_orders.active_orders(binding, cluster).get(operator_orders.SKIP))
     )
     if first is None or first.due_at is None:
         return None
-    waiting = replace(row, judged=standing, due_at=first.due_at, state=QUEUED)
+    waiting = replace(row, judged=counting, due_at=first.due_at, state=QUEUED)
     if is_recovering(cluster, waiting):
         return replace(waiting, state=RECOVERING, reason="Recovering")
     return waiting if first.due_at > now else first
 
 
 def clusters_left_together(row: Eviction, rows: Sequence[Eviction]) -> set[str]:
-    """Return all clusters a binding is leaving together: this one, and those it is judged to leave at some time."""
+    """Return all clusters that a binding leaves now or later: the cluster of this row, and all others with
+    a due time."""
     return {row.cluster, *(one.cluster for one in rows if one.due_at is not None and one.state != RECOVERING)}
 
 
 def binding_after_move(
     binding: Binding, move: Move, settings: Settings, *, stops: Iterable[Stop] = (), now: datetime
 ) -> Binding:
-    """Return the binding after the eviction. `stops`: when nothing was evicted."""
+    """Return the binding after the eviction. `stops`: times in which no evictions took place."""
     state = move.state.labels
     return with_taint_task(binding, move.row.cluster, move.cause, settings, preserved=state, stops=stops, now=now)

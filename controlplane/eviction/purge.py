@@ -1,4 +1,5 @@
-"""How a copy leaves: the target becomes a task, purged Directly or Gracefully (D13)."""
+"""How a copy leaves a cluster: its target becomes a graceful eviction task, purged Directly or Gracefully
+[purge-modes]."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ MAX_MESSAGE = 1024
 
 
 def purge_mode(binding: Binding, settings: Settings) -> str:
-    """Return the purge mode of evictions by taints: the policy's, else no_execute_taint_eviction_purge_mode."""
+    """Return the purge mode of evictions by taints: that of the policy, else no_execute_taint_eviction_purge_mode."""
     behaviour = None if binding.spec.failover is None else binding.spec.failover.cluster
     return settings.no_execute_taint_eviction_purge_mode if behaviour is None else behaviour.purge_mode
 
@@ -36,9 +37,10 @@ def with_taint_task(
     stops: Iterable[Stop] = (),
     now: datetime,
 ) -> Binding:
-    """Return the binding with its target on the cluster moved into a task; a task already there is left as it is.
+    """Return the binding with its target on the cluster moved into a task, because of a taint.
 
-    `stops`: when nothing was evicted. Those since the taint are told with the cause, and how long its turn took.
+    The task records what the eviction waited for since the taint was added. `stops`: times in which no evictions took
+    place.
     """
     return with_task(
         binding,
@@ -55,9 +57,10 @@ def with_taint_task(
 
 
 def _waited_for(cause: Judgement, stops: Iterable[Stop], *, now: datetime) -> Iterable[str]:
-    """Yield what an eviction has waited for since its taint, other than what the binding says of holds."""
+    """Yield what an eviction waited for since its taint was added, apart from holds: stops, and its turn in
+    the queue."""
     for one in stops:
-        until = one.until or now  # they go on before anybody notes that they do
+        until = one.until or now  # evictions resume before the end of the stop is stored
         if until > cause.time_added:
             seconds = (until - max(one.since, cause.time_added)).total_seconds()
             stopped = f"stopped from {_time_text(one.since)} until {_time_text(until)}, {one.why}"
@@ -84,10 +87,10 @@ def with_task(
     waited_for: tuple[str, ...] = (),
     now: datetime,
 ) -> Binding:
-    """Return the binding with its target on a cluster moved into a task; a task already there is left as it is, but for
-    that of a part, which leaves with the rest now.
+    """Return the binding with its target on a cluster moved into a task.
 
-    Raises AssertionError where the binding has no target there.
+    A task that exists for the cluster is kept, except a partial one (`with_partial_task`): it is replaced by a task for
+    all replicas. Raises AssertionError if the binding has no target on the cluster.
     """
     target = binding.spec.target(cluster)
     assert target is not None, f"{binding.ref} has no target on {cluster}"
@@ -115,10 +118,10 @@ def with_task(
 def with_partial_task(
     binding: Binding, cluster: str, replicas: int, *, mode: str, reason: str, producer: str, message: str, now: datetime
 ) -> Binding:
-    """Return the binding with so many replicas of a target moved into a task, which keeps them running; the target
-    stays with the others. Only what goes back does that (`reason` is one of IN_PART).
+    """Return the binding with some replicas of a target moved into a task, which keeps them running for now.
 
-    Raises AssertionError where the target has no more than those replicas, or its cluster a task already.
+    The target keeps the other replicas. Only failbacks and reverts do this, so `reason` is one of IN_PART. Raises
+    AssertionError if the target has no more than these replicas, or if its cluster has a task.
     """
     target = binding.spec.target(cluster)
     assert target is not None, f"{binding.ref} has no target on {cluster}"

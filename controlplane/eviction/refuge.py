@@ -1,4 +1,7 @@
-"""Is there somewhere to go? The real scheduler is asked without the leaving clusters; this reads its answer (D10)."""
+"""A refuge is the placement that a binding would get without the clusters it leaves. No copy is evicted without one.
+
+The scheduler is asked by a dry run. This module decides whether the answer is good enough [refuge-first].
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,11 @@ from controlplane.settings import Settings
 
 
 class DryRunResult(msgspec.Struct, frozen=True):
-    """What the scheduler answered: where everything would be, or why not. `part`: what fits where not all does;
-    `asked`: what one replica, or one set of components, asks for; `other`: the scheduler whose word it would take,
-    which is not ours and cannot be asked."""
+    """The answer of the scheduler: where all copies would be, or why not.
+
+    `part`: the targets that fit if not all do. `asked`: what one replica, or one set of components, requests. `other`:
+    the name of another scheduler that the binding uses, which cannot be asked.
+    """
 
     clusters: tuple[TargetCluster, ...] = ()
     refused: str = ""
@@ -32,8 +37,7 @@ class DryRunResult(msgspec.Struct, frozen=True):
 
 
 class Refuge(msgspec.Struct, frozen=True):
-    """Whether a copy may leave; `why` says so in words, for the held item or the Event. `clusters`: where the binding
-    would be then; `asked`: as of the dry run."""
+    """Whether a copy may leave, with the reason. `clusters`: where the binding would be. `asked`: as in the dry run."""
 
     found: bool
     why: str
@@ -44,23 +48,25 @@ class Refuge(msgspec.Struct, frozen=True):
 def refuge_from(
     binding: Binding, leaving: Collection[str], answer: DryRunResult, settings: Settings, *, source_ready: bool
 ) -> Refuge:
-    """Return whether the dry run's answer is a refuge for the copies on the leaving clusters.
+    """Return whether the answer of a dry run is a refuge for the copies on the clusters that are left.
 
-    Duplicated: a replacement for each lost copy (S000), or a spread minimum the user set that still holds (S001; not
-    with eviction.require_full_replacement). Divided: all lost replicas fit; a part is enough where the source is not
-    Ready and eviction.partial_refuge is on. Nowhere, whatever would fit, where nobody may place it anew. Another
-    scheduler's business is left to it (semantics 2.5, 3.1): what leaves stays until that has found it a place.
+    Divided: all lost replicas fit. If the source is not Ready and the setting eviction.partial_refuge is on, it is
+    enough that some fit. Duplicated: there is a new cluster for each lost copy, or the minimum of the user's spread
+    constraint is still met; the setting eviction.require_full_replacement demands the former.
+
+    There is no refuge while scheduling is suspended. A binding of another scheduler always has one: its old copy stays
+    until that scheduler has placed a new one.
     """
     if binding.spec.scheduling_suspended:
-        return Refuge(False, "its scheduling is suspended: nobody may place it anew")
+        return Refuge(False, "its scheduling is suspended, so no scheduler may place it again")
     if answer.other:
-        return Refuge(True, f"scheduler {answer.other} is to place it anew")
+        return Refuge(True, f"scheduler {answer.other} has to place it again")
     divided = _divided(binding)
     if answer.refused:
         held = sum(one.replicas for one in binding.spec.clusters if one.name not in leaving)
-        gained = sum(one.replicas for one in answer.part) - held
-        if divided and settings.eviction.partial_refuge and not source_ready and gained > 0:
-            why = f"{gained} replicas fit, the rest stays pending: {answer.refused}"
+        additional = sum(one.replicas for one in answer.part) - held
+        if divided and settings.eviction.partial_refuge and not source_ready and additional > 0:
+            why = f"{additional} replicas fit, the others stay pending: {answer.refused}"
             return Refuge(True, why, answer.part, answer.asked)
         return Refuge(False, answer.refused)
     named = ", ".join(_target_text(one) for one in answer.clusters)
@@ -79,7 +85,7 @@ def refuge_from(
 
 
 def _divided(binding: Binding) -> bool:
-    """Test whether replicas have to fit, not copies: also where a workload is scaled to 0 and asks for nothing."""
+    """Test whether replicas have to fit rather than copies. True also for a Divided workload that is scaled to 0."""
     placement, template = binding.spec.placement, binding.spec.resource
     if placement is None or not placement.divided:
         return False
@@ -87,17 +93,19 @@ def _divided(binding: Binding) -> bool:
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """The room of a refuge, kept free for its binding: as promises, with the room on clusters that they rest on."""
+    """The capacity of a refuge that is reserved for its binding, with the guards on the capacity it rests on."""
 
     promises: tuple[Promise, ...] = ()
     rooms: tuple[CapacityGuard, ...] = ()
 
 
-def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, seen: int, now: datetime) -> Reservation:
-    """Take the room a refuge needs beyond what its binding has from the ledger, so that no other binding counts on it.
-    Return its reservation, for whoever asks before the scheduler has used it. `seen`: the newest promise in the ledger.
+def reserve_refuge(
+    ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, seen: int, now: datetime
+) -> Reservation:
+    """Take the additional capacity that a refuge needs from the ledger, and return it as a reservation.
 
-    A workload of several components takes one set on every cluster it is not on yet; others take replicas.
+    No other binding counts on this capacity until the scheduler uses it. A workload with several components takes one
+    set on each new cluster; other workloads take replicas. `seen`: the number of the newest reservation in the ledger.
     """
     before = {one.name: one.replicas for one in binding.spec.clusters}
     if isinstance(place.asked, Bundle):
@@ -114,7 +122,7 @@ def reserve(ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, se
 
 
 def spread_minimum(binding: Binding) -> int:
-    """Return the minimum number of clusters the user set by spread constraint; 0 where there is none."""
+    """Return the minimum number of clusters of the user's spread constraint; 0 without one."""
     placement = binding.spec.placement
     spread = () if placement is None else placement.spread_constraints
     return next((one.min_groups for one in spread if one.spread_by_field in ("", "cluster")), 0)

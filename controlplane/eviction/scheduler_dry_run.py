@@ -1,6 +1,7 @@
-"""Dry runs of the scheduler: where would a binding go without some of its clusters? (D10)
+"""Dry runs of the scheduler: where would a binding be placed without some of its clusters?
 
-Whoever lets copies leave asks before anything is written: Evictions and Drains, and readiness for what might happen.
+Evictions and drains run them before they write anything, and readiness to predict what a failure would do
+[refuge-first].
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import cached_property
 
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.state import ReservedCapacity
-from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation, reserve
+from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation, reserve_refuge
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.rows import Promise
 from controlplane.scheduling import binding_outcome
@@ -23,15 +24,16 @@ from controlplane.scheduling.schedule import Placed, answer
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
 
-NO_PLACEMENT = "the binding has no placement: nothing says where else it may run"
-NOTHING_PROMISED = ReservedCapacity()
+NO_PLACEMENT = "the binding has no placement, so the scheduler cannot choose another cluster for it"
+NO_RESERVATIONS = ReservedCapacity()
 
 
 class SchedulerDryRun:
-    """Asks the scheduler about one binding after the other, as of one moment; the room one takes, the next one misses.
+    """Dry runs for one binding after the other, at one moment. Capacity that one binding reserves is not free for the
+    next.
 
-    `fleet` reads all clusters into arrays, and is called only once somebody is asked about. `applications`: the parts
-    of those that the bindings asked about are parts of; `groups`: the workload affinity groups they are in.
+    `fleet` reads all clusters into arrays; it is called at the first dry run. `applications`: the bindings of each
+    application that a binding belongs to. `groups`: its workload affinity groups.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class SchedulerDryRun:
         fleet: Callable[[], Fleet],
         settings: Settings,
         *,
-        promised: ReservedCapacity = NOTHING_PROMISED,
+        promised: ReservedCapacity = NO_RESERVATIONS,
         applications: Mapping[str, Iterable[Binding]],
         groups: Groups,
     ) -> None:
@@ -49,7 +51,7 @@ class SchedulerDryRun:
         self._applications = Applications(applications, settings)
         self._groups = WorkloadGroups(groups)
         self._without: dict[frozenset[str], Fleet] = {}
-        self._taken: dict[Ref, Reservation] = {}  # what a binding took last; the ledger counts it
+        self._taken: dict[Ref, Reservation] = {}  # the last reservation of each binding; the ledger counts it
 
     @cached_property
     def _fleet(self) -> Fleet:
@@ -59,18 +61,18 @@ class SchedulerDryRun:
     def _ledger(self) -> Ledger:
         return binding_outcome.ledger(self._fleet, self._promised.totals)
 
-    def without(self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None) -> DryRunResult:
-        """Return what the scheduler would do with a binding if it left these clusters.
+    def place_without(self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None) -> DryRunResult:
+        """Return where the scheduler would place a binding if it left these clusters.
 
-        Room that was reserved for the binding before is free to it, and the clusters with that room are preferred:
-        a second eviction of the same binding finds the same refuge. `now`: see `Applications.seen_by`.
+        Capacity that is reserved for this binding is free for it, and the clusters with it are preferred. So a second
+        eviction of the same binding finds the same refuge. `now`: see `Applications.seen_by`.
         """
         if binding.spec.placement is None:
             return DryRunResult(refused=NO_PLACEMENT)
         if binding.spec.other_scheduler:
             return DryRunResult(other=binding.spec.other_scheduler)
         key = frozenset(leaving)
-        if key not in self._without:  # most bindings leave the same clusters: what is read of the others is shared
+        if key not in self._without:  # most bindings leave the same clusters, so the arrays of the others are shared
             self._without[key] = self._fleet.without(key)
         question = question_of(
             binding.spec,
@@ -89,25 +91,28 @@ class SchedulerDryRun:
         return DryRunResult(refused=outcome.message, part=outcome.part or (), asked=question.asked)
 
     def _reserved(self, binding: Binding) -> Sequence[Promise]:
-        """Return what is reserved for a binding: by its last eviction of this rehearsal, else by one that is stored and
-        that the scheduler has not looked at yet."""
+        """Return the capacity that is reserved for a binding: by an earlier dry run here, else by a stored reservation
+        that the scheduler has not used yet."""
         if (taken := self._taken.get(binding.ref)) is not None:
             return taken.promises
         own, at = self._promised.own.get(str(binding.ref), ()), self._promised.at
         return [] if at is None else [one for one in live(own, collected_at={}, now=at) if one.reserved]
 
-    def taken(self, binding: Binding, place: Refuge, *, now: datetime) -> Reservation:
-        """Take the room a binding will use and return its reservation. It replaces what was reserved for the same
-        binding before: a refuge names all clusters the binding will be on."""
+    def reserve(self, binding: Binding, place: Refuge, *, now: datetime) -> Reservation:
+        """Reserve the capacity that a binding's refuge needs.
+
+        The reservation replaces an earlier one for the same binding, because a refuge names all clusters of the
+        binding.
+        """
         self._applications.placed(binding, place.clusters)
         self._groups.placed(binding, place.clusters)
         binding_outcome.give_back(self._ledger, self._fleet, self._reserved(binding))
         ledger, seen = self._ledger, self._promised.seen
-        taken = self._taken[binding.ref] = reserve(ledger, self._fleet, binding, place, seen=seen, now=now)
+        taken = self._taken[binding.ref] = reserve_refuge(ledger, self._fleet, binding, place, seen=seen, now=now)
         return taken
 
 
 def targets_with_reservations(binding: Binding, reserved: Iterable[Promise]) -> tuple[TargetCluster, ...]:
-    """Return the targets a binding has on clusters with room reserved for it once it uses that room."""
+    """Return the targets that a binding would have on the clusters with its reserved capacity."""
     held = {one.name: one.replicas for one in binding.spec.clusters}
     return tuple(TargetCluster(one.cluster, held.get(one.cluster, 0) + one.replicas) for one in reserved)

@@ -1,4 +1,7 @@
-"""State carried along in labels: what is read from the status when the eviction is decided (D15, S002)."""
+"""State preservation: values of a copy's status that the new copy gets as labels [state-preservation].
+
+The values are read when the eviction is decided.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,23 @@ from controlplane.settings import Settings
 
 
 class PreservedState(msgspec.Struct, frozen=True):
-    """Labels for the new copy, and why something could not be read ("" where nothing is missing)."""
+    """Labels for the new copy, and why a value could not be read ("": no value is missing)."""
 
     labels: dict[str, str] = {}
     problem: str = ""
 
 
 def has_preservation_rules(binding: Binding) -> bool:
-    """Test whether the policy of a binding has rules about state that goes along."""
+    """Test whether the policy of a binding has state preservation rules for cluster failover."""
     behaviour = None if binding.spec.failover is None else binding.spec.failover.cluster
     return behaviour is not None and behaviour.state_preservation is not None
 
 
 def preserved_state(binding: Binding, cluster: str, settings: Settings) -> PreservedState:
-    """Return the state to carry from the copy on a cluster.
+    """Return the state to preserve from the copy on a cluster.
 
-    Only with gate StatefulFailoverInjection, purge mode Directly, and one cluster left for one other; what cannot be
-    read is taken from the newest task that has it.
+    It is empty unless the gate StatefulFailoverInjection is on, the purge mode is Directly and the binding has one
+    target. A value that cannot be read is taken from the newest task that has it.
     """
     behaviour = None if binding.spec.failover is None else binding.spec.failover.cluster
     rules = behaviour.state_preservation.rules if behaviour is not None and behaviour.state_preservation else ()
@@ -42,13 +45,13 @@ def preserved_state(binding: Binding, cluster: str, settings: Settings) -> Prese
 
 
 def missing_state_reason(state: PreservedState, cluster: str, settings: Settings) -> str:
-    """Return why the copy on a cluster stays for what could not be read of its state; "" where it may go without."""
+    """Return why the copy on a cluster is held because of missing state; "": it may leave without."""
     held = state.problem and settings.state_preservation_on_missing == "Hold"
     return f"the state to carry over cannot be read from cluster {cluster}: {state.problem}" if held else ""
 
 
 def read_state(binding: Binding, cluster: str, rules: Iterable[StatePreservationRule]) -> PreservedState:
-    """Return what rules find in the status of the copy on a cluster."""
+    """Return what the rules find in the status of the copy on a cluster."""
     item = next((one for one in binding.status.aggregated_status if one.cluster_name == cluster), None)
     status = None if item is None else item.status
     labels: dict[str, str] = {}
@@ -64,7 +67,7 @@ def read_state(binding: Binding, cluster: str, rules: Iterable[StatePreservation
 
 
 def _read(path: str, status: dict[str, object] | None) -> tuple[str, str]:
-    """Return the value and what is wrong with it."""
+    """Return the value, and why it cannot be used ("": it can)."""
     if status is None:
         return "", "no status was ever collected from the cluster"
     try:
@@ -76,6 +79,6 @@ def _read(path: str, status: dict[str, object] | None) -> tuple[str, str]:
 
 
 def _earlier_value(binding: Binding, label: str) -> str:
-    """Return the newest non-empty value of an earlier failover."""
+    """Return the newest value that an earlier eviction of the binding preserved; "" without one."""
     tasks = reversed(binding.spec.graceful_eviction_tasks)
     return next((value for task in tasks if (value := task.preserved_label_state.get(label))), "")

@@ -180,7 +180,7 @@ def readiness(
             continue
         taints = possible_taints(cluster, situation.policies, settings, now=now)
         found = [*_detection_obstacles(cluster, settings), *_taint_obstacles(binding, cluster, taints)]
-        answer = rehearsal.without(binding, {target.name})
+        answer = rehearsal.place_without(binding, {target.name})
         place = refuge_from(binding, {target.name}, answer, settings, source_ready=False)
         if not place.found and not binding.spec.scheduling_suspended:
             found.append(_no_refuge(target.name, place.why))

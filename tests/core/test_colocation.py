@@ -271,12 +271,12 @@ def test_dry_runs_name_the_refuge_it_will_be() -> None:
     rehearsal = dry_run_of(Situation(clusters, applications={"default/online": found}), FAST)
 
     for one in found:
-        answer = rehearsal.without(one, {"member1"})
+        answer = rehearsal.place_without(one, {"member1"})
         assert [place.name for place in answer.clusters] == ["member3"]
-        rehearsal.taken(one, refuge_from(one, {"member1"}, answer, FAST, source_ready=True), now=START)
+        rehearsal.reserve(one, refuge_from(one, {"member1"}, answer, FAST, source_ready=True), now=START)
 
     alone = dry_run_of(Situation(clusters), FAST)
-    assert [place.name for place in alone.without(found[0], {"member1"}).clusters] == ["member2"]
+    assert [place.name for place in alone.place_without(found[0], {"member1"}).clusters] == ["member2"]
 
 
 UNHEEDED = replace(by_weight(member1=1), spread_constraints=ONE.spread_constraints)

@@ -82,7 +82,9 @@ def test_one_that_is_no_source_does_not_hide_the_next() -> None:
 
 
 def test_the_setting_lets_new_copies_start_and_says_so() -> None:
-    assert found(web(), SILENT, settings=PROCEED) == [DirectlySource(TASK, False, "directly_unreachable is Proceed")]
+    assert found(web(), SILENT, settings=PROCEED) == [
+        DirectlySource(TASK, False, "the setting directly_unreachable is Proceed")
+    ]
 
 
 def test_a_fence_lets_new_copies_start_and_names_who_made_it() -> None:
@@ -91,13 +93,13 @@ def test_a_fence_lets_new_copies_start_and_names_who_made_it() -> None:
     assert found(web(), fence()) == [DirectlySource(TASK, False, why)]
 
 
-@pytest.mark.parametrize(("seconds", "leave"), [(119, ""), (120, "and the time has passed"), (500, "time has passed")])
+@pytest.mark.parametrize(("seconds", "leave"), [(119, ""), (120, "and this time has passed"), (500, "time has passed")])
 def test_a_policy_lets_new_copies_start_after_a_time(seconds: int, leave: str) -> None:
     (source,) = found(web(after="After=120"), SILENT, seconds=seconds)
 
     assert source.waits == (leave == "")
-    assert source.leave.endswith(leave)
-    assert source.leave.startswith(f"{DIRECTLY_UNREACHABLE_ANNOTATION} is After=120, " if leave else "")
+    assert source.proceed_reason.endswith(leave)
+    assert source.proceed_reason.startswith(f"{DIRECTLY_UNREACHABLE_ANNOTATION} is After=120, " if leave else "")
 
 
 def test_a_task_without_a_time_waits_on() -> None:
@@ -156,7 +158,7 @@ def test_the_condition_says_what_is_waited_for_and_what_to_do() -> None:
     other = DirectlySource(GracefulEvictionTask("c", DIRECTLY), False)
     text = (
         "cluster a, c cannot be reached, so its copy may still run: with purgeMode Directly new copies wait until it "
-        "is gone. Confirm that the cluster is down (POST clusters/<name>/fence), or let the policy go on with "
+        "is gone. Confirm that the cluster is down (POST clusters/<name>/fence), or limit the wait in the policy: "
         "failover.lifeboat.io/directly-unreachable: After=<seconds>"
     )
 
@@ -192,7 +194,7 @@ def test_a_source_that_can_be_reached_is_no_reason_for_a_condition() -> None:
 def test_the_end_of_the_wait_is_told_once(status: str) -> None:
     before = Condition(DIRECTLY_WAITING, status, "SourceUnreachable", "x")
     one = web().with_status(conditions=(before,))
-    over = ("False", "SourceGone", "the old copy is gone, or can be removed")
+    over = ("False", "SourceGone", "the old copy is gone or can be removed")
 
     assert said(one, DirectlySource(TASK, True)) == (over if status == "True" else ("False", "SourceUnreachable", "x"))
 

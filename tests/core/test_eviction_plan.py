@@ -95,9 +95,9 @@ class Asked:
         return plan_evictions(
             queue,
             self.settings,
-            room=lambda name: room.get(name, 10),
-            attempt=self.attempt,
-            taken=self.taken,
+            tokens_for=lambda name: room.get(name, 10),
+            dry_run=self.attempt,
+            reserve=self.taken,
             now=NOW,
         )
 

@@ -60,12 +60,13 @@ def test_dry_runs_see_groups_and_one_that_goes_is_seen_by_the_next() -> None:
     busy = {("default", "antiAffinity", "app=db"): {"other-deployment": ["member2", "member3"]}}
 
     for one, expected in zip(pair, ["member2", "member3"], strict=True):
-        answer = rehearsal.without(one, {"member1"})
+        answer = rehearsal.place_without(one, {"member1"})
         assert [place.name for place in answer.clusters] == [expected]
-        rehearsal.taken(one, refuge_from(one, {"member1"}, answer, GROUPED, source_ready=True), now=START)
+        rehearsal.reserve(one, refuge_from(one, {"member1"}, answer, GROUPED, source_ready=True), now=START)
 
     assert (
-        "anti-affinity" in dry_run_of(Situation(clusters, groups=busy), GROUPED).without(pair[0], {"member1"}).refused
+        "anti-affinity"
+        in dry_run_of(Situation(clusters, groups=busy), GROUPED).place_without(pair[0], {"member1"}).refused
     )
 
 
