@@ -1,4 +1,4 @@
-"""Execution: brings a Work's manifest to its member, and takes it away again when the Work goes (semantics 2.10)."""
+"""Execution: applies the manifest of a Work to its member, and removes the object with the Work [member-writes]."""
 
 from __future__ import annotations
 
@@ -45,17 +45,22 @@ from controlplane.settings import Settings
 
 RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(seconds=60)
-REMOVAL_PATIENCE = timedelta(seconds=60)  # a Namespace with content takes this long; then the Work's Events warn
-USED_AGAIN = timedelta(hours=1)  # until a Namespace of somebody else is looked at again: it may have been deleted
-STAYS = timedelta(seconds=60)  # so long an object has to stay on its member to count as kept
+REMOVAL_LIMIT = timedelta(seconds=60)  # a removal that takes longer is reported as a failure; Namespaces take long
+NAMESPACE_CHECK = timedelta(
+    hours=1
+)  # until a Namespace that the member had before is checked again: it may have been deleted
+STAYS = timedelta(seconds=60)  # an object that was lost counts as retained after it has stayed for this time
 
 _SUSPENDED = Condition(DISPATCHING, "False", "SuspendDispatching", "Work dispatching is in a suspended state.")
 _DISPATCHING = Condition(DISPATCHING, "True", "Dispatching", "Work is being dispatched to member clusters.")
 
 
 class Dispatch(Struct, frozen=True):
-    """A Work with the cluster it is for and that cluster's credentials. `late`: what its removal has to mind, and its
-    shrinking where that was decided at another time (fault 33)."""
+    """A Work with its cluster and the credentials of that cluster.
+
+    `late`: what has to be checked before an object is removed, or loses replicas, later than it was decided
+    [returning-copies]. None: nothing.
+    """
 
     subject: Work
     cluster: Cluster | None
@@ -64,81 +69,82 @@ class Dispatch(Struct, frozen=True):
 
     @property
     def reachable(self) -> bool:
-        """Test whether we can ask the member ourselves."""
+        """Test whether this process can send requests to the member."""
         return self.alive and self.cluster is not None and self.cluster.dialled
 
     @property
     def alive(self) -> bool:
-        """Test whether somebody can: we, or its agent from inside."""
+        """Test whether the member can be written to, by this process or by the agent of a Pull cluster."""
         cluster = self.cluster
         return cluster is not None and cluster.ready == "True" and (cluster.dialled or cluster.spec.sync_mode == PULL)
 
     @property
     def keeps(self) -> int:
-        """Return how many replicas stay although the Work asks for fewer; 0 where it gets what it asks for."""
+        """Return how many replicas stay for now although the Work asks for fewer. 0: it gets what it asks for."""
         return 0 if self.late is None else self.late.keeps
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What is brought to the member."""
+        """Return the manifest that is applied to the member."""
         manifest = self.subject.manifest
         revise = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).revise
         return revise(manifest, self.keeps) if self.keeps and revise is not None else manifest
 
 
-def _works(old: Work | None, new: Work | None) -> Iterator[Ref]:
-    """A Work is due when what it wants changed, not when its status did."""
+def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
+    """A Work is due when its spec changed, or when its object disappeared from the member."""
     if new is None:
         return
-    fresh = old is None or old.metadata.generation != new.metadata.generation
-    if fresh or vanished(new) != vanished(old):
+    edited = old is None or old.metadata.generation != new.metadata.generation
+    if edited or vanished(new) != vanished(old):
         yield new.ref
 
 
 def vanished(work: Work | None) -> bool:
-    """Test whether the member no longer holds what was applied, as its watch said."""
+    """Test whether the applied object has disappeared from the member, as the watch on the member reported."""
     applied = None if work is None else condition(work.status.conditions, APPLIED)
     return applied is not None and applied.reason in (OBJECT_LOST, REMOVED)
 
 
-def _clusters(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    """All Works of a cluster are due when it comes back, is being removed, or its way in changed."""
+def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+    """All Works of a cluster are due when it becomes Ready, is unjoined, or is reached in another way."""
     before, after = old or Cluster("", ""), new or Cluster("", "")
-    turned = before.ready != after.ready and (after.ready == "True" or after.terminating)
+    ready_changed = before.ready != after.ready and (after.ready == "True" or after.terminating)
     if (
         new is None
-        or turned
+        or ready_changed
         or connection_fields(before) != connection_fields(after)
         or before.terminating != after.terminating
     ):
         yield (new or before).ref
 
 
-def _is_shaky(work: Work) -> bool:
+def _was_lost(work: Work) -> bool:
+    """Test whether the object of a Work was lost, and has not stayed on its member for STAYS since."""
     retained = condition(work.status.conditions, RETAINED)
     return retained is not None and retained.status == "False"
 
 
-def _kept(work: Work, *, now: datetime) -> Decision:
-    """Return the Work as one whose object stays on its member, once it has for STAYS."""
+def _retained(work: Work, *, now: datetime) -> Decision:
+    """Set the condition Retained of a Work to True once its object has stayed on the member for STAYS."""
     applied = condition(work.status.conditions, APPLIED)
-    if not _is_shaky(work) or applied is None or applied.status != "True" or applied.last_transition_time is None:
+    if not _was_lost(work) or applied is None or applied.status != "True" or applied.last_transition_time is None:
         return NOTHING
     if now < (stays_at := applied.last_transition_time + STAYS):
         return Decision(wake_at=stays_at)
-    message = f"the object has stayed on {_cluster_name(work.ref)} for {STAYS.total_seconds():g} s"
-    return _told(work, Condition(RETAINED, "True", "ObjectStays", message), now=now)
+    message = f"The object has stayed on cluster {_cluster_name(work.ref)} for {STAYS.total_seconds():g} s."
+    return _with_condition(work, Condition(RETAINED, "True", "ObjectStays", message), now=now)
 
 
 class Execution(MemberController):
-    """Key: a Work. Asks the member, then writes the Work's conditions and finalizer."""
+    """Key: a Work. Writes to the member, then writes the conditions and the finalizer of the Work."""
 
     name: ClassVar[str] = "execution"
     group: ClassVar[str] = "members"
     keys: ClassVar[tuple[str, ...]] = (kinds.WORK,)
     watches: ClassVar[tuple[Watch, ...]] = (
-        Watch(kinds.WORK, _works),
-        Watch(kinds.CLUSTER, _clusters, fan_out=True),
+        Watch(kinds.WORK, _work_changed),
+        Watch(kinds.CLUSTER, _cluster_changed, fan_out=True),
     )
     owns: ClassVar[Ownership] = Ownership({kinds.WORK: ("status.conditions", "metadata.finalizers")})
     batch: ClassVar[int] = 200
@@ -148,7 +154,9 @@ class Execution(MemberController):
         names = {ref: _cluster_name(ref) for ref in refs}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in set(names.values()) if name])
         secrets = credentials(state, clusters.values())
-        late = _late(state, [(work, clusters.get(Ref(kinds.CLUSTER, "", names[ref]))) for ref, work in found.items()])
+        late = _late_removals(
+            state, [(work, clusters.get(Ref(kinds.CLUSTER, "", names[ref]))) for ref, work in found.items()]
+        )
         return [
             Dispatch(
                 found[ref], clusters.get(Ref(kinds.CLUSTER, "", names[ref])), secrets.get(names[ref]), late.get(ref)
@@ -169,79 +177,83 @@ class Execution(MemberController):
             if snapshot.late is not None and (snapshot.late.wanted or not snapshot.late.may_go):
                 return None
             return Discard(target, work.manifest, release=work.spec.preserve_resources_on_deletion is True)
-        if work.spec.suspend_dispatching or _done(work) or waits_until(work, now=now) is not None:
+        if work.spec.suspend_dispatching or _is_applied(work) or waits_until(work, now=now) is not None:
             return None
-        how = work.manifest.get("metadata", {}).get("annotations", {}).get(CONFLICT_RESOLUTION_ANNOTATION, "")
-        return Ensure(target, snapshot.manifest, overwrite=how == "overwrite")
+        conflict = work.manifest.get("metadata", {}).get("annotations", {}).get(CONFLICT_RESOLUTION_ANNOTATION, "")
+        return Ensure(target, snapshot.manifest, overwrite=conflict == "overwrite")
 
     def decide(
         self, snapshot: Dispatch, settings: Settings, *, now: datetime, answer: Answer | None = None
     ) -> Decision:
         work = snapshot.subject
         if work.metadata.deletion_timestamp is not None:
-            return self._leave(snapshot, answer, now=now)
+            return self._remove(snapshot, answer, now=now)
         if work.spec.suspend_dispatching:
-            return _dispatched(work, _SUSPENDED, now=now)
+            return _with_dispatching(work, _SUSPENDED, now=now)
         if answer is None:
-            # Not reachable: due again by the cluster's own change. Done: nothing is left to do but to see it stay.
+            # Either the object is applied, or the member cannot be reached: then a change of the cluster makes it due.
             lost_until = waits_until(work, now=now)
-            return _kept(work, now=now) if lost_until is None else Decision(wake_at=lost_until)
-        return _dispatched(work, _DISPATCHING, self._answered(snapshot, answer, now=now), now=now)
+            return _retained(work, now=now) if lost_until is None else Decision(wake_at=lost_until)
+        return _with_dispatching(work, _DISPATCHING, self._applied(snapshot, answer, now=now), now=now)
 
-    def _answered(self, snapshot: Dispatch, answer: Answer, *, now: datetime) -> Decision:
-        """Return what the member's answer to an apply means for the Work."""
+    def _applied(self, snapshot: Dispatch, answer: Answer, *, now: datetime) -> Decision:
+        """Return what the answer of the member to an apply means for the Work."""
         work = snapshot.subject
-        seen = work.metadata.generation
+        generation = work.metadata.generation
         if answer.ok and snapshot.keeps:
-            message = f"{snapshot.keeps} replicas stay until all other copies are healthy"
-            kept = _told(work, Condition(APPLIED, "True", REPLICAS_KEPT, message), now=now)
-            return replace(kept, wake_at=now + _patience(work, now=now))
+            message = f"{snapshot.keeps} replicas stay until all other copies are healthy."
+            kept = _with_condition(work, Condition(APPLIED, "True", REPLICAS_KEPT, message), now=now)
+            return replace(kept, wake_at=now + _retry_delay(work, now=now))
         if answer.ok:
             message = (answer.note or "Manifest has been applied.")[:1024]
-            said = Condition(APPLIED, "True", "AppliedSuccessful", message, None, seen)
-            done = replace(_told(work, said, now=now), events=tuple(_synced(work)))
-            return replace(done, wake_at=now + STAYS) if _is_shaky(work) else done
+            new_condition = Condition(APPLIED, "True", "AppliedSuccessful", message, None, generation)
+            done = replace(_with_condition(work, new_condition, now=now), events=tuple(_synced(work)))
+            return replace(done, wake_at=now + STAYS) if _was_lost(work) else done
         if answer.reason == NOT_OURS and _is_namespace(work):
-            return _used(work, now=now)
+            return _namespace_used(work, now=now)
         message = f"applying to {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
-        failed = _told(work, Condition(APPLIED, "False", APPLIED_FAILED, message, None, seen), now=now)
+        failed = _with_condition(work, Condition(APPLIED, "False", APPLIED_FAILED, message, None, generation), now=now)
         event = Event(work, "SyncWorkFailed", message, warning=True)
-        return replace(failed, wake_at=now + _patience(work, now=now), events=(event,))
+        return replace(failed, wake_at=now + _retry_delay(work, now=now), events=(event,))
 
-    def _leave(self, snapshot: Dispatch, answer: Answer | None, *, now: datetime) -> Decision:
+    def _remove(self, snapshot: Dispatch, answer: Answer | None, *, now: datetime) -> Decision:
+        """Return what the answer of the member to a removal means for a Work that is being deleted.
+
+        `answer` None: the member was not asked.
+        """
         work = snapshot.subject
         if WORK_FINALIZER not in work.metadata.finalizers:
             return NOTHING
         if snapshot.late is not None and snapshot.late.wanted:
-            return _let_go(work, "WorkWantedAgain")  # the copy stays, and the next Work takes it over
+            return _without_finalizer(work, "WorkWantedAgain")  # the object stays, and the next Work takes it over
         if snapshot.late is not None and not snapshot.late.may_go:
-            return Decision(wake_at=now + _patience(work, now=now))
+            return Decision(wake_at=now + _retry_delay(work, now=now))
         if answer is not None and answer.code == STILL_REMOVING:
             return self._still_removing(work, answer, now=now)
         gone_with_cluster = snapshot.cluster is None or (not snapshot.alive and snapshot.cluster.terminating)
         if gone_with_cluster or not work.manifest or (answer is not None and (answer.ok or answer.code == 404)):
-            return _let_go(work, "WorkRemoved")
+            return _without_finalizer(work, "WorkRemoved")
         if answer is None:
-            return NOTHING  # the cluster is away: nothing is deleted because something could not be read
+            return NOTHING  # the cluster cannot be reached: nothing is deleted because of a failed read
         message = f"removing from {_cluster_name(work.ref)} failed: {answer.problem}"[:1024]
-        failed = _told(work, Condition(APPLIED, "False", CLEANUP_FAILED, message), now=now)
+        failed = _with_condition(work, Condition(APPLIED, "False", CLEANUP_FAILED, message), now=now)
         event = Event(work, "CleanupWorkFailed", message, warning=True)
-        return replace(failed, events=(event,), wake_at=now + _patience(work, now=now))
+        return replace(failed, events=(event,), wake_at=now + _retry_delay(work, now=now))
 
     def _still_removing(self, work: Work, answer: Answer, *, now: datetime) -> Decision:
-        """Return the Work with the reason Removing; only after REMOVAL_PATIENCE a failure with a Warning.
+        """Return the Work with the reason Removing, and after REMOVAL_LIMIT with a failure and a Warning Event.
 
-        The watch of the member makes the Work due when the object is gone. Asking again is for a lost watch.
+        The watch on the member makes the Work due when the object is gone. It is asked again in case the watch failed.
         """
-        again = now + _patience(work, now=now)
+        again = now + _retry_delay(work, now=now)
         applied = condition(work.status.conditions, APPLIED)
         began = work.metadata.deletion_timestamp
-        if began is not None and now - began < REMOVAL_PATIENCE:
+        if began is not None and now - began < REMOVAL_LIMIT:
             status = "True" if applied is None else applied.status
-            said = Condition(APPLIED, status, REMOVING, answer.note[:1024])
-            return replace(_told(work, said, now=now), wake_at=min(again, began + REMOVAL_PATIENCE))
-        message = f"removing from {_cluster_name(work.ref)} takes more than {REMOVAL_PATIENCE.seconds} s: {answer.note}"
-        failed = _told(work, Condition(APPLIED, "False", CLEANUP_FAILED, message[:1024]), now=now)
+            new_condition = Condition(APPLIED, status, REMOVING, answer.note[:1024])
+            return replace(_with_condition(work, new_condition, now=now), wake_at=min(again, began + REMOVAL_LIMIT))
+        message = f"removing from {_cluster_name(work.ref)} takes more than {REMOVAL_LIMIT.seconds} s: {answer.note}"
+        failed = _with_condition(work, Condition(APPLIED, "False", CLEANUP_FAILED, message[:1024]), now=now)
         event = Event(work, "CleanupWorkFailed", message[:1024], warning=True)
         return replace(failed, events=(event,), wake_at=again)
 
@@ -250,18 +262,24 @@ class Execution(MemberController):
         return page(refs, limit=limit)
 
 
-def _let_go(work: Work, reason: str) -> Decision:
-    rest = tuple(one for one in work.metadata.finalizers if one != WORK_FINALIZER)
+def _without_finalizer(work: Work, reason: str) -> Decision:
+    """Remove the finalizer of a Work, which ends its deletion."""
+    rest = tuple(name for name in work.metadata.finalizers if name != WORK_FINALIZER)
     return Decision(changes=(Put(work.with_meta(finalizers=rest), work),), reason=reason)
 
 
-def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Ref, leftovers.LateRemoval]:
-    """Return, for Works that are removed, or shrink late, what their bindings say now (fault 33)."""
+def _late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Ref, leftovers.LateRemoval]:
+    """Return what has to be checked before objects are removed or lose replicas late [returning-copies].
+
+    Works that need no check, or whose binding does not exist any more, are left out.
+    """
     owners: dict[Ref, Ref] = {}
-    known = [(work, leftovers.is_late_removal(work, cluster), cluster) for work, cluster in found]
-    overdue = {work.ref for work, is_late, _ in known if is_late}
-    asked = {work.ref: work for work, is_late, at in known if is_late or leftovers.may_be_target_again(work, at)}
-    for work in asked.values():
+    candidates = [(work, leftovers.is_late_removal(work, cluster), cluster) for work, cluster in found]
+    overdue = {work.ref for work, is_late, _ in candidates if is_late}
+    to_check = {
+        work.ref: work for work, is_late, at in candidates if is_late or leftovers.may_be_target_again(work, at)
+    }
+    for work in to_check.values():
         owners.update((work.ref, owner) for owner in works.owner(work, kinds.BINDINGS))
     bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
     names = sorted({target.name for one in bindings.values() for target in works.targets(one)})
@@ -272,15 +290,19 @@ def _late(state: State, found: Iterable[tuple[Work, Cluster | None]]) -> dict[Re
     def late(ref: Ref, binding: Binding) -> leftovers.LateRemoval:
         cluster = _cluster_name(ref)
         still = cluster in needed.get(binding.ref, ())
-        return leftovers.decide_late_removal(binding, asked[ref], cluster, places, overdue=ref in overdue, needed=still)
+        return leftovers.decide_late_removal(
+            binding, to_check[ref], cluster, places, overdue=ref in overdue, needed=still
+        )
 
     return {
-        ref: late(ref, bindings[owner]) for ref, owner in owners.items() if _is_owned(asked[ref], bindings.get(owner))
+        ref: late(ref, bindings[owner])
+        for ref, owner in owners.items()
+        if _is_owned(to_check[ref], bindings.get(owner))
     }
 
 
 def _synced(work: Work) -> Iterator[Event]:
-    """Yield the Event of a Work that its member takes for the first time, or again after a failure."""
+    """Yield the Event of a Work that is applied for the first time, or for the first time after a failure."""
     applied = condition(work.status.conditions, APPLIED)
     if applied is None or applied.status != "True":
         place, cluster = work.manifest.get("metadata") or {}, _cluster_name(work.ref)
@@ -292,48 +314,52 @@ def _is_namespace(work: Work) -> bool:
     return (work.manifest.get("apiVersion"), work.manifest.get("kind")) == ("v1", "Namespace")
 
 
-def _used(work: Work, *, now: datetime) -> Decision:
-    """Return the Work of a Namespace that the member had before: said once, and used as it is."""
+def _namespace_used(work: Work, *, now: datetime) -> Decision:
+    """Return the Work of a Namespace that the member had before. The Namespace is used and never changed or deleted."""
     message = "The Namespace existed on the member before. It is used as it is, and not deleted with its template."
-    said = Condition(APPLIED, "True", NAMESPACE_USED, message, None, work.metadata.generation)
+    new_condition = Condition(APPLIED, "True", NAMESPACE_USED, message, None, work.metadata.generation)
     applied = condition(work.status.conditions, APPLIED)
-    known = applied is not None and applied.reason == NAMESPACE_USED
-    events = () if known else (Event(work, NAMESPACE_USED, message),)
-    return replace(_told(work, said, now=now), events=events, wake_at=now + USED_AGAIN)
+    reported = applied is not None and applied.reason == NAMESPACE_USED
+    events = () if reported else (Event(work, NAMESPACE_USED, message),)
+    return replace(_with_condition(work, new_condition, now=now), events=events, wake_at=now + NAMESPACE_CHECK)
 
 
 def _is_owned(work: Work, binding: Binding | None) -> bool:
     return binding is not None and works.is_of(work, binding)
 
 
-def _done(work: Work) -> bool:
-    """Test whether what the Work wants now has been applied: a lost object is applied again, and a Namespace that is
-    used as it is may be deleted by its owner."""
+def _is_applied(work: Work) -> bool:
+    """Test whether the present spec of the Work has been applied and needs no further request.
+
+    False for a lost object, and for a Namespace that the member had before: its owner may have deleted it since.
+    """
     applied = condition(work.status.conditions, APPLIED)
     if applied is not None and applied.reason == NAMESPACE_USED:
         return False
     return applied is not None and applied.status == "True" and applied.observed_generation == work.metadata.generation
 
 
-def _dispatched(work: Work, said: Condition, decided: Decision = NOTHING, *, now: datetime) -> Decision:
-    """Return the decision with the Work's condition Dispatching, and an Event where its status is news."""
+def _with_dispatching(work: Work, new_condition: Condition, decided: Decision = NOTHING, *, now: datetime) -> Decision:
+    """Return the decision with the condition Dispatching of the Work, and with an Event if its status changed."""
     before = condition(work.status.conditions, DISPATCHING)
-    if before is not None and before.status == said.status:
+    if before is not None and before.status == new_condition.status:
         return decided
     new = next((one.new for one in decided.changes if isinstance(one, Put) and isinstance(one.new, Work)), work)
-    put = Put(new.with_status(conditions=with_condition(new.status.conditions, said, now=now)), work)
-    told = Event(work, "WorkDispatching", said.message, step=True)
-    return replace(decided, changes=(put,), events=(*decided.events, told), reason=decided.reason or said.reason)
+    put = Put(new.with_status(conditions=with_condition(new.status.conditions, new_condition, now=now)), work)
+    event = Event(work, "WorkDispatching", new_condition.message, step=True)
+    return replace(
+        decided, changes=(put,), events=(*decided.events, event), reason=decided.reason or new_condition.reason
+    )
 
 
-def _told(work: Work, said: Condition, *, now: datetime) -> Decision:
-    conditions = with_condition(work.status.conditions, said, now=now)
+def _with_condition(work: Work, new_condition: Condition, *, now: datetime) -> Decision:
+    conditions = with_condition(work.status.conditions, new_condition, now=now)
     changed = work.with_status(conditions=conditions)
-    return NOTHING if changed is work else Decision(changes=(Put(changed, work),), reason=said.reason)
+    return NOTHING if changed is work else Decision(changes=(Put(changed, work),), reason=new_condition.reason)
 
 
-def _patience(work: Work, *, now: datetime) -> timedelta:
-    """Return how long to wait before the next try: as long as it has been failing, between 2 s and a minute."""
+def _retry_delay(work: Work, *, now: datetime) -> timedelta:
+    """Return how long to wait before the next try: as long as it has been failing, from RETRY to LONGEST_RETRY."""
     applied = condition(work.status.conditions, APPLIED)
     begun = work.metadata.deletion_timestamp or (
         applied.last_transition_time
@@ -344,6 +370,7 @@ def _patience(work: Work, *, now: datetime) -> timedelta:
 
 
 def _cluster_name(ref: Ref) -> str:
+    """Return the cluster of a Work, "" if its namespace is not the execution namespace of a cluster."""
     try:
         return cluster_of_execution_namespace(ref.namespace)
     except ValueError:

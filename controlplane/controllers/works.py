@@ -1,4 +1,7 @@
-"""Works: keeps one Work per cluster that shall hold a copy of a binding's template, and no other (semantics 2.9)."""
+"""Works: keeps one Work for each cluster that a binding is placed on, and removes all others [work-rendering].
+
+A Work holds the manifest that is applied to one member cluster. A copy is what runs there.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +38,17 @@ from controlplane.propagation import bindings, matching, works
 from controlplane.scheduling.completions import split
 from controlplane.settings import Settings
 
-WAIT = timedelta(seconds=30)  # how often a Directly eviction is looked at while its source is still there
-LOOK = timedelta(seconds=5)  # for what a copy is there for to be gone; where a cluster waits to be left
+SLOW_CHECK = timedelta(seconds=30)  # for old copies of Directly evictions, leftovers and deletions that take long
+QUICK_CHECK = timedelta(seconds=5)  # while a copy waits for a workload that needs it, or a cluster is being unjoined
 BACK = "Back"  # kind of a fan-out origin: a cluster that can be reached again
 _FINALIZERS = (BINDING_FINALIZER, CLUSTER_BINDING_FINALIZER)
 
 
-class Copies(Struct, frozen=True):
-    """A binding with its template, the Works there are by cluster, and the clusters it names.
+class WorksSnapshot(Struct, frozen=True):
+    """A binding with its template, its existing Works by cluster, and the clusters that either of them names.
 
-    `needed`: where workloads that take it along (propagateDeps) still have a copy; asked where it is no longer wanted.
-    `answered`: when those of the clusters that are fenced last answered.
+    `needed`: clusters where a workload that needs this binding (propagateDeps) still has a copy. It is read only if the
+    binding has a Work on a cluster it is not placed on. `answered`: when each fenced cluster answered last.
     """
 
     subject: Binding
@@ -56,24 +59,28 @@ class Copies(Struct, frozen=True):
     answered: dict[str, datetime] = {}
 
 
-def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
-    """A binding is due when what it asks for changed, not when its status did; one placed nowhere yet asks nothing,
-    and so does one that leaves its last cluster gracefully until it is placed again.
+def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
+    """A binding is due when its spec changed, if the change concerns its Works.
 
-    While a copy is still where none is wanted, its status counts too: whether the others are healthy, and the last word
-    of the scheduler, decides when that copy may go.
+    A new binding without a cluster concerns none. Neither does a graceful eviction from its last cluster, until the
+    binding is placed again. While a member reports a copy that is no longer wanted, the status of the binding counts
+    too: the copy is removed once the others are healthy and the scheduler has decided.
     """
     if new is None or (old is None and not any(_named(new))):
         return
-    same = old is not None and old.metadata.generation == new.metadata.generation and _marks(old) == _marks(new)
-    if old is not None and same and (_seen(old) == _seen(new) or not _lingers(new)):
+    same = (
+        old is not None
+        and old.metadata.generation == new.metadata.generation
+        and _relevant_metadata(old) == _relevant_metadata(new)
+    )
+    if old is not None and same and (_progress(old) == _progress(new) or not _has_unwanted_copy(new)):
         return
-    if old is None or _marks(old) != _marks(new) or not _only_leaves(old, new):
+    if old is None or _relevant_metadata(old) != _relevant_metadata(new) or not _lost_last_cluster(old, new):
         yield new.ref
 
 
-def _only_leaves(old: Binding, new: Binding) -> bool:
-    """Test whether a binding has become one that has no target, and whose Works all stay as they are."""
+def _lost_last_cluster(old: Binding, new: Binding) -> bool:
+    """Test whether a binding has lost its last cluster by graceful evictions, so that all its Works stay for now."""
     before, after = old.spec, new.spec
     if after.clusters or after.required_by or not before.clusters:
         return False
@@ -83,23 +90,26 @@ def _only_leaves(old: Binding, new: Binding) -> bool:
     return same and set(old.clusters_kept()) == set(new.clusters_kept())
 
 
-def _seen(binding: Binding) -> tuple[Any, ...]:
+def _progress(binding: Binding) -> tuple[Any, ...]:
     return binding.status.scheduler_observed_generation, binding.status.aggregated_status
 
 
-def _lingers(binding: Binding) -> bool:
-    """Test whether a member reports a copy that it shall not have any more."""
+def _has_unwanted_copy(binding: Binding) -> bool:
+    """Test whether a member reports a copy although the binding wants none there."""
     kept = set(binding.clusters_kept())
     return any(item.cluster_name not in kept for item in binding.status.aggregated_status)
 
 
-def _marks(binding: Binding) -> tuple[Any, ...]:
+def _relevant_metadata(binding: Binding) -> tuple[Any, ...]:
     metadata = binding.metadata
     return metadata.deletion_timestamp, metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION)
 
 
-def _template(old: Template | None, new: Template | None) -> Iterator[Ref]:
-    """The binding of a template is due when what is sent to members changed; one nobody had claimed had no binding."""
+def _template_changed(old: Template | None, new: Template | None) -> Iterator[Ref]:
+    """The binding of a template is due when the content that is sent to members changed.
+
+    A template without a claim had no binding.
+    """
     if old is None or new is None or matching.claimant(old) is None:
         return
     ref = new.ref
@@ -110,15 +120,18 @@ def _template(old: Template | None, new: Template | None) -> Iterator[Ref]:
         yield bindings.binding_ref(ref)
 
 
-def _work(old: Work | None, new: Work | None) -> Iterator[Ref]:
-    """The binding of a Work is due when the Work went or somebody else wrote into it."""
+def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
+    """The binding of a Work is due when the Work was removed or its spec was edited."""
     if old is None or (new is not None and old.metadata.generation == new.metadata.generation):
         return
     yield from works.owner(old, kinds.BINDINGS)
 
 
-def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    """Bindings placed on a cluster are due when it comes, goes or is fenced; those with a leftover when it is back."""
+def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+    """The bindings placed on a cluster are due when it joins, leaves, or its fence changes.
+
+    The bindings with a leftover on the cluster are due when it becomes Ready.
+    """
     if old is None or new is None or old.terminating != new.terminating or fence.fence_of(old) != fence.fence_of(new):
         yield (new or old).ref  # type: ignore[union-attr]  # one side is there
     if new is not None and new.ready == "True" and (old is None or old.ready != "True"):
@@ -126,16 +139,16 @@ def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
 
 
 class Works(Controller):
-    """Key: a binding. Makes, renews and removes its Works; lets the binding go once none is left."""
+    """Key: a binding. Creates, updates and deletes its Works, and removes the finalizer of a deleted binding."""
 
     name: ClassVar[str] = "works"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = kinds.BINDINGS
     watches: ClassVar[tuple[Watch, ...]] = (
-        *(Watch(kind, _binding) for kind in kinds.BINDINGS),
-        Watch("*", _template),
-        Watch(kinds.WORK, _work),
-        Watch(kinds.CLUSTER, _cluster, fan_out=True),
+        *(Watch(kind, _binding_changed) for kind in kinds.BINDINGS),
+        Watch("*", _template_changed),
+        Watch(kinds.WORK, _work_changed),
+        Watch(kinds.CLUSTER, _cluster_changed, fan_out=True),
     )
     owns: ClassVar[Ownership] = Ownership(
         {
@@ -144,65 +157,69 @@ class Works(Controller):
         }
     )
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Copies | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[WorksSnapshot | None]:
         found: dict[Ref, Binding] = state.get(refs)
-        templates = state.get([bindings.template_ref(one) for one in found.values()])
+        templates = state.get([bindings.template_ref(binding) for binding in found.values()])
         stored = works_of(state, found)
-        names = {name for one in found.values() for name in _named(one)}
+        names = {name for binding in found.values() for name in _named(binding)}
         names |= {_cluster_of(work) for own in stored.values() for work in own}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
         by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
         answered = last_answers(state, by_name.values())
-        needed = needed_on(state, [one for ref, one in found.items() if _is_left(one, stored.get(str(ref), ()))])
-        snapshots: list[Copies | None] = []
+        needed = needed_on(
+            state, [binding for ref, binding in found.items() if _has_orphan(binding, stored.get(str(ref), ()))]
+        )
+        snapshots: list[WorksSnapshot | None] = []
         for ref in refs:
             binding = found.get(ref)
             if binding is None:
                 snapshots.append(None)
                 continue
             own = {_cluster_of(work): work for work in stored.get(str(ref), ())}
-            near = {name: by_name[name] for name in (*_named(binding), *own) if name in by_name}
-            template, still = templates.get(bindings.template_ref(binding)), frozenset(needed.get(ref, ()))
-            heard = {name: answered[name] for name in near if name in answered}
-            snapshots.append(Copies(binding, template, own, near, still, heard))
+            named = {name: by_name[name] for name in (*_named(binding), *own) if name in by_name}
+            template, needing = templates.get(bindings.template_ref(binding)), frozenset(needed.get(ref, ()))
+            answers = {name: answered[name] for name in named if name in answered}
+            snapshots.append(WorksSnapshot(binding, template, own, named, needing, answers))
         return snapshots
 
-    def decide(self, snapshot: Copies, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(self, snapshot: WorksSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         binding = snapshot.subject
         if binding.metadata.deletion_timestamp is not None:
-            return _leave(snapshot, settings, now=now)
+            return _clean_up(snapshot, settings, now=now)
         if snapshot.template is None:
-            return NOTHING  # controllers.policies decides what becomes of the binding
-        changes, left = _orphans(snapshot, now=now)
-        found = directly.directly_sources(
+            return NOTHING  # controllers.policies deletes the binding
+        changes, orphan_check = _orphans(snapshot, now=now)
+        sources = directly.directly_sources(
             binding, snapshot.stored, snapshot.clusters, settings, answered=snapshot.answered, now=now
         )
-        waiting = any(source.waits for source in found)
+        waiting = any(source.waits for source in sources)
         changes += _wanted(snapshot, snapshot.template, frozen=waiting, now=now)
-        conditions, events = _told(snapshot, found, now=now)
-        again = directly.next_check_at(found, binding, pause=WAIT, now=now)
-        removes = any(isinstance(one, Delete) for one in changes)
+        conditions, events = _directly_waiting(snapshot, sources, now=now)
+        again = directly.next_check_at(sources, binding, pause=SLOW_CHECK, now=now)
+        removes = any(isinstance(change, Delete) for change in changes)
         return Decision(
             changes=(*changes, *conditions),
             events=(*events, *_synced(binding, snapshot.template, changes)),
             guards=(Guard(binding.ref, binding.metadata.generation),) if removes else (),
-            wake_at=min(filter(None, (again, None if left is None else now + left)), default=None),
+            wake_at=min(filter(None, (again, None if orphan_check is None else now + orphan_check)), default=None),
             reason="SyncWork",
         )
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the bindings placed on a cluster, namespaced ones first; the cursor is "position|namespace/name".
+        """Return the bindings placed on a cluster, namespaced ones first. The cursor is "position|namespace/name".
 
-        For a cluster that came back, return the bindings that left a copy there.
+        For a cluster that can be reached again, return the bindings that have a leftover there.
         """
         if origin.kind == BACK:
             refs = state.refs_by_index(kinds.WORK, "leftover", origin.name, after=cursor_after(after), limit=limit)
-            left = state.get(refs).values()
-            return [one for work in left for one in works.owner(work, kinds.BINDINGS)], page(refs, limit=limit)[1]
-        step, _, place = after.partition("|")
+            leftover = state.get(refs).values()
+            return [owner for work in leftover for owner in works.owner(work, kinds.BINDINGS)], page(refs, limit=limit)[
+                1
+            ]
+        step, _, cursor_in_kind = after.partition("|")
         for position in range(int(step or 0), len(kinds.BINDINGS)):
             kind = kinds.BINDINGS[position]
-            refs = state.refs_by_index(kind, "placed", origin.name, after=cursor_after(place), limit=limit)
+            refs = state.refs_by_index(kind, "placed", origin.name, after=cursor_after(cursor_in_kind), limit=limit)
             found, cursor = page(refs, limit=limit)
             if cursor is not None:
                 return found, f"{position}|{cursor}"
@@ -210,13 +227,14 @@ class Works(Controller):
                 return found, f"{position + 1}|"
             if found:
                 return found, None
-            place = ""
+            cursor_in_kind = ""
         return [], None
 
 
 def _named(binding: Binding) -> Iterable[str]:
+    """Yield the clusters that a binding is placed on, or is being evicted from."""
     spec = binding.spec
-    yield from (one.name for one in works.targets(binding))
+    yield from (target.name for target in works.targets(binding))
     yield from (task.from_cluster for task in spec.graceful_eviction_tasks)
 
 
@@ -224,63 +242,74 @@ def _cluster_of(work: Work) -> str:
     return cluster_of_execution_namespace(work.metadata.namespace)
 
 
-def _is_left(binding: Binding, held: Iterable[Work]) -> bool:
-    """Test whether a copy is on a cluster that shall not have one any more."""
+def _has_orphan(binding: Binding, held: Iterable[Work]) -> bool:
+    """Test whether a binding has a Work on a cluster where it wants no copy any more."""
     kept = set(binding.clusters_kept())
     return any(_cluster_of(work) not in kept for work in held)
 
 
-def _orphans(snapshot: Copies, *, now: datetime) -> tuple[list[Put | Delete], timedelta | None]:
-    """Return what becomes of Works no cluster shall hold any more, and when to look again at those that wait: leftovers
-    for healthy copies, and what goes along with a workload for that to be gone."""
-    binding, changes, left = snapshot.subject, list[Put | Delete](), list[timedelta]()
+def _orphans(snapshot: WorksSnapshot, *, now: datetime) -> tuple[list[Put | Delete], timedelta | None]:
+    """Return the changes of Works on clusters where no copy is wanted any more, and how long to wait for the next look.
+
+    A Work is deleted, marked as a leftover, or stays for now: because a workload that needs it has still a copy there,
+    or because the copy may be the last healthy one. None: no Work waits.
+    """
+    binding, changes, waits = snapshot.subject, list[Put | Delete](), list[timedelta]()
     kept = set(binding.clusters_kept())
     for name, work in snapshot.stored.items():
         if name in kept or work.metadata.deletion_timestamp is not None:
             continue
         cluster, task = snapshot.clusters.get(name), binding.spec.task(name)
         if cluster is not None and cluster.terminating and unjoin.keeps(cluster):
-            continue  # its copy is released, not removed: controllers.unjoin
-        gone = _is_gone(cluster) or (task is not None and task.purge_mode == DIRECTLY)
-        if not gone and cluster is not None and cluster.ready != "True":
-            changes += _marked(work)
-        elif not gone and name in snapshot.needed:
-            left.append(LOOK)
-        elif gone or not _may_be_last(work, snapshot) or leftovers.may_be_removed(binding, name, snapshot.clusters):
+            continue  # controllers.unjoin releases the copy instead of removing it
+        at_once = _needs_no_wait(cluster) or (task is not None and task.purge_mode == DIRECTLY)
+        if not at_once and cluster is not None and cluster.ready != "True":
+            changes += _mark_leftover(work)
+        elif not at_once and name in snapshot.needed:
+            waits.append(QUICK_CHECK)
+        elif at_once or not _may_be_last(work, snapshot) or leftovers.may_be_removed(binding, name, snapshot.clusters):
             changes.append(deleting(work, now=now))
         elif cluster is not None and cluster.terminating:
-            left.append(LOOK)
-        else:  # that the others' clusters are back does not say that their copies are
-            changes += _marked(work)
-            left.append(WAIT)
-    return changes, min(left, default=None)
+            waits.append(QUICK_CHECK)
+        else:  # the other clusters may answer again before their copies run again
+            changes += _mark_leftover(work)
+            waits.append(SLOW_CHECK)
+    return changes, min(waits, default=None)
 
 
-def _marked(work: Work) -> list[Put]:
-    """Return what makes a Work a leftover; nothing where it is one."""
+def _mark_leftover(work: Work) -> list[Put]:
+    """Return the write that marks a Work as a leftover; empty if it is one already."""
     marked = leftovers.as_leftover(work)
     return [Put(marked, work)] if marked is not work else []
 
 
-def _may_be_last(work: Work, snapshot: Copies) -> bool:
-    """Test whether a copy nobody wants waits for healthy ones: no eviction has seen to that before (fault 33, D20), or
-    a cluster that has, or is losing, another copy went away since (I1)."""
+def _may_be_last(work: Work, snapshot: WorksSnapshot) -> bool:
+    """Test whether an unwanted copy has to wait until others are healthy [no-healthy-copy-lost].
+
+    That is so if no eviction has checked it before: the copy is a leftover [returning-copies], or its cluster is being
+    unjoined [unjoin-and-drain]. It is so as well if a cluster of another copy does not answer any more.
+    """
     own, clusters = snapshot.clusters.get(_cluster_of(work)), snapshot.clusters
     if leftovers.is_leftover(work) or (own is not None and own.terminating):
         return True
     others = (clusters.get(name) for name in snapshot.subject.clusters_kept())
-    return any(one is None or not one.answers for one in others)
+    return any(cluster is None or not cluster.answers for cluster in others)
 
 
-def _is_gone(cluster: Cluster | None) -> bool:
-    """Test whether nothing on a cluster is to be waited for: it is gone, or leaves by force or without an answer."""
+def _needs_no_wait(cluster: Cluster | None) -> bool:
+    """Test whether a copy needs no check before its removal: its cluster was deleted, or is unjoined by force or while
+    it is not Ready."""
     if cluster is None:
         return True
     return cluster.terminating and (unjoin.forced(cluster) or cluster.ready != "True")
 
 
-def _wanted(snapshot: Copies, template: Template, *, frozen: bool, now: datetime) -> list[Put | Delete]:
-    """Return what makes the Works of the targets as they shall be. `frozen`: nothing new starts anywhere (D14)."""
+def _wanted(snapshot: WorksSnapshot, template: Template, *, frozen: bool, now: datetime) -> list[Put | Delete]:
+    """Return the writes that create and update the Works of the clusters that a binding is placed on.
+
+    `frozen`: no copy may start or grow, because an old copy may still run on a cluster that cannot be reached
+    [directly-unreachable].
+    """
     binding, changes = snapshot.subject, list[Put | Delete]()
     targets = list(works.targets(binding))
     if not targets:
@@ -292,49 +321,57 @@ def _wanted(snapshot: Copies, template: Template, *, frozen: bool, now: datetime
         if stored is None and (frozen or cluster is None or cluster.terminating):
             continue
         if stored is not None and stored.metadata.deletion_timestamp is not None:
-            continue  # due again once it is gone
-        place = _no_more_than(target, stored, binding) if frozen else _with_rest(target, stored, binding)
-        work = works.render(common, place, completions=shares.get(target.name), now=now)
+            continue  # the binding is due again once the Work is removed
+        applied = (
+            _not_more_than_before(target, stored, binding) if frozen else _with_kept_replicas(target, stored, binding)
+        )
+        work = works.render(common, applied, completions=shares.get(target.name), now=now)
         if stored is None:
             changes.append(Put(work, None))
             continue
         renewed = leftovers.without_leftover_mark(works.updated(stored, work))
-        before, after = _present(stored, binding), _present(renewed, binding)
+        before, after = _replicas(stored, binding), _replicas(renewed, binding)
         renewed = leftovers.with_reduction_time(renewed, before=before, after=after, now=now)
         if renewed is not stored:
             changes.append(Put(renewed, stored))
     return changes
 
 
-def _with_rest(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
-    """Return a target with the replicas that go elsewhere and stay until they run there: those of a failback, and those
-    it has while a copy leaves another cluster, as far as the workload still asks for so many."""
-    rest = binding.spec.kept_beside(target.name)
-    if rest:
-        return replace(target, replicas=target.replicas + rest)
-    present = _present(stored, binding) if binding.spec.graceful_eviction_tasks else None
+def _with_kept_replicas(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
+    """Return a target with the replicas that stay there until their replacements run elsewhere.
+
+    These are the replicas that a failback moves away from it. While the binding is being evicted from another cluster,
+    the target keeps all replicas that it has, but not more than the workload asks for in total.
+    """
+    kept_beside = binding.spec.kept_beside(target.name)
+    if kept_beside:
+        return replace(target, replicas=target.replicas + kept_beside)
+    present = _replicas(stored, binding) if binding.spec.graceful_eviction_tasks else None
     kept = 0 if present is None else min(present, binding.spec.replicas)
     return replace(target, replicas=kept) if kept > target.replicas else target
 
 
-def _no_more_than(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
-    """Return a target that does not take over replicas before the old copy is gone."""
-    present = _present(stored, binding)
+def _not_more_than_before(target: TargetCluster, stored: Work | None, binding: Binding) -> TargetCluster:
+    """Return a target with at most the replicas that its Work asks for already."""
+    present = _replicas(stored, binding)
     return target if present is None or present >= target.replicas else replace(target, replicas=present)
 
 
-def _present(stored: Work | None, binding: Binding) -> int | None:
-    """Return how many replicas of a Divided workload a stored Work asks for; None where that is no question."""
+def _replicas(stored: Work | None, binding: Binding) -> int | None:
+    """Return how many replicas of a Divided workload a stored Work asks for.
+
+    None: there is no Work, or the binding is not a Divided workload with replicas.
+    """
     placement = binding.spec.placement
     if stored is None or placement is None or not placement.divided or not binding.workload:
         return None
     manifest = stored.manifest
-    ask = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).replicas
-    return None if ask is None else ask(manifest).replicas
+    count = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).replicas
+    return None if count is None else count(manifest).replicas
 
 
 def _synced(binding: Binding, template: Template, changes: Sequence[Put | Delete]) -> Iterator[Event]:
-    """Yield the Events of a binding that gets a Work; a Work that is only updated, as by each scaling, has none."""
+    """Yield the Events of a binding that gets a new Work. An update of a Work, for example by scaling, yields none."""
     if any(isinstance(one, Put) and one.old is None for one in changes):
         place = binding.metadata
         shown = f"{place.namespace}/{place.name}" if place.namespace else place.name
@@ -343,53 +380,55 @@ def _synced(binding: Binding, template: Template, changes: Sequence[Put | Delete
         yield Event(template, "SyncWorkSucceed", message, step=True)
 
 
-def _told(
-    snapshot: Copies, found: Sequence[directly.DirectlySource], *, now: datetime
+def _directly_waiting(
+    snapshot: WorksSnapshot, sources: Sequence[directly.DirectlySource], *, now: datetime
 ) -> tuple[list[Put], list[Event]]:
-    """Return the binding's condition DirectlyWaiting where it is news, and Events, again and again while it waits."""
+    """Return the write of the condition DirectlyWaiting if it changed, and its Event, repeated while copies wait."""
     binding = snapshot.subject
-    conditions = directly.with_directly_waiting(binding, found, now=now)
-    said, before = (condition(one, directly.DIRECTLY_WAITING) for one in (conditions, binding.status.conditions))
-    if said is None or (said == before and said.status != "True"):
+    conditions = directly.with_directly_waiting(binding, sources, now=now)
+    waiting, before = (condition(one, directly.DIRECTLY_WAITING) for one in (conditions, binding.status.conditions))
+    if waiting is None or (waiting == before and waiting.status != "True"):
         return [], []
-    reason = "DirectlyWaiting" if said.status == "True" else f"Directly{said.reason}"
-    event = Event(binding, reason, said.message, warning=said.reason != directly.SOURCE_GONE)
-    return [Put(binding.with_status(conditions=conditions), binding)] if said != before else [], [event]
+    reason = "DirectlyWaiting" if waiting.status == "True" else f"Directly{waiting.reason}"
+    event = Event(binding, reason, waiting.message, warning=waiting.reason != directly.SOURCE_GONE)
+    return [Put(binding.with_status(conditions=conditions), binding)] if waiting != before else [], [event]
 
 
-def _leave(snapshot: Copies, settings: Settings, *, now: datetime) -> Decision:
-    """The binding is being deleted: its Works go first, then its finalizer.
+def _clean_up(snapshot: WorksSnapshot, settings: Settings, *, now: datetime) -> Decision:
+    """Delete the Works of a deleted binding, then remove its finalizer once they are gone.
 
-    Where somebody has made the template anew it does not wait for clusters nobody can reach: the new binding is placed
-    where it fits, and what is there goes when they are back, unless it is wanted there again.
+    If the template was created again, the binding does not wait for clusters that cannot be reached. The new binding is
+    then placed where it fits. The old copies are removed when their clusters return, unless they are wanted again.
     """
     binding = snapshot.subject
     present = snapshot.stored.values()
     waited = now - (binding.metadata.deletion_timestamp or now)
-    wake_at = now + min(max(waited, LOOK), WAIT)
+    wake_at = now + min(max(waited, QUICK_CHECK), SLOW_CHECK)
     changes = tuple(deleting(work, now=now) for work in present if work.metadata.deletion_timestamp is None)
     if changes:
         return Decision(changes=changes, wake_at=wake_at, reason="CleanupWork")
-    succeeded = _succeeded(snapshot)
-    held = [name for name in snapshot.stored if not (succeeded and _is_left_behind(snapshot, name, settings, now=now))]
+    recreated = _template_recreated(snapshot)
+    held = [name for name in snapshot.stored if not (recreated and _may_stay_behind(snapshot, name, settings, now=now))]
     if held:
-        return Decision(events=(_cleanup_waits(snapshot, held),) if waited >= WAIT else (), wake_at=wake_at)
-    rest = tuple(one for one in binding.metadata.finalizers if one not in _FINALIZERS)
+        return Decision(events=(_cleanup_waits(snapshot, held),) if waited >= SLOW_CHECK else (), wake_at=wake_at)
+    rest = tuple(name for name in binding.metadata.finalizers if name not in _FINALIZERS)
     freed = binding.with_meta(finalizers=rest)
     return Decision(changes=(Put(freed, binding),), reason="CleanupWork") if freed is not binding else NOTHING
 
 
-def _succeeded(snapshot: Copies) -> bool:
-    """Test whether another template of the same name waits for the binding to go."""
+def _template_recreated(snapshot: WorksSnapshot) -> bool:
+    """Test whether a new template of the same name waits until the binding of the old one is gone."""
     template = snapshot.template
     if template is None or template.metadata.deletion_timestamp is not None:
         return False
     return template.metadata.uid != snapshot.subject.spec.resource.uid
 
 
-def _is_left_behind(snapshot: Copies, name: str, settings: Settings, *, now: datetime) -> bool:
-    """Test whether a copy on a cluster nobody can reach keeps no new one from starting: with purge mode Directly it
-    does, until somebody says that the cluster is down (D14)."""
+def _may_stay_behind(snapshot: WorksSnapshot, name: str, settings: Settings, *, now: datetime) -> bool:
+    """Test whether the new binding may start although this copy is on a cluster that cannot be reached.
+
+    With purge mode Directly it may only start once the cluster is fenced [directly-unreachable].
+    """
     cluster = snapshot.clusters.get(name)
     if cluster is not None and cluster.answers:
         return False
@@ -398,9 +437,9 @@ def _is_left_behind(snapshot: Copies, name: str, settings: Settings, *, now: dat
     return fence.in_force(cluster, answered_at=snapshot.answered.get(name), now=now) is not None
 
 
-def _cleanup_waits(snapshot: Copies, held: Sequence[str]) -> Event:
-    """Return what a binding says that is not gone yet, again and again."""
-    away = [name for name in held if (one := snapshot.clusters.get(name)) is not None and not one.answers]
+def _cleanup_waits(snapshot: WorksSnapshot, held: Sequence[str]) -> Event:
+    """Return the Event of a deleted binding whose copies are still to be removed from these clusters."""
+    away = [name for name in held if (cluster := snapshot.clusters.get(name)) is not None and not cluster.answers]
     why = f"; {', '.join(away)} cannot be reached" if away else ""
     message = f"the copies on {', '.join(held)} are still to be removed{why}: see their Works"
     return Event(snapshot.subject, "CleanupWaiting", message, warning=True)

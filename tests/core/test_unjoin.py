@@ -15,7 +15,7 @@ from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.apimachinery.names import CREDENTIALS_ANNOTATION
 from controlplane.clusters import unjoin
 from controlplane.controllers.unjoin import Departure, Unjoin
-from controlplane.controllers.works import Copies, Works
+from controlplane.controllers.works import Works, WorksSnapshot
 from controlplane.engine import run
 from controlplane.engine.decision import Decision, Delete, Put
 from controlplane.engine.memory import MemoryStore
@@ -288,7 +288,7 @@ def test_a_refuge_that_is_away_for_a_moment_keeps_a_deleted_cluster_for_seconds_
     template = Template(of.api_version, of.kind, ObjectMeta(name=of.name, namespace=of.namespace, uid="web"))
     clusters = {"member1": leaving(), "member2": cluster("member2", ready="False")}
 
-    decision = Works().decide(Copies(web, template, {"member1": OF_WEB}, clusters), EMPTIED, now=START)
+    decision = Works().decide(WorksSnapshot(web, template, {"member1": OF_WEB}, clusters), EMPTIED, now=START)
 
     assert deleted(decision) == set()
     assert decision.wake_at == START + timedelta(seconds=5)
