@@ -9,7 +9,7 @@ from apps.objects.arrays import Array, BinaryCursor, bigints, texts
 from apps.objects.tables import ObjectTable, object_table, read, row_table
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import EVERY, CapacityGuard
-from controlplane.kinds.rows import Promise
+from controlplane.kinds.rows import CapacityReservation
 
 Stored = Mapping[Ref, Object | None]
 Query = tuple[str, Sequence[Any]]
@@ -57,7 +57,7 @@ def promised_query(rooms: Sequence[CapacityGuard], *, by: str) -> Query:
     """Return the query for what others than one controller have promised since a ledger was read, on the clusters that
     decisions made from it have taken room on."""
     query = f"""
-        SELECT cluster, number, replicas, request FROM {row_table(Promise).name}
+        SELECT cluster, number, replicas, request FROM {row_table(CapacityReservation).name}
         WHERE number > %s AND writer <> %s AND cluster = ANY(%s)"""
     return query, (min(room.seen for room in rooms), by, texts({room.cluster for room in rooms}))
 

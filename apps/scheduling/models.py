@@ -8,8 +8,8 @@ from apps.objects.row_model import RowModel
 from controlplane.kinds import rows
 
 
-class Promise(RowModel, row=rows.Promise, prose=("request",)):
-    """Capacity promised to a Work; row-native (`controlplane.kinds.rows.Promise`)."""
+class Promise(RowModel, row=rows.CapacityReservation, prose=("request",)):
+    """Capacity promised to a Work; row-native (`controlplane.kinds.rows.CapacityReservation`)."""
 
     number = models.BigIntegerField(default=0, db_default=0)  # rises with every promise; see tables.RowTable
 
