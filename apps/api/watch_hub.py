@@ -23,7 +23,7 @@ from apps.api.clock import ticks, wall_now
 from apps.api.streams import Stream
 from apps.objects import change_log
 from apps.objects.apply import CHANGES_CHANNEL
-from apps.objects.arrays import BinaryCursor, teach
+from apps.objects.arrays import BinaryCursor, register_arrays
 from apps.objects.listing import Logged, read_changes
 from apps.objects.notifications import listening
 from apps.objects.refusal import cause
@@ -323,7 +323,7 @@ class Tailer:
                 return
 
     def _follow(self, own: psycopg.Connection[Any], position: int) -> int:
-        teach(own)
+        register_arrays(own)
         with BinaryCursor(own) as cursor:
             if 0 <= position < change_log.oldest(cursor):
                 position = self._lose(position, self._newest(cursor)[0])

@@ -1,4 +1,4 @@
-"""Clusters, their taints, and what probes and policies last saw of them."""
+"""Tables of clusters: their objects, their taints, the latest observations, and match windows of taint policies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Cluster(StoredObject):  # type: ignore[django-manager-missing]  # managers
         Child("clusters.Taint", "cluster", ("key", "effect", "value", "time_added"), _taints, by_name=True),
     )
 
-    ready = CodePointTextField()  # status of the Ready condition; "" nobody reported it yet
+    ready = CodePointTextField()  # status of the condition Ready; "": the cluster has no such condition yet
     sync_mode = CodePointTextField()
     region = CodePointTextField()
     provider = CodePointTextField()
@@ -61,18 +61,18 @@ class Taint(ReadOnlyModel):
 
 
 class Observation(RowModel, row=rows.Observation, prose=("message",)):
-    """What probes and heartbeats last said of a cluster; row-native (`controlplane.kinds.rows.Observation`)."""
+    """The result of the latest probe or heartbeat of a cluster, before it is debounced."""
 
 
 class Collected(RowModel, row=rows.Collected):
-    """What was last read from a healthy member; row-native (`controlplane.kinds.rows.Collected`)."""
+    """The version, APIs, nodes and resources that were last read from a healthy cluster."""
 
     class Meta:
         verbose_name_plural = "collected"
 
 
 class MatchWindow(RowModel, row=rows.MatchWindow):
-    """Since when a ClusterTaintPolicy matches a cluster; row-native (`controlplane.kinds.rows.MatchWindow`)."""
+    """The time since when the conditions of a ClusterTaintPolicy match a cluster, or do not [taint-windows]."""
 
     class Meta:
         indexes = [

@@ -1,4 +1,4 @@
-"""The eviction queue, the tasks of bindings that leave clusters, and what is remembered of the fleet."""
+"""Tables of failovers: the eviction queue, graceful eviction tasks, unhealthy copies and the state of the fleet."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from controlplane.kinds import rows
 
 
 class GracefulEvictionTask(ReadOnlyModel):
-    """A cluster a binding is leaving; written with the binding's document."""
+    """A graceful eviction of a binding from a cluster: a row for each of `spec.gracefulEvictionTasks`."""
 
     id = models.BigAutoField(primary_key=True)
-    binding = CodePointTextField()  # reference as text
+    binding = CodePointTextField()  # reference as text: ResourceBinding:shop/web
     from_cluster = CodePointTextField()
     purge_mode = CodePointTextField()
     reason = CodePointTextField()
     producer = CodePointTextField()
     created_at = models.DateTimeField(null=True)
-    grace_period_seconds = models.BigIntegerField(null=True)  # null: graceful_eviction_timeout
-    suppress_deletion = models.BooleanField(null=True)  # null: its time counts
+    grace_period_seconds = models.BigIntegerField(null=True)  # null: the setting graceful_eviction_timeout
+    suppress_deletion = models.BooleanField(null=True)  # null: the old copy is deleted when the time is over
     binding_object = ReadRelation("resources.Binding", column="binding", by="reference", many="eviction_tasks")
 
     class Meta:
         constraints = [
-            # read by apply (rows of a binding); at most one task per binding and cluster (I6)
+            # read by apply: the rows of a binding. A binding has at most one task for each cluster.
             models.UniqueConstraint(fields=["binding", "from_cluster"], name="one_eviction_per_pair"),
         ]
         indexes = [
-            # read by the pages of a cluster: what is leaving it
+            # read by the pages of a cluster: the tasks that evict from it
             models.Index(fields=["from_cluster"], name="evictiontask_cluster"),
         ]
 
@@ -40,13 +40,13 @@ class GracefulEvictionTask(ReadOnlyModel):
 
 
 class Eviction(RowModel, row=rows.Eviction, prose=("message",)):
-    """An item of the eviction queue; row-native (`controlplane.kinds.rows.Eviction`)."""
+    """An item of the eviction queue: a copy of a binding that the taints of its cluster evict, or would evict."""
 
     binding_object = ReadRelation("resources.Binding", column="binding", by="reference", many="evictions")
 
     class Meta:
         indexes = [
-            # read by state.queue_heads, state.next_eviction: the heads of the queue per priority (D7)
+            # read by state.queue_heads, state.next_eviction: the first items of each priority [eviction-queue]
             models.Index(
                 fields=["priority", "due_at", "key"],
                 name="eviction_queue",
@@ -54,7 +54,7 @@ class Eviction(RowModel, row=rows.Eviction, prose=("message",)):
             ),
             # read by controllers.eviction_queue: all evictions of a binding in one query
             models.Index(fields=["binding"], name="eviction_binding"),
-            # read by controllers.eviction_queue: what recovery drops; metrics per cluster
+            # read by controllers.eviction_queue: items to remove when a cluster recovers; and by metrics per cluster
             models.Index(fields=["cluster"], name="eviction_cluster"),
             # read by state.held_evictions, and by state.queue_heads per cluster (eviction.bucket_scope)
             models.Index(fields=["state", "cluster", "priority", "due_at", "key"], name="eviction_state"),
@@ -62,8 +62,8 @@ class Eviction(RowModel, row=rows.Eviction, prose=("message",)):
 
 
 class AilingCopies(RowModel, row=rows.AilingCopies):
-    """Since when copies of a binding are unhealthy; row-native (`controlplane.kinds.rows.AilingCopies`)."""
+    """The time since when each copy of a binding is unhealthy, for application failover."""
 
 
 class FleetState(RowModel, row=rows.FleetState):
-    """What is remembered of the fleet as a whole; row-native (`controlplane.kinds.rows.FleetState`)."""
+    """The state of the fleet as a whole: when all clusters failed, when failover was switched on, the tier."""

@@ -1,8 +1,9 @@
-"""apply: the single writer. Everything that changes an object, from wherever, is written here.
+"""apply: the only writer of objects. The API, the admin, commands and controllers all write through it.
 
-One transaction: take the versions (that row is the global write lock, so version order is commit order), check the
-fence, look which of the objects the batch rests on have moved, write objects, log, projections, row-native values and
-due rows set by set, tell listeners. The number of statements depends on the tables touched, not on the objects.
+A transaction takes its resourceVersions first. The row of that counter is the global write lock, so the order of
+versions is the order of commits. Then the transaction checks the fence, finds out which objects have changed since they
+were read, and writes objects, change log, projections, row-native values and due rows. At last it notifies listeners.
+The number of statements depends on the number of tables, not on the number of objects.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from psycopg import Error, Pipeline
 from psycopg.errors import IdleInTransactionSessionTimeout, PipelineAborted, ReadOnlySqlTransaction, UniqueViolation
 
 from apps.objects import change_log, due
-from apps.objects.arrays import BinaryCursor, teach
+from apps.objects.arrays import BinaryCursor, register_arrays
 from apps.objects.batch import Batch, Settled, batches
 from apps.objects.lookup import (
     Stored,
@@ -30,7 +31,7 @@ from apps.objects.lookup import (
     load,
     moved_from,
     moved_queries,
-    promised_query,
+    reserved_query,
 )
 from apps.objects.refusal import cause
 from apps.objects.statements import Prepared, prepare
@@ -42,7 +43,7 @@ from controlplane.engine.state import Actor, Claim, Fence, Fenced, Outcome
 
 logger = logging.getLogger(__name__)
 
-TRANSACTION_BYTES = 4 << 20  # what one sends, with room to spare
+TRANSACTION_BYTES = 4 << 20  # more than the statements of one transaction take
 CHANGES_CHANNEL = "lifeboat"  # payload: the newest version
 
 _LOCK = """
@@ -54,11 +55,11 @@ _FENCE = """
     SELECT 1 FROM objects_lease WHERE name = %s AND shard = %s AND epoch = %s AND until > clock_timestamp() FOR SHARE"""
 _NOTIFY = "SELECT pg_notify(%s, %s), CASE WHEN %s <> '' THEN pg_notify(%s, %s) END"
 
-_BEFORE = datetime.min.replace(tzinfo=UTC)  # the database was not asked yet
+_BEFORE = datetime.min.replace(tzinfo=UTC)  # stands for a time that the database has not been asked for yet
 
 
 class Timing(NamedTuple):
-    """What one transaction cost: lines written and seconds the write lock was held."""
+    """The cost of one transaction: lines written, and seconds for which the write lock was held."""
 
     lines: int
     locked_seconds: float
@@ -66,9 +67,9 @@ class Timing(NamedTuple):
 
 @contextmanager
 def binary_cursor() -> Iterator[BinaryCursor]:
-    """Give a cursor of Django's connection that takes packed arrays and prepares its statements.
+    """Yield a cursor of Django's connection that takes packed arrays and prepares its statements.
 
-    Raises what Django's own cursors raise: OperationalError where the database is away or has ended the session.
+    Raises the errors of Django's own cursors: OperationalError if the database cannot be reached or ended the session.
     """
     with _errors_of_django(), BinaryCursor(_raw()) as cursor:
         yield cursor
@@ -79,7 +80,7 @@ def _errors_of_django() -> Iterator[None]:
     with connection.wrap_database_errors:
         try:
             yield
-        except (IdleInTransactionSessionTimeout, ReadOnlySqlTransaction) as error:  # psycopg's class: InternalError
+        except (IdleInTransactionSessionTimeout, ReadOnlySqlTransaction) as error:  # to psycopg an InternalError
             raise OperationalError(str(error)) from error
 
 
@@ -87,15 +88,18 @@ def _raw() -> Any:
     connection.ensure_connection()
     raw: Any = connection.connection
     if raw.prepare_threshold is None:
-        raw.prepare_threshold = 5  # Django's default is never; our statements are few and come again and again
-        teach(raw)
-        _widen(raw)
+        raw.prepare_threshold = 5  # Django's default is never; these statements are few and are repeated often
+        register_arrays(raw)
+        _enlarge_send_buffer(raw)
     return raw
 
 
-def _widen(raw: Any) -> None:
-    """Let a whole transaction fit into the socket, where it is one of this host: as long as it does not, its sender
-    waits until the server has worked off all but the rest. The kernel gives what it may (net.core.wmem_max)."""
+def _enlarge_send_buffer(raw: Any) -> None:
+    """Make the send buffer of a unix socket large enough for a whole transaction.
+
+    With a smaller buffer the sender waits until the server has processed most of the transaction. The kernel may give
+    less than asked for (net.core.wmem_max).
+    """
     with socket.socket(fileno=os.dup(raw.fileno())) as own:
         if own.family == socket.AF_UNIX:
             own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, TRANSACTION_BYTES)
@@ -111,37 +115,37 @@ def apply(
     observe: Callable[[Timing], None] | None = None,
     written: list[Outcome] | None = None,
 ) -> list[Outcome]:
-    """Write decisions, each whole or not at all; see `controlplane.engine.state.Store.apply`.
+    """Write decisions, each whole or not at all; return their outcomes. See `controlplane.engine.state.Store.apply`.
 
-    `written` gets the outcomes of what is stored, also where the rest raises.
+    `written`: a list to which the outcomes of stored decisions are added, even if a later decision raises an error.
     """
-    found = [Batch(part, router=router, by=by) for part in batches(decisions, by=by)]
+    parts = [Batch(part, router=router, by=by) for part in batches(decisions, by=by)]
     with binary_cursor() as cursor:
-        unknown = set[Ref]().union(*(batch.unknown() for batch in found))
+        unknown = set[Ref]().union(*(batch.unknown() for batch in parts))
         known, now = (load(cursor, unknown), _clock(cursor)) if unknown else ({}, _BEFORE)
         if dry_run:
-            return [outcome for batch in found for outcome in _rehearse(cursor, batch, known)]
-    return _Writer(known, now, fence=fence, observe=observe).write(found, [] if written is None else written)
+            return [outcome for batch in parts for outcome in _dry_run(cursor, batch, known)]
+    return _Writer(known, now, fence=fence, observe=observe).write(parts, [] if written is None else written)
 
 
-def _rehearse(cursor: BinaryCursor, batch: Batch, known: Stored) -> list[Outcome]:
-    """Return what would become of the batch; nothing is written and nothing waits."""
-    stored = _stored(batch, known)
-    stored |= moved_from([cursor.run(*one).fetchall() for one in moved_queries(stored)])
+def _dry_run(cursor: BinaryCursor, batch: Batch, known: Stored) -> list[Outcome]:
+    """Return the outcomes that a batch would have. Nothing is written and no lock is taken."""
+    stored = _assumed(batch, known)
+    stored |= moved_from([cursor.run(*query).fetchall() for query in moved_queries(stored)])
     guards = batch.guards()
-    generations = generations_from(guards, [cursor.run(*one).fetchall() for one in generation_queries(guards)])
+    generations = generations_from(guards, [cursor.run(*query).fetchall() for query in generation_queries(guards)])
     return _outcomes(batch.settle(stored, generations, now=_clock(cursor)), versions=None)
 
 
-def _stored(batch: Batch, known: Stored) -> dict[Ref, Object | None]:
-    """Return what a batch takes to be stored: what its decisions were made from, and what was read for it."""
+def _assumed(batch: Batch, known: Stored) -> dict[Ref, Object | None]:
+    """Return the objects that a batch assumes to be stored: those its decisions expect, and those in `known`."""
     return {**batch.expected(), **{ref: known[ref] for ref in batch.unknown()}}
 
 
 class _Writer:
     """Writes batches one after the other, each in a transaction of its own.
 
-    Nothing waits for an answer it does not need: while the database writes one batch, the next is packed.
+    While the database writes one batch, the next is packed: statements are sent in a pipeline.
     """
 
     def __init__(
@@ -154,22 +158,25 @@ class _Writer:
         self.raw = _raw()
         self.open = ExitStack()
 
-    def write(self, found: Sequence[Batch], outcomes: list[Outcome]) -> list[Outcome]:
-        """Write batches in order. Raises Fenced; what was written before stays written, and is in `outcomes`."""
+    def write(self, parts: Sequence[Batch], outcomes: list[Outcome]) -> list[Outcome]:
+        """Write batches in order, add their outcomes to `outcomes` and return it.
+
+        Raises Fenced. Batches that were committed before the error stay written, and their outcomes are in `outcomes`.
+        """
         if connection.in_atomic_block:
             raise RuntimeError("apply is a transaction of its own and cannot be a part of another")
         before: _Transaction | None = None
         with _errors_of_django():
             self._begin()
             try:
-                for batch in found:
+                for batch in parts:
                     try:
-                        one = _Transaction(self.raw, batch, self.known, now=self.now)
+                        current = _Transaction(self.raw, batch, self.known, now=self.now)
                     finally:
                         if before is not None:
                             outcomes += self._end(before)
-                    self._send(one)
-                    before = one
+                    self._send(current)
+                    before = current
                 if before is not None:
                     outcomes += self._end(before)
                 self.open.close()
@@ -181,45 +188,47 @@ class _Writer:
         return outcomes
 
     def _begin(self) -> None:
-        """From here on statements are sent without waiting."""
+        """Start a pipeline: from here on statements are sent without waiting for answers."""
         self.pipeline: Pipeline = self.open.enter_context(self.raw.pipeline())
 
     def _make_room(self, version: int) -> None:
-        """Make sure the log takes versions up to this one. Partitions are looked for while nothing is on its way: after
-        an ALTER every statement has to be prepared anew."""
+        """Make sure that the change log has partitions up to this version.
+
+        The pipeline is closed meanwhile: after an ALTER TABLE every statement has to be prepared again.
+        """
         if not change_log.reaches(version):
             self.open.close()
             with BinaryCursor(self.raw) as cursor:
                 change_log.make_room(cursor, version)
             self._begin()
 
-    def _send(self, one: _Transaction) -> None:
+    def _send(self, current: _Transaction) -> None:
         try:
-            one.send(self.pipeline, self.fence, self._make_room, sure=False, timed=self.observe is not None)
+            current.send(self.pipeline, self.fence, self._make_room, read_created=False, timed=self.observe is not None)
         except UniqueViolation:
-            self._again(one)
+            self._send_again(current)
 
-    def _end(self, one: _Transaction) -> list[Outcome]:
+    def _end(self, current: _Transaction) -> list[Outcome]:
         try:
-            one.end(self.pipeline)
+            current.end(self.pipeline)
         except UniqueViolation:
-            self._again(one)
-            one.end(self.pipeline)
+            self._send_again(current)
+            current.end(self.pipeline)
         if self.observe is not None:
-            self.observe(one.timing())
-        return one.outcomes()
+            self.observe(current.timing())
+        return current.outcomes()
 
-    def _again(self, one: _Transaction) -> None:
-        """Begin anew where something was there that was taken to be new."""
+    def _send_again(self, current: _Transaction) -> None:
+        """Repeat a transaction that failed because an object it creates already existed; read those objects first."""
         self._abandon()
         self._begin()
-        one.send(self.pipeline, self.fence, self._make_room, sure=True, timed=self.observe is not None)
+        current.send(self.pipeline, self.fence, self._make_room, read_created=True, timed=self.observe is not None)
 
     def _abandon(self) -> None:
-        """Take back what was begun. Where even that fails, the connection is gone, and the transaction with it."""
+        """Roll back the transaction. If even that fails, close the connection, which ends the transaction as well."""
         change_log.forget()
         try:
-            with suppress(PipelineAborted):  # so says everything that was sent behind what failed
+            with suppress(PipelineAborted):  # raised for every statement behind the failed one
                 self.open.close()
             self.raw.rollback()
         except Error:
@@ -227,22 +236,26 @@ class _Writer:
 
 
 def _extend_log(version: int) -> None:
-    """Make partitions ahead of a version, now that the write lock is free; what cannot be made is tried again with the
-    next write."""
+    """Create partitions of the change log ahead of a version, while the write lock is free.
+
+    If that fails, the next write tries again.
+    """
     try:
         with transaction.atomic(durable=True), binary_cursor() as cursor:
             change_log.extend(cursor, version)
     except OperationalError as error:
-        logger.warning("no partition of the change log was made ahead: %s", cause(error))
+        logger.warning(
+            "no partition of the change log could be created in advance, the next write tries again: %s", cause(error)
+        )
 
 
 class _Transaction:
-    """One batch on its way into the database."""
+    """The transaction that writes one batch."""
 
     def __init__(self, raw: Any, batch: Batch, known: Stored, *, now: datetime) -> None:
         self.raw = raw
         self.batch = batch
-        self.stored = _stored(batch, known)
+        self.stored = _assumed(batch, known)
         self.base = 0  # the newest version before this batch
         self.at = _BEFORE
         self.prepared = prepare(batch, batch.settle(self.stored, {}, now=now))
@@ -254,71 +267,73 @@ class _Transaction:
         fence: Fence | None,
         make_room: Callable[[int], None],
         *,
-        sure: bool,
+        read_created: bool,
         timed: bool,
     ) -> None:
-        """Take the write lock, look what has moved, and send everything up to the commit. What the batch creates is
-        looked for beforehand only to be `sure`: it is hardly ever there, and the database says so where it is.
+        """Take the write lock, find out which objects have changed meanwhile, and send everything up to the commit.
 
-        Raises Fenced and UniqueViolation; the latter may come with `end` as well.
+        `read_created`: look for the objects that the batch creates as well. Usually they do not exist. If one does, the
+        database reports UniqueViolation. `timed`: ask for the time of the commit.
+
+        Raises Fenced and UniqueViolation. `end` may raise UniqueViolation as well.
         """
         batch, stored = self.batch, self.stored
-        created = set() if sure else batch.created()
-        seen = {ref: one for ref, one in stored.items() if one is not None or ref not in created}
+        created = set() if read_created else batch.created()
+        compared = {ref: obj for ref, obj in stored.items() if obj is not None or ref not in created}
         guards, count = batch.guards(), len(self.prepared.settled.lines)
         self.raw.execute("BEGIN")
         locked = self._run(_LOCK, (count,))
         held = self._run(_FENCE, (fence.name, fence.shard, fence.epoch)) if fence is not None else None
-        moves = [self._run(*one) for one in moved_queries(seen)]
-        generated = [self._run(*one) for one in generation_queries(guards)]
-        rooms = batch.rooms()
-        taken = self._run(*promised_query(rooms, by=batch.by.name)) if rooms else None
-        # All that was sent is answered, and known to be: to PostgreSQL we are idle now, not busy, so that it ends the
-        # transaction should we be paused before the rest is sent (idle_in_transaction_session_timeout).
+        moved_answers = [self._run(*query) for query in moved_queries(compared)]
+        generation_answers = [self._run(*query) for query in generation_queries(guards)]
+        capacity_guards = batch.capacity_guards()
+        reserving = self._run(*reserved_query(capacity_guards, by=batch.by.name)) if capacity_guards else None
+        # After the sync all statements are answered and the session counts as idle in a transaction. If this process is
+        # paused before it sends the rest, PostgreSQL ends the transaction (idle_in_transaction_session_timeout).
         pipeline.sync()
         version, self.at = locked.fetchone()  # type: ignore[misc]  # one row always
         self.base = version - count
         if fence is not None and held is not None and held.fetchone() is None:
             raise Fenced(f"lease {fence.name}/{fence.shard} epoch {fence.epoch} has passed")
         make_room(version)
-        moved = moved_from(one.fetchall() for one in moves)
-        generations = generations_from(guards, (one.fetchall() for one in generated))
-        promised = [] if taken is None else [NewReservation(*one) for one in taken.fetchall()]
-        if moved or not batch.holds(generations, promised):
-            self.prepared = prepare(batch, batch.settle({**stored, **moved}, generations, promised, now=self.at))
+        moved = moved_from(answer.fetchall() for answer in moved_answers)
+        generations = generations_from(guards, (answer.fetchall() for answer in generation_answers))
+        reserved = [] if reserving is None else [NewReservation(*row) for row in reserving.fetchall()]
+        if moved or not batch.holds(generations, reserved):
+            self.prepared = prepare(batch, batch.settle({**stored, **moved}, generations, reserved, now=self.at))
             self._run(_SET_VERSION, (self.newest,))
         self._write(self.prepared, leased=fence is None)
         self.raw.execute("COMMIT")
         self.committed = self.raw.execute("SELECT clock_timestamp()") if timed else None
 
     def end(self, pipeline: Pipeline) -> None:
-        """Wait until everything is committed."""
+        """Wait until the transaction is committed."""
         pipeline.sync()
 
     def timing(self) -> Timing:
-        """Return what it cost, by the database's clock."""
+        """Return the cost of the transaction, by the database's clock."""
         row = self.committed.fetchone() if self.committed is not None else None
         assert row is not None, "the transaction was not timed"
         return Timing(len(self.prepared.settled.lines), (row[0] - self.at).total_seconds())
 
     @property
     def newest(self) -> int:
-        """Return the newest version it writes."""
+        """Return the newest version that the transaction writes."""
         return self.base + len(self.prepared.settled.lines)
 
     def outcomes(self) -> list[Outcome]:
-        """Return what to tell the callers."""
+        """Return the outcome of each decision of the batch."""
         return _outcomes(self.prepared.settled, versions=range(self.base + 1, self.newest + 1))
 
     def _run(self, query: str, params: Sequence[Any] = ()) -> BinaryCursor:
         return BinaryCursor(self.raw).run(query, params)
 
     def _write(self, prepared: Prepared, *, leased: bool) -> None:
-        for shape in prepared.shapes:
-            statement = getattr(shape.table, shape.operation)
-            self._run(statement, (self.base, self.base, *shape.columns, self.batch.by.name, self.at, shape.lines))
-        for one in prepared.beside:
-            self._run(one.query, one.columns)
+        for group in prepared.groups:
+            statement = getattr(group.table, group.operation)
+            self._run(statement, (self.base, self.base, *group.columns, self.batch.by.name, self.at, group.lines))
+        for other in prepared.other_rows:
+            self._run(other.query, other.columns)
         for query, params in (
             *due.marking(prepared.marks, at=self.at),
             *due.finishing(prepared.ends, at=self.at, leased=leased),
@@ -338,7 +353,7 @@ def _clock(cursor: BinaryCursor) -> datetime:
 
 
 def _outcomes(settled: Settled, *, versions: range | None) -> list[Outcome]:
-    """Return what to tell the callers; `versions` None: nothing was written."""
+    """Return the outcome of each decision. `versions`: those of the lines; None: it was a dry run."""
     outcomes: list[Outcome] = []
     for verdict in settled.verdicts:
         if verdict.lost:

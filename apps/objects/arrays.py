@@ -1,6 +1,7 @@
-"""Columns of many rows as PostgreSQL's binary arrays, packed at once: what `unnest` takes apart on the other side.
+"""Columns of many rows as binary arrays of PostgreSQL, which statements turn into rows with `unnest`.
 
-psycopg packs lists item by item in Python; for hundreds of rows and a dozen columns that would be most of the work.
+psycopg packs lists item by item in Python. For hundreds of rows of a dozen columns, that would be most of the work of a
+transaction.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ _one = (pack("!ib", 1, 0), pack("!ib", 1, 1))
 
 
 class Array:
-    """A packed array; its class is its type."""
+    """A packed array. Its class is the type of its elements."""
 
     element: ClassVar[int] = 0
     oid: ClassVar[int] = 0
 
     def __init__(self, items: Iterable[bytes], *, count: int, nulls: bool = False) -> None:
-        """Join items that are packed with their lengths; once, for columns of documents are megabytes."""
+        """Join items, each packed with its length in front. They are copied only once: a column may have megabytes."""
         head = pack("!iiIii", 1, int(nulls), self.element, count, 1) if count else pack("!iiI", 0, 0, self.element)
         self.packed = b"".join(chain((head,), items))
 
@@ -57,8 +58,10 @@ class MomentArray(Array):
 
 
 def texts(values: Iterable[str | bytes | None]) -> TextArray:
-    """Return text[]; bytes are UTF-8 without NULs, as documents are. What users and members write may hold a NUL,
-    which PostgreSQL refuses: its picture stands for it, and whoever looks for such a text finds what was stored so.
+    """Return text[]. Values of type bytes must be UTF-8 without NUL, as documents are.
+
+    Texts of users and members may contain a NUL, which PostgreSQL refuses. It is stored as ␀, and parameters of queries
+    are changed in the same way, so that a search for such a text finds it.
     """
     items: list[Any] = list(values)
     try:
@@ -69,13 +72,13 @@ def texts(values: Iterable[str | bytes | None]) -> TextArray:
             parts = (_NULL if item is None else _four(len(item)) + item for item in items)
             return TextArray(parts, count=len(items), nulls=True)
     else:
-        items = list(map(str.encode, map(shown, items) if "\0" in text else items))  # most columns: no loop of ours
+        items = list(map(str.encode, map(shown, items) if "\0" in text else items))  # most columns: no loop in Python
     lengths = map(_four, map(len, items))
     return TextArray(chain.from_iterable(zip(lengths, items, strict=True)), count=len(items))
 
 
 def shown(text: str) -> str:
-    """Return a text as PostgreSQL keeps it: ␀ for NUL."""
+    """Return a text as PostgreSQL keeps it: with ␀ for each NUL."""
     return text.replace("\0", "␀") if "\0" in text else text
 
 
@@ -126,17 +129,20 @@ def _dumper(type_: type[Array]) -> type[Dumper]:
 _DUMPERS = {type_: _dumper(type_) for type_ in (TextArray, BigintArray, BooleanArray, DoubleArray, MomentArray)}
 
 
-def teach(connection: Connection[Any]) -> None:
-    """Let a connection know packed arrays."""
+def register_arrays(connection: Connection[Any]) -> None:
+    """Make a connection accept packed arrays as parameters."""
     for type_, dumper in _DUMPERS.items():
         connection.adapters.register_dumper(type_, dumper)
 
 
 class BinaryCursor(Cursor[Any]):
-    """A cursor of the server-side kind that takes packed arrays (`teach`), prepares what it runs and reads binary."""
+    """A cursor that takes packed arrays, prepares its statements and reads results in binary format.
+
+    Its connection must know packed arrays (`register_arrays`). Parameters are bound by the server.
+    """
 
     def run(self, query: Any, params: Sequence[Any] = ()) -> BinaryCursor:
-        """Execute a statement of ours."""
+        """Execute a prepared statement and return this cursor. NUL in texts is replaced, see `texts`."""
         params = [shown(value) if isinstance(value, str) else value for value in params]
         self.execute(query, params, prepare=True, binary=True)
         return self

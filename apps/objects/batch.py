@@ -1,7 +1,7 @@
-"""A batch of decisions, settled in memory against what is stored: which lines it writes and who has to look at them.
+"""Batches: decisions that are written together, and the computation of the rows that they write.
 
-Nothing here touches the database. It is done once before the write lock is taken, on the assumption that nobody wrote
-meanwhile, and again under the lock only where that turned out wrong.
+Nothing here touches the database. `apply` settles a batch before it takes the write lock, assuming that the objects are
+still as the decisions expect them. It settles the batch again under the lock only if an object has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -25,101 +25,103 @@ from controlplane.kind import Encoded, encode
 from controlplane.kinds.event import Event
 
 MAX_OBJECTS = 600  # in one transaction
-SLACK = 5  # objects by which parts may differ: a decision is never cut
-ROWS_PER_OBJECT = 4  # row-native values that cost as much as one object with its line in the log
-_STAGED = "staged"  # stands for the version an object gets in this very batch
+SLACK = 5  # objects by which the sizes of batches may differ: a decision is never split
+ROWS_PER_OBJECT = 4  # row-native values that cost as much as one object with its line in the change log
+_STAGED = "staged"  # stands for the version that an object gets in this batch
 
 
 class Line(NamedTuple):
-    """One change to be written: a row of an object table and of the log."""
+    """A change of one object to be written: a row of its table and a line of the change log."""
 
     ref: Ref
-    old: Object | None  # None: it is created
-    new: Object  # of a removed object: what it was last
+    old: Object | None  # None: the object is created
+    new: Object  # of a removed object: its last state
     removed: bool = False
-    merged: bool = False
+    merged: bool = False  # the object had changed since the decision was made; both changes are in `new`
     reason: str = ""
-    cause: int = 0
-    own: Ref | None = None  # the key that was being decided
+    cause: int = 0  # version of the change that the decision acted upon; 0: unknown
+    own: Ref | None = None  # key of the claim whose decision this is; None: the decision has no claim
 
 
 class Verdict(NamedTuple):
-    """What becomes of one decision. `results`: per change the index of its line, or what is stored unchanged."""
+    """The result of one decision. `lost`: why it is dropped; "": it is written.
+
+    `results` has an item for each change: the index of its line, or the stored object if nothing changes.
+    """
 
     lost: str = ""
     results: tuple[int | Object | None, ...] = ()
 
 
 class Settled(NamedTuple):
-    """What becomes of a batch."""
+    """The results of a batch, and the rows that it writes."""
 
     verdicts: list[Verdict]
     lines: list[Line]
-    kept: list[Save | Drop]
+    row_changes: list[Save | Drop]
     marks: set[Mark]
 
 
 def refs_of(decision: Decision) -> list[Ref | None]:
-    """Return what each change of a decision writes; None for row-native values."""
-    found: list[Ref | None] = []
+    """Return the reference of the object that each change of a decision writes; None for a row-native value."""
+    refs: list[Ref | None] = []
     for change in decision.changes:
         if isinstance(change, Put):
-            found.append(change.new.ref)
+            refs.append(change.new.ref)
         else:
-            found.append(change.old.ref if isinstance(change, Delete) else None)
-    return found
+            refs.append(change.old.ref if isinstance(change, Delete) else None)
+    return refs
 
 
 class Item(NamedTuple):
-    """One decision of a batch. `refs`: what each change writes; `told`: what each event is kept as. Made once, for
-    everything below asks."""
+    """A decision of a batch, with the references of the objects and of the Events that it writes."""
 
-    claim: Claim | None
+    claim: Claim | None  # None: no controller claimed the decision's object
     decision: Decision
-    refs: list[Ref | None]
-    told: list[Ref]
+    refs: list[Ref | None]  # of each change, see `refs_of`
+    event_refs: list[Ref]  # of each event
 
 
 def batches(decisions: Sequence[tuple[Claim | None, Decision]], *, by: Actor) -> Iterator[list[Item]]:
-    """Yield the decisions in order, in parts that fit a transaction and never touch again what they wrote.
+    """Yield the decisions in order, in batches that fit a transaction. No batch writes an object twice.
 
-    Parts are of about the same size: while one is written the next is packed, and neither waits long for the other.
+    Batches are of about the same size. While the database writes one, the next is packed, and neither waits for long.
     """
     items = [
         Item(claim, decision, refs_of(decision), [event_ref(event, by=by.name) for event in decision.events])
         for claim, decision in decisions
     ]
     weights = [_weight(item) for item in items]
-    fits = _even(sum(weights))
+    limit = _size_of_parts(sum(weights))
     part: list[Item] = []
-    size, seen = 0.0, set[Ref | None]()
+    size, written = 0.0, set[Ref | None]()
     for item, weight in zip(items, weights, strict=True):
-        again = not seen.isdisjoint(item.refs) or any(guard.ref in seen for guard in item.decision.guards)
-        if part and (size + weight > fits or again):
+        overlaps = not written.isdisjoint(item.refs) or any(guard.ref in written for guard in item.decision.guards)
+        if part and (size + weight > limit or overlaps):
             yield part
-            part, size, seen = [], 0.0, set()
+            part, size, written = [], 0.0, set()
         part.append(item)
         size += weight
-        seen.update(item.refs)
-        seen.discard(None)
+        written.update(item.refs)
+        written.discard(None)
     if part:
         yield part
 
 
 def _weight(item: Item) -> float:
-    """Return what an item costs, in objects with their lines in the log."""
+    """Return the cost of an item, in objects with their lines in the change log."""
     rows = item.refs.count(None)
-    return len(item.refs) - rows + len(item.told) + rows / ROWS_PER_OBJECT
+    return len(item.refs) - rows + len(item.event_refs) + rows / ROWS_PER_OBJECT
 
 
-def _even(weight: float) -> float:
-    """Return how much goes into each of as few parts as it takes."""
+def _size_of_parts(weight: float) -> float:
+    """Return the size of each part if a weight is split into as few parts as possible."""
     parts = max(1, ceil(weight / MAX_OBJECTS))
     return min(MAX_OBJECTS, weight / parts + SLACK)
 
 
 class Batch:
-    """Decisions that are written in one transaction. No object is written by two of them."""
+    """Decisions that are written in one transaction. No two of them write the same object."""
 
     def __init__(self, items: Sequence[Item], *, router: Router, by: Actor) -> None:
         self.items = items
@@ -134,85 +136,92 @@ class Batch:
                     check_generation(change)
 
     def expected(self) -> dict[Ref, Object | None]:
-        """Return what the Puts assume to be stored."""
-        found: dict[Ref, Object | None] = {}
+        """Return the objects that the Puts expect to be stored; None: no object is expected."""
+        objects: dict[Ref, Object | None] = {}
         for item in self.items:
             for ref, change in zip(item.refs, item.decision.changes, strict=True):
                 if isinstance(change, Put) and ref is not None:
-                    found.setdefault(ref, change.old)
-        return found
+                    objects.setdefault(ref, change.old)
+        return objects
 
     def unknown(self) -> set[Ref]:
-        """Return what has to be read first: Events are counted up, a Delete names what it wants and not what it saw."""
-        found = {ref for item in self.items for ref in item.told}
+        """Return the objects that have to be read first: Events, which are counted up, and objects of Deletes.
+
+        A Delete names the object that it wants to remove, and not the state in which the object was seen.
+        """
+        refs = {ref for item in self.items for ref in item.event_refs}
         for item in self.items:
             for ref, change in zip(item.refs, item.decision.changes, strict=True):
                 if isinstance(change, Delete) and ref is not None:
-                    found.add(ref)
-        return found
+                    refs.add(ref)
+        return refs
 
     def created(self) -> set[Ref]:
-        """Return what the batch takes to be new: objects it creates, and Events."""
-        found = {ref for item in self.items for ref in item.told}
+        """Return the objects that are expected not to be stored yet: those of creating Puts, and Events."""
+        refs = {ref for item in self.items for ref in item.event_refs}
         for item in self.items:
             for ref, change in zip(item.refs, item.decision.changes, strict=True):
                 if isinstance(change, Put) and change.old is None and ref is not None:
-                    found.add(ref)
-        return found
+                    refs.add(ref)
+        return refs
 
     def guards(self) -> set[Ref]:
-        """Return what the decisions only read and rely upon."""
+        """Return the objects that must not have changed although the batch does not write them."""
         return {guard.ref for item in self.items for guard in item.decision.guards}
 
-    def rooms(self) -> list[CapacityGuard]:
-        """Return the room that the decisions rely upon."""
-        return [room for item in self.items for room in item.decision.capacity_guards]
+    def capacity_guards(self) -> list[CapacityGuard]:
+        """Return the capacity of clusters that the decisions rely upon."""
+        return [guard for item in self.items for guard in item.decision.capacity_guards]
 
-    def holds(self, generations: Mapping[Ref, int | None], promised: Sequence[NewReservation] = ()) -> bool:
-        """Return whether every guard is met. `promised`: what other controllers promised since the ledger was read."""
+    def holds(self, generations: Mapping[Ref, int | None], reserved: Sequence[NewReservation] = ()) -> bool:
+        """Return whether every guard is met.
+
+        `reserved`: capacity that other controllers have reserved since the decisions' controller read the ledger.
+        """
         met = all(generations[guard.ref] == guard.generation for item in self.items for guard in item.decision.guards)
-        return met and not overcommitted_cluster(self.rooms() if promised else (), promised)
+        return met and not overcommitted_cluster(self.capacity_guards() if reserved else (), reserved)
 
     def encoded(self, obj: Object) -> Encoded:
-        """Return the object's text, made once."""
-        found = self._encoded.get(id(obj))
-        if found is None:
-            found = self._encoded[id(obj)] = (obj, encode(sealed(obj)))
-        return found[1]
+        """Return the JSON of an object, encrypted where its kind asks for that. Computed once for each object."""
+        pair = self._encoded.get(id(obj))
+        if pair is None:  # the object is kept beside its text: so its id cannot become that of another object
+            pair = self._encoded[id(obj)] = (obj, encode(sealed(obj)))
+        return pair[1]
 
     def settle(
         self,
         stored: Mapping[Ref, Object | None],
         generations: Mapping[Ref, int | None],
-        promised: Sequence[NewReservation] = (),
+        reserved: Sequence[NewReservation] = (),
         *,
         now: datetime,
     ) -> Settled:
-        """Return what the batch writes, given what is stored under every reference it names.
+        """Return the rows that the batch writes, given the stored state of every object that it names.
 
-        `generations` of guarded objects; one of them missing counts as meeting its guard. `promised`: what other
-        controllers promised since the ledger was read.
+        `generations` are those of guarded objects; a guard without a generation here counts as met. `reserved`:
+        capacity that other controllers have reserved since the decisions' controller read the ledger.
         """
         settled = Settled([], [], [], set())
-        told: dict[Ref, int] = {}
+        event_lines: dict[Ref, int] = {}
         for item in self.items:
             decision = item.decision
-            wrong = next((g for g in decision.guards if generations.get(g.ref, g.generation) != g.generation), None)
-            if wrong:
-                verdict = Verdict(f"guard {wrong.ref}")
-            elif full := overcommitted_cluster(decision.capacity_guards, promised):
+            broken = next((g for g in decision.guards if generations.get(g.ref, g.generation) != g.generation), None)
+            if broken:
+                verdict = Verdict(f"guard {broken.ref}")
+            elif full := overcommitted_cluster(decision.capacity_guards, reserved):
                 verdict = Verdict(f"room on cluster {full}")
             else:
                 verdict = self._settle_one(item, stored, settled)
             settled.verdicts.append(verdict)
-            if item.told and not verdict.lost:
-                self._tell(item, stored, settled.lines, told, now=now)
+            if item.event_refs and not verdict.lost:
+                self._add_events(item, stored, settled.lines, event_lines, now=now)
         for line in settled.lines:
             new = None if line.removed else line.new
             settled.marks.update(self.router.marks(line.old, new, by=self.by, own=line.own, merged=line.merged))
         return settled
 
     def _settle_one(self, item: Item, stored: Mapping[Ref, Object | None], settled: Settled) -> Verdict:
+        """Add the lines, row changes and marks of one decision to `settled`. A lost decision adds nothing."""
         claim, decision, refs, _ = item
         staged: dict[Ref, Write | Remove] = {}
         results: list[Ref | Object | None] = []
@@ -233,51 +242,54 @@ class Batch:
             staged[ref] = result
             results.append(ref)
         own = claim.ref if claim is not None else None
-        places: dict[Ref, int] = {}
+        indexes: dict[Ref, int] = {}
         for ref, result in staged.items():
             line = _line(ref, stored.get(ref), result, decision, own)
             if line is not None:
-                places[ref] = len(settled.lines)
+                indexes[ref] = len(settled.lines)
                 settled.lines.append(line)
         for change in decision.changes:
             if isinstance(change, Save | Drop):
-                settled.kept.append(self._stamped(change))
+                settled.row_changes.append(self._with_writer(change))
                 settled.marks.update(self.router.row_marks(change, by=self.by, own=own))
-        return Verdict("", tuple(places.get(one) if isinstance(one, Ref) else one for one in results))
+        return Verdict("", tuple(indexes.get(result) if isinstance(result, Ref) else result for result in results))
 
-    def _stamped(self, change: Save | Drop) -> Save | Drop:
-        """Return the change with its writer noted, where the type asks for that."""
-        noted = isinstance(change, Save) and change.row.NUMBERED
-        return Save(replace(change.row, writer=self.by.name)) if noted else change
+    def _with_writer(self, change: Save | Drop) -> Save | Drop:
+        """Return the change with the name of its writer in the value, if the type of the value keeps it."""
+        keeps_writer = isinstance(change, Save) and change.row.NUMBERED
+        return Save(replace(change.row, writer=self.by.name)) if keeps_writer else change
 
-    def _tell(
+    def _add_events(
         self,
         item: Item,
         stored: Mapping[Ref, Object | None],
         lines: list[Line],
-        told: dict[Ref, int],
+        event_lines: dict[Ref, int],
         *,
         now: datetime,
     ) -> None:
-        """Add the decision's events; one that was told before in this batch is counted up where it stands."""
-        for ref, event in zip(item.told, item.decision.events, strict=True):
-            if ref in told:
-                line = lines[told[ref]]
+        """Add lines for the events of a decision. An Event that this batch already writes is counted up in its line.
+
+        `event_lines`: the indexes of the Events' lines so far.
+        """
+        for ref, event in zip(item.event_refs, item.decision.events, strict=True):
+            if ref in event_lines:
+                line = lines[event_lines[ref]]
                 assert isinstance(line.new, Event)
-                lines[told[ref]] = line._replace(new=replace(line.new, count=line.new.count + 1))
+                lines[event_lines[ref]] = line._replace(new=replace(line.new, count=line.new.count + 1))
                 continue
-            told[ref] = len(lines)
+            event_lines[ref] = len(lines)
             new = counted(event, ref=ref, by=self.by.name, now=now, old=stored.get(ref))
             lines.append(Line(ref, stored.get(ref), new, reason=event.reason))
 
 
 def _after(result: Write | Remove) -> Object | None:
-    """Return what a later change of the same decision finds."""
+    """Return the object that a later change of the same decision finds; None: the object is removed."""
     return result.new.with_meta(resource_version=_STAGED) if isinstance(result, Write) else None
 
 
 def _line(ref: Ref, old: Object | None, result: Write | Remove, decision: Decision, own: Ref | None) -> Line | None:
-    """Return the line of what one decision does to an object; None where it comes and goes at once."""
+    """Return the line for one object of a decision; None if the decision both creates and removes the object."""
     if isinstance(result, Write):
         return Line(ref, old, result.new, False, result.merged, decision.reason, decision.cause, own)
     return None if old is None else Line(ref, old, result.old, True, False, decision.reason, decision.cause, own)

@@ -1,8 +1,11 @@
-"""Due rows: who has to look at what, and when. One row per controller and object.
+"""Due rows: which controller has to look at which object, and when. One row per controller and object.
 
-Marking gives a row a new `seq`; finishing removes it only where `seq` is still the one that was claimed, so a mark made
-meanwhile is never lost; and it begins a fan-out anew, whose chunks so far did not see it. Whoever waits for rows of
-others here holds the write lock; claiming never waits.
+Marking a row gives it a new `seq`. Finishing a claim removes the row only if its `seq` is still the claimed one. So a
+mark that is made while a controller works is never lost. A mark also restarts a fan-out, because the chunks that are
+already done have not seen the change.
+
+Every function that may wait for a locked row runs under the write lock, so two of them never wait for each other.
+Claiming skips locked rows and waits for none.
 """
 
 from __future__ import annotations
@@ -82,22 +85,22 @@ Query = tuple[str, Sequence[Any]]
 
 
 class Marks(NamedTuple):
-    """Rows to mark, packed; sorted, so that rows are always locked in one order."""
+    """Rows to mark, packed. They are sorted, so that rows are always locked in the same order."""
 
     rows: int
     columns: list[Array]
 
 
 class Finish(NamedTuple):
-    """The end of one claim. `lost`: its decision was dropped, it is due again at once."""
+    """The end of one claim."""
 
     claim: Claim
-    wake_at: datetime | None
-    lost: bool
+    wake_at: datetime | None  # when the object is due again; None: with the next change
+    lost: bool  # the decision was dropped: the object is due again at once
 
 
 class Ends(NamedTuple):
-    """Ends of claims, sorted as marks are. Most are simply over: packed when it turns out that others are not."""
+    """Ends of claims, sorted as marks are. Only the rows to remove are packed: they are the most."""
 
     done: int
     removed: list[Array]
@@ -105,16 +108,19 @@ class Ends(NamedTuple):
 
 
 def shard_hash(ref: Ref) -> int:
-    """Return what a reference's shard is computed from. It is equal in every process and in MemoryStore."""
+    """Return the number from which the shard of a reference is computed: shard = number % shards.
+
+    The number is the same in every process and in MemoryStore.
+    """
     return zlib.crc32(str(ref).encode())
 
 
 def pack_marks(marks: Iterable[Mark]) -> Marks:
-    """Return marks ready for `marking`; of several for the same, the earliest."""
-    found = {(mark.controller, mark.ref): mark.after // _MILLISECOND for mark in sorted(set(marks), reverse=True)}
-    ordered = sorted(found)
+    """Return marks ready for `marking`. Of several marks of the same controller and object, the earliest counts."""
+    delays = {(mark.controller, mark.ref): mark.after // _MILLISECOND for mark in sorted(set(marks), reverse=True)}
+    ordered = sorted(delays)
     refs = [ref for _, ref in ordered]
-    hashes, later = bigints([shard_hash(ref) for ref in refs]), bigints([found[one] for one in ordered])
+    hashes, later = bigints([shard_hash(ref) for ref in refs]), bigints([delays[key] for key in ordered])
     return Marks(len(ordered), [texts([name for name, _ in ordered]), *_columns(refs), hashes, later])
 
 
@@ -127,8 +133,10 @@ def _columns(refs: Sequence[Ref]) -> list[Array]:
 
 
 def marking(marks: Marks, *, at: datetime | None) -> list[Query]:
-    """Return what makes rows due at a moment, None at once, and as much later as each says; an earlier due time wins.
-    Run it under the write lock."""
+    """Return the statement that makes rows due at a time plus the delay of each mark. `at` None: now.
+
+    A row that is due earlier stays so. Run the statement under the write lock.
+    """
     return [(_MARK, (at, *marks.columns))] if marks.rows else []
 
 
@@ -140,8 +148,11 @@ def pack_ends(ends: Sequence[Finish]) -> Ends:
 
 
 def finishing(ends: Ends, *, at: datetime, leased: bool) -> list[Query]:
-    """Return what ends claims: rows go, or wait for `wake_at`, unless they were marked meanwhile; those stay as they
-    are, and are free again where claims are `leased`. Run it under the write lock."""
+    """Return the statements that end claims: a row is removed, or is due again at `wake_at`.
+
+    A row that was marked meanwhile keeps its due time. `leased`: the claims have leases of their own, which end too.
+    Run the statements under the write lock.
+    """
     queries: list[Query] = []
     if ends.done:
         queries.append((_REMOVE, ends.removed))
@@ -158,7 +169,10 @@ def _claimed(ends: Sequence[Finish]) -> list[Array]:
 def claim(
     cursor: BinaryCursor, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float
 ) -> Claims:
-    """Return due rows, oldest first, leased; see `Store.claim`. A transaction of its own that waits for nobody."""
+    """Claim due rows and return them, the longest due first; see `Store.claim`.
+
+    Run it in a transaction of its own. Rows that another process locks are skipped.
+    """
     which = (controller, shards, shard, limit)
     rows = cursor.run(*((_CLAIM, (*which, lease_seconds)) if lease_seconds else (_LOOK, which))).fetchall()
     if not rows:
@@ -174,17 +188,19 @@ def claim(
 
 
 def release(cursor: BinaryCursor, claims: Sequence[Claim], *, due_at: datetime | None) -> None:
-    """Give claims back. The write lock is held."""
-    ordered = sorted(claims, key=lambda one: (one.controller, one.ref))
-    columns = [texts([one.controller for one in ordered]), *_columns([one.ref for one in ordered])]
+    """Give claims back: their rows are due at `due_at`; None: now. The caller holds the write lock."""
+    ordered = sorted(claims, key=lambda claim: (claim.controller, claim.ref))
+    columns = [texts([claim.controller for claim in ordered]), *_columns([claim.ref for claim in ordered])]
     cursor.run(_RELEASE, (due_at, *columns))
 
 
 def extend(cursor: BinaryCursor, claims: Sequence[tuple[Claim, datetime]], *, lease_seconds: float) -> datetime:
-    """Extend claims by `lease_seconds` from now; return now. A claim that ended before, as it says, may be somebody
-    else's by now and stays as it is. The write lock is held."""
-    ordered = sorted(claims, key=lambda one: (one[0].controller, one[0].ref))
-    columns = [texts([one.controller for one, _ in ordered]), *_columns([one.ref for one, _ in ordered])]
+    """Extend claims, given with the times at which they end, to `lease_seconds` from now; return now.
+
+    A claim that has ended is not extended: another process may have the row by now. The caller holds the write lock.
+    """
+    ordered = sorted(claims, key=lambda pair: (pair[0].controller, pair[0].ref))
+    columns = [texts([claim.controller for claim, _ in ordered]), *_columns([claim.ref for claim, _ in ordered])]
     cursor.run(_EXTEND, (lease_seconds, *columns, moments([ends for _, ends in ordered])))
     row = cursor.run("SELECT clock_timestamp()").fetchone()
     assert row is not None
@@ -193,30 +209,36 @@ def extend(cursor: BinaryCursor, claims: Sequence[tuple[Claim, datetime]], *, le
 
 
 def free(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int, until: datetime | None) -> None:
-    """Make claimed rows of a shard claimable at once; `shards`: into how many each controller is split; `until`: only
-    claims that run out by then. The write lock is held."""
+    """Make claimed rows of a shard claimable at once.
+
+    `shards`: the number of shards of each controller. `until`: free only claims that end by then; None: free all.
+    The caller holds the write lock.
+    """
     cursor.run(_FREE, (texts(list(shards)), bigints(list(shards.values())), shard, until))
 
 
 def end_chunk(cursor: BinaryCursor, claim: Claim, *, to: str | None) -> None:
-    """Keep how far a fan-out has come, or end it; one that was marked meanwhile starts anew. The write lock is held."""
+    """Save how far a fan-out has come (`to`), or end it (`to` None). A fan-out that was marked meanwhile starts again.
+
+    The caller holds the write lock.
+    """
     which = (claim.controller, *claim.ref)
     if to is not None or not cursor.run(_END, (*which, claim.seq)).rowcount:
         cursor.run(_CURSOR, (claim.seq, to or "", *which))
 
 
 def with_work(cursor: BinaryCursor, shards: Mapping[str, int], *, shard: int) -> set[str]:
-    """Return the controllers that may claim something now; `shards`: into how many each is split."""
+    """Return the controllers that can claim a row now. `shards`: the number of shards of each controller."""
     rows = cursor.run(_WITH_WORK, (texts(list(shards)), bigints(list(shards.values())), shard))
     return {name for (name,) in rows}
 
 
 def next_due(cursor: BinaryCursor, controllers: Collection[str]) -> datetime | None:
-    """Return when the earliest row of these controllers may be claimed."""
+    """Return when the first row of these controllers can be claimed; None: they have no row."""
     row = cursor.run(_NEXT, (texts(controllers),)).fetchone()
     return None if row is None else row[0]
 
 
 def notify(cursor: BinaryCursor, controllers: Collection[str]) -> None:
-    """Tell listeners, with the commit, that these controllers have new work."""
+    """Notify listeners, when the transaction commits, that these controllers have new due rows."""
     cursor.run("SELECT pg_notify(%s, %s)", (CHANNEL, ",".join(sorted(controllers))))

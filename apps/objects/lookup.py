@@ -1,4 +1,4 @@
-"""What is stored under references, and which of them moved: queries, and what their answers say."""
+"""Queries for stored objects by reference, and for the changes since they were read; and how their answers are read."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from apps.objects.arrays import Array, BinaryCursor, bigints, texts
 from apps.objects.tables import ObjectTable, object_table, read, row_table
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import EVERY, CapacityGuard
-from controlplane.kinds.rows import CapacityReservation
+from controlplane.kinds.rows import Promise
 
 Stored = Mapping[Ref, Object | None]
 Query = tuple[str, Sequence[Any]]
 
 
 def moved_queries(expected: Stored) -> list[Query]:
-    """Return the queries for what is not at the version expected (None: expected absent)."""
-    found: list[Query] = []
+    """Return the queries for objects that are not stored at the expected version. None: no object is expected."""
+    queries: list[Query] = []
     for table, refs in by_table(expected):
-        versions = [None if (one := expected[ref]) is None else int(one.metadata.resource_version or 0) for ref in refs]
-        found.append((table.moved, (*pack_refs(refs), bigints(versions))))
-    return found
+        versions = [None if (obj := expected[ref]) is None else int(obj.metadata.resource_version or 0) for ref in refs]
+        queries.append((table.moved, (*pack_refs(refs), bigints(versions))))
+    return queries
 
 
 def moved_from(answers: Iterable[Iterable[Any]]) -> dict[Ref, Object | None]:
-    """Return what is stored under the references that moved."""
+    """Return the objects that `moved_queries` found, as they are now; None: the object does not exist."""
     return {
         Ref(kind, namespace, name): None if doc is None else read(kind, doc)
         for rows in answers
@@ -34,45 +34,52 @@ def moved_from(answers: Iterable[Iterable[Any]]) -> dict[Ref, Object | None]:
 
 
 def generation_queries(refs: Iterable[Ref]) -> list[Query]:
-    """Return the queries for generations; for EVERY object of a kind the newest version among them stands for one."""
+    """Return the queries for the generations of objects.
+
+    A reference with the name EVERY stands for all objects of its kind. Its generation is the newest version among them.
+    """
     refs = list(refs)
-    found: list[Query] = [
+    queries: list[Query] = [
         (table.generations, pack_refs(some)) for table, some in by_table(ref for ref in refs if ref.name != EVERY)
     ]
-    if whole := [ref for ref in refs if ref.name == EVERY]:
-        named = "SELECT %s::text, %s::text, %s::text, max(resource_version)"
-        newest = [f"{named} FROM {object_table(ref.kind).name} WHERE kind = %s HAVING count(*) > 0" for ref in whole]
-        found.append((" UNION ALL ".join(newest), [text for ref in whole for text in (*ref, ref.kind)]))
-    return found
+    if whole_kinds := [ref for ref in refs if ref.name == EVERY]:
+        select = "SELECT %s::text, %s::text, %s::text, max(resource_version)"
+        newest = [
+            f"{select} FROM {object_table(ref.kind).name} WHERE kind = %s HAVING count(*) > 0" for ref in whole_kinds
+        ]
+        queries.append((" UNION ALL ".join(newest), [text for ref in whole_kinds for text in (*ref, ref.kind)]))
+    return queries
 
 
 def generations_from(refs: Iterable[Ref], answers: Iterable[Iterable[Any]]) -> dict[Ref, int | None]:
-    """Return the generation of each reference, None where nothing is stored."""
-    found: dict[Ref, int | None] = dict.fromkeys(refs)
-    found |= {Ref(kind, ns, name): generation for rows in answers for kind, ns, name, generation in rows}
-    return found
+    """Return the generation of each reference; None: no object is stored under it."""
+    generations: dict[Ref, int | None] = dict.fromkeys(refs)
+    generations |= {Ref(kind, ns, name): generation for rows in answers for kind, ns, name, generation in rows}
+    return generations
 
 
-def promised_query(rooms: Sequence[CapacityGuard], *, by: str) -> Query:
-    """Return the query for what others than one controller have promised since a ledger was read, on the clusters that
-    decisions made from it have taken room on."""
+def reserved_query(guards: Sequence[CapacityGuard], *, by: str) -> Query:
+    """Return the query for capacity that other controllers than `by` have reserved since `by` read the ledger.
+
+    Only the clusters of the guards are looked at: the decisions of `by` rely on their capacity.
+    """
     query = f"""
-        SELECT cluster, number, replicas, request FROM {row_table(CapacityReservation).name}
+        SELECT cluster, number, replicas, request FROM {row_table(Promise).name}
         WHERE number > %s AND writer <> %s AND cluster = ANY(%s)"""
-    return query, (min(room.seen for room in rooms), by, texts({room.cluster for room in rooms}))
+    return query, (min(guard.seen for guard in guards), by, texts({guard.cluster for guard in guards}))
 
 
 def load(cursor: BinaryCursor, refs: Iterable[Ref]) -> dict[Ref, Object | None]:
-    """Return what is stored under references, None where nothing is. One query per table."""
-    found: dict[Ref, Object | None] = dict.fromkeys(refs)
-    for table, some in by_table(list(found)):
+    """Return the objects of references; None: no object is stored. One query for each table."""
+    objects: dict[Ref, Object | None] = dict.fromkeys(refs)
+    for table, some in by_table(list(objects)):
         for kind, namespace, name, doc in cursor.run(table.fetch, pack_refs(some)):
-            found[Ref(kind, namespace, name)] = read(kind, doc)
-    return found
+            objects[Ref(kind, namespace, name)] = read(kind, doc)
+    return objects
 
 
 def by_table(refs: Iterable[Ref]) -> list[tuple[ObjectTable, list[Ref]]]:
-    """Return references grouped by the table that keeps them."""
+    """Return references in groups, each with the table of their objects."""
     groups: dict[ObjectTable, list[Ref]] = {}
     for ref in refs:
         groups.setdefault(object_table(ref.kind), []).append(ref)

@@ -1,4 +1,4 @@
-"""A settled batch as statements: everything packed that can be before the write lock is taken."""
+"""Statements of a settled batch, with their parameters packed before the write lock is taken."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from apps.objects import due
 from apps.objects.arrays import Array, bigints, moments, texts
 from apps.objects.batch import Batch, Line, Settled
 from apps.objects.tables import SEPARATOR, ObjectTable, RowTable, object_table, row_table
-from controlplane.admission.storage_limits import fits
+from controlplane.admission.storable import fits
 from controlplane.apimachinery.meta import Object
 from controlplane.engine.decision import Drop, Save
 from controlplane.kind import KINDS, Kind
 
 
 class Statement(NamedTuple):
-    """A statement and its packed columns."""
+    """An SQL statement and its packed columns."""
 
     query: str
     columns: list[Array]
 
 
-class Shapes(NamedTuple):
-    """A group of lines of one table and one operation, packed for its statement."""
+class LineGroup(NamedTuple):
+    """Lines of one table and one operation, packed for one statement."""
 
     table: ObjectTable
     operation: str  # insert, update, delete
@@ -32,52 +32,57 @@ class Shapes(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A settled batch with everything packed that can be before the versions are known."""
+    """A settled batch, packed as far as possible before its versions are known."""
 
     settled: Settled
-    shapes: list[Shapes]
-    beside: list[Statement]  # child rows and row-native values
+    groups: list[LineGroup]
+    other_rows: list[Statement]  # child rows and row-native values
     marks: due.Marks
     ends: due.Ends
 
 
 def prepare(batch: Batch, settled: Settled) -> Prepared:
-    """Pack what a settled batch writes."""
+    """Return a settled batch packed for writing."""
     ends = [
         due.Finish(item.claim, item.decision.wake_at, bool(verdict.lost))
         for item, verdict in zip(batch.items, settled.verdicts, strict=True)
         if item.claim is not None
     ]
-    beside = [*_child_statements(settled.lines), *_row_statements(settled.kept)]
-    return Prepared(settled, _shapes(batch, settled), beside, due.pack_marks(settled.marks), due.pack_ends(ends))
+    other_rows = [*_child_statements(settled.lines), *_row_statements(settled.row_changes)]
+    return Prepared(
+        settled, _line_groups(batch, settled), other_rows, due.pack_marks(settled.marks), due.pack_ends(ends)
+    )
 
 
-def _shapes(batch: Batch, settled: Settled) -> list[Shapes]:
+def _line_groups(batch: Batch, settled: Settled) -> list[LineGroup]:
     groups: dict[tuple[ObjectTable, str], list[tuple[int, Line]]] = {}
     for number, line in enumerate(settled.lines, start=1):
         operation = "delete" if line.removed else "insert" if line.old is None else "update"
         groups.setdefault((object_table(line.ref.kind), operation), []).append((number, line))
     return [
-        Shapes(table, operation, len(found), _columns(table, found, batch))
-        for (table, operation), found in groups.items()
+        LineGroup(table, operation, len(numbered), _columns(table, numbered, batch))
+        for (table, operation), numbered in groups.items()
     ]
 
 
-def _columns(table: ObjectTable, found: Sequence[tuple[int, Line]], batch: Batch) -> list[Array]:
-    """Return the lines of one statement column by column, in the order of `ObjectTable` sources."""
-    lines = [line for _, line in found]
+def _columns(table: ObjectTable, numbered: Sequence[tuple[int, Line]], batch: Batch) -> list[Array]:
+    """Return the lines of one statement column by column, in the order of `ObjectTable` sources.
+
+    A line's number is its place in the batch, from 1: the line gets the version that is so much above the newest one.
+    """
+    lines = [line for _, line in numbered]
     objects = [line.new for line in lines]
     metas = [obj.metadata for obj in objects]
-    encoded = [batch.encoded(obj) for obj in objects]
+    texts_of_objects = [batch.encoded(obj) for obj in objects]
     return [
-        bigints([number for number, _ in found]),
+        bigints([number for number, _ in numbered]),
         texts([line.ref.kind for line in lines]),
         texts([line.ref.namespace for line in lines]),
         texts([line.ref.name for line in lines]),
         texts([line.reason for line in lines]),
         bigints([line.cause for line in lines]),
-        texts([one.head for one in encoded]),
-        texts([one.tail for one in encoded]),
+        texts([text.head for text in texts_of_objects]),
+        texts([text.tail for text in texts_of_objects]),
         texts([meta.uid for meta in metas]),
         bigints([meta.generation for meta in metas]),
         texts([joined(index_keys(KINDS.get(line.ref.kind), line.new)) for line in lines]),
@@ -89,8 +94,11 @@ def _columns(table: ObjectTable, found: Sequence[tuple[int, Line]], batch: Batch
 
 
 def joined(keys: Sequence[str]) -> str:
-    """Return keys as one text. What users write into annotations may hold the separator, or a NUL that PostgreSQL
-    refuses, or be longer than an index takes: a key that is such is left out, for nothing is ever looked up by it."""
+    """Return index keys as one text, as they travel to the database.
+
+    A key is left out if it contains the separator or a NUL, which PostgreSQL refuses, or is too long for an index.
+    Users can write such values into annotations. No query looks for them.
+    """
     text = SEPARATOR.join(keys)
     if "\0" in text or text.count(SEPARATOR) != max(len(keys) - 1, 0) or not fits(text):
         return SEPARATOR.join(key for key in keys if "\0" not in key and SEPARATOR not in key and fits(key))
@@ -98,37 +106,37 @@ def joined(keys: Sequence[str]) -> str:
 
 
 def index_keys(kind: Kind | None, obj: Object) -> list[str]:
-    """Return an object's "index=value" of the declared indexes."""
+    """Return the keys of an object: "index=value" for each value of each index that its kind declares."""
     if kind is None:
         return []
     return [f"{index.name}={value}" for index in kind.indexes for value in index.keys(obj)]
 
 
 def label_keys(labels: Mapping[str, str]) -> list[str]:
-    """Return what a label selector asks for: "key=value" and "key" of every label."""
+    """Return the texts that a label selector looks for: "key=value" and "key" of every label."""
     return [text for key, value in labels.items() for text in (f"{key}={value}", key)]
 
 
 def _child_statements(lines: Sequence[Line]) -> list[Statement]:
-    """Return what rewrites the child rows of objects whose child rows changed."""
+    """Return the statements that replace the child rows of each object whose child rows change."""
     statements: list[Statement] = []
-    for table, some in _by_table(lines):
+    for table, lines_of_table in _by_table(lines):
         for child in table.children:
-            gone: list[str] = []
-            made: list[tuple[Any, ...]] = []
-            for line in some:
+            emptied: list[str] = []
+            inserted: list[tuple[Any, ...]] = []
+            for line in lines_of_table:
                 before = [] if line.old is None else child.rows(line.old)
                 after = [] if line.removed else child.rows(line.new)
                 if before == after:
                     continue
                 owner = child.owner(line.ref)
                 if before:
-                    gone.append(owner)
-                made.extend((owner, *row) for row in after)
-            if gone:
-                statements.append(Statement(child.delete, [texts(gone)]))
-            if made:
-                statements.append(Statement(child.insert, child.pack(made)))
+                    emptied.append(owner)
+                inserted.extend((owner, *row) for row in after)
+            if emptied:
+                statements.append(Statement(child.delete, [texts(emptied)]))
+            if inserted:
+                statements.append(Statement(child.insert, child.pack(inserted)))
     return statements
 
 
@@ -139,10 +147,10 @@ def _by_table(lines: Sequence[Line]) -> Iterable[tuple[ObjectTable, list[Line]]]
     return groups.items()
 
 
-def _row_statements(kept: Sequence[Save | Drop]) -> list[Statement]:
-    """Return what keeps and forgets row-native values; of several about one key the last counts."""
+def _row_statements(row_changes: Sequence[Save | Drop]) -> list[Statement]:
+    """Return the statements that save and drop row-native values. Of several changes of one key, the last counts."""
     tables: dict[RowTable, dict[str, Save | Drop]] = {}
-    for change in kept:
+    for change in row_changes:
         type_: Any = type(change.row)
         tables.setdefault(row_table(type_), {})[change.row.key] = change
     statements: list[Statement] = []

@@ -1,4 +1,4 @@
-"""DjangoStore: the Store protocol over PostgreSQL. Same contract as `controlplane.engine.memory.MemoryStore`."""
+"""DjangoStore: the Store protocol on PostgreSQL. Tests hold it to the same contract as MemoryStore."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from controlplane.engine.state import Actor, Claim, Claims, Fence, Mark, Outcome
 
 logger = logging.getLogger(__name__)
 
-# What PostgreSQL says of a value, and what is said where a value does not even fit on its way there.
+# Errors of values: from PostgreSQL, and from packing a value that PostgreSQL's types cannot hold.
 _UNSTORABLE = (DataError, IntegrityError, StructError, OverflowError, UnicodeError)
 
 
 class DjangoStore(DjangoState):
-    """A Store. One per process is enough; connections are Django's, one per thread.
+    """A Store. A process needs only one. Its connections are Django's, one per thread.
 
-    `observe` is told what every write transaction cost.
+    `observe` is called with the cost of every transaction that writes.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class DjangoStore(DjangoState):
             )
         except _UNSTORABLE as error:
             raise Unstorable(str(error).partition("\n")[0], written) from error
-        except OperationalError as error:  # so Django calls everything that is not of the classes above
+        except OperationalError as error:  # Django's class for every error that is none of the above
             if isinstance(error.__cause__, ProgramLimitExceeded):
                 raise Unstorable(str(error).partition("\n")[0], written) from error
             raise
@@ -80,7 +80,7 @@ class DjangoStore(DjangoState):
             return due.claim(cursor, controller, shard=shard, shards=shards, limit=limit, lease_seconds=lease_seconds)
 
     def with_work(self, shards: Mapping[str, int], *, shard: int) -> set[str]:
-        """Return which controllers have something to claim now, in one query; `shards`: into how many each is split."""
+        """Return the controllers that can claim a row now, in one query. `shards`: the number of shards of each."""
         with binary_cursor() as cursor:
             return due.with_work(cursor, shards, shard=shard)
 
@@ -90,7 +90,10 @@ class DjangoStore(DjangoState):
                 due.release(cursor, claims, due_at=due_at)
 
     def extend(self, claims: Sequence[tuple[Claim, datetime]], *, lease_seconds: float) -> datetime:
-        """Extend claims, given with their ends, by `lease_seconds` from now; return now. One that has ended stays."""
+        """Extend claims, given with the times at which they end, to `lease_seconds` from now; return now.
+
+        A claim that has ended is not extended.
+        """
         with _writing() as cursor:
             return due.extend(cursor, claims, lease_seconds=lease_seconds)
 
@@ -121,10 +124,10 @@ class DjangoStore(DjangoState):
             return leases.held_lately(cursor, seconds)
 
     def take_over(self, shards: Mapping[str, int], *, shard: int, until: datetime | None = None) -> None:
-        """Free what earlier holders of a lease still claim, by controller and number of shards; with `until` only
-        claims that run out by then, which are older than one's own.
+        """Free the rows that earlier holders of a lease still claim. `shards`: the number of shards by controller.
 
-        They can write nothing any more (`apply` checks the fence), so nobody has to wait for their claims to run out.
+        `until`: free only claims that end by then, so that the present holder's own claims stay. Earlier holders cannot
+        write any more, because `apply` checks the fence. So there is no need to wait until their claims end.
         """
         with _writing() as cursor:
             due.free(cursor, shards, shard=shard, until=until)
@@ -141,10 +144,10 @@ class DjangoStore(DjangoState):
         keep_versions: int | None = None,
         keep_bytes: int | None = None,
     ) -> int:
-        """Drop partitions of the log that one of these limits does not keep; return how many.
+        """Drop the partitions of the change log that are beyond one of these limits; return how many were dropped.
 
-        Each is dropped in a transaction of its own that holds no write lock. One that somebody reads is left for the
-        next time, and so are those after it.
+        Each is dropped in a transaction of its own, without the write lock. If a partition is being read, it and the
+        partitions after it are left for the next call.
         """
         newest = self.current_version()
         with binary_cursor() as cursor:
@@ -158,14 +161,14 @@ class DjangoStore(DjangoState):
             except OperationalError as error:
                 if sqlstate(error) != LOCKED:
                     raise
-                logger.info("a partition of the change log is in use and is dropped later: %s", name)
+                logger.info("partition %s of the change log is in use; the next cleanup drops it", name)
                 return dropped
         return len(names)
 
 
 @contextmanager
 def _writing() -> Iterator[BinaryCursor]:
-    """Give a cursor in a transaction that holds the write lock, so that writers of due rows never wait crosswise."""
+    """Yield a cursor in a transaction that holds the write lock, so that writers of due rows cannot deadlock."""
     with transaction.atomic(durable=True), binary_cursor() as cursor:
         cursor.run(due.WRITE_LOCK)
         yield cursor

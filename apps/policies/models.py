@@ -1,4 +1,4 @@
-"""Propagation policies and taint policies."""
+"""Tables of propagation policies and cluster taint policies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Policy(StoredObject):
 
 
 class ClusterTaintPolicy(StoredObject):
-    """Which conditions put which taints on which clusters."""
+    """A ClusterTaintPolicy: which conditions of a cluster add which taints to it."""
 
     class Meta(StoredObject.Meta):
         verbose_name_plural = "cluster taint policies"

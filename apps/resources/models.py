@@ -1,4 +1,4 @@
-"""Bindings and Works: where a template shall run, and what each member gets."""
+"""Tables of bindings and Works: the clusters of each template, and the manifest that each cluster gets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from controlplane.kinds.binding import Binding as BindingObject
 from controlplane.kinds.work import APPLIED
 
 
-def _state(conditions: tuple[Condition, ...], type_: str) -> str:
-    return next((one.status for one in conditions if one.type == type_), "")
+def _status_of(conditions: tuple[Condition, ...], type_: str) -> str:
+    """Return the status of a condition; "": the object has no such condition."""
+    return next((condition.status for condition in conditions if condition.type == type_), "")
 
 
 def _targets(binding: BindingObject) -> list[tuple[Any, ...]]:
@@ -47,7 +48,7 @@ class Binding(StoredObject):  # type: ignore[django-manager-missing]  # managers
     projections: ClassVar = {
         "resource_kind": lambda binding: f"{binding.spec.resource.api_version}/{binding.spec.resource.kind}",
         "replicas": lambda binding: binding.spec.replicas,
-        "scheduled": lambda binding: _state(binding.status.conditions, SCHEDULED),
+        "scheduled": lambda binding: _status_of(binding.status.conditions, SCHEDULED),
         "priority": lambda binding: binding.spec.priority,
     }
     children: ClassVar = (
@@ -68,7 +69,7 @@ class Binding(StoredObject):  # type: ignore[django-manager-missing]  # managers
 
     resource_kind = CodePointTextField()
     replicas = models.BigIntegerField()
-    scheduled = CodePointTextField()  # status of the Scheduled condition; "" nobody decided yet
+    scheduled = CodePointTextField()  # status of the condition Scheduled; "": the scheduler has not decided yet
     priority = models.BigIntegerField()
 
     @property
@@ -78,17 +79,17 @@ class Binding(StoredObject):  # type: ignore[django-manager-missing]  # managers
 
 
 class TargetCluster(ReadOnlyModel):
-    """A cluster a binding is placed on."""
+    """A cluster on which a binding is placed: a row for each of `spec.clusters`."""
 
     id = models.BigAutoField(primary_key=True)
-    binding = CodePointTextField()  # reference as text
+    binding = CodePointTextField()  # reference as text: ResourceBinding:shop/web
     cluster = CodePointTextField()
     replicas = models.BigIntegerField()
     binding_object = ReadRelation("resources.Binding", column="binding", by="reference", many="targets")
 
     class Meta:
         constraints = [
-            # read by apply (rows of a binding) and the pages of a binding
+            # read by apply and by the pages of a binding: the rows of a binding
             models.UniqueConstraint(fields=["binding", "cluster"], name="one_target_per_cluster"),
         ]
         indexes = [
@@ -101,11 +102,11 @@ class TargetCluster(ReadOnlyModel):
 
 
 class Work(StoredObject):
-    """One manifest for one member."""
+    """A Work: the manifest of one object for one cluster."""
 
     projections: ClassVar = {
         "cluster": lambda work: work.cluster,
-        "applied": lambda work: _state(work.status.conditions, APPLIED),
+        "applied": lambda work: _status_of(work.status.conditions, APPLIED),
         "manifest_api_version": lambda work: work.manifest.get("apiVersion", ""),
         "manifest_kind": lambda work: work.manifest.get("kind", ""),
     }
@@ -113,11 +114,11 @@ class Work(StoredObject):
     cluster = CodePointTextField()
     manifest_api_version = CodePointTextField()
     manifest_kind = CodePointTextField()
-    applied = CodePointTextField()  # status of the Applied condition; "" the member did not answer yet
+    applied = CodePointTextField()  # status of the condition Applied; "": the cluster has not answered yet
 
     class Meta(StoredObject.Meta):
         indexes = [
             *search_indexes(pending=("labels",)),
-            # read by state.kinds_on_members: what the members process watches
+            # read by state.kinds_on_members: the kinds that the members process watches
             models.Index(fields=["cluster", "manifest_api_version", "manifest_kind"], name="work_kinds"),
         ]

@@ -1,4 +1,4 @@
-"""The ledger of capacity that was promised and not yet seen in any status."""
+"""Tables of the scheduler: reserved capacity, hints from evictions, and explanations of placements."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from apps.objects.row_model import RowModel
 from controlplane.kinds import rows
 
 
-class Promise(RowModel, row=rows.CapacityReservation, prose=("request",)):
-    """Capacity promised to a Work; row-native (`controlplane.kinds.rows.CapacityReservation`)."""
+class Promise(RowModel, row=rows.Promise, prose=("request",)):
+    """Capacity of a cluster that is reserved for a Work and that no report of the cluster counts yet."""
 
-    number = models.BigIntegerField(default=0, db_default=0)  # rises with every promise; see tables.RowTable
+    number = models.BigIntegerField(default=0, db_default=0)  # rises with each reservation; see tables.RowTable
 
     class Meta:
         indexes = [
-            # read by lookup.promised_query: what others promised while a decision was made
+            # read by lookup.reserved_query: reservations by other controllers while a decision was made
             models.Index(fields=["number"], name="promise_number"),
-            # read by controllers.scheduler: what is promised on the clusters of a batch
+            # read by controllers.scheduler: what is reserved on the clusters of a batch
             models.Index(fields=["cluster"], name="promise_cluster"),
-            # read by controllers.scheduler: a binding's own promises are replaced
+            # read by controllers.scheduler: the reservations of a binding, which its next placement replaces
             models.Index(fields=["binding"], name="promise_binding"),
-            # read by controllers.scheduler: what was promised lately, on all clusters
+            # read by controllers.scheduler: the latest reservations on all clusters
             models.Index(fields=["made_at"], name="promise_made_at"),
         ]
 
 
 class PlacementHint(RowModel, row=rows.PlacementHint):
-    """Where an eviction found room for a binding; row-native (`controlplane.kinds.rows.PlacementHint`)."""
+    """The clusters on which an eviction found capacity for a binding, as a hint for the scheduler [refuge-first]."""
 
 
 class PlacementNote(RowModel, row=rows.PlacementNote, prose=("decision", "detail", "previous")):
-    """Why a binding went where it went, or nowhere; row-native (`controlplane.kinds.rows.PlacementNote`)."""
+    """The explanation of a binding's latest placement, or of why no cluster was found."""
 
     class Meta:
         indexes = [
-            # read by controllers.fleet_names: which fleets some note speaks of
+            # read by controllers.fleet_names: the lists of clusters that notes refer to
             models.Index(fields=["fleet"], name="placementnote_fleet"),
         ]
 
 
 class FleetNames(RowModel, row=rows.FleetNames, prose=("names",)):
-    """The names of a fleet's clusters under their digest; row-native (`controlplane.kinds.rows.FleetNames`)."""
+    """A list of cluster names, kept once for all notes that refer to it by its digest."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controlplane.admission.admit import admit_create
+from controlplane.admission.documents import admit_create
 from controlplane.apimachinery.causes import forbidden, invalid, mistyped, required
 from controlplane.apimachinery.errors import BadRequest, Cause, Invalid
 from controlplane.apimachinery.meta import Ref, kind_key
@@ -59,7 +59,7 @@ def answer_review(
     clusters: Sequence[Cluster],
     *,
     binding: Binding | None = None,
-    reserved_capacity: Sequence[tuple[str, str, int]] = (),
+    promised: Sequence[tuple[str, str, int]] = (),
     around: Callable[[Binding], Around] = lambda subject: NOBODY,
     reported_at: Mapping[str, datetime] = {},
     settings: Settings,
@@ -87,7 +87,7 @@ def answer_review(
         return rehearse(
             subject,
             supposed,
-            reserved_capacity=reserved_capacity,
+            promised=promised,
             around=around(subject),
             lost=spec.clusters.lost,
             reported_at=reported_at,

@@ -24,7 +24,7 @@ def decision(number: int, objects: int, events: int = 0) -> Decision:
 def weights(sizes: list[tuple[int, int]]) -> list[list[int]]:
     """Return what the parts of decisions of these (objects, events) weigh, decision by decision."""
     decisions = [(None, decision(number, *size)) for number, size in enumerate(sizes)]
-    return [[len(item.refs) + len(item.told) for item in part] for part in batches(decisions, by=BY)]
+    return [[len(item.refs) + len(item.event_refs) for item in part] for part in batches(decisions, by=BY)]
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), max_size=900))
