@@ -231,7 +231,7 @@ def _unhealthy_reason(binding: Binding, move: Returning, clusters: Mapping[str, 
         return f"{move.cluster}: no copy is placed there"
     if binding.status.scheduler_observed_generation < binding.metadata.generation:
         return "the scheduler has not processed the latest change of the binding"
-    states = {name: graceful.ClusterState(one.ready == health.TRUE, moving=False) for name, one in clusters.items()}
+    states = {name: graceful.ClusterState(one.ready == health.TRUE, evicting=False) for name, one in clusters.items()}
     return graceful.unhealthy_reason(binding, target, GracefulEvictionTask("", creation_timestamp=move.since), states)
 
 
@@ -367,7 +367,7 @@ def _plan(
         return "" if cluster is None else holds.why(row, binding, cluster, now=now)[1]
 
     request = failback.FailbackRequest(f"Failback/{subject.metadata.name}", _message(subject, name), held)
-    return planner.way(binding, home, name, request)
+    return planner.plan(binding, home, name, request)
 
 
 def _message(subject: Failback, cluster: str) -> str:

@@ -119,7 +119,7 @@ class GracefulEviction(Controller):
         if old.metadata.deletion_timestamp is not None:
             return Decision()
         binding, undone = graceful.with_copies_restored(old, snapshot.places)
-        found = graceful.assess_tasks(binding, settings, places=snapshot.places, beside=snapshot.beside, now=now)
+        found = graceful.assess_tasks(binding, settings, clusters=snapshot.places, dependents=snapshot.beside, now=now)
         binding = old.with_spec(clusters=binding.spec.clusters, graceful_eviction_tasks=found.kept)
         binding = binding.with_status(conditions=_conditions(binding, found, now=now))
         return Decision(

@@ -1,9 +1,11 @@
-"""Application failover: a copy that is unhealthy for too long leaves, whatever its cluster says (semantics 2.12).
+"""Application failover: a copy that is unhealthy for too long is evicted, whatever the state of its cluster.
 
-The gate Failover has no say in it (D17). Since when a copy is unhealthy is kept in a row, so that a restart of ours
-does not begin to count anew. A version of a workload that has left two clusters stays where it is: then it is the
-version that is ill, and moving it on would only wear out the fleet (faults row 28; ours). Another version may move
-again, and so may one whose copies are all healthy longer after its last move than being unhealthy is borne.
+It does not depend on the Failover gate [application-failover]. Since when a copy is unhealthy is stored in a row, so a
+restart of the control plane does not restart the time.
+
+A version of a workload that was evicted from two clusters stays where it is: the version itself seems to be broken, and
+further moves would not help [broken-release]. A new version may move again. So may a version all of whose copies stay
+healthy for longer than the toleration time after its last move.
 """
 
 from __future__ import annotations
@@ -29,14 +31,15 @@ NAMESPACED, CLUSTER_SCOPED = (
     "cluster-resource-binding-application-failover-controller",
 )
 DEFAULT_TOLERATION_SECONDS = 300
-MAX_CLUSTERS_LEFT = 2  # clusters one version leaves
+MAX_CLUSTERS_LEFT = 2  # clusters that one version is evicted from
 
 
 class ApplicationFailoverDecision(msgspec.Struct, frozen=True):
-    """What becomes of a binding: itself with new tasks, since when which copies are unhealthy, when to look again.
+    """The decision for one binding: the binding with new tasks, the unhealthy copies, and when to check again.
 
-    `missing`: state that had to be carried along and could not be read, per cluster that therefore stays. `left`:
-    clusters this version has left; `stays`: those it does not leave any more because it was ill elsewhere too.
+    `since`: since when each copy is unhealthy. `missing`: per cluster, why state could not be read; the copy stays
+    there. `left`: the clusters that this version has left. `stays`: clusters that it would leave but for the limit of
+    two.
     """
 
     binding: Binding
@@ -48,10 +51,10 @@ class ApplicationFailoverDecision(msgspec.Struct, frozen=True):
 
 
 def workload_version(template: Template | None) -> str:
-    """Return what tells one version of a workload from the next: a digest of its spec, however many replicas it has."""
+    """Return a digest of a workload's spec without its replica count. It identifies a version of the workload."""
     spec = {} if template is None else template.content.get("spec", {})
-    asked = {name: value for name, value in spec.items() if name != "replicas"} if isinstance(spec, dict) else spec
-    return hashlib.sha256(msgspec.json.encode(asked, order="sorted")).hexdigest()[:12]
+    compared = {name: value for name, value in spec.items() if name != "replicas"} if isinstance(spec, dict) else spec
+    return hashlib.sha256(msgspec.json.encode(compared, order="sorted")).hexdigest()[:12]
 
 
 def decide_application_failover(
@@ -62,15 +65,18 @@ def decide_application_failover(
     moves: Mapping[str, datetime] | None = None,
     now: datetime,
 ) -> ApplicationFailoverDecision:
-    """Return what application failover does about a binding now. `moves`: clusters its version has left before."""
+    """Return what application failover does about a binding now.
+
+    `since`: since when each copy is unhealthy. `moves`: the clusters that this version has left, and when.
+    """
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
     if behaviour is None or not binding.spec.propagate_deps or not binding.status.aggregated_status:
         return ApplicationFailoverDecision(binding, {})
     if interpret.interpreter_for(binding.spec.resource.api_version, binding.spec.resource.kind).healthy is None:
-        return ApplicationFailoverDecision(binding, {})  # a kind without a rule of health is never ill
+        return ApplicationFailoverDecision(binding, {})  # a kind without a health rule is never unhealthy
     known = {name: moment for name, moment in since.items() if binding.spec.target(name) is not None}
     seconds = behaviour.decision_conditions.toleration_seconds
-    patience = float(DEFAULT_TOLERATION_SECONDS if seconds is None else seconds)
+    toleration = float(DEFAULT_TOLERATION_SECONDS if seconds is None else seconds)
     due: list[str] = []
     wakes: list[datetime] = []
     for item in binding.status.aggregated_status:
@@ -79,19 +85,19 @@ def decide_application_failover(
             known.pop(name, None)
         if item.told_health != UNHEALTHY or binding.spec.target(name) is None or binding.spec.task(name) is not None:
             continue
-        ends = later(known.setdefault(name, now), patience)
+        ends = later(known.setdefault(name, now), toleration)
         if now > ends:
             due += [name] if name not in due else []
         else:
             wakes.append(max(ends, now) + timedelta(microseconds=1))
-    gone = dict(moves or {})
-    if gone and _all_targets_healthy(binding):
-        settled = later(max(gone.values()), patience)
-        gone = {} if now > settled else gone
-        wakes += [settled + timedelta(microseconds=1)] if gone else []
+    left = dict(moves or {})
+    if left and _all_targets_healthy(binding):
+        settled = later(max(left.values()), toleration)
+        left = {} if now > settled else left
+        wakes += [settled + timedelta(microseconds=1)] if left else []
     after, missing, stays = binding, dict[str, str](), list[str]()
     for name in due:
-        if len(gone) >= MAX_CLUSTERS_LEFT:
+        if len(left) >= MAX_CLUSTERS_LEFT:
             stays.append(name)
             continue
         state = state_to_preserve(binding, name, behaviour, settings)
@@ -100,12 +106,12 @@ def decide_application_failover(
             continue
         after = with_application_task(after, binding, name, behaviour, state, now=now)
         known.pop(name)
-        gone[name] = now
-    return ApplicationFailoverDecision(after, known, min(wakes, default=None), missing, gone, tuple(stays))
+        left[name] = now
+    return ApplicationFailoverDecision(after, known, min(wakes, default=None), missing, left, tuple(stays))
 
 
 def _all_targets_healthy(binding: Binding) -> bool:
-    """Test whether every target is reported healthy: the version is well after all."""
+    """Test whether every target is reported as healthy, so that the version is not broken."""
     health = {item.cluster_name: item.health for item in binding.status.aggregated_status}
     return bool(binding.spec.clusters) and all(health.get(one.name) == HEALTHY for one in binding.spec.clusters)
 
@@ -113,7 +119,11 @@ def _all_targets_healthy(binding: Binding) -> bool:
 def state_to_preserve(
     binding: Binding, cluster: str, behaviour: ApplicationFailoverBehavior, settings: Settings
 ) -> PreservedState:
-    """Return the state to carry from a failing copy: only with the gate, Directly, and from one cluster to one."""
+    """Return the state to preserve from an unhealthy copy.
+
+    It is empty unless the gate StatefulFailoverInjection is on, the purge mode is Directly and the binding has one
+    target.
+    """
     rules = () if behaviour.state_preservation is None else behaviour.state_preservation.rules
     applies = settings.gate("StatefulFailoverInjection") and behaviour.purge_mode == DIRECTLY
     if not rules or not applies or len(binding.spec.clusters) != 1:
@@ -131,7 +141,8 @@ def with_application_task(
     message: str = "",
     now: datetime,
 ) -> Binding:
-    """Return the binding with one more task, in the mode its policy asks for. `before`: as it was when it left none."""
+    """Return the binding with one more task, in the purge mode of its policy. `before`: the binding without
+    new tasks."""
     new = with_task(
         binding,
         cluster,

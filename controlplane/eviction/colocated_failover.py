@@ -1,9 +1,8 @@
-"""Parts of one application follow a part that left a cluster for being ill there (decision 0007; S002).
+"""Parts of one application follow a part that application failover evicted from a cluster (docs/decisions/0007).
 
-Where the policy says in so many words that its parts stay together, all of them do: elsewhere they would not find each
-other. Where nothing is said, only what has no pods follows, once no part with pods is wanted on that cluster any more:
-nothing that runs, with the data it may have, is moved because something beside it is ill. Who follows waits until the
-part it follows has a place, and leaves as its policy says, like one that is ill itself.
+If the policy requires that the parts stay together, all of them follow. Otherwise only objects without pods follow,
+once no part with pods is wanted on that cluster: a running workload is not moved because another one is unhealthy. A
+part waits until the part it follows has a new placement. It then leaves as its own policy says.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from controlplane.scheduling.colocation import runs_pods
 from controlplane.settings import Settings
 
 ClustersLeft = Mapping[str, Iterable[str]]
-"""By binding (reference as text) the clusters its present version has left for being ill there."""
+"""By binding (reference as text): the clusters that its present version has left because it was unhealthy there."""
 
 
 def application_to_follow(binding: Binding) -> str:
-    """Return the application whose parts have to be looked at since this one left a cluster for being ill there and has
-    a place; "" where there is none."""
+    """Return the application whose parts have to be checked, because this part was evicted and has a new placement; "":
+    none."""
     return application_of(binding) if _clusters_left(binding) else ""
 
 
 def clusters_to_follow_from(binding: Binding, parts: Iterable[Binding], moves: ClustersLeft) -> dict[str, str]:
-    """Return the clusters a binding leaves to follow another part of its application, each with that part's name."""
+    """Return the clusters that a binding leaves to follow another part, each with the name of that part."""
     others = [one for one in parts if one.ref != binding.ref and one.metadata.deletion_timestamp is None]
     whole = binding.metadata.annotations.get(TOGETHER_ANNOTATION) == YES
     found: dict[str, str] = {}
@@ -46,8 +45,7 @@ def clusters_to_follow_from(binding: Binding, parts: Iterable[Binding], moves: C
 def with_following_tasks(
     binding: Binding, clusters: Mapping[str, str], settings: Settings, *, now: datetime
 ) -> tuple[Binding, dict[str, str]]:
-    """Return a binding that leaves clusters to follow others, and what state is missing on those it therefore stays on
-    (D15)."""
+    """Return a binding with tasks for clusters that it leaves to follow others, and where missing state keeps it."""
     behaviour = None if binding.spec.failover is None else binding.spec.failover.application
     if behaviour is None:
         return binding, {}
@@ -65,8 +63,11 @@ def with_following_tasks(
 
 
 def _clusters_left(binding: Binding, moves: Iterable[str] = ()) -> Sequence[str]:
-    """Return the clusters that a binding with a place has left for being ill there, or for following one that was.
-    `moves`: those known of it although the task there is over."""
+    """Return the clusters that a placed binding has left because it was unhealthy there, or because it followed another
+    part.
+
+    `moves`: clusters that are known although the task for them has ended.
+    """
     spec = binding.spec
     if not spec.clusters:
         return ()

@@ -1,8 +1,8 @@
-"""Failback: a binding back onto a cluster it left, by somebody's word and gracefully (D19, D23).
+"""Failback: move a binding back to a cluster that it left, gracefully, because a user requests it [recovered-clusters].
 
-What it went to meanwhile gives the replicas back: a copy that goes altogether leaves through an eviction task like any
-other, and where a part of a copy goes the task keeps that part running. So nothing is taken away before what goes back
-is healthy. With purge mode Directly the old goes first, as the policy wants it.
+The clusters it went to give replicas back. A copy that leaves completely gets an eviction task like any other; a copy
+that gives some replicas back gets a task that keeps these replicas running. So nothing is removed before the returned
+copy is healthy. With purge mode Directly the old copy is removed first, as the policy requires.
 """
 
 from __future__ import annotations
@@ -47,22 +47,23 @@ from controlplane.scheduling.schedule import Placed, schedule
 from controlplane.settings import Settings
 
 READY_FOR = timedelta(minutes=10)
-"""How long a cluster has to be Ready before anything goes back to it: one that flaps is left alone."""
+"""How long a cluster has to be Ready before anything moves back to it, so that nothing moves to a flapping cluster."""
 
 
 class FailbackPlan(msgspec.Struct, frozen=True):
-    """A binding's way back to one cluster. `leaves`: the clusters that give the replicas, whole copies or parts."""
+    """The plan to move a binding back to one cluster. `leaves`: the clusters that give all or some of their
+    replicas."""
 
-    binding: Binding  # afterwards
+    binding: Binding  # after the failback
     cluster: str
     replicas: int
     leaves: tuple[str, ...]
     promises: tuple[Promise, ...] = ()
-    rooms: tuple[CapacityGuard, ...] = ()  # on which the promises rest
+    rooms: tuple[CapacityGuard, ...] = ()  # guards on the reserved capacity
 
 
 class FailbackRequest(msgspec.Struct, frozen=True):
-    """What tasks say of who asked. `held`: why nothing may leave a cluster that would give replicas; "" it may."""
+    """Who requested the failback, for the tasks. `held`: returns why a cluster may not be left; "": it may."""
 
     producer: str
     message: str
@@ -70,18 +71,21 @@ class FailbackRequest(msgspec.Struct, frozen=True):
 
 
 class FailbackBlocked(msgspec.Struct, frozen=True):
-    """It cannot go back now."""
+    """The binding cannot move back now."""
 
     why: str
 
 
 def unfit_reason(cluster: Cluster | None, name: str, *, seasoned: bool = True, now: datetime) -> str:
-    """Return why nothing may go back to a cluster; "" where it may. `seasoned` False: however short it is Ready."""
+    """Return why nothing may move back to a cluster; "": it may.
+
+    `seasoned` False: the cluster may be Ready for any time, however short.
+    """
     if cluster is None or cluster.terminating:
         return f"cluster {name} is gone"
     taint = next((one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS), None)
     if taint is not None:
-        return f"cluster {name} has the taint {spelled(taint)}, which would drive it away again"
+        return f"cluster {name} has the taint {spelled(taint)}, which would evict it again"
     if cluster.ready != health.TRUE:
         return f"cluster {name} is not Ready"
     lost = condition(cluster.status.conditions, ACCESS_LOST)
@@ -97,7 +101,7 @@ def unfit_reason(cluster: Cluster | None, name: str, *, seasoned: bool = True, n
 
 
 def fit_since(cluster: Cluster) -> datetime | None:
-    """Return when a Ready cluster will have been so for long enough; None where nobody knows since when it is."""
+    """Return when a Ready cluster has been Ready for long enough; None: it is not known since when it is Ready."""
     ready = condition(cluster.status.conditions, READY)
     since = None if ready is None else ready.last_transition_time
     return None if since is None else to_seconds(since) + READY_FOR
@@ -106,10 +110,10 @@ def fit_since(cluster: Cluster) -> datetime | None:
 def refusal_causes(
     spec: FailbackSpec, binding: Binding | None, clusters: Mapping[str, Cluster], *, now: datetime
 ) -> Iterator[Cause]:
-    """Yield what can be known to be wrong when a failback is written. `binding`: the one it names, None: there is none.
+    """Yield why a failback is refused when it is written.
 
-    `clusters`: the one it names, and those the binding is away from. A dry run moves nothing, so a cluster that has
-    been Ready for a moment only is planned for.
+    `binding`: the binding it names; None: it does not exist. `clusters`: the cluster it names and those the binding has
+    left. A dry run moves nothing, so it also plans for a cluster that became Ready a moment ago.
     """
     seasoned = not spec.dry_run
     if spec.cluster:
@@ -122,7 +126,7 @@ def refusal_causes(
     if binding is None:
         yield invalid("spec.binding", spec.binding, "there is no such binding; write <namespace>/<name>")
     elif known is None:
-        rule = "it is where it was before its last failover, or its placement has changed since: nothing goes back"
+        rule = "it is where it was before its last failover, or its placement has changed since, so nothing moves back"
         yield invalid("spec.binding", spec.binding, rule)
     elif spec.cluster and spec.cluster not in known.left:
         yield invalid("spec.binding", spec.binding, f"it has not left cluster {spec.cluster}")
@@ -133,13 +137,14 @@ def refusal_causes(
 
 
 def binding_ref(text: str) -> Ref:
-    """Return the binding a failback names: <namespace>/<name>, or <name> of a cluster-scoped one."""
+    """Return the reference of the binding that a failback names: <namespace>/<name>, or <name> if it is
+    cluster-scoped."""
     namespace, slash, name = text.rpartition("/")
     return Ref(RESOURCE_BINDING, namespace, name) if slash else Ref(CLUSTER_RESOURCE_BINDING, "", name)
 
 
 class FailbackPlanner:
-    """Ways back against the clusters of one moment; what goes back takes its room before the next is asked about."""
+    """Plans failbacks one after the other against the clusters of one moment. Each plan reserves its capacity."""
 
     def __init__(
         self,
@@ -154,45 +159,46 @@ class FailbackPlanner:
         self._ledger = binding_outcome.ledger(self._fleet, promised.totals)
         self._seen = promised.seen
 
-    def way(
-        self, binding: Binding, known: Home, cluster: str, errand: FailbackRequest
+    def plan(
+        self, binding: Binding, home: Home, cluster: str, request: FailbackRequest
     ) -> FailbackPlan | FailbackBlocked:
-        """Return how a binding goes back to a cluster of its home, asking the scheduler whether it may be there."""
+        """Return how a binding moves back to a cluster, or why it cannot. The scheduler decides whether it may be
+        there."""
         spec = binding.spec
         if spec.placement is None:
-            return FailbackBlocked("it has no placement: nothing says where it may run")
+            return FailbackBlocked("it has no placement, so the scheduler cannot choose clusters for it")
         if spec.scheduling_suspended:
             return FailbackBlocked("its scheduling is suspended")
         busy = [task.from_cluster for task in spec.graceful_eviction_tasks if task.from_cluster != cluster]
         if busy:
             return FailbackBlocked(f"it is still leaving cluster {', '.join(busy)}")
         bare = msgspec.structs.replace(spec, graceful_eviction_tasks=())
-        found = self._asked(binding, bare, cluster)
+        found = self._question(binding, bare, cluster)
         if isinstance(found, FailbackBlocked):
             return found
         question, attempt = found
         divided = question.workload and not question.bundled and spec.placement.divided
         wanted = (
-            self._divided(binding, known, cluster, question, attempt)
+            self._divided(binding, home, cluster, question, attempt)
             if divided
-            else self._beside(binding, bare, known, cluster, question)
+            else self._duplicated(binding, bare, home, cluster, question)
         )
         if isinstance(wanted, FailbackBlocked):
             return wanted
-        less = self._less(binding, wanted, errand)
+        less = self._tasks(binding, wanted, request)
         if isinstance(less, FailbackBlocked):
             return less
         leaves, tasks = less
         tasks = tuple(task for task in tasks if task.from_cluster != cluster)
         new = binding.with_spec(clusters=_targets(binding, wanted), graceful_eviction_tasks=tasks)
         new = origin.returned(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
-        promises, rooms = self._promised(binding, cluster, wanted, question)
+        promises, rooms = self._reservations(binding, cluster, wanted, question)
         return FailbackPlan(new, cluster, wanted[cluster], leaves, promises, rooms)
 
-    def _asked(
+    def _question(
         self, binding: Binding, bare: ResourceBindingSpec, cluster: str
     ) -> tuple[Question, Attempt] | FailbackBlocked:
-        """Return the scheduler's question and the first affinity term under which it may choose the cluster."""
+        """Return the scheduler's question, and the first affinity term that allows the cluster."""
         status = msgspec.structs.replace(binding.status, scheduler_observed_affinity_name="")
         explanation = schedule(bare, status, self._fleet, settings=self._settings, promised=self._ledger).explanation
         place = self._fleet.index[cluster]
@@ -204,82 +210,96 @@ class FailbackPlanner:
         return FailbackBlocked(f"the scheduler may not choose cluster {cluster}: {refusals[0].value}")
 
     def _divided(
-        self, binding: Binding, known: Home, cluster: str, question: Question, attempt: Attempt
+        self, binding: Binding, home: Home, cluster: str, question: Question, attempt: Attempt
     ) -> dict[str, int] | FailbackBlocked:
-        """Return replicas by cluster with the cluster's share back: what is nowhere yet first, then from clusters that
-        are none of its home, then from those of its home that hold more than their share."""
+        """Return the replicas by cluster after a Divided workload got its share on the cluster back.
+
+        Replicas that run nowhere are taken first, then those on clusters it was not on before the failover, then those
+        on its earlier clusters that have more than their share.
+        """
         replicas = binding.spec.replicas
-        shares = _replicas_by_cluster(known, replicas, turned=question.turned)
+        shares = _replicas_by_cluster(home, replicas, turned=question.turned)
         held = {one.name: one.replicas for one in binding.spec.clusters}
         have, need = dict(held), shares[cluster]
         taken = min(need, max(0, replicas - sum(held.values())))
-        for name in self._givers(binding, known):
+        for name in self._givers(binding, home):
             give = min(need - taken, have[name] - shares.get(name, 0))
             if give > 0:
                 have[name], taken = have[name] - give, taken + give
         if taken <= 0:
             return FailbackBlocked(
-                f"there is nothing to bring back to cluster {cluster}: others hold no more than their share"
+                f"there is nothing to bring back to cluster {cluster}: the other clusters have no more than their share"
             )
         room = int(self._ledger.free(question.asked)[self._fleet.index[cluster]])
         if attempt.plan.division in (DYNAMIC, AGGREGATED) and room < taken:
             return FailbackBlocked(f"cluster {cluster} has room for {room} of {taken} replicas")
         return {**{name: count for name, count in have.items() if count or not held[name]}, cluster: taken}
 
-    def _beside(
-        self, binding: Binding, bare: ResourceBindingSpec, known: Home, cluster: str, question: Question
+    def _duplicated(
+        self, binding: Binding, bare: ResourceBindingSpec, home: Home, cluster: str, question: Question
     ) -> dict[str, int] | FailbackBlocked:
-        """Return the copies with one more on the cluster: beside all there are where the scheduler would keep that,
-        else in place of one that is none of its home."""
+        """Return the targets with one more copy on the cluster.
+
+        The copy is added to all others if the scheduler would keep them all. Otherwise it replaces the copy on a
+        cluster where the binding was not before the failover.
+        """
         each = binding.spec.replicas if question.workload and not question.bundled else 0
         have = {one.name: one.replicas for one in binding.spec.clusters}
-        guests = [name for name in self._givers(binding, known) if name not in known.clusters]
-        for leaver in ("", *guests):
+        new_clusters = [name for name in self._givers(binding, home) if name not in home.clusters]
+        for leaver in ("", *new_clusters):
             wanted = {**{name: count for name, count in have.items() if name != leaver}, cluster: each}
             if self._kept(binding, bare, wanted, leaver):
                 return wanted
-        return FailbackBlocked(f"the scheduler would not keep a copy on cluster {cluster} beside those there are")
+        return FailbackBlocked(
+            f"the scheduler would not keep a copy on cluster {cluster} in addition to its other copies"
+        )
 
     def _kept(self, binding: Binding, bare: ResourceBindingSpec, wanted: Mapping[str, int], leaver: str) -> bool:
-        """Test whether the scheduler would leave copies where they are wanted, and not take the leaver back."""
+        """Test whether the scheduler would keep the copies where they are planned, and not choose the leaving cluster
+        again."""
         spec = msgspec.structs.replace(bare, clusters=_targets(binding, wanted))
         status = msgspec.structs.replace(binding.status, scheduler_observed_affinity_name="")
         outcome = schedule(spec, status, self._fleet, settings=self._settings, promised=self._ledger).outcome
         names = {one.name for one in outcome.clusters} if isinstance(outcome, Placed) else set()
         return set(wanted) <= names and leaver not in names
 
-    def _givers(self, binding: Binding, known: Home) -> list[str]:
-        """Return its clusters as they give replicas back: those that are none of its home first, unwell ones before
-        others."""
+    def _givers(self, binding: Binding, home: Home) -> list[str]:
+        """Return the targets in the order in which they give replicas back.
+
+        Clusters where the binding was not before the failover come first. Among them, clusters that are not Ready come
+        first.
+        """
         well = {one.metadata.name: one.ready == health.TRUE for one in self._fleet.clusters}
         names = [one.name for one in binding.spec.clusters]
-        return sorted(names, key=lambda name: (name in known.clusters, well.get(name, False), name))
+        return sorted(names, key=lambda name: (name in home.clusters, well.get(name, False), name))
 
-    def _less(
-        self, binding: Binding, wanted: Mapping[str, int], errand: FailbackRequest
+    def _tasks(
+        self, binding: Binding, wanted: Mapping[str, int], request: FailbackRequest
     ) -> tuple[tuple[str, ...], tuple[GracefulEvictionTask, ...]] | FailbackBlocked:
-        """Return the clusters that give replicas, and the tasks with those that keep them running until they are not
-        needed any more. A part that leaves Directly is not kept."""
+        """Return the clusters that give replicas, and the tasks that keep these running for now.
+
+        With purge mode Directly, a part of a copy is removed without a task.
+        """
         new, leaves = binding, list[str]()
         for target in binding.spec.clusters:
             rest = wanted.get(target.name)
             if rest is not None and rest >= target.replicas:
                 continue
             leaves.append(target.name)
-            why = errand.held(target.name)
+            why = request.held(target.name)
             state = preserved_state(binding, target.name, self._settings) if rest is None else PreservedState()
             why = why or missing_state_reason(state, target.name, self._settings)
             if why:
                 return FailbackBlocked(why)
-            new = self._left(new, target, rest, state, errand)
+            new = self._with_task(new, target, rest, state, request)
         return tuple(leaves), new.spec.graceful_eviction_tasks
 
-    def _left(
-        self, binding: Binding, target: TargetCluster, rest: int | None, state: PreservedState, errand: FailbackRequest
+    def _with_task(
+        self, binding: Binding, target: TargetCluster, rest: int | None, state: PreservedState, request: FailbackRequest
     ) -> Binding:
-        """Return the binding with a task for what leaves a target. `rest`: replicas that stay there; None: nothing."""
+        """Return the binding with a task for what leaves a target. `rest`: replicas that stay there; None: none."""
         mode, now, name = purge_mode(binding, self._settings), self._now, target.name
-        producer, message = errand.producer, errand.message
+        producer, message = request.producer, request.message
         if rest is None:
             return with_task(
                 binding,
@@ -297,10 +317,10 @@ class FailbackPlanner:
         words = {"reason": PARTLY_FAILED_BACK, "producer": producer, "message": message}
         return with_partial_task(binding, name, part, mode=mode, now=now, **words)
 
-    def _promised(
+    def _reservations(
         self, binding: Binding, cluster: str, wanted: Mapping[str, int], question: Question
     ) -> tuple[tuple[Promise, ...], tuple[CapacityGuard, ...]]:
-        """Take the room on the cluster, and return it as promises that others see, with the room they rest on."""
+        """Reserve the capacity on the cluster. Return the reservations, with guards on the capacity they rest on."""
         count = 1 if question.bundled else wanted[cluster]
         if not question.workload or count <= 0:
             return (), ()
@@ -310,15 +330,15 @@ class FailbackPlanner:
         return tuple(one.row for one in made), self._ledger.rooms(places, question.asked, seen=self._seen)
 
 
-def _replicas_by_cluster(known: Home, replicas: int, *, turned: bool) -> dict[str, int]:
-    """Return the replicas of each cluster of a home, where there are more or fewer now than then in proportion."""
-    names = sorted(known.clusters)
-    weights = np.array([known.clusters[name] for name in names], dtype=np.int64)
+def _replicas_by_cluster(home: Home, replicas: int, *, turned: bool) -> dict[str, int]:
+    """Return the replicas of each earlier cluster. If the total has changed, they are divided in proportion."""
+    names = sorted(home.clusters)
+    weights = np.array([home.clusters[name] for name in names], dtype=np.int64)
     return dict(zip(names, divide.by_static_weight(replicas, weights, turned=turned).tolist(), strict=True))
 
 
 def _targets(binding: Binding, wanted: Mapping[str, int]) -> tuple[TargetCluster, ...]:
-    """Return targets in the order of their names; a new one is made like those there are (components)."""
+    """Return the targets in the order of their names. A new target has the same components as the others."""
     known = {one.name: one for one in binding.spec.clusters}
     like = next(iter(binding.spec.clusters), TargetCluster(""))
     return tuple(

@@ -1,4 +1,7 @@
-"""When a task is cleared and the old copy may go, and what a recovery cancels (D11, D12; semantics 2.8)."""
+"""Graceful eviction: when a task is cleared so that the old copy may be removed, and what a recovery cancels.
+
+See [graceful-eviction], [graceful-timeout] and [recovered-clusters-cancel].
+"""
 
 from __future__ import annotations
 
@@ -25,38 +28,43 @@ from controlplane.settings import Settings
 
 EVICTION_STUCK = "EvictionStuck"  # condition type; its reason is one of STATES, or NotStuck
 RESOURCE_HEALTH, SCHEDULED_BACK = "ResourceHealth", "ScheduledBack"
-STATES = STUCK, WAITING_SOURCE, WAITING_WORKLOAD = "Stuck", "WaitingSource", "WaitingForWorkload"  # the gravest first
+# The most severe state first.
+STATES = STUCK, WAITING_SOURCE, WAITING_WORKLOAD = "Stuck", "WaitingSource", "WaitingForWorkload"
 
 SMALLEST_STEP = timedelta(microseconds=1)
 MAX_CHECK_INTERVAL = timedelta(seconds=60)
-MAX_NAMES = 3  # names of what a copy stays for
-CHECKS_PER_WAIT = 10  # how often is looked within the time that was waited already
+MAX_NAMES = 3  # dependents named in a message
+CHECKS_PER_WAIT = 10  # the interval between checks is the time waited so far, divided by this
 
 DependentsByCluster = Mapping[str, Sequence[str]]
-"""By cluster: what an object without pods is there for and that is still there (`companions`)."""
+"""By cluster: the objects that still run there and need this object (`supporting_objects`)."""
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """What is known of a cluster that holds a copy or is being left. `ready`: it is, and lets us in.
+    """The state of a cluster that has a copy, or is being left.
 
-    `observed_at` None: nobody probes it.
+    `ready`: the cluster is Ready and access is not lost. `evicting`: it has a taint that evicts workloads, so it has
+    not recovered. `observed_at` None: no probe observes it.
     """
 
     ready: bool
-    moving: bool  # it carries a taint that moves workloads: it has not recovered
+    evicting: bool
     observed_at: datetime | None = None
 
 
 class ClearedTask(msgspec.Struct, frozen=True):
-    """A task that goes, and why."""
+    """A task that is cleared, with the reason."""
 
     task: GracefulEvictionTask
     why: str
 
 
 class WaitingTask(msgspec.Struct, frozen=True):
-    """A task whose old copy stays. `state` is Stuck, WaitingSource where the source itself is down, or
-    WaitingForWorkload where only what the object is there for has not left yet."""
+    """A task whose old copy stays. `state` is the reason of the condition EvictionStuck.
+
+    Stuck: its time is over and a new copy is not healthy. WaitingSource: the cluster of the old copy is down.
+    WaitingForWorkload: only objects that need this object still run there.
+    """
 
     task: GracefulEvictionTask
     state: str
@@ -64,9 +72,9 @@ class WaitingTask(msgspec.Struct, frozen=True):
 
 
 class TaskAssessment(msgspec.Struct, frozen=True):
-    """What becomes of the tasks of a binding; `wake_at`: when the clock alone may change it.
+    """The result for all tasks of a binding. `wake_at`: when it may change without any change of an object.
 
-    `overdue`: past their time; `waiting`: in time, but nothing of their own is missing any more.
+    `overdue`: tasks whose time is over. `waiting`: tasks in time that wait only for objects that need this object.
     """
 
     kept: tuple[GracefulEvictionTask, ...]
@@ -80,14 +88,14 @@ def assess_tasks(
     binding: Binding,
     settings: Settings,
     *,
-    places: Mapping[str, ClusterState] | None = None,
-    beside: DependentsByCluster | None = None,
+    clusters: Mapping[str, ClusterState] | None = None,
+    dependents: DependentsByCluster | None = None,
     now: datetime,
 ) -> TaskAssessment:
-    """Return which tasks are kept and which are cleared.
+    """Return which tasks of a binding are kept and which are cleared.
 
-    `places` None: nothing is known of the clusters, and health is taken as it is reported. What is `beside` the copy on
-    a cluster keeps it there as long as an unhealthy target would.
+    `clusters` None: nothing is known about the clusters, and the reported health counts as it is. `dependents`: objects
+    that still need the old copy. They keep it as an unhealthy target would.
     """
     kept: list[GracefulEvictionTask] = []
     cleared: list[ClearedTask] = []
@@ -100,8 +108,8 @@ def assess_tasks(
             kept.append(task)
             wakes.append(deadline(task, settings) + SMALLEST_STEP)
             continue
-        still = () if beside is None else beside.get(task.from_cluster, ())
-        why = _clear_reason(binding, task, settings, places, still, now=now)
+        remaining = () if dependents is None else dependents.get(task.from_cluster, ())
+        why = _clear_reason(binding, task, settings, clusters, remaining, now=now)
         if why:
             cleared.append(ClearedTask(task, why))
             continue
@@ -109,28 +117,31 @@ def assess_tasks(
         if task.suppress_deletion is not None:
             continue
         if now > deadline(task, settings):
-            overdue.append(_waiting_task(binding, task, places, still))
+            overdue.append(_waiting_task(binding, task, clusters, remaining))
         else:
             wakes.append(deadline(task, settings) + SMALLEST_STEP)
-            if still and _resource_health(binding, task, places):
-                waiting.append(_waiting_task(binding, task, places, still))
-        if still:
+            if remaining and _resource_health(binding, task, clusters):
+                waiting.append(_waiting_task(binding, task, clusters, remaining))
+        if remaining:
             wakes.append(now + _check_interval(task, settings, now=now))
-        if _needs_observation(binding, task, places):
+        if _needs_observation(binding, task, clusters):
             wakes.append(now + timedelta(seconds=settings.cluster_monitor_period))
     return TaskAssessment(tuple(kept), tuple(cleared), tuple(overdue), tuple(waiting), min(wakes, default=None))
 
 
 def _check_interval(task: GracefulEvictionTask, settings: Settings, *, now: datetime) -> timedelta:
-    """Return when to look again whether companions have left: no change of this binding says so. The longer it lasts
-    the less often."""
+    """Return how long to wait before the next check whether dependents have left, which no change of the binding
+    reports.
+
+    The interval grows with the time that the task has waited.
+    """
     assert task.creation_timestamp is not None, f"task from {task.from_cluster} is not stamped yet"
     waited = (now - task.creation_timestamp) / CHECKS_PER_WAIT
     return max(timedelta(seconds=settings.cluster_monitor_period), min(waited, MAX_CHECK_INTERVAL))
 
 
 def deadline(task: GracefulEvictionTask, settings: Settings) -> datetime:
-    """Return when a task's time is over: its own gracePeriodSeconds wins over graceful_eviction_timeout."""
+    """Return when the time of a task is over: its gracePeriodSeconds, else the setting graceful_eviction_timeout."""
     assert task.creation_timestamp is not None, f"task from {task.from_cluster} is not stamped yet"
     own = task.grace_period_seconds
     return later(task.creation_timestamp, settings.graceful_eviction_timeout if own is None else own)
@@ -140,46 +151,50 @@ def _clear_reason(
     binding: Binding,
     task: GracefulEvictionTask,
     settings: Settings,
-    places: Mapping[str, ClusterState] | None,
-    still: Sequence[str],
+    clusters: Mapping[str, ClusterState] | None,
+    remaining: Sequence[str],
     *,
     now: datetime,
 ) -> str:
-    """Return why a task is cleared; "" where it is kept. `still`: what the copy is there for, and still there too.
+    """Return why a task is cleared; "": it is kept. `remaining`: objects on the cluster that still need the copy.
 
-    Purge ends no task that leaves Directly, where anything is known of clusters: it keeps no copy, but others from
-    starting while that of a lost cluster may run (D14), and state for them (D15).
+    on_graceful_timeout Purge clears no Directly task while the clusters are known. Such a task keeps new copies from
+    starting while the old one may run [directly-unreachable], and carries the preserved state [state-preservation].
     """
-    if places is not None and task.from_cluster not in places and not _keeps_state(binding, task, places):
-        return "the cluster is gone"
+    if clusters is not None and task.from_cluster not in clusters and not _keeps_state(binding, task, clusters):
+        return "the cluster has been removed"
     if task.suppress_deletion is not None:
         return "" if task.suppress_deletion else "suppressDeletion is false"
     if now > deadline(task, settings):
         if task.grace_period_seconds is not None:
-            if not _last_healthy_copy(binding, task, places):
+            if not _last_healthy_copy(binding, task, clusters):
                 return f"gracePeriodSeconds {task.grace_period_seconds} have passed"
-        elif settings.on_graceful_timeout == "Purge" and (places is None or task.purge_mode != DIRECTLY):
+        elif settings.on_graceful_timeout == "Purge" and (clusters is None or task.purge_mode != DIRECTLY):
             return f"graceful_eviction_timeout {settings.graceful_eviction_timeout:g} s has passed"
     for name in settings.evict_plugins:
-        if CHECKS[name](binding, task, places) and not (still and name == RESOURCE_HEALTH):
+        if CHECKS[name](binding, task, clusters) and not (remaining and name == RESOURCE_HEALTH):
             return name
     return ""
 
 
-def _keeps_state(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None) -> bool:
-    """Test whether a task still keeps state for a copy that has not been healthy yet (D15)."""
-    return bool(task.preserved_label_state) and not _resource_health(binding, task, places)
+def _keeps_state(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None) -> bool:
+    """Test whether a task has preserved state for a new copy that has not been healthy yet."""
+    return bool(task.preserved_label_state) and not _resource_health(binding, task, clusters)
 
 
-def _resource_health(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None) -> bool:
-    """All targets of the latest schedule result are healthy; an empty result never is (D11)."""
+def _resource_health(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None) -> bool:
+    """Test whether all targets of the latest scheduling result are healthy. Without targets they are not
+    [graceful-timeout]."""
     current = binding.status.scheduler_observed_generation == binding.metadata.generation
     targets = binding.spec.clusters
-    return current and bool(targets) and all(not unhealthy_reason(binding, one, task, places) for one in targets)
+    return current and bool(targets) and all(not unhealthy_reason(binding, one, task, clusters) for one in targets)
 
 
-def _scheduled_back(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None) -> bool:
-    """The cluster is in the result again: the copy is wanted there (D12). One that gives a part back never left it."""
+def _scheduled_back(binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None) -> bool:
+    """Test whether the cluster of a task is a target again, so that its copy stays [recovered-clusters-cancel].
+
+    A target that only gives back some of its replicas never left, so it does not count.
+    """
     cluster = task.from_cluster
     return binding.spec.target(cluster) is not None and not binding.spec.kept_beside(cluster)
 
@@ -188,107 +203,114 @@ CHECKS = {RESOURCE_HEALTH: _resource_health, SCHEDULED_BACK: _scheduled_back}
 
 
 def unhealthy_reason(
-    binding: Binding, target: TargetCluster, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None
+    binding: Binding, target: TargetCluster, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None
 ) -> str:
-    """Return why a target does not count as healthy for this task; "" where it does (D11)."""
+    """Return why a target does not count as healthy for a task; "": it does [graceful-timeout]."""
     item = _status_item(binding, target.name)
     if item is not None and item.out_of_reach_since is not None:
-        return f"{target.name}: the cluster is not Ready or does not let us in, its last word does not count"
+        return f"{target.name}: the cluster is not Ready or access to it is lost, so its last report does not count"
     if item is None or item.health != HEALTHY:
         return f"{target.name}: health is {item.health if item and item.health else 'not reported'}"
     ready = (item.status or {}).get("readyReplicas")
     if isinstance(ready, int) and ready < target.replicas:
         return f"{target.name}: {ready} of {target.replicas} replicas are ready"
-    if places is None:
+    if clusters is None:
         return ""
-    place = places.get(target.name)
-    if place is None or not place.ready:
-        return f"{target.name}: the cluster is not Ready or does not let us in, its last word does not count"
-    if _observed_before(place, task):
+    state = clusters.get(target.name)
+    if state is None or not state.ready:
+        return f"{target.name}: the cluster is not Ready or access to it is lost, so its last report does not count"
+    if _observed_before(state, task):
         return f"{target.name}: its health was observed before the eviction"
     return ""
 
 
-def _observed_before(place: ClusterState, task: GracefulEvictionTask) -> bool:
-    seen = place.observed_at
+def _observed_before(state: ClusterState, task: GracefulEvictionTask) -> bool:
+    seen = state.observed_at
     return seen is not None and task.creation_timestamp is not None and seen < task.creation_timestamp
 
 
-def _needs_observation(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None) -> bool:
-    """Test whether only a newer observation is missing: probes leave no change that would bring us back."""
-    targets = [places.get(one.name) for one in binding.spec.clusters] if places is not None else []
-    return any(place is not None and place.ready and _observed_before(place, task) for place in targets)
+def _needs_observation(
+    binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None
+) -> bool:
+    """Test whether only a newer observation of a target is missing. Probes change no object, so the task is checked
+    again."""
+    targets = [clusters.get(one.name) for one in binding.spec.clusters] if clusters is not None else []
+    return any(state is not None and state.ready and _observed_before(state, task) for state in targets)
 
 
 def _status_item(binding: Binding, cluster: str) -> AggregatedStatusItem | None:
     return next((one for one in binding.status.aggregated_status if one.cluster_name == cluster), None)
 
 
-def _last_healthy_copy(binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None) -> bool:
-    """Test whether the old copy may be the only healthy one: no target is, and it is not known to be unhealthy."""
-    if any(not unhealthy_reason(binding, one, task, places) for one in binding.spec.clusters):
+def _last_healthy_copy(
+    binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None
+) -> bool:
+    """Test whether the old copy may be the last healthy one: no target is healthy, and it is not known to
+    be unhealthy."""
+    if any(not unhealthy_reason(binding, one, task, clusters) for one in binding.spec.clusters):
         return False
     source = _status_item(binding, task.from_cluster)
     return source is None or source.told_health != UNHEALTHY
 
 
 def _waiting_task(
-    binding: Binding, task: GracefulEvictionTask, places: Mapping[str, ClusterState] | None, still: Sequence[str]
+    binding: Binding, task: GracefulEvictionTask, clusters: Mapping[str, ClusterState] | None, remaining: Sequence[str]
 ) -> WaitingTask:
-    """Return what a copy waits for."""
-    source = None if places is None else places.get(task.from_cluster)
-    reasons = [why for one in binding.spec.clusters if (why := unhealthy_reason(binding, one, task, places))]
+    """Return the task with what its old copy waits for."""
+    source = None if clusters is None else clusters.get(task.from_cluster)
+    reasons = [why for one in binding.spec.clusters if (why := unhealthy_reason(binding, one, task, clusters))]
     if not binding.spec.clusters:
         reasons = ["no cluster was found for the copy"]
     elif binding.status.scheduler_observed_generation < binding.metadata.generation:
-        reasons.append("the scheduler has not dealt with the latest change")
-    state = WAITING_WORKLOAD if still and not reasons else STUCK
+        reasons.append("the scheduler has not processed the latest change")
+    state = WAITING_WORKLOAD if remaining and not reasons else STUCK
     if source is not None and not source.ready:
         state = WAITING_SOURCE
-    return WaitingTask(task, state, "; ".join((*reasons, *([_dependents_message(still)] if still else ()))))
+    return WaitingTask(task, state, "; ".join((*reasons, *([_dependents_message(remaining)] if remaining else ()))))
 
 
-def _dependents_message(still: Sequence[str]) -> str:
-    """Return in words what has to leave first."""
-    more = f" and {len(still) - MAX_NAMES} more" if len(still) > MAX_NAMES else ""
-    return f"{', '.join(still[:MAX_NAMES])}{more} no longer runs there"
+def _dependents_message(remaining: Sequence[str]) -> str:
+    """Return which objects have to leave the cluster first, as text."""
+    more = f" and {len(remaining) - MAX_NAMES} more" if len(remaining) > MAX_NAMES else ""
+    return f"{', '.join(remaining[:MAX_NAMES])}{more} no longer runs on the cluster"
 
 
 def with_copies_restored(
-    binding: Binding, places: Mapping[str, ClusterState]
+    binding: Binding, clusters: Mapping[str, ClusterState]
 ) -> tuple[Binding, tuple[ClearedTask, ...]]:
-    """Return the binding with copies put back where a recovered cluster's task led nowhere (S001's six rows, D12).
+    """Return the binding with its copies restored on recovered clusters, and the tasks that this clears.
 
-    Only tasks of taint evictions, and only where rescheduling came out empty or failed; any other runs to its end.
+    Only tasks of evictions by taints are considered, and only if scheduling failed or found no cluster. All other tasks
+    run to their end [recovered-clusters-cancel].
     """
     if not scheduling_found_nothing(binding):
         return binding, ()
     cleared: list[ClearedTask] = []
-    clusters, tasks = list(binding.spec.clusters), []
+    targets, tasks = list(binding.spec.clusters), []
     for task in binding.spec.graceful_eviction_tasks:
-        place = places.get(task.from_cluster)
-        back = place is not None and not place.moving and task.reason == TAINT_UNTOLERATED
+        state = clusters.get(task.from_cluster)
+        back = state is not None and not state.evicting and task.reason == TAINT_UNTOLERATED
         if not back or binding.spec.target(task.from_cluster) is not None:
             tasks.append(task)
             continue
-        replicas = _replicas_to_restore(binding, task, clusters)
+        replicas = _replicas_to_restore(binding, task, targets)
         if replicas or not binding.workload:
-            clusters.append(TargetCluster(task.from_cluster, replicas))
-        cleared.append(ClearedTask(task, "the cluster recovered and no other place was found"))
+            targets.append(TargetCluster(task.from_cluster, replicas))
+        cleared.append(ClearedTask(task, "the cluster recovered and no other cluster was found"))
     if not cleared:
         return binding, ()
-    return binding.with_spec(clusters=tuple(clusters), graceful_eviction_tasks=tuple(tasks)), tuple(cleared)
+    return binding.with_spec(clusters=tuple(targets), graceful_eviction_tasks=tuple(tasks)), tuple(cleared)
 
 
-def _replicas_to_restore(binding: Binding, task: GracefulEvictionTask, clusters: list[TargetCluster]) -> int:
+def _replicas_to_restore(binding: Binding, task: GracefulEvictionTask, targets: list[TargetCluster]) -> int:
     replicas = task.replicas or 0
     if binding.spec.placement is None or not binding.spec.placement.divided:
         return replicas
-    return min(replicas, max(0, binding.spec.replicas - sum(one.replicas for one in clusters)))
+    return min(replicas, max(0, binding.spec.replicas - sum(one.replicas for one in targets)))
 
 
 def scheduling_found_nothing(binding: Binding) -> bool:
-    """Test whether the latest scheduling came out empty or failed; one still to come is neither."""
+    """Test whether the latest scheduling failed or found no cluster. False while scheduling has not run yet."""
     scheduled = condition(binding.status.conditions, SCHEDULED)
     generation = binding.metadata.generation
     if scheduled is not None and scheduled.status == "False":

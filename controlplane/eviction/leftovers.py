@@ -1,12 +1,12 @@
-"""Leftovers: copies nobody wants any more on clusters that cannot be reached (fault 33), or beside others whose
-clusters went away before anybody removed them (I1).
+"""Leftovers: copies that are not wanted any more on clusters that cannot be reached [returning-copies].
 
-Their Work is not deleted but marked. A deletion that waits for a cluster to come back would be carried out whatever has
-happened since; a mark is looked at again when it does, and the copy goes only once the wanted ones are healthy. Where
-they are not, it may be the last that works, and the cluster is a place to go again. A deletion that was begun before
-the cluster went away, or that the cluster refused, is looked at again in the same way (`Late`). So are fewer replicas
-that could not be brought to a cluster, or that were decided before it came back: that the others are enough was true
-then. When they were is kept on the Work, as its deletion time is.
+The Work of such a copy is marked, not deleted. A pending deletion would be carried out when the cluster comes back,
+whatever has happened since. A marked Work is checked then, and the copy is removed only if all wanted copies are
+healthy. Otherwise it may be the last healthy copy, and its cluster may become a target again [no-healthy-copy-lost].
+
+Two more cases are checked in the same way (`LateRemoval`): a deletion that began before the cluster went away, or that
+the cluster refused; and a lower replica count that has not reached the cluster yet. The time when the count was lowered
+is kept on the Work.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from controlplane.propagation import works
 
 
 def is_leftover(work: Work) -> bool:
-    """Test whether a Work is of a copy that was let go while its cluster, or that of another copy, was away."""
+    """Test whether a Work is marked as a leftover."""
     return LEFTOVER_ANNOTATION in work.metadata.annotations
 
 
 def as_leftover(work: Work) -> Work:
-    """Return the Work as a leftover."""
+    """Return the Work with the leftover mark."""
     return work.with_meta(annotations={**work.metadata.annotations, LEFTOVER_ANNOTATION: "true"})
 
 
 def without_leftover_mark(work: Work) -> Work:
-    """Return the Work without the mark: its cluster is a target again."""
+    """Return the Work without the leftover mark, because its cluster is a target again."""
     if not is_leftover(work):
         return work
     return work.with_meta(
@@ -46,8 +46,10 @@ def without_leftover_mark(work: Work) -> Work:
 
 
 def with_reduction_time(renewed: Work, *, before: int | None, after: int | None, now: datetime) -> Work:
-    """Return a Work that is given `after` replicas instead of `before` with when it was last given fewer; None: of a
-    workload that is not Divided."""
+    """Return a Work that gets `after` replicas instead of `before`, with the time when its count was last lowered.
+
+    None: the workload is not Divided.
+    """
     if before is None or after is None or before == after:
         return renewed
     kept = {key: value for key, value in renewed.metadata.annotations.items() if key != REDUCED_ANNOTATION}
@@ -56,8 +58,11 @@ def with_reduction_time(renewed: Work, *, before: int | None, after: int | None,
 
 
 class LateRemoval(NamedTuple):
-    """What is known of a copy whose removal, or the loss of some of its replicas, comes late. `wanted`: its cluster
-    gets one again; `keeps`: how many replicas stay there for now, 0 where it gets what its Work asks for."""
+    """How to treat a copy whose removal, or the removal of some replicas, comes late.
+
+    `wanted`: its cluster is a target again. `keeps`: how many replicas stay there for now; 0: as many as the Work
+    requests.
+    """
 
     wanted: bool
     may_go: bool
@@ -65,43 +70,47 @@ class LateRemoval(NamedTuple):
 
 
 def is_late_removal(work: Work, cluster: Cluster | None) -> bool:
-    """Test whether a Work was to be removed, or to shrink, at another time: others may have failed since.
+    """Test whether the removal of a Work, or of some of its replicas, was decided at an earlier time.
 
-    It was if its cluster came back since, if it is a leftover, or if it was tried before and failed.
+    Other copies may have failed since. True if the cluster came back since, if the Work is a leftover, or if an earlier
+    try failed.
     """
-    deleted, said = work.metadata.deletion_timestamp, condition(work.status.conditions, APPLIED)
+    deleted, applied = work.metadata.deletion_timestamp, condition(work.status.conditions, APPLIED)
     if cluster is None or cluster.terminating:
         return False
     if deleted is None:
-        failed = said is not None and said.reason in (APPLIED_FAILED, REPLICAS_KEPT)
+        failed = applied is not None and applied.reason in (APPLIED_FAILED, REPLICAS_KEPT)
         return (failed or _ready_changed_since(cluster, _reduced_at(work))) and _ready_replicas(
             work
         ) > _requested_replicas(work)
-    if said is not None and said.reason == CLEANUP_FAILED:
+    if applied is not None and applied.reason == CLEANUP_FAILED:
         return True
     return is_leftover(work) or _ready_changed_since(cluster, deleted)
 
 
 def may_be_target_again(work: Work, cluster: Cluster | None) -> bool:
-    """Test whether a Work is being removed from a cluster that stays: that may have become a target again since, and
-    other copies may have been let go because this one is healthy (I1)."""
+    """Test whether a Work is being deleted from a cluster that stays in the fleet.
+
+    The cluster may have become a target again, and other copies may have been removed because this one is healthy
+    [no-healthy-copy-lost].
+    """
     return work.metadata.deletion_timestamp is not None and cluster is not None and not cluster.terminating
 
 
 def _ready_changed_since(cluster: Cluster, moment: datetime | None) -> bool:
-    """Test whether a cluster came back, or went away, at a moment or later."""
+    """Test whether the condition Ready of a cluster changed at this time or later. None: False."""
     ready = condition(cluster.status.conditions, READY)
     turned = None if ready is None else ready.last_transition_time
     return moment is not None and turned is not None and turned >= moment
 
 
 def _reduced_at(work: Work) -> datetime | None:
-    """Return when a Work was last given fewer replicas; None where nobody noted it."""
+    """Return when the replica count of a Work was last lowered; None if it is not recorded."""
     try:
-        found = datetime.fromisoformat(work.metadata.annotations.get(REDUCED_ANNOTATION, ""))
+        reduced_at = datetime.fromisoformat(work.metadata.annotations.get(REDUCED_ANNOTATION, ""))
     except ValueError:
         return None
-    return found if found.tzinfo is not None else None  # somebody else wrote it
+    return reduced_at if reduced_at.tzinfo is not None else None  # another client wrote it
 
 
 def decide_late_removal(
@@ -113,29 +122,36 @@ def decide_late_removal(
     overdue: bool = True,
     needed: bool = False,
 ) -> LateRemoval:
-    """Return what a removal or a late shrinking of a binding's copy on a cluster has to mind now. `overdue`: a removal
-    comes late, so that others may have failed since it was decided. `needed`: by a workload that still has a copy there
-    (propagateDeps)."""
+    """Return how to treat the copy of a binding on a cluster whose removal, or that of some replicas, comes late.
+
+    `overdue`: the removal comes late, so other copies may have failed since it was decided. `needed`: a workload that
+    still has a copy on the cluster needs this object (propagateDeps).
+    """
     task = binding.spec.task(cluster)
     if work.metadata.deletion_timestamp is None:
         return LateRemoval(wanted=True, may_go=False, keeps=_replicas_to_keep(binding, work, cluster, clusters))
     if binding.metadata.deletion_timestamp is not None or (task is not None and task.purge_mode == DIRECTLY):
         return LateRemoval(wanted=False, may_go=True)
     stays = task is not None and task.suppress_deletion is True
-    wanted = any(one.name == cluster for one in works.targets(binding))  # a task alone makes no Work anew
+    wanted = any(one.name == cluster for one in works.targets(binding))  # a task alone creates no Work
     free = not overdue or (not stays and not needed and may_be_removed(binding, cluster, clusters))
     return LateRemoval(wanted=wanted, may_go=free)
 
 
 def may_be_removed(binding: Binding, cluster: str, clusters: Mapping[str, Cluster]) -> bool:
-    """Test whether the copy left on a cluster that is back may be removed: every wanted copy is healthy (D11), also of
-    what is wanted only beside others (propagateDeps)."""
+    """Test whether the copy on a cluster that is back may be removed: every wanted copy is healthy [graceful-timeout].
+
+    Copies that are wanted only because other workloads need them (propagateDeps) count as well.
+    """
     wanted = tuple(works.targets(binding))
     return bool(wanted) and _all_healthy(binding, cluster, wanted, clusters)
 
 
 def _replicas_to_keep(binding: Binding, work: Work, cluster: str, clusters: Mapping[str, Cluster]) -> int:
-    """Return how many replicas of a Divided workload stay where fewer are asked for, until all others are healthy."""
+    """Return how many replicas of a Divided workload stay although fewer are requested; 0: as many as requested.
+
+    They stay until all other targets are healthy.
+    """
     placement = binding.spec.placement
     others = [one for one in binding.spec.clusters if one.name != cluster]
     if placement is None or not placement.divided or _all_healthy(binding, cluster, others, clusters):
@@ -147,10 +163,13 @@ def _replicas_to_keep(binding: Binding, work: Work, cluster: str, clusters: Mapp
 def _all_healthy(
     binding: Binding, cluster: str, targets: Iterable[TargetCluster], clusters: Mapping[str, Cluster]
 ) -> bool:
-    """Test whether these targets are healthy and the last word of the scheduler, who has none about what only goes
-    along with others; `cluster` loses by it."""
+    """Test whether these targets are healthy and the scheduler has processed the binding's latest generation.
+
+    The scheduler does not process attached bindings (those without a placement). `cluster`: the one that loses its
+    copy.
+    """
     places = {
-        name: ClusterState(ready=one.answers, moving=one.has_taint(*EVICTING_EFFECTS), observed_at=None)
+        name: ClusterState(ready=one.answers, evicting=one.has_taint(*EVICTING_EFFECTS), observed_at=None)
         for name, one in clusters.items()
     }
     task = GracefulEvictionTask(from_cluster=cluster)
@@ -160,13 +179,13 @@ def _all_healthy(
 
 
 def _ready_replicas(work: Work) -> int:
-    """Return how many replicas a member last said are ready; 0 where it said nothing, or the kind has none."""
+    """Return how many replicas a member last reported as ready; 0 without a report, and for kinds without replicas."""
     counts = [(one.status or {}).get("readyReplicas") for one in work.status.manifest_statuses]
     return max((one for one in counts if isinstance(one, int)), default=0)
 
 
 def _requested_replicas(work: Work) -> int:
-    """Return how many replicas a Work asks for; as many as serve where that is nothing we could write into it."""
+    """Return how many replicas a Work requests. For a kind without replicas: as many as are ready."""
     knows = interpret.interpreter_for(work.manifest.get("apiVersion", ""), work.manifest.get("kind", ""))
     return (
         _ready_replicas(work)

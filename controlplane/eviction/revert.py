@@ -1,6 +1,6 @@
-"""Revert: a binding back where it was before its latest failover, by somebody's word (D23).
+"""Revert: return a binding to its placement before the latest failover, because a user requests it [edits-by-hand].
 
-New copies are not taken away: they leave as copies leave in a failover, once those they go back to are healthy.
+New copies are not removed at once. They leave as in a failover, once the copies at the earlier placement are healthy.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ from controlplane.settings import Settings
 def revert_obstacles(
     binding: Binding, before: Binding, clusters: Mapping[str, Cluster], settings: Settings
 ) -> Iterator[str]:
-    """Yield why a binding cannot go back: it has other replicas to divide, the clusters it was on are gone, not Ready,
-    or would drive it away again, or the state it has to take along cannot be read (D15)."""
+    """Yield why a binding cannot return to its earlier placement.
+
+    Its replica count has changed; a cluster of that time is gone, not Ready or would evict it again; or state that has
+    to move along cannot be read [state-preservation].
+    """
     if _divided(binding) and binding.spec.replicas != sum(target.replicas for target in before.spec.clusters):
         yield (
-            f"it asks for {binding.spec.replicas} replicas and not for those it had then "
-            f"({', '.join(f'{one.name}:{one.replicas}' for one in before.spec.clusters)}); a Failback divides them anew"
+            f"it requests {binding.spec.replicas} replicas, not those it had before "
+            f"({', '.join(f'{one.name}:{one.replicas}' for one in before.spec.clusters)}); use a Failback"
         )
-    home = {target.name for target in before.spec.clusters}
+    earlier = {target.name for target in before.spec.clusters}
     for target in binding.spec.clusters:
         name = target.name
-        if name not in home and (
+        if name not in earlier and (
             lacking := missing_state_reason(preserved_state(binding, name, settings), name, settings)
         ):
             yield lacking
@@ -48,7 +51,7 @@ def revert_obstacles(
         if cluster.ready != "True":
             yield f"cluster {target.name} is not Ready"
         elif cluster.access_lost:
-            yield f"access to cluster {target.name} is lost: nobody could start a copy there"
+            yield f"access to cluster {target.name} is lost: no copy could be started there"
         hard = untolerated(cluster.spec.taints, tolerations, (NO_EXECUTE,))
         soft = (
             ()
@@ -56,7 +59,7 @@ def revert_obstacles(
             else [one for one in cluster.spec.taints if one.effect == EVICTING_EFFECTS[1]]
         )
         for taint in (*hard, *soft):
-            yield f"cluster {target.name} has the taint {spelled(taint)}, which would drive it away again"
+            yield f"cluster {target.name} has the taint {spelled(taint)}, which would evict it again"
 
 
 def _divided(binding: Binding) -> bool:
@@ -64,20 +67,22 @@ def _divided(binding: Binding) -> bool:
 
 
 def _tolerates_prefer_no_execute(binding: Binding) -> bool:
-    """PreferNoExecute moves only what has a failover.cluster (D4)."""
+    """Test whether PreferNoExecute leaves this binding where it is: it has no spec.failover.cluster
+    [prefer-no-execute]."""
     return binding.spec.failover is None or binding.spec.failover.cluster is None
 
 
 def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, by: str, now: datetime) -> Binding:
-    """Return the binding with the placement and the tasks it had before; `before` is what it was then.
+    """Return the binding with the targets and tasks it had before. `before`: the binding as it was then.
 
-    What took over replicas and keeps some goes on with all of them until the others run, but with purge mode Directly.
+    A target that took over replicas and keeps some of them runs all of them until the others are healthy. With purge
+    mode Directly it does not.
     """
-    home = {target.name: target.replicas for target in before.spec.clusters}
+    earlier = {target.name: target.replicas for target in before.spec.clusters}
     mode = purge_mode(binding, settings)
     new, message = binding, f"{by} reverted the failover"
     for target in binding.spec.clusters:
-        if target.name not in home:
+        if target.name not in earlier:
             state = preserved_state(binding, target.name, settings).labels
             new = with_task(
                 new,
@@ -90,7 +95,7 @@ def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, b
                 now=now,
             )
         elif _divided(binding) and mode != DIRECTLY and binding.spec.task(target.name) is None:
-            more = target.replicas - home[target.name]
+            more = target.replicas - earlier[target.name]
             if 0 < more < target.replicas:
                 new = with_partial_task(
                     new,
@@ -102,7 +107,7 @@ def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, b
                     message=message,
                     now=now,
                 )
-    known = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - home.keys()
+    known = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - earlier.keys()
     kept = tuple(
         task
         for task in new.spec.graceful_eviction_tasks
@@ -118,17 +123,17 @@ def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, b
 
 
 def _with_reverted_condition(binding: Binding, *, by: str, now: datetime) -> Binding:
-    """Return the binding whose condition EvictionPending, if it has one, says that the failover was taken back."""
+    """Return the binding with EvictionPending=False/Reverted, if it has the condition EvictionPending."""
     conditions = binding.status.conditions
     if condition(conditions, EVICTION_PENDING) is None:
         return binding
     names = ", ".join(target.name for target in binding.spec.clusters)
-    told = Condition(
-        EVICTION_PENDING, "False", TAKEN_BACK, f"{by} reverted the failover: it is placed on {names} again"
+    reverted = Condition(
+        EVICTION_PENDING, "False", TAKEN_BACK, f"{by} reverted the failover: the binding is placed on {names} again"
     )
-    return binding.with_status(pending_evictions=(), conditions=with_condition(conditions, told, now=now))
+    return binding.with_status(pending_evictions=(), conditions=with_condition(conditions, reverted, now=now))
 
 
 def _with_current_replicas(target: TargetCluster, binding: Binding) -> TargetCluster:
-    """Return a whole copy on a target, with the replicas it has today."""
+    """Return the target of a Duplicated workload with the replica count of today."""
     return replace(target, replicas=binding.spec.replicas) if target.replicas else target

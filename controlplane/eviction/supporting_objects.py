@@ -1,10 +1,10 @@
-"""Companions: what an object without pods is there for. While that runs on a cluster, the object stays there (D11).
+"""Supporting objects: an object without pods stays on a cluster while objects that need it (its dependents) run there.
 
-A Service that is on the new cluster is of no use to pods that still start there, and its old cluster's pods serve
-nobody without it. Only objects without pods wait, and each kind only for kinds that come before it here, so that no
-two wait for each other: what runs pods; Service, HorizontalPodAutoscaler, NetworkPolicy, PodDisruptionBudget; Ingress;
-ConfigMap, Secret, ServiceAccount, PersistentVolumeClaim. A CustomResourceDefinition waits for all objects of its kind:
-a member from which it is taken deletes them, also those that have nowhere else to go.
+Pods that still run on the old cluster need their Service and ConfigMap there, until pods on the new cluster are ready
+[graceful-timeout]. Only objects without pods wait. Each kind waits only for kinds that come earlier in this order, so
+that no two objects wait for each other: workloads with pods; Service, HorizontalPodAutoscaler, NetworkPolicy,
+PodDisruptionBudget; Ingress; ConfigMap, Secret, ServiceAccount, PersistentVolumeClaim. A CustomResourceDefinition waits
+for all objects of its kind, because a member deletes these objects together with it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,11 @@ KINDS: Final = NAMED | SELECTING.keys() | {SERVICE, INGRESS, SCALER, DEFINITION}
 
 
 class DependentsQuery(NamedTuple):
-    """How the companions of an object are found: those named, and those under a value of the index `companions`, of
-    which a selector takes only some; or everything of a kind."""
+    """How to find the dependents of an object.
+
+    `named`: by reference. `value`: by this value of the index `companions`, restricted by `selector`. `kind`: all
+    objects of this kind.
+    """
 
     named: tuple[Ref, ...] = ()
     value: str = ""
@@ -44,7 +47,7 @@ class DependentsQuery(NamedTuple):
 
 
 def may_wait_for_dependents(binding: Binding) -> bool:
-    """Test whether a binding leaves a cluster gracefully and is of a kind that may have companions there."""
+    """Test whether a binding leaves a cluster gracefully, and its kind may have dependents there."""
     tasks = binding.spec.graceful_eviction_tasks
     if not tasks or template_ref(binding).kind not in KINDS:
         return False
@@ -52,7 +55,7 @@ def may_wait_for_dependents(binding: Binding) -> bool:
 
 
 def dependents_query(template: Template) -> DependentsQuery:
-    """Return how the companions of an object without pods are found."""
+    """Return how to find the dependents of an object without pods."""
     namespace, kind, spec = template.metadata.namespace, template.ref.kind, template.spec
     if kind in NAMED:
         return DependentsQuery(value=needing(kind, namespace, template.metadata.name))
@@ -71,7 +74,7 @@ def dependents_query(template: Template) -> DependentsQuery:
 
 
 def _scale_target(namespace: str, target: Mapping[str, Any]) -> DependentsQuery:
-    """Return what a scaler scales; what waits itself is nothing to wait for."""
+    """Return the workload that an autoscaler scales. A target that waits itself is left out."""
     name = target.get("name")
     kind = kind_key(str(target.get("apiVersion", "")), str(target.get("kind", "")))
     return (
@@ -88,16 +91,16 @@ def _selector_query(namespace: str, selector: LabelSelector | None) -> Dependent
     return DependentsQuery(value=labelled(namespace, *pair), selector=selector)
 
 
-def _selector(said: Any) -> LabelSelector | None:
-    """Return a selector as an object spells it; None where it is none, and chooses nothing."""
+def _selector(value: Any) -> LabelSelector | None:
+    """Return the selector of an object; None if it is invalid, so that it selects nothing."""
     try:
-        return msgspec.convert({} if said is None else said, LabelSelector)
+        return msgspec.convert({} if value is None else value, LabelSelector)
     except msgspec.ValidationError:
         return None
 
 
 def _backend_services(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of the Services an Ingress leads to."""
+    """Yield the names of the Services that an Ingress routes to."""
     backends = [at(spec, "defaultBackend")]
     for rule in spec.get("rules") or ():
         backends += [at(path, "backend") for path in at(rule, "http").get("paths") or ()]
@@ -107,16 +110,16 @@ def _backend_services(spec: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def select_dependents(asked: DependentsQuery, found: Iterable[Template]) -> list[Ref]:
-    """Return the companions of an object: those it names and those of the found ones its selector takes."""
-    taken = [one.ref for one in found if asked.selector is None or asked.selector.matches(pod_labels(one))]
-    return [*asked.named, *taken]
+def select_dependents(query: DependentsQuery, found: Iterable[Template]) -> list[Ref]:
+    """Return the dependents of an object: those named by the query, and those found that match its selector."""
+    matching = [one.ref for one in found if query.selector is None or query.selector.matches(pod_labels(one))]
+    return [*query.named, *matching]
 
 
-def dependents_by_cluster(companions: Iterable[Ref], bindings: Mapping[Ref, Binding]) -> dict[str, tuple[str, ...]]:
-    """Return by cluster what of the companions is placed there or has not left yet, as "Kind name"."""
+def dependents_by_cluster(dependents: Iterable[Ref], bindings: Mapping[Ref, Binding]) -> dict[str, tuple[str, ...]]:
+    """Return by cluster which dependents are placed there or have not left yet, as "<kind> <name>"."""
     found: dict[str, list[str]] = {}
-    for ref in companions:
+    for ref in dependents:
         binding = bindings.get(binding_ref(ref))
         if binding is None or binding.metadata.deletion_timestamp is not None:
             continue

@@ -137,7 +137,7 @@ def test_a_binding_at_home_has_nowhere_to_go_back_to(api: Client, server: Server
     where = f"/apis/work.karmada.io/v1alpha2/namespaces/{namespace}/resourcebindings/web-deployment"
     assert api.patch(where, {"metadata": {"annotations": {HOME: None}}}).status == 200
 
-    assert "nothing goes back" in causes(ask(api, f"{namespace}-home", binding=binding))["spec.binding"]
+    assert "nothing moves back" in causes(ask(api, f"{namespace}-home", binding=binding))["spec.binding"]
 
 
 def test_a_dry_run_says_what_would_go_back(api: Client, server: Server, namespace: str) -> None:

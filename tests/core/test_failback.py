@@ -47,7 +47,7 @@ def away(
 def way(one: Binding, to: str = "member1", *, members: list[Cluster] = MEMBERS) -> FailbackPlan | FailbackBlocked:
     known = origin.home(one)
     assert known is not None
-    return FailbackPlanner(members, ReservedCapacity(), Settings(), now=NOW).way(one, known, to, ERRAND)
+    return FailbackPlanner(members, ReservedCapacity(), Settings(), now=NOW).plan(one, known, to, ERRAND)
 
 
 def targets(one: Binding) -> dict[str, int]:
@@ -169,7 +169,7 @@ def test_a_hold_counts_on_the_clusters_that_give_and_on_no_other() -> None:
 
     def way_with(held: str) -> FailbackPlan | FailbackBlocked:
         errand = FailbackRequest("", "", lambda giver: f"{giver} is held" if giver == held else "")
-        return FailbackPlanner(MEMBERS, ReservedCapacity(), Settings(), now=NOW).way(one, known, "member1", errand)
+        return FailbackPlanner(MEMBERS, ReservedCapacity(), Settings(), now=NOW).plan(one, known, "member1", errand)
 
     assert way_with("member3") == FailbackBlocked("member3 is held")
     assert isinstance(way_with("member2"), FailbackPlan)
@@ -183,7 +183,7 @@ def test_ways_of_one_look_do_not_use_the_same_room() -> None:
     known = origin.home(one)
     assert known is not None
 
-    first, second = (trial.way(each, known, "member1", ERRAND) for each in (one, other))
+    first, second = (trial.plan(each, known, "member1", ERRAND) for each in (one, other))
 
     assert isinstance(first, FailbackPlan)
     assert sum(promise.replicas for promise in first.promises) == 3
@@ -299,7 +299,7 @@ def test_a_failback_of_what_has_nowhere_to_go_back_to_is_refused() -> None:
     clusters = {"member1": MEMBERS[0], "member2": MEMBERS[1]}
 
     for spec, one, why in (
-        (FailbackSpec(binding="default/web"), at_home, "nothing goes back"),
+        (FailbackSpec(binding="default/web"), at_home, "nothing moves back"),
         (FailbackSpec(binding="default/web"), None, "no such binding"),
         (FailbackSpec("member1", binding="default/web"), elsewhere, "has not left cluster member1"),
     ):

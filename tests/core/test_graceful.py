@@ -28,8 +28,8 @@ PURGE = Settings(on_graceful_timeout="Purge")
 FAST = replace(FAILOVER, resource_eviction_rate=1000.0, secondary_resource_eviction_rate=100.0)
 LATER = START + timedelta(seconds=10)
 LATE = START + timedelta(seconds=601)
-UP = ClusterState(ready=True, moving=False, observed_at=LATER)
-PLACES = {"member1": ClusterState(ready=False, moving=True), "member2": UP, "member3": UP}
+UP = ClusterState(ready=True, evicting=False, observed_at=LATER)
+PLACES = {"member1": ClusterState(ready=False, evicting=True), "member2": UP, "member3": UP}
 
 
 def task(cluster_name: str = "member1", **more: object) -> GracefulEvictionTask:
@@ -47,7 +47,7 @@ def moving(*tasks: GracefulEvictionTask, on: dict[str, int], **health: Aggregate
 
 
 def cleared(one: Binding, settings: Settings = HOLD, *, at: object = LATER, places: object = PLACES) -> list[str]:
-    found = assess_tasks(one, settings, places=places, now=at)  # type: ignore[arg-type]
+    found = assess_tasks(one, settings, clusters=places, now=at)  # type: ignore[arg-type]
     return [gone.task.from_cluster for gone in found.cleared]
 
 
@@ -81,17 +81,17 @@ def test_all_targets_healthy_clears_the_task() -> None:
     ],
 )
 def test_d11_what_never_counts_as_healthy(one: Binding) -> None:
-    old = ClusterState(ready=True, moving=False, observed_at=START - timedelta(seconds=1))
-    places = {**PLACES, "member4": ClusterState(ready=False, moving=False), "member5": old}
+    old = ClusterState(ready=True, evicting=False, observed_at=START - timedelta(seconds=1))
+    places = {**PLACES, "member4": ClusterState(ready=False, evicting=False), "member5": old}
 
     assert cleared(one, places=places) == []
 
 
 def test_health_that_only_lacks_a_newer_look_is_looked_at_again_soon() -> None:
-    old = ClusterState(ready=True, moving=False, observed_at=START - timedelta(seconds=1))
+    old = ClusterState(ready=True, evicting=False, observed_at=START - timedelta(seconds=1))
     one = moving(task(), on={"member2": 2}, member2="Healthy")
 
-    found = assess_tasks(one, HOLD, places={**PLACES, "member2": old}, now=LATER)
+    found = assess_tasks(one, HOLD, clusters={**PLACES, "member2": old}, now=LATER)
 
     assert found.wake_at == LATER + timedelta(seconds=HOLD.cluster_monitor_period)
 
@@ -111,9 +111,9 @@ def test_d11_past_the_timeout_hold_keeps_the_copy_and_purge_lets_it_go(
 
 @pytest.mark.parametrize(("source_ready", "state"), [(True, "Stuck"), (False, "WaitingSource")])
 def test_d11_fault_26_a_task_past_its_time_says_what_it_waits_for(source_ready: bool, state: str) -> None:
-    places = {**PLACES, "member1": ClusterState(ready=source_ready, moving=True)}
+    places = {**PLACES, "member1": ClusterState(ready=source_ready, evicting=True)}
 
-    (found,) = assess_tasks(SICK, HOLD, places=places, now=LATE).overdue
+    (found,) = assess_tasks(SICK, HOLD, clusters=places, now=LATE).overdue
 
     assert found.state == state
     assert "member2" in found.waits_for
@@ -149,7 +149,7 @@ def test_suppress_deletion_decides_alone(suppress: bool, gone: list[str]) -> Non
 def test_a_task_without_a_time_is_stamped_and_kept() -> None:
     one = moving(task(creation_timestamp=None), on={"member2": 2}, member2="Healthy")
 
-    found = assess_tasks(one, HOLD, places=PLACES, now=LATER)
+    found = assess_tasks(one, HOLD, clusters=PLACES, now=LATER)
 
     assert found.kept == (task(creation_timestamp=LATER),)
 
@@ -255,7 +255,7 @@ def test_d22_the_last_word_of_a_cluster_that_lets_nobody_in_any_more_does_not_co
     stuck = condition(told.binding("web").status.conditions, "EvictionStuck")
     assert told.leaving("web") == ["member1"]
     assert stuck is not None
-    assert "member2: the cluster is not Ready or does not let us in" in stuck.message
+    assert "member2: the cluster is not Ready or access to it is lost" in stuck.message
 
     told.access_lost("member2", "False")
 

@@ -94,7 +94,7 @@ def test_a_failover_is_taken_back_once_its_cause_is_gone() -> None:
     story, before = failed_over()
     clusters = {one.metadata.name: story.cluster(one.metadata.name) for one in MEMBERS}
     assert list(revert.revert_obstacles(story.binding("web"), before, clusters, story.settings)) == [
-        "cluster member1 has the taint gone:NoExecute, which would drive it away again"
+        "cluster member1 has the taint gone:NoExecute, which would evict it again"
     ]
 
     story.untaint("member1")
@@ -171,7 +171,7 @@ def test_a_workload_scaled_since_is_not_taken_back_to_fewer_replicas() -> None:
 
     (said,) = revert.revert_obstacles(story.binding("web"), before, clusters, story.settings)
 
-    assert "asks for 5 replicas and not for those it had then (member1:1, member2:1); a Failback" in said
+    assert "requests 5 replicas, not those it had before (member1:1, member2:1); use a Failback" in said
 
 
 def test_a_whole_copy_is_taken_back_with_the_replicas_of_today() -> None:

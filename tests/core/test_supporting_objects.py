@@ -121,8 +121,8 @@ def test_no_two_wait_for_each_other() -> None:
     assert not any("?" in value for value in KINDS["networking.k8s.io/Ingress"].values(ingress(), "companions"))
 
 
-UP = ClusterState(ready=True, moving=False)
-PLACES = {"member1": replace(UP, moving=True), "member2": UP}
+UP = ClusterState(ready=True, evicting=False)
+PLACES = {"member1": replace(UP, evicting=True), "member2": UP}
 BESIDE_IT = {"member1": ("Deployment web",)}
 LATER, LATE = START + timedelta(seconds=10), START + timedelta(seconds=601)
 PURGE = Settings(on_graceful_timeout="Purge")
@@ -136,7 +136,7 @@ def leaving(*, on: str = "member2", healthy: bool = True, **task: Any) -> Bindin
     return one.with_status(aggregated_status=(item,), scheduler_observed_generation=one.metadata.generation)
 
 
-DOWN = {**PLACES, "member1": ClusterState(ready=False, moving=True)}
+DOWN = {**PLACES, "member1": ClusterState(ready=False, evicting=True)}
 STAYS = [
     # what, where things are, settings, when; does it stay past its time as, or wait in time as
     ("while its pods are there", leaving(), PLACES, Settings(), LATER, "", WAITING_WORKLOAD),
@@ -153,12 +153,14 @@ STAYS = [
 def test_d11_an_object_without_pods_stays(
     case: str, one: Binding, places: Any, settings: Settings, at: Any, overdue: str, waiting: str
 ) -> None:
-    told = assess_tasks(one, settings, places=places, beside=BESIDE_IT, now=at)
+    told = assess_tasks(one, settings, clusters=places, dependents=BESIDE_IT, now=at)
 
     assert told.cleared == ()
     assert [wait.state for wait in told.overdue] == ([overdue] if overdue else [])
     assert [wait.state for wait in told.waiting] == ([waiting] if waiting else [])
-    assert all("Deployment web no longer runs there" in wait.waits_for for wait in (*told.overdue, *told.waiting))
+    assert all(
+        "Deployment web no longer runs on the cluster" in wait.waits_for for wait in (*told.overdue, *told.waiting)
+    )
     assert told.wake_at is not None
 
 
@@ -176,7 +178,7 @@ GOES = [
 def test_d11_no_wait_for_companions_outlasts_other_waits(
     case: str, one: Binding, places: Any, settings: Settings, at: Any, beside: Any
 ) -> None:
-    told = assess_tasks(one, settings, places=places, beside=beside, now=at)
+    told = assess_tasks(one, settings, clusters=places, dependents=beside, now=at)
 
     assert [gone.task.from_cluster for gone in told.cleared] == ["member1"]
 
@@ -185,9 +187,9 @@ def test_d11_no_wait_for_companions_outlasts_other_waits(
 def test_looks_for_companions_become_rarer_and_never_end(waited: float, look: float) -> None:
     now = START + timedelta(seconds=waited)
 
-    assert assess_tasks(leaving(), Settings(), places=PLACES, beside=BESIDE_IT, now=now).wake_at == now + timedelta(
-        seconds=look
-    )
+    assert assess_tasks(
+        leaving(), Settings(), clusters=PLACES, dependents=BESIDE_IT, now=now
+    ).wake_at == now + timedelta(seconds=look)
 
 
 # With the controllers

@@ -36,7 +36,7 @@ def test_replicas_only_change_places(share: int, others: dict[str, int], now: di
     assert known is not None
     trial = FailbackPlanner(MEMBERS, ReservedCapacity(), Settings(), now=START + timedelta(hours=1))
 
-    way = trial.way(one, known, "member1", FailbackRequest("", ""))
+    way = trial.plan(one, known, "member1", FailbackRequest("", ""))
 
     if not isinstance(way, FailbackPlan):
         return
