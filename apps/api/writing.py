@@ -16,8 +16,8 @@ from apps.api.target import Target
 from apps.objects import admission
 from apps.objects.definitions import definitions
 from apps.objects.store import DjangoStore
-from controlplane.admission import against_state, orphans
-from controlplane.admission.documents import without_status
+from controlplane.admission import orphan_policy, state_checks
+from controlplane.admission.admit import without_status
 from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Conflict, NotFound
 from controlplane.apimachinery.meta import Object
 from controlplane.clusters import unjoin
@@ -151,8 +151,8 @@ class Writer:
             self._check_preconditions(live, options)
             exact = bool(options.get("preconditions", {}).get("resourceVersion"))
             unjoin.check(self.store, [live], self.settings)
-            orphans.check(self.store, [live], policy)
-            warnings = against_state.told_of_deletion(self.store, live)
+            orphan_policy.check_orphan_policy(self.store, [live], policy)
+            warnings = state_checks.deletion_warnings(self.store, live)
             outcome = self._apply(lifecycle.request_deletion(live, now=self.now, policy=policy, exact=exact))
             if not outcome.lost:
                 left = outcome.objects[0]
@@ -178,7 +178,7 @@ class Writer:
         for _ in range(ATTEMPTS):
             live = self.store.get(refs)
             unjoin.check(self.store, live.values(), self.settings)
-            orphans.check(self.store, live.values(), policy)
+            orphan_policy.check_orphan_policy(self.store, live.values(), policy)
             changes = [lifecycle.request_deletion(obj, now=self.now, policy=policy) for obj in live.values()]
             decisions = [
                 Decision(changes=(one,), events=hold_events.hold_events(one, by=self.actor.name), reason="API")

@@ -13,7 +13,7 @@ import yaml
 
 from apps.objects.store import DjangoStore
 from controlplane import kinds
-from controlplane.admission.documents import admit_create
+from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.meta import Object, Ref, kind_key
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, CREDENTIALS_ANNOTATION
 from controlplane.engine.decision import Decision, Put

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from apps.objects.store import DjangoStore
-from controlplane.admission import against_state, documents
-from controlplane.admission.documents import Admitted
+from controlplane.admission import admit, state_checks
+from controlplane.admission.admit import Admitted
 from controlplane.apimachinery.errors import BadRequest
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine import lifecycle
@@ -40,10 +40,10 @@ def check_namespace(store: DjangoStore, kind: Kind, document: Document) -> None:
 def created(store: DjangoStore, kind: Kind, document: Document, *, settings: Settings, now: datetime) -> Admitted:
     """Return the new object of a document as it begins. Raises BadRequest, Invalid with every cause."""
     namespace = document["metadata"].get("namespace", "")
-    admitted = documents.admit_create(
+    admitted = admit.admit_create(
         kind, document, namespace=namespace, settings=settings, now=now, uid=str(uuid.uuid4())
     )
-    told = against_state.told(store, kind, admitted.object, None, settings, now=now)
+    told = state_checks.check_write(store, kind, admitted.object, None, settings, now=now)
     return Admitted(lifecycle.prepare_created(admitted.object), (*admitted.warnings, *told))
 
 
@@ -58,6 +58,6 @@ def changed(
     now: datetime,
 ) -> Admitted:
     """Return the new state of an object. Raises BadRequest, Conflict, Invalid with every cause."""
-    admitted = documents.admit_update(kind, document, live, subresource=subresource, settings=settings, now=now)
-    told = against_state.told(store, kind, admitted.object, live, settings, now=now)
+    admitted = admit.admit_update(kind, document, live, subresource=subresource, settings=settings, now=now)
+    told = state_checks.check_write(store, kind, admitted.object, live, settings, now=now)
     return replace(admitted, warnings=(*admitted.warnings, *told))

@@ -9,7 +9,7 @@ from apps.objects import due
 from apps.objects.arrays import Array, bigints, moments, texts
 from apps.objects.batch import Batch, Line, Settled
 from apps.objects.tables import SEPARATOR, ObjectTable, RowTable, object_table, row_table
-from controlplane.admission.storable import fits
+from controlplane.admission.storage_limits import fits
 from controlplane.apimachinery.meta import Object
 from controlplane.engine.decision import Drop, Save
 from controlplane.kind import KINDS, Kind

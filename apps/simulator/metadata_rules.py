@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from controlplane.admission.metadata_rules import labels
+from controlplane.admission.metadata_rules import label_causes
 from controlplane.apimachinery import selectors
 from controlplane.apimachinery.causes import immutable, invalid, required
 from controlplane.apimachinery.errors import Cause
@@ -33,7 +33,7 @@ def name_causes(resource: Resource, name: str) -> list[Cause]:
 
 def causes(metadata: Document) -> Iterator[Cause]:
     """Yield what is wrong with labels, annotations, finalizers and owners."""
-    yield from labels(metadata.get("labels") or {}, "metadata.labels")
+    yield from label_causes(metadata.get("labels") or {}, "metadata.labels")
     for key in metadata.get("annotations") or {}:
         for error in selectors.label_key_errors(key.lower()):
             yield invalid("metadata.annotations", key, error)

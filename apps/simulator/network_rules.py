@@ -17,7 +17,7 @@ from apps.simulator.checks import (
     one_of,
     unique,
 )
-from controlplane.admission.metadata_rules import labels
+from controlplane.admission.metadata_rules import label_causes
 from controlplane.apimachinery import causes
 from controlplane.apimachinery.errors import Cause
 
@@ -46,7 +46,7 @@ def _service(document: Document) -> Iterator[Cause]:
         for index, port in enumerate(ports):
             if not port.get("name"):
                 yield causes.required(f"spec.ports[{index}].name")
-    yield from labels(spec.get("selector") or {}, "spec.selector")
+    yield from label_causes(spec.get("selector") or {}, "spec.selector")
 
 
 def taken(document: Document, old: Document | None, others: Callable[[], Iterable[Document]]) -> Iterator[Cause]:

@@ -1,4 +1,4 @@
-"""The rules of metadata that hold for every kind: names, namespaces, labels, finalizers, owners."""
+"""The rules for metadata of all kinds: names, namespaces, labels, annotations, finalizers and owner references."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from controlplane.apimachinery.selectors import (
 from controlplane.wire.resource import Resource
 
 MAX_ANNOTATIONS = 256 * 1024
-"""Bytes of all annotations of an object together."""
+"""Maximum bytes of all annotations of an object together."""
 
 MAX_NAME = 253
-"""Characters of a name that need not be one of the DNS; those are no longer either."""
+"""Maximum characters of a name, also of a name that need not be a DNS name."""
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _RBAC = "rbac.authorization.k8s.io"
 _LABEL_KINDS = frozenset({"Namespace"})
-# Checked by the kind itself.
+# Kinds that check their names themselves.
 _OWN_RULES = frozenset({"cluster.karmada.io/Cluster"})
 
 
-def faults(resource: Resource, metadata: ObjectMeta) -> Iterator[Cause]:
-    """Yield everything that is wrong with an object's metadata."""
+def metadata_causes(resource: Resource, metadata: ObjectMeta) -> Iterator[Cause]:
+    """Yield a cause for every rule that an object's metadata breaks."""
     yield from _name(resource, metadata)
     if resource.namespaced:
         for rule in dns1123_label_errors(metadata.namespace):
             yield invalid("metadata.namespace", metadata.namespace, rule)
     elif metadata.namespace:
         yield forbidden("metadata.namespace", f"{resource.kind} is cluster-scoped: leave namespace out")
-    yield from labels(metadata.labels, "metadata.labels")
+    yield from label_causes(metadata.labels, "metadata.labels")
     yield from _annotations(metadata.annotations)
     for finalizer in metadata.finalizers:
         for rule in label_key_errors(finalizer):
@@ -53,20 +53,20 @@ def faults(resource: Resource, metadata: ObjectMeta) -> Iterator[Cause]:
                 yield required(f"metadata.ownerReferences[{index}].{field}")
 
 
-def labels(found: dict[str, str], path: str) -> Iterator[Cause]:
-    """Yield everything that is wrong with labels."""
-    for key, value in found.items():
+def label_causes(labels: dict[str, str], path: str) -> Iterator[Cause]:
+    """Yield a cause for every invalid key or value of labels; `path` is the field that holds them."""
+    for key, value in labels.items():
         for rule in label_key_errors(key):
             yield invalid(path, key, rule)
         for rule in label_value_errors(value):
             yield invalid(f"{path}[{key}]", value, rule)
 
 
-def _annotations(found: dict[str, str]) -> Iterator[Cause]:
-    for key in found:
+def _annotations(annotations: dict[str, str]) -> Iterator[Cause]:
+    for key in annotations:
         for rule in label_key_errors(key.lower()):
             yield invalid("metadata.annotations", key, rule)
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in found.items())
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > MAX_ANNOTATIONS:
         yield invalid(
             "metadata.annotations", size, f"all annotations together must have at most {MAX_ANNOTATIONS} bytes"
@@ -82,7 +82,7 @@ def _name(resource: Resource, metadata: ObjectMeta) -> Iterator[Cause]:
 
 
 def name_rule(resource: Resource) -> Callable[[str], list[str]]:
-    """Return what names of a kind have to look like."""
+    """Return the function that returns what is wrong with a name of this kind."""
     if resource.group == _RBAC or resource.kind == "CertificateSigningRequest":
         return _path_segment_errors
     if resource.group == "" and resource.kind == "Service":

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from controlplane.admission.documents import admit_create
+from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.causes import forbidden, invalid, mistyped, required
 from controlplane.apimachinery.errors import BadRequest, Cause, Invalid
 from controlplane.apimachinery.meta import Ref, kind_key

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.admission.documents import admit_create, admit_update
+from controlplane.admission.admit import admit_create, admit_update
 from controlplane.apimachinery.errors import Cause, Invalid
 from controlplane.apimachinery.meta import kind_key
 from controlplane.kind import KINDS

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.admission.documents import admit_create
+from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.errors import BadRequest, Conflict
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template

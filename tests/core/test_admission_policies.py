@@ -289,4 +289,4 @@ def test_application_failover_of_what_is_never_ill_is_warned_of(kinds: list[tupl
 
     told = created(policy(resourceSelectors=selectors, propagateDeps=True, failover=behaviour)).warnings
 
-    assert any("no rule says when" in one for one in told) is warned
+    assert any("there is no rule for the health" in one for one in told) is warned

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane.admission.documents import admit_create
+from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.meta import kind_key
 from controlplane.controllers import CONTROLLERS
 from controlplane.engine.ownership import ownership

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from controlplane.admission.documents import admit_update
+from controlplane.admission.admit import admit_update
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import Condition, condition
 from controlplane.apimachinery.names import FENCE_ANNOTATION

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controlplane.admission.documents import admit_create, admit_update
+from controlplane.admission.admit import admit_create, admit_update
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.clusters.fence import FenceRequest, fence_of, fenced
 from controlplane.clusters.heartbeats import LISTENING, received

@@ -7,7 +7,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from controlplane.admission.documents import admit_update
+from controlplane.admission.admit import admit_update
 from controlplane.apimachinery.meta import Condition
 from controlplane.engine.state import Change
 from controlplane.eviction import revert

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from controlplane import interpret
-from controlplane.admission.documents import admit_update
+from controlplane.admission.admit import admit_update
 from controlplane.apimachinery.meta import ObjectMeta, kind_key
 from controlplane.controllers.template_status import Aggregate, TemplateStatus
 from controlplane.engine.decision import Put

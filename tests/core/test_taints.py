@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controlplane.admission.documents import Admitted, admit_update
+from controlplane.admission.admit import Admitted, admit_update
 from controlplane.apimachinery.meta import Condition, ObjectMeta
 from controlplane.clusters import taints
 from controlplane.clusters.taints import OWNERS_ANNOTATION

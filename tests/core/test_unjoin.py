@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from controlplane import kinds
-from controlplane.admission.documents import admit_create
+from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.errors import Conflict, Invalid
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.apimachinery.names import CREDENTIALS_ANNOTATION

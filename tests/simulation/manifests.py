@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from controlplane.admission.documents import admit_create
+from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.meta import Object, kind_key
 from controlplane.kind import Kind
 from controlplane.kinds import KINDS

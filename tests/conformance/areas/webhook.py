@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from controlplane.admission import documents
+from controlplane.admission import admit
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import Object, compact, kind_key
 from controlplane.kind import KINDS, Kind
@@ -45,9 +45,9 @@ def _admit(given: Document, kind: Kind) -> Object:
     settings, doc = Settings(), given["object"]
     if given["operation"] == "CREATE":
         namespace = given.get("namespace") or ""
-        return documents.admit_create(kind, doc, namespace=namespace, settings=settings, now=NOW, uid=UID).object
+        return admit.admit_create(kind, doc, namespace=namespace, settings=settings, now=NOW, uid=UID).object
     old = typed({"status": {}, **given["oldObject"]}, kind.type)
-    return documents.admit_update(kind, doc, old, settings=settings, now=NOW).object
+    return admit.admit_update(kind, doc, old, settings=settings, now=NOW).object
 
 
 def agree(expect: Document, result: Document) -> bool:

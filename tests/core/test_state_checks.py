@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controlplane.admission import against_state
+from controlplane.admission import state_checks
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.meta import ObjectMeta
 from controlplane.clusters.taints import OWNERS_ANNOTATION
@@ -47,7 +47,7 @@ def told(*rows: Eviction, settings: Settings = DEFAULT) -> tuple[str, ...]:
     store = MemoryStore(clock=lambda: START)
     store.create(ONE)
     store.apply([(None, Decision(changes=tuple(Save(row) for row in rows)))], by=Actor("test"))
-    return against_state.told(store, KINDS[RESOURCE_BINDING], EDITED, ONE, settings, now=START)
+    return state_checks.check_write(store, KINDS[RESOURCE_BINDING], EDITED, ONE, settings, now=START)
 
 
 def outage(*owners: str) -> MemoryStore:
@@ -67,7 +67,7 @@ POLICY = ClusterTaintPolicy("policy.karmada.io/v1alpha1", "ClusterTaintPolicy", 
 
 
 def test_fault_34_who_deletes_a_taint_policy_is_told_what_goes_with_it() -> None:
-    (said,) = against_state.told_of_deletion(outage("policy/detect"), POLICY)
+    (said,) = state_checks.deletion_warnings(outage("policy/detect"), POLICY)
 
     assert said == (
         "this deletion withdraws 1 taint: gone:NoExecute from cluster member1, and with them 2 queued evictions"
@@ -76,7 +76,7 @@ def test_fault_34_who_deletes_a_taint_policy_is_told_what_goes_with_it() -> None
 
 @pytest.mark.parametrize("owners", [("policy/other",), ("policy/detect", "policy/other"), ()])
 def test_a_taint_somebody_else_wants_does_not_go_with_a_policy(owners: tuple[str, ...]) -> None:
-    assert against_state.told_of_deletion(outage(*owners), POLICY) == ()
+    assert state_checks.deletion_warnings(outage(*owners), POLICY) == ()
 
 
 @pytest.mark.parametrize(("added", "said"), [((), 1), ((TaintToAdd("gone", "NoSchedule"),), 1), (TAINTS, 0)])
@@ -89,7 +89,7 @@ def test_d3_who_takes_a_taint_off_a_policys_list_is_told_what_goes_with_it(
 
     edited = old.with_spec(taints_to_add=added)
 
-    assert len(against_state.told(outage("policy/detect"), known, edited, old, DEFAULT, now=START)) == said
+    assert len(state_checks.check_write(outage("policy/detect"), known, edited, old, DEFAULT, now=START)) == said
 
 
 def test_a_drain_of_a_cluster_there_is_none_of_is_refused_and_not_finished_at_once() -> None:
@@ -97,10 +97,10 @@ def test_a_drain_of_a_cluster_there_is_none_of_is_refused_and_not_finished_at_on
     store = outage()
 
     with pytest.raises(Invalid, match="there is no such cluster"):
-        against_state.told(store, KINDS[DRAIN], drain, None, DEFAULT, now=START)
+        state_checks.check_write(store, KINDS[DRAIN], drain, None, DEFAULT, now=START)
 
     fine = drain.with_spec(cluster="member1")
-    assert against_state.told(store, KINDS[DRAIN], fine, None, DEFAULT, now=START) == ()
+    assert state_checks.check_write(store, KINDS[DRAIN], fine, None, DEFAULT, now=START) == ()
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_hold_or_window_on_a_cluster_there_is_none_of_says_so(kind: str, type_
     one = type_("failover.lifeboat.io/v1alpha1", type_.__name__, ObjectMeta(name="one"))
     known, typo = one.with_spec(clusters=("member1",)), one.with_spec(clusters=("member1", "membr2", "membr2"))
 
-    assert against_state.told(outage(), KINDS[kind], known, None, DEFAULT, now=START) == ()
-    (said,) = against_state.told(outage(), KINDS[kind], typo, known, DEFAULT, now=START)
+    assert state_checks.check_write(outage(), KINDS[kind], known, None, DEFAULT, now=START) == ()
+    (said,) = state_checks.check_write(outage(), KINDS[kind], typo, known, DEFAULT, now=START)
 
     assert said == 'spec.clusters: there is no cluster "membr2" (yet); see kubectl get clusters'
 
@@ -119,7 +119,7 @@ def test_a_hold_or_window_on_a_cluster_there_is_none_of_says_so(kind: str, type_
 def test_a_hold_on_a_namespace_there_is_none_of_says_so() -> None:
     typo = EvictionHold(API, "EvictionHold", ObjectMeta(name="one"), EvictionHoldSpec("wait", namespaces=("shpo",)))
 
-    (said,) = against_state.told(outage(), KINDS[EVICTION_HOLD], typo, None, DEFAULT, now=START)
+    (said,) = state_checks.check_write(outage(), KINDS[EVICTION_HOLD], typo, None, DEFAULT, now=START)
 
     assert said == 'spec.namespaces: there is no namespace "shpo" (yet); see kubectl get namespaces'
 
@@ -131,7 +131,7 @@ def test_a_hold_or_window_that_is_over_already_says_so(ends: datetime | None, sa
     window = MaintenanceWindow(API, "MaintenanceWindow", ObjectMeta(name="one"), spec)
 
     for one, field in ((hold, "spec.expiresAt"), (window, "spec.until")):
-        warnings = against_state.told(outage(), KINDS[one.ref.kind], one, None, DEFAULT, now=START)
+        warnings = state_checks.check_write(outage(), KINDS[one.ref.kind], one, None, DEFAULT, now=START)
         assert [warning.partition(":")[0] for warning in warnings] == [field] * said
 
 
@@ -139,7 +139,7 @@ def test_d3_an_edit_of_what_a_taint_policy_is_about_withdraws_as_well() -> None:
     edited = POLICY.with_spec(match_conditions=())
     known = KINDS[CLUSTER_TAINT_POLICY]
 
-    assert len(against_state.told(outage("policy/detect"), known, edited, POLICY, DEFAULT, now=START)) == 1
+    assert len(state_checks.check_write(outage("policy/detect"), known, edited, POLICY, DEFAULT, now=START)) == 1
 
 
 def test_d3_an_edit_of_a_taints_value_withdraws_it_and_one_of_its_windows_does_not() -> None:
@@ -147,7 +147,7 @@ def test_d3_an_edit_of_a_taints_value_withdraws_it_and_one_of_its_windows_does_n
     before = POLICY.with_spec(taints_to_add=TAINTS)
     for edited, said in ((replace(taint, value="worse"), 1), (replace(taint, add_on_match_seconds=7), 0)):
         after = POLICY.with_spec(taints_to_add=(edited, other))
-        assert len(against_state.told(outage("policy/detect"), known, after, before, DEFAULT, now=START)) == said
+        assert len(state_checks.check_write(outage("policy/detect"), known, after, before, DEFAULT, now=START)) == said
 
 
 def row(state: str, *, cluster: str = "member1", stays: bool = False) -> Eviction:
@@ -174,7 +174,7 @@ def test_what_waits_is_counted_and_what_is_over_or_stays_is_not(rows: tuple[Evic
 def test_the_setting_that_has_them_judged_anew_is_told_of() -> None:
     (said,) = told(row(QUEUED), settings=ANEW)
 
-    assert "judged anew" in said
+    assert "decided again" in said
     assert "skip" not in said
 
 
@@ -202,7 +202,7 @@ def test_a_failback_is_refused_when_it_would_begin_on_a_cluster_that_is_not_well
 
     def write() -> tuple[str, ...]:
         before = None if old is None else of(old)
-        return against_state.told(store, KINDS[FAILBACK], of(new), before, DEFAULT, now=NOW)
+        return state_checks.check_write(store, KINDS[FAILBACK], of(new), before, DEFAULT, now=NOW)
 
     if not refused:
         assert write() == ()
@@ -224,16 +224,16 @@ def test_a_dry_run_does_not_wait_until_a_cluster_has_been_ready_for_ten_minutes(
 
     before = None if old is None else of(old)
     if not refused:
-        assert against_state.told(store, KINDS[FAILBACK], of(dry), before, DEFAULT, now=NOW) == ()
+        assert state_checks.check_write(store, KINDS[FAILBACK], of(dry), before, DEFAULT, now=NOW) == ()
         return
     with pytest.raises(Invalid, match="less than 10 minutes"):
-        against_state.told(store, KINDS[FAILBACK], of(dry), before, DEFAULT, now=NOW)
+        state_checks.check_write(store, KINDS[FAILBACK], of(dry), before, DEFAULT, now=NOW)
 
 
 def test_a_write_of_a_policy_that_is_being_deleted_says_that_it_does_not_keep_it() -> None:
     going = propagation_policy("all").with_meta(deletion_timestamp=START)
     store = MemoryStore(clock=lambda: START)
 
-    said = against_state.told(store, KINDS[PROPAGATION_POLICY], going, going, DEFAULT, now=START)
+    said = state_checks.check_write(store, KINDS[PROPAGATION_POLICY], going, going, DEFAULT, now=START)
 
     assert said == ("PropagationPolicy all is being deleted: apply it again once it is gone",)

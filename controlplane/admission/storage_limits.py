@@ -1,7 +1,8 @@
-"""What a store keeps beside a document, to find it by: names, references and the entries of its kind's indexes.
+"""Limits of PostgreSQL for the texts that are stored in columns and indexes: names, references and index entries.
 
-The document itself may hold any text; PostgreSQL refuses a NUL in a text of its own, and an index entry of more than a
-third of a page. Both are refused here, by field, before anything of a batch is sent.
+The JSON document of an object may contain any text. PostgreSQL refuses the character NUL in a text column, and an index
+entry of more than a third of a page. Admission refuses both here, by field, because the database would refuse a whole
+batch.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from controlplane.wire.document_check import path_text
 from controlplane.wire.schema import Schema
 
 MAX_ENTRY: Final = 2000
-"""Bytes of an entry, "index=value" (PostgreSQL 15: an index takes 2704). A reference has some 700 at most."""
+"""Maximum bytes of an entry "index=value". PostgreSQL 15 allows 2704; a reference has about 700 at most."""
 
 Path = tuple[str | int, ...]
 
 
-def nuls(kind: Kind, document: dict[str, Any]) -> Iterator[Cause]:
-    """Yield a cause for every NUL in a text that becomes more than a part of the document: in metadata, and in what
-    the kinds declared here consist of. What users bring (data, manifests) and a status may hold one."""
-    if r"\x00" not in repr(document):  # as nearly always; looking at text by text takes ten times as long
+def nul_causes(kind: Kind, document: dict[str, Any]) -> Iterator[Cause]:
+    """Yield a cause for every NUL in a field that may be stored in a column: metadata, and the fields of our own kinds.
+
+    The content of templates and a status may contain NUL, because they are stored in the document only.
+    """
+    if r"\x00" not in repr(document):  # the normal case; visiting every text takes ten times as long
         return
     described = {"metadata": document.get("metadata")}
     if not issubclass(kind.type, Template):
@@ -38,27 +41,28 @@ def nuls(kind: Kind, document: dict[str, Any]) -> Iterator[Cause]:
             yield invalid(path_text(path), text, r"must not contain the character NUL (\u0000)")
 
 
-def entries(kind: Kind, obj: Object) -> Iterator[Cause]:
-    """Yield a cause for every text that is too long for objects to be found by it."""
-    long = (key for index in kind.indexes for key in index.keys(obj) if not fits(f"{index.name}={key}"))
-    found = {}
-    for key in long:
+def index_entry_causes(kind: Kind, obj: Object) -> Iterator[Cause]:
+    """Yield a cause for every field whose text is too long for an index of the kind."""
+    too_long = (key for index in kind.indexes for key in index.keys(obj) if not fits(f"{index.name}={key}"))
+    fields = {}
+    for key in too_long:
         texts = _texts(msgspec.to_builtins(to_wire(obj)), Schema.OPEN)
-        path, text = max(((path, text) for path, text in texts if text in key), key=lambda one: len(one[1]))
-        found[path_text(path)] = text
-    for field, text in found.items():
-        told = f"must have fewer than {MAX_ENTRY} bytes, together with what it is looked up with"
-        yield invalid(field, text, told)
+        path, text = max(((path, text) for path, text in texts if text in key), key=lambda pair: len(pair[1]))
+        fields[path_text(path)] = text
+    for field, text in fields.items():
+        yield invalid(field, text, f"is too long to be indexed: its index entry may have at most {MAX_ENTRY} bytes")
 
 
 def fits(entry: str) -> bool:
-    """Test whether an index takes an entry."""
+    """Test whether an entry is short enough for an index."""
     return len(entry) * 4 <= MAX_ENTRY or len(entry.encode()) <= MAX_ENTRY
 
 
 def _texts(value: Any, schema: Schema | None, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield every text of a document that its schema describes, names in it as well, and where it stands. Of OPEN
-    schemas all is described."""
+    """Yield the path and the text of every string that a schema describes, including the names of fields.
+
+    Parts of the document with an OPEN schema are skipped, unless the schema of the whole value is OPEN.
+    """
     if isinstance(value, str):
         yield path, value
     elif isinstance(value, dict):

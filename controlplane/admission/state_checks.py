@@ -1,0 +1,190 @@
+"""Checks of an admitted write against other stored objects, for example a Drain of a cluster that does not exist.
+
+A write that cannot work is refused with Invalid. A write that has less effect than its author may expect is accepted
+with a Warning. Admission itself (`admit`) sees one object only; these checks run after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from controlplane.apimachinery.causes import invalid
+from controlplane.apimachinery.errors import Invalid
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.clusters import taint_policies, taints
+from controlplane.clusters.tolerations import spelled
+from controlplane.engine.state import State
+from controlplane.eviction import failback
+from controlplane.kind import Kind
+from controlplane.kinds import (
+    BINDINGS,
+    CLUSTER,
+    CLUSTER_TAINT_POLICY,
+    EVICTION_HOLD,
+    MAINTENANCE_WINDOW,
+    NAMESPACE,
+    POLICIES,
+)
+from controlplane.kinds.binding import Binding, origin
+from controlplane.kinds.cluster import EVICTING_EFFECTS, Taint
+from controlplane.kinds.drain import DRAIN
+from controlplane.kinds.eviction import GROUP, VERSION, eviction_name
+from controlplane.kinds.failback import FAILBACK, Failback
+from controlplane.kinds.rows import ENDED, Eviction
+from controlplane.settings import Settings
+
+MAX_NAMED_TAINTS = 5  # in a warning
+MAX_BINDINGS = 1000  # bindings of a policy whose evictions are counted, per scope
+
+
+def check_write(
+    state: State, kind: Kind, new: Object, old: Object | None, settings: Settings, *, now: datetime
+) -> tuple[str, ...]:
+    """Return the warnings for the author of an admitted write. `old` None: the object is created.
+
+    Raises Invalid with all causes if the object cannot work in the present state.
+    """
+    if kind.key == FAILBACK:
+        _check_failback(state, kind, new, old, now=now)
+    if kind.key == DRAIN and old is None:
+        _check_drain(state, kind, new)
+    if kind.key in (EVICTION_HOLD, MAINTENANCE_WINDOW):
+        return (*_unknown_names(state, new), *_already_over(new, now=now))
+    if old is not None and kind.key == CLUSTER_TAINT_POLICY:
+        return _withdrawn_taints(state, old, "this edit", kept=_listed(new) & _listed(old))
+    warnings: tuple[str, ...] = ()
+    if old is not None and kind.key in POLICIES and old.metadata.deletion_timestamp is not None:
+        warnings = (f"{kind.resource.kind} {old.metadata.name} is being deleted: apply it again once it is gone",)
+    if old is not None and kind.key in (*POLICIES, *BINDINGS) and _spec(new) != _spec(old):
+        warnings += _queued_evictions(state, kind, new, settings)
+    return warnings
+
+
+def deletion_warnings(state: State, old: Object) -> tuple[str, ...]:
+    """Return the warnings for a user who deletes an object. A dry run returns them too."""
+    return _withdrawn_taints(state, old, "this deletion") if old.ref.kind == CLUSTER_TAINT_POLICY else ()
+
+
+def _check_drain(state: State, kind: Kind, drain: Any) -> None:
+    """Raise Invalid if the cluster of a Drain does not exist. The Drain would finish at once without effect."""
+    name = drain.spec.cluster
+    if Ref(CLUSTER, "", name) not in state.get([Ref(CLUSTER, "", name)]):
+        cause = invalid("spec.cluster", name, "there is no such cluster; see kubectl get clusters")
+        raise Invalid.of(kind.resource.kind, drain.metadata.name, [cause], group=kind.resource.group)
+
+
+def _unknown_names(state: State, hold: Any) -> tuple[str, ...]:
+    """Warn of clusters and namespaces in an EvictionHold or MaintenanceWindow that do not exist (yet)."""
+    clusters = [Ref(CLUSTER, "", name) for name in dict.fromkeys(hold.spec.clusters)]
+    namespaces = [Ref(NAMESPACE, "", name) for name in dict.fromkeys(getattr(hold.spec, "namespaces", ()))]
+    known, warnings = state.get([*clusters, *namespaces]), list[str]()
+    for field, refs in (("cluster", clusters), ("namespace", namespaces)):
+        if unknown := ", ".join(f'"{ref.name}"' for ref in refs if ref not in known):
+            warnings.append(f"spec.{field}s: there is no {field} {unknown} (yet); see kubectl get {field}s")
+    return tuple(warnings)
+
+
+def _already_over(hold: Any, *, now: datetime) -> tuple[str, ...]:
+    """Warn that a hold or a window has ended already, for example because its time was meant in another time zone."""
+    window = hold.ref.kind == MAINTENANCE_WINDOW
+    field, ends = ("until", hold.spec.until) if window else ("expiresAt", hold.spec.expires_at)
+    if ends is None or now < ends:
+        return ()
+    times = f"{ends:%Y-%m-%dT%H:%M:%SZ} has passed, it is now {now:%Y-%m-%dT%H:%M:%SZ}"
+    return (f"spec.{field}: {times}: nothing is held",)
+
+
+def _listed(policy: Any) -> frozenset[tuple[taints.Identity, str]]:
+    """Return the taints of spec.taintsToAdd and spec.taints of a ClusterTaintPolicy, each with its rule."""
+    listed = (*policy.spec.taints_to_add, *policy.spec.taints)
+    return frozenset(((taint.key, taint.effect), taint_policies.rule_of(policy.spec, taint)) for taint in listed)
+
+
+def _withdrawn_taints(
+    state: State, policy: Any, action: str, *, kept: Collection[tuple[taints.Identity, str]] = ()
+) -> tuple[str, ...]:
+    """Warn of the taints that an edit or the deletion (`action`) of a ClusterTaintPolicy removes from clusters.
+
+    The warning also counts the queued evictions that are dropped with the taints. `kept`: taints that the policy still
+    adds by the same rule. [taint-ownership] [recovered-clusters-cancel]
+    """
+    still_added = {identity for identity, _ in kept}
+    waiting, removed, dropped = state.evictions_by_cluster(), list[str](), 0
+    for cluster in state.list(CLUSTER):
+        known = taints.owned(cluster)
+        own = [taint for taint in cluster.spec.taints if _owned_by(known, taint) == {taint_policies.owner(policy)}]
+        going = [taint for taint in own if (taint.key, taint.effect) not in still_added]
+        removed += [f"{spelled(taint)} from cluster {cluster.metadata.name}" for taint in going]
+        left = [taint for taint in cluster.spec.taints if taint not in going]
+        if going and not any(taint.effect in EVICTING_EFFECTS for taint in left):
+            dropped += waiting.get(cluster.metadata.name, 0)
+    if not removed:
+        return ()
+    more = len(removed) - MAX_NAMED_TAINTS
+    first = ", ".join(removed[:MAX_NAMED_TAINTS]) + (f" and {more} more" if more > 0 else "")
+    queue = f", and with them {dropped} queued {'eviction' if dropped == 1 else 'evictions'}" if dropped else ""
+    return (f"{action} withdraws {len(removed)} {'taint' if len(removed) == 1 else 'taints'}: {first}{queue}",)
+
+
+def _owned_by(known: taints.Owners, taint: Taint) -> set[str]:
+    return set(known.get((taint.key, taint.effect), taints.Ownership()).by)
+
+
+def _spec(obj: Any) -> Any:
+    return obj.spec
+
+
+def _check_failback(state: State, kind: Kind, new: Any, old: Any, *, now: datetime) -> None:
+    """Raise Invalid if a Failback cannot do its work, when it is created and when an edit starts it [edits-by-hand]."""
+    checked: Failback = new
+    if old is not None:
+        if not _is_inactive(old) or _is_inactive(new):
+            return
+        checked = checked.with_spec(binding="")  # its binding may be moving already
+    binding_ref = failback.binding_ref(checked.spec.binding)
+    found = state.get([binding_ref, Ref(CLUSTER, "", checked.spec.cluster)])
+    binding: Binding | None = found.get(binding_ref)
+    known = None if binding is None else origin.home(binding)
+    away = state.get([Ref(CLUSTER, "", name) for name in known.left]) if known is not None else {}
+    clusters = {ref.name: cluster for ref, cluster in {**found, **away}.items() if ref.kind == CLUSTER}
+    causes = list(failback.refusal_causes(checked.spec, binding, clusters, now=now))
+    if causes:
+        raise Invalid.of(kind.resource.kind, checked.metadata.name, causes, group=kind.resource.group)
+
+
+def _is_inactive(known: Failback) -> bool:
+    return known.spec.stop or known.spec.dry_run
+
+
+def _queued_evictions(state: State, kind: Kind, edited: Object, settings: Settings) -> tuple[str, ...]:
+    """Warn that an edit of a policy or binding does not change the evictions of its bindings in the queue.
+
+    Eligibility is decided when the taint appears [judged-once], unless eviction.reevaluatePolicies is on.
+    """
+    if not state.evictions_by_cluster():
+        return ()
+    refs = [edited.ref] if kind.key in BINDINGS else _bindings_of(state, edited.ref)
+    by_binding = state.rows(Eviction, "binding", [str(ref) for ref in refs])
+    rows = [row for rows in by_binding.values() for row in rows if row.due_at is not None and row.state not in ENDED]
+    if not rows:
+        return ()
+    at_least = "at least " if len(refs) >= MAX_BINDINGS else ""
+    count = f"{at_least}{len(rows)} {'eviction' if len(rows) == 1 else 'evictions'} of its workloads queued"
+    if settings.eviction.reevaluate_policies:
+        return (f"{count}: they are decided again after this edit (eviction.reevaluatePolicies is on)",)
+    first = min(rows, key=lambda row: row.key)
+    namespace, name = Ref.parse(first.binding).namespace, eviction_name(first)
+    path = f"namespaces/{namespace}/evictions/{name}" if namespace else f"clusterevictions/{name}"
+    skip = f"/apis/{GROUP}/{VERSION}/{path}/skip"
+    return (
+        f"{count}: this edit neither stops nor changes them, because evictions are decided when the taint appears. To "
+        f'keep a copy on its cluster: kubectl create --raw {skip} -f - <<< \'{{"reason": "keep it"}}\'',
+    )
+
+
+def _bindings_of(state: State, policy: Ref) -> list[Ref]:
+    """Return the bindings of a policy, at most MAX_BINDINGS per scope."""
+    value = str(policy)
+    return [ref for kind in BINDINGS for ref in state.refs_by_index(kind, "policy", value, limit=MAX_BINDINGS)]
