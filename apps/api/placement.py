@@ -27,7 +27,7 @@ from controlplane.kinds.placement_review import KIND, RESOURCE
 from controlplane.kinds.rows import Collected, FleetNames, PlacementNote
 from controlplane.scheduling import explanation_text
 from controlplane.scheduling.dry_run import Around
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.wire.prune import validate_fields
 
 
@@ -99,7 +99,7 @@ class PlacementReviewView(KubernetesView):
             review,
             clusters,
             binding=_binding(review, reading),
-            promised=reading.reserved_capacity(within=PROMISE_ENDS_AFTER).totals,
+            reserved_capacity=reading.reserved_capacity(within=RESERVATION_EXPIRY).totals,
             around=lambda one: Around(workload_groups(reading, [one]), applications(reading, [one])),
             reported_at=_reported_at(names),
             settings=settings,

@@ -30,7 +30,7 @@ from controlplane.kinds import fleet_readiness
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.fleet_readiness import NAME, RESOURCE, FleetReadiness
 from controlplane.kinds.rows import Eviction
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
 
 MOST_BINDINGS = 5000  # looked at for one answer about the fleet: the first by namespace and name
@@ -102,6 +102,6 @@ def _situation(found: Iterable[Binding], reading: DjangoStore) -> Situation:
     if holds.needs_labels():
         holds = msgspec.structs.replace(holds, labels=workload_labels(reading, found))
     policies = reading.list(kinds.CLUSTER_TAINT_POLICY)
-    promised, parts = reading.reserved_capacity(within=PROMISE_ENDS_AFTER), applications(reading, found)
+    reserved_capacity, parts = reading.reserved_capacity(within=RESERVATION_EXPIRY), applications(reading, found)
     groups = workload_groups(reading, found)
-    return Situation(clusters, policies, fleet_state(reading), holds, promised, parts, groups)
+    return Situation(clusters, policies, fleet_state(reading), holds, reserved_capacity, parts, groups)

@@ -9,7 +9,7 @@ from apps.objects.arrays import Array, BinaryCursor, bigints, texts
 from apps.objects.tables import ObjectTable, object_table, read, row_table
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import EVERY, CapacityGuard
-from controlplane.kinds.rows import Promise
+from controlplane.kinds.rows import CapacityReservation
 
 Stored = Mapping[Ref, Object | None]
 Query = tuple[str, Sequence[Any]]
@@ -64,7 +64,7 @@ def reserved_query(guards: Sequence[CapacityGuard], *, by: str) -> Query:
     Only the clusters of the guards are looked at: the decisions of `by` rely on their capacity.
     """
     query = f"""
-        SELECT cluster, number, replicas, request FROM {row_table(Promise).name}
+        SELECT cluster, number, replicas, request FROM {row_table(CapacityReservation).name}
         WHERE number > %s AND writer <> %s AND cluster = ANY(%s)"""
     return query, (min(guard.seen for guard in guards), by, texts({guard.cluster for guard in guards}))
 

@@ -17,7 +17,7 @@ from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, L
 from controlplane.engine.state import Change, ReservedCapacity, Selection
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, OWNER, WORK
-from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
+from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, Place, Row
 
 START = ("", "")
 # No plan made while a table was small may walk all objects of a kind where it should look up keys.
@@ -210,7 +210,7 @@ class DjangoState:
             return dict(cursor.run(query).fetchall())
 
     def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
-        table = row_table(Promise)
+        table = row_table(CapacityReservation)
         # One statement sees one moment: what is given back to a binding is in the totals, and so is every promise up to
         # the newest number.
         at = f"statement_timestamp(), (SELECT coalesce(max(number), 0) FROM {table.name})"
@@ -223,7 +223,7 @@ class DjangoState:
             SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {at}
             ORDER BY key, cluster, request"""
         totals: list[tuple[str, str, int]] = []
-        own: dict[str, list[Promise]] = {}
+        own: dict[str, list[CapacityReservation]] = {}
         with binary_cursor() as cursor:
             records = cursor.run(query, (texts(bindings), within)).fetchall()
         for *record, _, _ in records:

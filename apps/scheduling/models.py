@@ -8,7 +8,7 @@ from apps.objects.row_model import RowModel
 from controlplane.kinds import rows
 
 
-class Promise(RowModel, row=rows.Promise, prose=("request",)):
+class Promise(RowModel, row=rows.CapacityReservation, prose=("request",)):
     """Capacity of a cluster that is reserved for a Work and that no report of the cluster counts yet."""
 
     number = models.BigIntegerField(default=0, db_default=0)  # rises with each reservation; see tables.RowTable

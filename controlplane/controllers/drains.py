@@ -34,9 +34,9 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.binding.origin import departed
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
-from controlplane.kinds.rows import Eviction, FleetState, Promise
+from controlplane.kinds.rows import CapacityReservation, Eviction, FleetState
 from controlplane.propagation.bindings import template_of
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
@@ -58,7 +58,7 @@ class DrainSnapshot(msgspec.Struct, frozen=True):
     next_eviction: datetime | None  # due time of the first queued eviction; None: the queue is empty
     fleet: FleetState
     holds: Holds  # clusters in a MaintenanceWindow do not count as faulty; a window does not hold a Drain
-    promised: ReservedCapacity
+    reserved_capacity: ReservedCapacity
     applications: Mapping[str, Sequence[Binding]]  # by application: the bindings that are parts of it
     groups: Groups  # the workload affinity groups of these bindings
 
@@ -93,7 +93,7 @@ class Drains(Controller):
             CLUSTER: ("spec.taints",),
             **dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
         },
-        rows=(Promise,),
+        rows=(CapacityReservation,),
     )
     batch = 1  # each Drain reads a page of bindings
 
@@ -118,7 +118,7 @@ class Drains(Controller):
             state.next_eviction(),
             fleet_state(state),
             holds,
-            state.reserved_capacity(within=PROMISE_ENDS_AFTER),
+            state.reserved_capacity(within=RESERVATION_EXPIRY),
             applications(state, bindings.values()),
             workload_groups(state, bindings.values()),
         )
@@ -198,7 +198,9 @@ def _check_page(
     """
     name = cluster.metadata.name
     clusters, parts = tuple(snapshot.clusters.values()), snapshot.applications
-    situation = Situation(clusters, promised=snapshot.promised, applications=parts, groups=snapshot.groups)
+    situation = Situation(
+        clusters, reserved_capacity=snapshot.reserved_capacity, applications=parts, groups=snapshot.groups
+    )
     dry_run = dry_run_of(situation, settings)
     departures, staying, last = list[Departure](), list[Remaining](), snapshot.subject.status.after
     for ref in snapshot.page:
@@ -255,7 +257,7 @@ def _leave(
     )
     guards = (Guard(cluster.ref, cluster.metadata.generation), *guards)
     new = departed(new, binding, now=now)
-    rows, rooms = map(Save, departure.reserved.promises), departure.reserved.rooms
+    rows, rooms = map(Save, departure.reserved.reservations), departure.reserved.rooms
     return Decision(
         changes=(Put(new, binding), *rows), events=events, guards=guards, capacity_guards=rooms, reason=REASON
     )

@@ -47,23 +47,23 @@ from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.rows import (
     EVICTED,
     QUEUED,
+    CapacityReservation,
     Eviction,
     FleetState,
     PlacementHint,
-    Promise,
     Stop,
 )
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling.batch import may_need_room
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
 HEADS = 512  # queue rows that are read at once
 MOST_AT_ONCE = 400  # evictions of one batch; each writes a binding and two Events
 IDLE_LOOK = timedelta(seconds=1)
-HELD_LOOK = PROMISE_ENDS_AFTER  # held evictions are checked again after this time even if nothing has changed
+HELD_LOOK = RESERVATION_EXPIRY  # held evictions are checked again after this time even if nothing has changed
 STALE = "stale"  # stored instead of a digest: held evictions have to be checked again
 
 
@@ -87,7 +87,7 @@ class EvictionsSnapshot(msgspec.Struct, frozen=True):
     held: tuple[Eviction, ...] | None  # the next page of held rows
     last_look: FleetState  # what was true when held rows were last checked, and the cursor of that check
     capacity: str  # digest of the clusters
-    promised: ReservedCapacity = ReservedCapacity()  # reserved, and not yet counted in any report
+    reserved_capacity: ReservedCapacity = ReservedCapacity()  # reserved, and not yet counted in any report
     holds: Holds = Holds()
     applications: Mapping[str, Sequence[Binding]] = {}  # by application: the bindings that are parts of it
     groups: Groups = {}  # the workload affinity groups of these bindings
@@ -116,7 +116,7 @@ class Evictions(Controller):
                 *("status.conditions", "status.pending_evictions"),
             ),
         ),
-        rows=(Eviction, FleetState, PlacementHint, Promise),
+        rows=(Eviction, FleetState, PlacementHint, CapacityReservation),
     )
     due_at_start = (FLEET,)
 
@@ -143,7 +143,7 @@ class Evictions(Controller):
             held=held,
             last_look=last_look,
             capacity=capacity,
-            promised=state.reserved_capacity(within=PROMISE_ENDS_AFTER, bindings=names)
+            reserved_capacity=state.reserved_capacity(within=RESERVATION_EXPIRY, bindings=names)
             if needs_room
             else ReservedCapacity(),
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
@@ -254,7 +254,11 @@ def plan_of(
     scope, most = settings.eviction.bucket_scope, min(MOST_AT_ONCE, rate.capacity(tier.rate))
     taken_tokens = Counter[str]()  # tokens that planned evictions will take, by bucket
     dry_run = SchedulerDryRun(
-        fleet, settings, promised=snapshot.promised, applications=snapshot.applications, groups=snapshot.groups
+        fleet,
+        settings,
+        reserved_capacity=snapshot.reserved_capacity,
+        applications=snapshot.applications,
+        groups=snapshot.groups,
     )
 
     def room(cluster: str) -> int:
@@ -320,8 +324,8 @@ def _eviction_decision(
     has given an order for the binding meanwhile. Orders are annotations of the binding.
     """
     after, events = old, list[Event]()
-    last, before = moves[-1], [one for one in snapshot.promised.own.get(str(old.ref), ()) if one.reserved]
-    replaced_text = _replaced_text(before, last.reserved.promises)
+    last, before = moves[-1], [one for one in snapshot.reserved_capacity.own.get(str(old.ref), ()) if one.reserved]
+    replaced_text = _replaced_text(before, last.reserved.reservations)
     for move in moves:
         after = eviction_plan.binding_after_move(after, move, settings, stops=snapshot.stops, now=now)
         cause = f"{move.cause.key}:{move.cause.effect}"
@@ -335,7 +339,7 @@ def _eviction_decision(
         changes=(
             Put(new, old, upon=("annotations",)),
             *map(Save, evicted_rows.values()),
-            *_reservation_writes(before, last.reserved.promises),
+            *_reservation_writes(before, last.reserved.reservations),
             *_hint_writes(new, last.refuge),
         ),
         events=tuple(events),
@@ -354,7 +358,9 @@ def _evicted_row(move: eviction_plan.Move, *, now: datetime) -> Eviction:
     return ended_row(move.row, move.cause.key, because, now=now, state=EVICTED)
 
 
-def _reservation_writes(before: Iterable[Promise], reserved: Sequence[Promise]) -> Iterable[Save | Drop]:
+def _reservation_writes(
+    before: Iterable[CapacityReservation], reserved: Sequence[CapacityReservation]
+) -> Iterable[Save | Drop]:
     """Yield the writes that replace the reservations `before` by `reserved`, those of the last move.
 
     The refuge of the last move names every cluster that the binding will be on, so that no other is needed.
@@ -364,7 +370,7 @@ def _reservation_writes(before: Iterable[Promise], reserved: Sequence[Promise]) 
     yield from map(Save, reserved)
 
 
-def _replaced_text(before: Iterable[Promise], reserved: Iterable[Promise]) -> str:
+def _replaced_text(before: Iterable[CapacityReservation], reserved: Iterable[CapacityReservation]) -> str:
     """Return what the Event adds if an earlier eviction of the binding had reserved other clusters, "" if not."""
     lost = sorted({one.cluster for one in before} - {one.cluster for one in reserved})
     return f"; instead of {', '.join(lost)}, which an earlier eviction had reserved" if lost else ""

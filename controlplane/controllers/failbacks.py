@@ -41,9 +41,9 @@ from controlplane.kinds.failback import (
     Returning,
     Staying,
 )
-from controlplane.kinds.rows import Eviction, FleetState, Promise
+from controlplane.kinds.rows import CapacityReservation, Eviction, FleetState
 from controlplane.propagation.bindings import template_of
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
 
 PAGE = 500  # bindings read at once
@@ -63,7 +63,7 @@ class FailbackSnapshot(msgspec.Struct, frozen=True):
     next_eviction: datetime | None  # due time of the first queued eviction; None: the queue is empty
     fleet: FleetState
     holds: Holds
-    promised: ReservedCapacity
+    reserved_capacity: ReservedCapacity
     left_in_round: int  # bindings left in the present round, the page included
 
 
@@ -96,7 +96,7 @@ class Failbacks(Controller):
                 ),
             ),
         },
-        rows=(Promise,),
+        rows=(CapacityReservation,),
     )
     batch = 1  # each Failback reads a page of bindings
 
@@ -122,7 +122,7 @@ class Failbacks(Controller):
             state.next_eviction(),
             fleet_state(state),
             replace(holds, labels=labels),
-            state.reserved_capacity(within=PROMISE_ENDS_AFTER),
+            state.reserved_capacity(within=RESERVATION_EXPIRY),
             left_in_round,
         )
 
@@ -307,7 +307,7 @@ def _wake_at(found: PageResult, in_vain: int, *, full: bool, token: timedelta, n
 
 def _check_page(snapshot: FailbackSnapshot, settings: Settings, *, most: int, now: datetime) -> PageResult:
     """Plan the way back of the bindings of the page, until `most` of them have one."""
-    planner = failback.FailbackPlanner(tuple(snapshot.clusters.values()), snapshot.promised, settings, now=now)
+    planner = failback.FailbackPlanner(tuple(snapshot.clusters.values()), snapshot.reserved_capacity, settings, now=now)
     plans, staying = list[tuple[Binding, failback.FailbackPlan]](), list[Staying]()
     last = snapshot.subject.status.after
     for checked, ref in enumerate(snapshot.page):
@@ -390,7 +390,7 @@ def _move_back(
     sources = f" from {', '.join(plan.leaves)}" if plan.leaves else ""
     message = f"goes back to cluster {plan.cluster}{sources}: {_message(subject, plan.cluster)}"
     return Decision(
-        changes=(Put(plan.binding, binding), *(Save(row) for row in plan.promises)),
+        changes=(Put(plan.binding, binding), *(Save(row) for row in plan.reservations)),
         events=tuple(Event(about, "WorkloadFailback", message) for about in (binding, template_of(binding))),
         guards=(Guard(cluster.ref, cluster.metadata.generation), *guards),
         capacity_guards=plan.rooms,

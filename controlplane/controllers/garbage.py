@@ -15,13 +15,13 @@ from controlplane.kind import KINDS
 from controlplane.kinds.event import Event
 from controlplane.kinds.rows import (
     AilingCopies,
+    CapacityReservation,
     Collected,
     Eviction,
     MatchWindow,
     Observation,
     PlacementHint,
     PlacementNote,
-    Promise,
     Row,
     Sweep,
 )
@@ -38,7 +38,7 @@ EVERYTHING = "*"
 SWEPT = (kinds.EVENT, *kinds.BINDINGS)
 _OF_BINDING: tuple[tuple[type[Row], str], ...] = (
     (Eviction, "binding"),
-    (Promise, "binding"),
+    (CapacityReservation, "binding"),
     (PlacementHint, "key"),
     (PlacementNote, "key"),
     (AilingCopies, "key"),
@@ -49,7 +49,7 @@ ROWS_OF: dict[str, tuple[tuple[type[Row], str], ...]] = {
         (Observation, "key"),
         (Collected, "key"),
         (Eviction, "cluster"),
-        (Promise, "cluster"),
+        (CapacityReservation, "cluster"),
         (MatchWindow, "cluster"),
     ),
     kinds.CLUSTER_TAINT_POLICY: ((MatchWindow, "policy"),),
@@ -88,7 +88,7 @@ class Garbage(Controller):
             MatchWindow,
             PlacementHint,
             PlacementNote,
-            Promise,
+            CapacityReservation,
             Sweep,
         ),
     )

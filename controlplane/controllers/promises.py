@@ -16,9 +16,9 @@ from controlplane.engine.decision import NOTHING, Decision, Drop, Save
 from controlplane.engine.state import State, Watch
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.rows import Collected, Promise
+from controlplane.kinds.rows import CapacityReservation, Collected
 from controlplane.kinds.work import APPLIED, Work
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.settings import Settings
 
 DISPATCH: Final = timedelta(seconds=5)
@@ -29,7 +29,7 @@ class Promised(Struct, frozen=True):
     """What is promised on one cluster, which of the bindings' Works are applied there, and when it last reported."""
 
     ref: Ref
-    promises: tuple[Promise, ...]
+    reservations: tuple[CapacityReservation, ...]
     applied: frozenset[str]  # bindings, as text
     collected_at: datetime | None  # of the newest report that the Cluster shows; None: what it shows is older
 
@@ -59,11 +59,11 @@ class Promises(Controller):
         Watch("row/Collected", _collected),
         Watch(CLUSTER, _reported),
     )
-    owns: ClassVar[Ownership] = Ownership({}, rows=(Promise,))
+    owns: ClassVar[Ownership] = Ownership({}, rows=(CapacityReservation,))
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Promised | None]:
         names = [ref.name for ref in refs]
-        rows: dict[str, Sequence[Promise]] = state.rows(Promise, "cluster", names)
+        rows: dict[str, Sequence[CapacityReservation]] = state.rows(CapacityReservation, "cluster", names)
         if not rows:
             return [None] * len(refs)
         reports: dict[str, Sequence[Collected]] = state.rows(Collected, "key", names)
@@ -93,12 +93,12 @@ class Promises(Controller):
         ]
 
     def decide(self, snapshot: Promised, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
-        if not snapshot.promises:
+        if not snapshot.reservations:
             return NOTHING
         collected = {} if snapshot.collected_at is None else {snapshot.ref.name: snapshot.collected_at}
-        held = live(snapshot.promises, collected_at=collected, now=now)
+        held = live(snapshot.reservations, collected_at=collected, now=now)
         kept = {one.key for one in held}
-        ended = tuple(Drop(one) for one in snapshot.promises if one.key not in kept)
+        ended = tuple(Drop(one) for one in snapshot.reservations if one.key not in kept)
         seen = tuple(
             Save(replace(one, applied_at=now))
             for one in held
@@ -108,13 +108,13 @@ class Promises(Controller):
             and one.made_at is not None
             and now - one.made_at >= DISPATCH
         )
-        wake_at = min((one.made_at + PROMISE_ENDS_AFTER for one in held if one.made_at is not None), default=None)
+        wake_at = min((one.made_at + RESERVATION_EXPIRY for one in held if one.made_at is not None), default=None)
         return Decision(changes=(*ended, *seen), wake_at=wake_at, reason="PromiseCounted")
 
 
-def _may_count(promise: Promise, reports: Sequence[Collected]) -> bool:
+def _may_count(reservation: CapacityReservation, reports: Sequence[Collected]) -> bool:
     """Test whether a report is late enough for the Work to have been applied before it."""
-    made = promise.made_at
+    made = reservation.made_at
     return made is not None and any(one.at is not None and one.at - made >= DISPATCH for one in reports)
 
 

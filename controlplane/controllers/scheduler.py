@@ -18,13 +18,13 @@ from controlplane.kinds import BINDINGS, CLUSTER
 from controlplane.kinds.binding import SCHEDULED, TAINT_UNTOLERATED, Binding, TargetCluster
 from controlplane.kinds.binding.affinity_index import affine_values, follows, may_choose, pending
 from controlplane.kinds.cluster import Cluster
-from controlplane.kinds.rows import FleetNames, PlacementHint, PlacementNote, Promise, Row
+from controlplane.kinds.rows import CapacityReservation, FleetNames, PlacementHint, PlacementNote, Row
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling import binding_outcome, explanation_text
 from controlplane.scheduling.batch import Batch, Item, growth, needs_no_room
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER, live
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.scheduling.note import Notes, detail_of, summary_of
 from controlplane.scheduling.placement_plan import REFUSING
 from controlplane.scheduling.question import Groups, Question
@@ -50,7 +50,7 @@ class Placing(msgspec.Struct, frozen=True):
 
     subject: Binding
     clusters: tuple[Cluster, ...]
-    promised: ReservedCapacity
+    reserved_capacity: ReservedCapacity
     groups: Groups
     applications: Mapping[str, Sequence[Binding]]  # the bindings of those that are parts of some
     note: PlacementNote | None = None  # of the last decision
@@ -108,7 +108,7 @@ class Scheduler(Controller):
                 "status.last_scheduled_time",
             ),
         ),
-        rows=(Promise, PlacementHint, PlacementNote, FleetNames),
+        rows=(CapacityReservation, PlacementHint, PlacementNote, FleetNames),
     )
     batch: ClassVar[int] = 1000  # every batch reads all clusters and all that is promised
 
@@ -117,7 +117,7 @@ class Scheduler(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Placing | None]:
         # Before the bindings: who is given back what an eviction reserved was read as that eviction left it.
-        promised = state.reserved_capacity(within=PROMISE_ENDS_AFTER, bindings=[str(ref) for ref in refs])
+        reserved_capacity = state.reserved_capacity(within=RESERVATION_EXPIRY, bindings=[str(ref) for ref in refs])
         found: dict[Ref, Binding] = state.get(refs)
         clusters = tuple(state.list(CLUSTER))
         groups = workload_groups(state, found.values())
@@ -127,7 +127,7 @@ class Scheduler(Controller):
             Placing(
                 found[ref],
                 clusters,
-                promised,
+                reserved_capacity,
                 groups,
                 parts,
                 notes.get(str(ref)),
@@ -208,8 +208,8 @@ class _Round:
         self.fleet = fleet
         self.settings = settings
         self.now = now
-        self.ledger = binding_outcome.ledger(fleet, shared.promised.totals)
-        self.promised = shared.promised
+        self.ledger = binding_outcome.ledger(fleet, shared.reserved_capacity.totals)
+        self.reserved_capacity = shared.reserved_capacity
         self.batch = Batch(fleet, self.ledger, settings)
         self.notes = Notes(fleet)
         self.groups = WorkloadGroups(shared.groups)
@@ -229,7 +229,7 @@ class _Round:
             return Decision(changes=changes, reason="ResultStands") if changes else NOTHING
         known = {one.cluster: one for one in self._live(snapshot) if not one.reserved}
         reserved = self._reserved(snapshot)
-        binding_outcome.give_back(self.ledger, self.fleet, reserved.promises)
+        binding_outcome.give_back(self.ledger, self.fleet, reserved.reservations)
         item = Item(
             binding.spec,
             binding.status,
@@ -246,7 +246,7 @@ class _Round:
         new = binding_outcome.placed(binding, outcome, asked_again=reason == RESCHEDULE_ASKED, now=self.now)
         wanted = growth(question, outcome.clusters, item.uncounted) if question.workload else {}
         rooms = self._rooms(question, [name for name, count in wanted.items() if count > item.uncounted.get(name, 0)])
-        rows = tuple(binding_outcome.promises(binding, wanted, known, asked=question.asked, now=self.now))
+        rows = tuple(binding_outcome.capacity_reservations(binding, wanted, known, asked=question.asked, now=self.now))
         binding_outcome.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
         rows += _settled(snapshot, reserved, outcome.clusters, new)
         wake_at = self.applications.look_again_at(binding, now=self.now)
@@ -267,11 +267,11 @@ class _Round:
         """Return the room that a result rests on, which has just been taken on the clusters where it has grown."""
         if not grown or needs_no_room(question):
             return ()
-        return self.ledger.rooms(self.fleet.places(grown), question.asked, seen=self.promised.seen)
+        return self.ledger.capacity_guards(self.fleet.places(grown), question.asked, seen=self.reserved_capacity.seen)
 
-    def _live(self, snapshot: Placing) -> Sequence[Promise]:
+    def _live(self, snapshot: Placing) -> Sequence[CapacityReservation]:
         """Return the binding's own promises and reservations that have not expired."""
-        return live(_own(snapshot), collected_at={}, now=self.promised.at or self.now)
+        return live(_own(snapshot), collected_at={}, now=self.reserved_capacity.at or self.now)
 
     def _reserved(self, snapshot: Placing) -> Reserved:
         """Return what evictions reserved for the binding."""
@@ -349,9 +349,9 @@ def _settled(
     return tuple(rows)
 
 
-def _own(snapshot: Placing) -> Sequence[Promise]:
+def _own(snapshot: Placing) -> Sequence[CapacityReservation]:
     """Return the binding's own promises."""
-    return snapshot.promised.own.get(str(snapshot.subject.ref), ())
+    return snapshot.reserved_capacity.own.get(str(snapshot.subject.ref), ())
 
 
 def _written(new: Binding, old: Binding, rows: tuple[Save | Drop, ...]) -> tuple[Put | Save | Drop, ...]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Bundle, decoded
-from controlplane.kinds.rows import Promise, Row
+from controlplane.kinds.rows import CapacityReservation, Row
 
 
 class NewReservation(NamedTuple):
@@ -32,7 +32,7 @@ class ReservationNumbers:
     """Numbers reservations in the order they are stored, for a store in memory. A database numbers its rows itself."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, Promise]] = {}
+        self._known: dict[str, tuple[int, CapacityReservation]] = {}
         self._last = 0
 
     @property
@@ -40,7 +40,7 @@ class ReservationNumbers:
         """Return the highest number of a stored reservation; 0: there are none."""
         return max((number for number, _ in self._known.values()), default=0)
 
-    def stored(self, row: Promise, *, by: str) -> Promise:
+    def stored(self, row: CapacityReservation, *, by: str) -> CapacityReservation:
         """Number a reservation that is being stored, and return it with the name of its writer.
 
         It gets a new number only if a field that ledgers count (`Row.NUMBERED`) has changed.

@@ -20,7 +20,7 @@ from controlplane.engine.routing import Router, shard_of
 from controlplane.engine.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, ReservedCapacity, Selection
 from controlplane.kind import text_of
 from controlplane.kinds import KINDS, OWNER, WORK
-from controlplane.kinds.rows import HELD, QUEUED, Eviction, Place, Promise, Row
+from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, Place, Row
 
 
 class _Due(msgspec.Struct, frozen=True, gc=False):
@@ -182,11 +182,11 @@ class MemoryStore:
     def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
         at = self.now()
         counts: dict[tuple[str, str], int] = {}
-        for row in self._rows.get(Promise, {}).values():
-            if isinstance(row, Promise) and row.made_at is not None and row.made_at > at - within:
+        for row in self._rows.get(CapacityReservation, {}).values():
+            if isinstance(row, CapacityReservation) and row.made_at is not None and row.made_at > at - within:
                 counts[row.cluster, row.request] = counts.get((row.cluster, row.request), 0) + row.replicas
         totals = [(*key, count) for key, count in sorted(counts.items())]
-        return ReservedCapacity(totals, self.rows(Promise, "binding", bindings), at, self._numbers.newest)
+        return ReservedCapacity(totals, self.rows(CapacityReservation, "binding", bindings), at, self._numbers.newest)
 
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         found = set()

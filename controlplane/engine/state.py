@@ -15,7 +15,7 @@ import msgspec
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.engine.decision import Decision
-from controlplane.kinds.rows import Place, Promise, Row
+from controlplane.kinds.rows import CapacityReservation, Place, Row
 
 
 class Fenced(Exception):
@@ -52,7 +52,7 @@ class ReservedCapacity(msgspec.Struct, frozen=True):
     """
 
     totals: Sequence[tuple[str, str, int]] = ()
-    own: Mapping[str, Sequence[Promise]] = {}
+    own: Mapping[str, Sequence[CapacityReservation]] = {}
     at: datetime | None = None
     seen: int = 0
 

@@ -36,7 +36,7 @@ from controlplane.kinds.binding.origin import Home
 from controlplane.kinds.cluster import ACCESS_LOST, EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.failback import FailbackSpec
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.rows import Promise
+from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling import binding_outcome, divide
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.explain import Attempt
@@ -58,7 +58,7 @@ class FailbackPlan(msgspec.Struct, frozen=True):
     cluster: str
     replicas: int
     leaves: tuple[str, ...]
-    promises: tuple[Promise, ...] = ()
+    reservations: tuple[CapacityReservation, ...] = ()
     rooms: tuple[CapacityGuard, ...] = ()  # guards on the reserved capacity
 
 
@@ -149,15 +149,15 @@ class FailbackPlanner:
     def __init__(
         self,
         clusters: Sequence[Cluster],
-        promised: ReservedCapacity,
+        reserved_capacity: ReservedCapacity,
         settings: Settings,
         *,
         now: datetime,
     ) -> None:
         self._settings, self._now = settings, now
         self._fleet = Fleet.of(clusters, settings=settings)
-        self._ledger = binding_outcome.ledger(self._fleet, promised.totals)
-        self._seen = promised.seen
+        self._ledger = binding_outcome.ledger(self._fleet, reserved_capacity.totals)
+        self._seen = reserved_capacity.seen
 
     def plan(
         self, binding: Binding, home: Home, cluster: str, request: FailbackRequest
@@ -192,15 +192,15 @@ class FailbackPlanner:
         tasks = tuple(task for task in tasks if task.from_cluster != cluster)
         new = binding.with_spec(clusters=_targets(binding, wanted), graceful_eviction_tasks=tasks)
         new = origin.returned(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
-        promises, rooms = self._reservations(binding, cluster, wanted, question)
-        return FailbackPlan(new, cluster, wanted[cluster], leaves, promises, rooms)
+        reservations, rooms = self._reservations(binding, cluster, wanted, question)
+        return FailbackPlan(new, cluster, wanted[cluster], leaves, reservations, rooms)
 
     def _question(
         self, binding: Binding, bare: ResourceBindingSpec, cluster: str
     ) -> tuple[Question, Attempt] | FailbackBlocked:
         """Return the scheduler's question, and the first affinity term that allows the cluster."""
         status = msgspec.structs.replace(binding.status, scheduler_observed_affinity_name="")
-        explanation = schedule(bare, status, self._fleet, settings=self._settings, promised=self._ledger).explanation
+        explanation = schedule(bare, status, self._fleet, settings=self._settings, ledger=self._ledger).explanation
         place = self._fleet.index[cluster]
         refusals = [refusal(attempt.plan, explanation.question, place) for attempt in explanation.attempts]
         for attempt, why in zip(explanation.attempts, refusals, strict=True):
@@ -259,7 +259,7 @@ class FailbackPlanner:
         again."""
         spec = msgspec.structs.replace(bare, clusters=_targets(binding, wanted))
         status = msgspec.structs.replace(binding.status, scheduler_observed_affinity_name="")
-        outcome = schedule(spec, status, self._fleet, settings=self._settings, promised=self._ledger).outcome
+        outcome = schedule(spec, status, self._fleet, settings=self._settings, ledger=self._ledger).outcome
         names = {one.name for one in outcome.clusters} if isinstance(outcome, Placed) else set()
         return set(wanted) <= names and leaver not in names
 
@@ -319,15 +319,15 @@ class FailbackPlanner:
 
     def _reservations(
         self, binding: Binding, cluster: str, wanted: Mapping[str, int], question: Question
-    ) -> tuple[tuple[Promise, ...], tuple[CapacityGuard, ...]]:
+    ) -> tuple[tuple[CapacityReservation, ...], tuple[CapacityGuard, ...]]:
         """Reserve the capacity on the cluster. Return the reservations, with guards on the capacity they rest on."""
         count = 1 if question.bundled else wanted[cluster]
         if not question.workload or count <= 0:
             return (), ()
         places = self._fleet.places([cluster])
-        self._ledger.promise(places, np.array([count], dtype=np.int64), question.asked)
-        made = binding_outcome.promises(binding, {cluster: count}, {}, asked=question.asked, now=self._now)
-        return tuple(one.row for one in made), self._ledger.rooms(places, question.asked, seen=self._seen)
+        self._ledger.reserve(places, np.array([count], dtype=np.int64), question.asked)
+        made = binding_outcome.capacity_reservations(binding, {cluster: count}, {}, asked=question.asked, now=self._now)
+        return tuple(one.row for one in made), self._ledger.capacity_guards(places, question.asked, seen=self._seen)
 
 
 def _replicas_by_cluster(home: Home, replicas: int, *, turned: bool) -> dict[str, int]:

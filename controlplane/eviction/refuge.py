@@ -15,8 +15,8 @@ from controlplane import interpret
 from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import NOTHING_ASKED, Asked, Bundle
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.rows import Promise
-from controlplane.scheduling.binding_outcome import reservations
+from controlplane.kinds.rows import CapacityReservation
+from controlplane.scheduling.binding_outcome import refuge_reservations
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.settings import Settings
@@ -95,7 +95,7 @@ def _divided(binding: Binding) -> bool:
 class Reservation(msgspec.Struct, frozen=True):
     """The capacity of a refuge that is reserved for its binding, with the guards on the capacity it rests on."""
 
-    promises: tuple[Promise, ...] = ()
+    reservations: tuple[CapacityReservation, ...] = ()
     rooms: tuple[CapacityGuard, ...] = ()
 
 
@@ -116,9 +116,9 @@ def reserve_refuge(
     if not more:
         return Reservation()
     places = fleet.places(more)
-    ledger.promise(places, np.array(list(more.values()), dtype=np.int64), place.asked)
-    rooms = ledger.rooms(places, place.asked, seen=seen)
-    return Reservation(reservations(binding, more, asked=place.asked, now=now), rooms)
+    ledger.reserve(places, np.array(list(more.values()), dtype=np.int64), place.asked)
+    rooms = ledger.capacity_guards(places, place.asked, seen=seen)
+    return Reservation(refuge_reservations(binding, more, asked=place.asked, now=now), rooms)
 
 
 def spread_minimum(binding: Binding) -> int:

@@ -14,7 +14,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.engine.state import ReservedCapacity
 from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation, reserve_refuge
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.rows import Promise
+from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling import binding_outcome
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
@@ -41,13 +41,13 @@ class SchedulerDryRun:
         fleet: Callable[[], Fleet],
         settings: Settings,
         *,
-        promised: ReservedCapacity = NO_RESERVATIONS,
+        reserved_capacity: ReservedCapacity = NO_RESERVATIONS,
         applications: Mapping[str, Iterable[Binding]],
         groups: Groups,
     ) -> None:
         self._read = fleet
         self._settings = settings
-        self._promised = promised
+        self._reserved_capacity = reserved_capacity
         self._applications = Applications(applications, settings)
         self._groups = WorkloadGroups(groups)
         self._without: dict[frozenset[str], Fleet] = {}
@@ -59,7 +59,7 @@ class SchedulerDryRun:
 
     @cached_property
     def _ledger(self) -> Ledger:
-        return binding_outcome.ledger(self._fleet, self._promised.totals)
+        return binding_outcome.ledger(self._fleet, self._reserved_capacity.totals)
 
     def place_without(self, binding: Binding, leaving: Collection[str], *, now: datetime | None = None) -> DryRunResult:
         """Return where the scheduler would place a binding if it left these clusters.
@@ -90,12 +90,12 @@ class SchedulerDryRun:
             return DryRunResult(outcome.clusters, asked=question.asked)
         return DryRunResult(refused=outcome.message, part=outcome.part or (), asked=question.asked)
 
-    def _reserved(self, binding: Binding) -> Sequence[Promise]:
+    def _reserved(self, binding: Binding) -> Sequence[CapacityReservation]:
         """Return the capacity that is reserved for a binding: by an earlier dry run here, else by a stored reservation
         that the scheduler has not used yet."""
         if (taken := self._taken.get(binding.ref)) is not None:
-            return taken.promises
-        own, at = self._promised.own.get(str(binding.ref), ()), self._promised.at
+            return taken.reservations
+        own, at = self._reserved_capacity.own.get(str(binding.ref), ()), self._reserved_capacity.at
         return [] if at is None else [one for one in live(own, collected_at={}, now=at) if one.reserved]
 
     def reserve(self, binding: Binding, place: Refuge, *, now: datetime) -> Reservation:
@@ -107,12 +107,12 @@ class SchedulerDryRun:
         self._applications.placed(binding, place.clusters)
         self._groups.placed(binding, place.clusters)
         binding_outcome.give_back(self._ledger, self._fleet, self._reserved(binding))
-        ledger, seen = self._ledger, self._promised.seen
+        ledger, seen = self._ledger, self._reserved_capacity.seen
         taken = self._taken[binding.ref] = reserve_refuge(ledger, self._fleet, binding, place, seen=seen, now=now)
         return taken
 
 
-def targets_with_reservations(binding: Binding, reserved: Iterable[Promise]) -> tuple[TargetCluster, ...]:
+def targets_with_reservations(binding: Binding, reserved: Iterable[CapacityReservation]) -> tuple[TargetCluster, ...]:
     """Return the targets that a binding would have on the clusters with its reserved capacity."""
     held = {one.name: one.replicas for one in binding.spec.clusters}
     return tuple(TargetCluster(one.cluster, held.get(one.cluster, 0) + one.replicas) for one in reserved)

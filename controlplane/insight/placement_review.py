@@ -59,7 +59,7 @@ def answer_review(
     clusters: Sequence[Cluster],
     *,
     binding: Binding | None = None,
-    promised: Sequence[tuple[str, str, int]] = (),
+    reserved_capacity: Sequence[tuple[str, str, int]] = (),
     around: Callable[[Binding], Around] = lambda subject: NOBODY,
     reported_at: Mapping[str, datetime] = {},
     settings: Settings,
@@ -87,7 +87,7 @@ def answer_review(
         return rehearse(
             subject,
             supposed,
-            promised=promised,
+            reserved_capacity=reserved_capacity,
             around=around(subject),
             lost=spec.clusters.lost,
             reported_at=reported_at,

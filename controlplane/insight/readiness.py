@@ -108,7 +108,7 @@ class Situation(msgspec.Struct, frozen=True):
     policies: Sequence[ClusterTaintPolicy] = ()
     fleet: FleetState = FleetState("default")
     holds: Holds = Holds()
-    promised: ReservedCapacity = ReservedCapacity()  # what no report counts yet
+    reserved_capacity: ReservedCapacity = ReservedCapacity()  # what no report counts yet
     applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that the bindings asked about are parts of
     groups: Groups = {}  # the workload affinity groups they are in
 
@@ -118,7 +118,7 @@ def dry_run_of(situation: Situation, settings: Settings) -> SchedulerDryRun:
     return SchedulerDryRun(
         lambda: Fleet.of(situation.clusters, settings=settings),
         settings,
-        promised=situation.promised,
+        reserved_capacity=situation.reserved_capacity,
         applications=situation.applications,
         groups=situation.groups,
     )

@@ -167,7 +167,7 @@ class FleetState(Row, frozen=True):
     cursor: Place | None = None  # how far held evictions have been looked at again; None: all have been
 
 
-class Promise(Row, frozen=True):
+class CapacityReservation(Row, frozen=True):
     """Capacity promised to a Work that no status has counted yet. key: binding ref|cluster.
 
     `reserved`: kept free by an eviction for what the scheduler places next, which takes it or gives it back; its key
@@ -229,7 +229,7 @@ ROWS: tuple[type[Row], ...] = (
     Eviction,
     AilingCopies,
     FleetState,
-    Promise,
+    CapacityReservation,
     PlacementHint,
     PlacementNote,
     FleetNames,

@@ -65,9 +65,9 @@ class Batch:
         attempt = verdict.explanation.attempts[-1]
         assert attempt.chosen is not None, "what is placed was chosen"
         if attempt.shares is None:
-            self._ledger.promise(attempt.chosen, np.ones(len(attempt.chosen), dtype=np.int64), question.asked)
+            self._ledger.reserve(attempt.chosen, np.ones(len(attempt.chosen), dtype=np.int64), question.asked)
         else:
-            self._ledger.promise(attempt.chosen, attempt.shares, question.asked)
+            self._ledger.reserve(attempt.chosen, attempt.shares, question.asked)
 
     def _take_difference(
         self, question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]
@@ -78,7 +78,7 @@ class Batch:
         taken = {name: count for name, count in more.items() if count > 0}
         if taken:
             counts = np.fromiter(taken.values(), dtype=np.int64, count=len(taken))
-            self._ledger.promise(self._fleet.places(taken), counts, question.asked)
+            self._ledger.reserve(self._fleet.places(taken), counts, question.asked)
 
 
 def needs_no_room(question: Question) -> bool:

@@ -12,7 +12,7 @@ from controlplane.apimachinery.meta import Condition, to_seconds, with_condition
 from controlplane.engine.decision import Drop, Save
 from controlplane.estimate.request import Asked, decoded, encoded
 from controlplane.kinds.binding import SCHEDULED, Binding, TargetCluster
-from controlplane.kinds.rows import Promise, eviction_key
+from controlplane.kinds.rows import CapacityReservation, eviction_key
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.schedule import Placed, Refused
@@ -56,8 +56,13 @@ def caught_up(binding: Binding) -> Binding:
     return binding.with_status(scheduler_observed_generation=binding.metadata.generation)
 
 
-def promises(
-    binding: Binding, wanted: Mapping[str, int], known: Mapping[str, Promise], *, asked: Asked, now: datetime
+def capacity_reservations(
+    binding: Binding,
+    wanted: Mapping[str, int],
+    known: Mapping[str, CapacityReservation],
+    *,
+    asked: Asked,
+    now: datetime,
 ) -> Iterator[Save | Drop]:
     """Yield what changes in the promises of a binding: `wanted` replicas by cluster that no report counts."""
     request = encoded(asked)
@@ -68,7 +73,7 @@ def promises(
                 yield Drop(row)
         elif row is None or row.replicas != replicas or row.request != request:
             yield Save(
-                Promise(
+                CapacityReservation(
                     key=eviction_key(binding.ref, cluster),
                     binding=str(binding.ref),
                     cluster=cluster,
@@ -79,23 +84,27 @@ def promises(
             )
 
 
-def reservations(binding: Binding, wanted: Mapping[str, int], *, asked: Asked, now: datetime) -> tuple[Promise, ...]:
+def refuge_reservations(
+    binding: Binding, wanted: Mapping[str, int], *, asked: Asked, now: datetime
+) -> tuple[CapacityReservation, ...]:
     """Return the room an eviction found, which is kept free until the scheduler has placed the binding again."""
     request, ref = encoded(asked), binding.ref
     return tuple(
-        Promise(f"{eviction_key(ref, cluster)}|refuge", str(ref), cluster, count, request, now, reserved=True)
+        CapacityReservation(
+            f"{eviction_key(ref, cluster)}|refuge", str(ref), cluster, count, request, now, reserved=True
+        )
         for cluster, count in wanted.items()
     )
 
 
-def give_back(ledger: Ledger, fleet: Fleet, reserved: Iterable[Promise], *, times: int = 1) -> None:
+def give_back(ledger: Ledger, fleet: Fleet, reserved: Iterable[CapacityReservation], *, times: int = 1) -> None:
     """Let a binding have the room that is reserved for it: nobody stands in its own way. `times` -1: take it again."""
     for one in reserved:
         if one.cluster in fleet.index:
             counts = np.array([-times * one.replicas], dtype=np.int64)
-            ledger.promise(fleet.places([one.cluster]), counts, decoded(one.request))
+            ledger.reserve(fleet.places([one.cluster]), counts, decoded(one.request))
 
 
-def ledger(fleet: Fleet, promised: Iterable[tuple[str, str, int]]) -> Ledger:
+def ledger(fleet: Fleet, reserved_capacity: Iterable[tuple[str, str, int]]) -> Ledger:
     """Return the ledger of what `State.promised` says: cluster, request, replicas."""
-    return Ledger.of(fleet, ((cluster, replicas, decoded(request)) for cluster, request, replicas in promised))
+    return Ledger.of(fleet, ((cluster, replicas, decoded(request)) for cluster, request, replicas in reserved_capacity))

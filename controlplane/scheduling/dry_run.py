@@ -49,7 +49,7 @@ def review(
     binding: Binding,
     clusters: Iterable[Cluster],
     *,
-    promised: Iterable[tuple[str, str, int]] = (),
+    reserved_capacity: Iterable[tuple[str, str, int]] = (),
     around: Around = NOBODY,
     lost: Collection[str] = (),
     reported_at: Mapping[str, datetime] = {},
@@ -67,13 +67,13 @@ def review(
     if trigger is None:
         message = "placement, replicas and targets are as they were scheduled: nothing would be decided"
         return PlacementReviewStatus(RESULT_STANDS, message, clusters=binding.spec.clusters)
-    ledger = binding_outcome.ledger(fleet, promised)
+    ledger = binding_outcome.ledger(fleet, reserved_capacity)
     verdict = schedule(
         binding.spec,
         binding.status,
         fleet,
         settings=settings,
-        promised=ledger,
+        ledger=ledger,
         neighbours=WorkloadGroups(around.groups).seen_by(binding),
         together=Applications(around.applications, settings).seen_by(binding, now=now),
     )

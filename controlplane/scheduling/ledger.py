@@ -11,28 +11,30 @@ from numpy.typing import NDArray
 
 from controlplane.engine.decision import CapacityGuard
 from controlplane.estimate.request import Asked, Bundle
-from controlplane.kinds.rows import Promise
+from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
 
-PROMISE_ENDS_AFTER: Final = timedelta(seconds=300)
+RESERVATION_EXPIRY: Final = timedelta(seconds=300)
 """A promise nobody saw kept is not believed for longer: the Work may never have been applied."""
 
 
-def live(promises: Iterable[Promise], *, collected_at: Mapping[str, datetime], now: datetime) -> list[Promise]:
+def live(
+    reservations: Iterable[CapacityReservation], *, collected_at: Mapping[str, datetime], now: datetime
+) -> list[CapacityReservation]:
     """Return the promises that still hold: younger than 300 s, and not in what their cluster reported since their Work
     was seen applied. `collected_at`: by cluster, when its nodes and pods were last read.
     """
     return [
         one
-        for one in promises
+        for one in reservations
         if one.made_at is not None
-        and now - one.made_at < PROMISE_ENDS_AFTER
+        and now - one.made_at < RESERVATION_EXPIRY
         and not _counted(one, collected_at.get(one.cluster))
     ]
 
 
-def _counted(promise: Promise, collected: datetime | None) -> bool:
-    return promise.applied_at is not None and collected is not None and collected > promise.applied_at
+def _counted(reservation: CapacityReservation, collected: datetime | None) -> bool:
+    return reservation.applied_at is not None and collected is not None and collected > reservation.applied_at
 
 
 class Ledger:
@@ -48,10 +50,10 @@ class Ledger:
         self._free: dict[Asked, tuple[int, Counts]] = {}
 
     @classmethod
-    def of(cls, fleet: Fleet, promises: Iterable[tuple[str, int, Asked]]) -> Ledger:
+    def of(cls, fleet: Fleet, reservations: Iterable[tuple[str, int, Asked]]) -> Ledger:
         """Return the ledger of promises (cluster, replicas or sets, what one asks); unknown clusters are left out."""
         by_request: dict[Asked, tuple[list[int], list[int]]] = {}
-        for cluster, replicas, asked in promises:
+        for cluster, replicas, asked in reservations:
             place = fleet.index.get(cluster)
             if place is not None and replicas > 0:
                 places, counts = by_request.setdefault(asked, ([], []))
@@ -62,10 +64,10 @@ class Ledger:
             total: Counts = np.zeros(fleet.size, dtype=np.int64)
             np.add.at(total, places, counts)
             taken = np.flatnonzero(total)
-            ledger.promise(taken, total[taken], asked)
+            ledger.reserve(taken, total[taken], asked)
         return ledger
 
-    def promise(self, places: Places, replicas: Counts, asked: Asked) -> None:
+    def reserve(self, places: Places, replicas: Counts, asked: Asked) -> None:
         """Take room on clusters. Each place may stand in `places` once."""
         if isinstance(asked, Bundle):
             pods, amounts = asked.pods, asked.total.amounts
@@ -79,7 +81,7 @@ class Ledger:
             taken[places] += amount * replicas
         self._log.append(places)
 
-    def rooms(self, places: Places, asked: Asked, *, seen: int) -> tuple[CapacityGuard, ...]:
+    def capacity_guards(self, places: Places, asked: Asked, *, seen: int) -> tuple[CapacityGuard, ...]:
         """Return what a decision rests on that has just taken room on these clusters: how much room is left there.
 
         A cluster that is overcommitted already is left out: the decision did not rest on free room there.

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.rows import PlacementHint, Promise
+from controlplane.kinds.rows import CapacityReservation, PlacementHint
 from controlplane.scheduling.explain import Explanation
 from controlplane.scheduling.filters import refusal
 
@@ -23,14 +23,14 @@ class Reserved(msgspec.Struct, frozen=True):
 
     binding: Binding
     hint: PlacementHint | None
-    promises: Sequence[Promise]  # only reservations, none of them expired
+    reservations: Sequence[CapacityReservation]  # only reservations, none of them expired
 
     @property
     def valid(self) -> bool:
         """Whether the hint is to be taken where it still fits."""
         if self.hint is None:
             return False
-        return bool(self.promises) or self.hint.generation == self.binding.metadata.generation
+        return bool(self.reservations) or self.hint.generation == self.binding.metadata.generation
 
     @property
     def targets(self) -> tuple[TargetCluster, ...] | None:
@@ -39,7 +39,7 @@ class Reserved(msgspec.Struct, frozen=True):
             return None
         return tuple(TargetCluster(name, replicas) for name, replicas in self.hint.clusters.items())
 
-    def rest(self, result: Iterable[TargetCluster]) -> tuple[Promise, ...]:
+    def rest(self, result: Iterable[TargetCluster]) -> tuple[CapacityReservation, ...]:
         """Return the reservations that stay after a result: those of copies whose own eviction is still to come.
 
         Example: a binding on member1 and member2 loses both, and member3 and member4 are reserved. While only the
@@ -48,7 +48,7 @@ class Reserved(msgspec.Struct, frozen=True):
         if self.hint is None or not self.valid:
             return ()
         placed = {one.name: one.replicas for one in result}
-        return tuple(_unused(self.promises, self.hint.clusters, placed)) if self._partial(placed) else ()
+        return tuple(_unused(self.reservations, self.hint.clusters, placed)) if self._partial(placed) else ()
 
     def _targets(self) -> set[str]:
         return {one.name for one in self.binding.spec.clusters}
@@ -75,9 +75,11 @@ class Reserved(msgspec.Struct, frozen=True):
         return f"the eviction had reserved {named}; the scheduler placed it on {instead}. {why}"
 
 
-def _unused(promises: Iterable[Promise], wanted: Mapping[str, int], placed: Mapping[str, int]) -> Iterator[Promise]:
+def _unused(
+    reservations: Iterable[CapacityReservation], wanted: Mapping[str, int], placed: Mapping[str, int]
+) -> Iterator[CapacityReservation]:
     """Yield the reservations, or the parts of them, that a result does not use."""
-    for one in promises:
+    for one in reservations:
         left = wanted.get(one.cluster, 0) - placed[one.cluster] if one.cluster in placed else one.replicas
         if one.cluster in wanted and left > 0:
             yield replace(one, replicas=min(one.replicas, left))

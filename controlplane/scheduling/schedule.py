@@ -67,7 +67,7 @@ def schedule(
     fleet: Fleet,
     *,
     settings: Settings,
-    promised: Ledger | None = None,
+    ledger: Ledger | None = None,
     neighbours: Neighbours = ALONE,
     together: Together = APART,
     leaving: Collection[str] = (),
@@ -75,13 +75,13 @@ def schedule(
 ) -> Verdict:
     """Return where a binding goes, or why nowhere.
 
-    `promised`: capacity that reports do not count yet; it is read, not changed. `leaving`: clusters that shall be
+    `ledger`: capacity that is reserved and not reported yet; it is read, not changed. `leaving`: clusters that shall be
     counted as gone. `hint`: the result that an eviction reserved; see `answer`.
     Raises ValueError where the binding has no placement or asks for something that is no quantity.
     """
     question = question_of(spec, status, settings=settings, neighbours=neighbours, together=together)
     seen = fleet.without(leaving) if leaving else fleet
-    return answer(question, seen, promised if promised is not None else Ledger(fleet), settings=settings, hint=hint)
+    return answer(question, seen, ledger if ledger is not None else Ledger(fleet), settings=settings, hint=hint)
 
 
 def answer(

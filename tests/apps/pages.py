@@ -18,13 +18,13 @@ from controlplane.engine.state import Actor
 from controlplane.kind import KINDS
 from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.rows import (
+    CapacityReservation,
     Collected,
     Eviction,
     FleetState,
     Judgement,
     MatchWindow,
     Observation,
-    Promise,
     eviction_key,
 )
 from controlplane.kinds.template import Template
@@ -99,7 +99,7 @@ def one_row_of_each() -> None:
         MatchWindow("policy|member1", policy="policy", cluster="member1", since=CREATED),
         queued,
         FleetState("default"),
-        Promise(queued.key, queued.binding, queued.cluster, replicas=2),
+        CapacityReservation(queued.key, queued.binding, queued.cluster, replicas=2),
     )
     told = Event(some, "ClusterNotReady", "probes fail", warning=True)
     decision = Decision(changes=tuple(Save(row) for row in rows), events=(told,))

@@ -55,9 +55,9 @@ def ask(
 ) -> Verdict:
     switches = settings or Settings()
     fleet = Fleet.of(clusters, settings=switches)
-    promised: Ledger | None = more.pop("promised", None)
+    ledger: Ledger | None = more.pop("ledger", None)
     seen = status or ResourceBindingStatus()
-    return schedule(wanted, seen, fleet, settings=switches, promised=promised, **more)
+    return schedule(wanted, seen, fleet, settings=switches, ledger=ledger, **more)
 
 
 def shares(verdict: Verdict) -> dict[str, int]:

@@ -28,8 +28,8 @@ def fleet(**allocatable: str) -> Fleet:
 def rooms(seen: Fleet, asked: Asked, count: int, *before: tuple[str, int, Asked]) -> tuple[CapacityGuard, ...]:
     """Return what a decision rests on that takes room for so many on the only cluster."""
     ledger, places = Ledger.of(seen, before), np.array([0])
-    ledger.promise(places, np.array([count]), asked)
-    return ledger.rooms(places, asked, seen=7)
+    ledger.reserve(places, np.array([count]), asked)
+    return ledger.capacity_guards(places, asked, seen=7)
 
 
 def promised(replicas: int, asked: Asked, *, on: str = "a", number: int = 8) -> NewReservation:

@@ -16,7 +16,7 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.kinds.binding import BindingSnapshot
 from controlplane.kinds.cluster import ResourceSummary
-from controlplane.kinds.rows import Collected, Promise
+from controlplane.kinds.rows import CapacityReservation, Collected
 from controlplane.kinds.work import APPLIED, Work, WorkStatus
 from controlplane.kinds.work.rules import agent_work_faults, default
 from controlplane.settings import Settings
@@ -58,7 +58,7 @@ def test_only_a_copy_ends_a_promise_of_its_binding_early(name: str, applied: set
     member1 = cluster("member1")
     member1 = member1.with_status(resource_summary=summary)
     store.create(member1, WEB, work(name))
-    promise = Promise("web|member1", str(WEB.ref), "member1", 2, "", START - timedelta(minutes=1))
+    promise = CapacityReservation("web|member1", str(WEB.ref), "member1", 2, "", START - timedelta(minutes=1))
     report = replace(Collected("member1", at=START), resource_summary=summary)
     store.apply([(None, Decision(changes=(Save(promise), Save(report))))], by=Actor("test"))
 

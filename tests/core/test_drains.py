@@ -20,7 +20,7 @@ from controlplane.kinds.cluster import Cluster, Taint
 from controlplane.kinds.drain import DRAIN, Drain, DrainSpec, DrainStatus
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.failback import FAILBACK
-from controlplane.kinds.rows import Promise
+from controlplane.kinds.rows import CapacityReservation
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding, cluster
 from tests.builders.placements import by_room, duplicated
@@ -135,7 +135,7 @@ def test_what_leaves_keeps_its_room_until_the_scheduler_comes() -> None:
     site.pass_seconds(30)
 
     assert site.left() == ["api"]
-    (row,) = site.store.rows(Promise, "cluster", ["roomy"])["roomy"]
+    (row,) = site.store.rows(CapacityReservation, "cluster", ["roomy"])["roomy"]
     assert (row.binding, row.replicas, row.reserved) == (str(going[0].ref), 2, True)
 
 

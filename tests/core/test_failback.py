@@ -186,7 +186,7 @@ def test_ways_of_one_look_do_not_use_the_same_room() -> None:
     first, second = (trial.plan(each, known, "member1", ERRAND) for each in (one, other))
 
     assert isinstance(first, FailbackPlan)
-    assert sum(promise.replicas for promise in first.promises) == 3
+    assert sum(reservation.replicas for reservation in first.reservations) == 3
     assert second == FailbackBlocked("cluster member1 has room for 1 of 3 replicas")
 
 

@@ -17,10 +17,10 @@ from controlplane.engine.state import Actor
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import (
     AilingCopies,
+    CapacityReservation,
     Eviction,
     PlacementHint,
     PlacementNote,
-    Promise,
     Row,
     eviction_key,
 )
@@ -28,14 +28,14 @@ from controlplane.settings import Settings
 from tests.builders.objects import START, binding
 from tests.builders.placements import duplicated
 
-KEPT: list[type[Row]] = [AilingCopies, Eviction, PlacementHint, PlacementNote, Promise]
+KEPT: list[type[Row]] = [AilingCopies, Eviction, PlacementHint, PlacementNote, CapacityReservation]
 
 
 def rows_of(ref: Ref) -> list[Row]:
     """One row of each type that is kept about a binding."""
     text, place = str(ref), eviction_key(ref, "member1")
     queued = Eviction(place, text, "member1")
-    promised = Promise(place, text, "member1", 1)
+    promised = CapacityReservation(place, text, "member1", 1)
     return [AilingCopies(text), PlacementHint(text), PlacementNote(text), queued, promised]
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from controlplane.kinds.binding import TargetCluster
 from controlplane.kinds.policy import ClusterFailoverBehavior, Placement, Suspension
-from controlplane.kinds.rows import PlacementHint, Promise
+from controlplane.kinds.rows import CapacityReservation, PlacementHint
 from controlplane.settings import EvictionSettings
 from tests.builders.objects import binding, cluster, no_execute
 from tests.builders.placements import by_room, by_weight, duplicated
@@ -77,7 +77,7 @@ def test_d10_what_another_scheduler_places_leaves_without_asking_ours(placement:
     story.taint("member1", no_execute())
     story.pass_seconds(700)
     assert (story.placed("web"), story.leaving("web"), story.queue()) == ({}, ["member1"], {})
-    assert not story.store.rows(Promise, "binding", [str(old.ref)])
+    assert not story.store.rows(CapacityReservation, "binding", [str(old.ref)])
     assert not story.store.rows(PlacementHint, "key", [str(old.ref)])
 
     left = story.binding("web")

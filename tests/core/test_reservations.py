@@ -9,7 +9,7 @@ from controlplane.controllers.scheduler import Scheduler
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import ResourceSummary, Taint
 from controlplane.kinds.policy import Placement, ReplicaSchedulingStrategy, SpreadConstraint
-from controlplane.kinds.rows import Eviction, PlacementHint, Promise
+from controlplane.kinds.rows import CapacityReservation, Eviction, PlacementHint
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import Settings
 from tests.builders.objects import binding, cluster, no_execute
@@ -31,7 +31,7 @@ class Late:
         self.story.work()
 
     def reserved(self) -> dict[tuple[str, str], int]:
-        rows = self.story.store.rows(Promise, "cluster", ["member1", "member2", "member3"]).values()
+        rows = self.story.store.rows(CapacityReservation, "cluster", ["member1", "member2", "member3"]).values()
         return {
             (row.binding.rpartition("/")[2], row.cluster): row.replicas
             for found in rows
@@ -102,7 +102,7 @@ def test_a_reservation_is_no_promise_of_the_binding_itself() -> None:
     late.schedule()
 
     assert late.story.placed("web") == {"member2": 4}
-    (row,) = late.story.store.rows(Promise, "cluster", ["member2"])["member2"]
+    (row,) = late.story.store.rows(CapacityReservation, "cluster", ["member2"])["member2"]
     assert (row.replicas, row.reserved) == (2, False)
 
 
@@ -160,7 +160,7 @@ class TwoLost:
         return sorted(one.message for one in found if "Binding" in one.involved_object.kind)
 
     def reserved(self) -> dict[str, int]:
-        rows = self.story.store.rows(Promise, "binding", [str(self.story.binding("web").ref)]).values()
+        rows = self.story.store.rows(CapacityReservation, "binding", [str(self.story.binding("web").ref)]).values()
         return {row.cluster: row.replicas for found in rows for row in found if row.reserved}
 
     def slots(self, name: str, count: int) -> None:

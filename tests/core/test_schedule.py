@@ -350,10 +350,10 @@ def test_what_is_promised_is_not_promised_again() -> None:
     fleet = Fleet.of(clusters, settings=settings)
     wanted = spec(placement(how=DYNAMIC), replicas=3)
 
-    first = ask(clusters, wanted, promised=Ledger(fleet))
-    promised = Ledger.of(fleet, [("a", 2, _request(first)), ("b", 1, _request(first))])
+    first = ask(clusters, wanted, ledger=Ledger(fleet))
+    ledger = Ledger.of(fleet, [("a", 2, _request(first)), ("b", 1, _request(first))])
 
-    assert shares(ask(clusters, wanted, promised=promised)) == {"b": 1, "c": 2}
+    assert shares(ask(clusters, wanted, ledger=ledger)) == {"b": 1, "c": 2}
 
 
 def _request(verdict: object) -> object:

@@ -22,7 +22,7 @@ from controlplane.kinds.policy import (
     Placement,
     SpreadConstraint,
 )
-from controlplane.kinds.rows import Promise
+from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.ledger import live
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT
 from tests.builders.objects import START, cluster
@@ -91,7 +91,7 @@ def test_promised_room_is_kept_over_batches_and_ends_after_300_seconds() -> None
     desk.wait(301)  # nobody ever saw the first one run
 
     assert desk.places("two") == {"b": 1}
-    promises = desk.store.rows(Promise, "cluster", ["b"])["b"]
+    promises = desk.store.rows(CapacityReservation, "cluster", ["b"])["b"]
     assert [one.binding[-3:] for one in live(promises, collected_at={}, now=desk.store.now())] == ["two"]
 
 

@@ -331,7 +331,7 @@ def test_a_batch_answers_as_one_after_the_other_would(
 
     ledger = Ledger(fleet)
     for one, verdict in zip(doubled, together, strict=True):
-        alone = schedule(one, STATUS, fleet, settings=SETTINGS, promised=ledger)
+        alone = schedule(one, STATUS, fleet, settings=SETTINGS, ledger=ledger)
         assert result(verdict) == result(alone)
         batched([one], fleet, ledger)
 

@@ -14,7 +14,7 @@ from controlplane.engine.state import Actor, Outcome, State, Watch
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, ObjectReference, ResourceBindingSpec, TargetCluster
 from controlplane.kinds.cluster import Cluster, ClusterSpec, Taint
-from controlplane.kinds.rows import Observation, Promise
+from controlplane.kinds.rows import CapacityReservation, Observation
 from controlplane.kinds.template import Template
 
 USER = Actor("jane")
@@ -33,7 +33,7 @@ class Placer(Controller):
         Watch(CLUSTER, lambda old, new: [(new or old).ref], fan_out=True),
         Watch("row/Observation", lambda old, new: [Ref(CLUSTER, "", new.key)] if new else [], fan_out=True),
     )
-    owns = Ownership({RESOURCE_BINDING: ("create", "spec.clusters", "status")}, rows=(Promise,))
+    owns = Ownership({RESOURCE_BINDING: ("create", "spec.clusters", "status")}, rows=(CapacityReservation,))
     batch: ClassVar[int] = 100
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Any]:

@@ -10,7 +10,7 @@ from controlplane.engine.decision import Decision, Delete, Drop, Event, Guard, P
 from controlplane.engine.routing import OwnershipError
 from controlplane.engine.state import Actor
 from controlplane.kinds import CLUSTER
-from controlplane.kinds.rows import Eviction, Promise
+from controlplane.kinds.rows import CapacityReservation, Eviction
 from tests.stores.grounds import PLACER, USER, binding, cluster, create, stored, template, write
 
 DELETED = datetime(2026, 2, 1, tzinfo=UTC)
@@ -20,7 +20,7 @@ class TestDecisions:
     def test_one_losing_change_drops_the_whole_decision(self, store: Any) -> None:
         (old,) = create(store, binding("web"))
         write(store, Put(old.with_spec(replicas=5), old))
-        promise = Promise(key="a|b", binding="a", cluster="b")
+        promise = CapacityReservation(key="a|b", binding="a", cluster="b")
 
         outcome = write(
             store,
@@ -32,7 +32,7 @@ class TestDecisions:
 
         assert outcome.lost.startswith("conflict")
         assert stored(store, template("beside")) is None
-        assert store.rows(Promise, "key", ["a|b"]) == {}
+        assert store.rows(CapacityReservation, "key", ["a|b"]) == {}
         assert not store.list("Event")
 
     def test_one_losing_decision_leaves_the_others_alone(self, store: Any) -> None:
@@ -196,7 +196,7 @@ class TestRehearsing:
     def test_a_dry_run_shows_the_result_and_writes_nothing(self, store: Any) -> None:
         (old,) = create(store, binding("web"))
         decision = Decision(
-            changes=(Put(old.with_spec(replicas=5), old), Put(template("a"), None), Save(Promise(key="x"))),
+            changes=(Put(old.with_spec(replicas=5), old), Put(template("a"), None), Save(CapacityReservation(key="x"))),
             events=(Event(old, "Scaled", "to 5"),),
         )
 
@@ -206,7 +206,7 @@ class TestRehearsing:
         assert outcome.objects[0].spec.replicas == 5
         assert stored(store, old) == old
         assert stored(store, template("a")) is None
-        assert store.rows(Promise, "key", ["x"]) == {}
+        assert store.rows(CapacityReservation, "key", ["x"]) == {}
         assert len(store.changes(0)) == 1
 
     def test_a_dry_run_tells_who_would_lose(self, store: Any) -> None:

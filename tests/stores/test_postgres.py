@@ -24,7 +24,7 @@ from controlplane.engine.decision import Decision, Delete, Event, Put, Save
 from controlplane.engine.state import Selection
 from controlplane.kinds import BINDINGS, CLUSTER, RESOURCE_BINDING, WORK
 from controlplane.kinds.binding import GracefulEvictionTask
-from controlplane.kinds.rows import Collected, Eviction, Promise
+from controlplane.kinds.rows import CapacityReservation, Collected, Eviction
 from tests.stores.grounds import PLACER, USER, binding, cluster, controllers, create, stored, template, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,7 +69,7 @@ class TestStatements:
                 Decision(
                     changes=(
                         Put(one.with_spec(clusters=binding("x", "member2").spec.clusters), one),
-                        Save(Promise(key=one.metadata.name)),
+                        Save(CapacityReservation(key=one.metadata.name)),
                     ),
                 )
                 for one in old  # type: ignore[union-attr]  # created just now
@@ -306,8 +306,8 @@ READS: dict[str, Callable[[DjangoStore], Any]] = {
     "rows by binding": lambda store: store.rows(Eviction, "binding", [f"b{n}" for n in range(500)]),
     "rows by cluster": lambda store: store.rows(Eviction, "cluster", ["member1"]),
     "rows by state": lambda store: store.rows(Eviction, "state", ["Held"]),
-    "rows by key": lambda store: store.rows(Promise, "key", [f"b{n}" for n in range(500)]),
-    "values": lambda store: store.values(Promise, "cluster"),
+    "rows by key": lambda store: store.rows(CapacityReservation, "key", [f"b{n}" for n in range(500)]),
+    "values": lambda store: store.values(CapacityReservation, "cluster"),
     "reserved_capacity": lambda store: store.reserved_capacity(
         within=timedelta(seconds=300), bindings=[f"b{n}" for n in range(0, PLANNED, 40)]
     ),

@@ -15,12 +15,12 @@ from controlplane.kinds import BINDINGS, RESOURCE_BINDING, WORK
 from controlplane.kinds.rows import (
     HELD,
     ROWS,
+    CapacityReservation,
     Eviction,
     FleetState,
     Judgement,
     MatchWindow,
     Observation,
-    Promise,
     Stop,
 )
 from controlplane.kinds.work import Work, Workload, WorkSpec
@@ -332,7 +332,7 @@ def eviction(name: str, priority: int, minutes: float | None, **fields: Any) -> 
 
 def as_stored(row: Any) -> Any:
     """Return a row as it is read back: the store notes who wrote a promise."""
-    return replace(row, writer=USER.name) if isinstance(row, Promise) else row
+    return replace(row, writer=USER.name) if isinstance(row, CapacityReservation) else row
 
 
 class TestRows:
@@ -351,7 +351,7 @@ class TestRows:
             Observation(key="member1", status="False", since=NOON + timedelta(microseconds=1)),
             MatchWindow(key="policy|member1", policy="policy", cluster="member1", matching=True, since=NOON),
             FleetState(key="default", blind_since=NOON, stops=(Stop(NOON, "grüße"), Stop(NOON, "", until=NOON))),
-            Promise(
+            CapacityReservation(
                 key="web|member1", binding="web", cluster="member1", replicas=3, request='{"cpu":"1"}', made_at=NOON
             ),
         ]

@@ -25,9 +25,9 @@ from controlplane.eviction.rate import TakeTokens, Tokens
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import ResourceSummary
-from controlplane.kinds.rows import HELD, NO_REFUGE, Eviction, FleetState, PlacementHint, Promise
-from controlplane.scheduling.binding_outcome import reservations
-from controlplane.scheduling.ledger import PROMISE_ENDS_AFTER
+from controlplane.kinds.rows import HELD, NO_REFUGE, CapacityReservation, Eviction, FleetState, PlacementHint
+from controlplane.scheduling.binding_outcome import refuge_reservations
+from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.scheduling.trigger import APPLIED_PLACEMENT, applied_text
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import binding, cluster, no_execute
@@ -64,7 +64,7 @@ def interrupted(base: type) -> type:
                 seen = list(self.reads)
                 self.happens()
                 self.reads = seen
-            self.reads.append("promises" if name == "reserved_capacity" or args[:1] == (Promise,) else name)
+            self.reads.append("promises" if name == "reserved_capacity" or args[:1] == (CapacityReservation,) else name)
             self.reading = True
             try:
                 return plain(self, *args, **kwargs)
@@ -128,7 +128,7 @@ class Race:
         run_batch(self.promises, self.store, ON, world=World())
 
     def reserved(self) -> dict[str, int]:
-        rows = self.store.rows(Promise, "binding", [str(self.web.ref)]).get(str(self.web.ref), ())
+        rows = self.store.rows(CapacityReservation, "binding", [str(self.web.ref)]).get(str(self.web.ref), ())
         return {row.cluster: row.replicas for row in rows if row.reserved}
 
     def left(self) -> bool:
@@ -173,7 +173,7 @@ def test_what_is_reserved_while_the_scheduler_reads_is_kept(kept_in: type, read:
 def test_a_decision_that_only_drops_a_reservation_leaves_what_an_eviction_stores_meanwhile(kept_in: type) -> None:
     """The scheduler gives back an old reservation of a binding whose result stands, and has read nothing newer."""
     race = Race(kept_in, web=STANDS)
-    old = reservations(STANDS, {"full0": ROOM}, asked=NOTHING_ASKED, now=race.store.now())
+    old = refuge_reservations(STANDS, {"full0": ROOM}, asked=NOTHING_ASKED, now=race.store.now())
     hint = PlacementHint(str(STANDS.ref), 0, {"full0": ROOM})
     write(race.store, *map(Save, (*old, hint)))
 
@@ -188,8 +188,8 @@ def test_a_decision_that_only_drops_a_reservation_leaves_what_an_eviction_stores
 def test_what_is_reserved_anew_while_an_old_reservation_ends_is_kept(kept_in: type, read: int) -> None:
     """An earlier one of the same binding and refuge, which nobody took for 300 s, has the same key."""
     race = Race(kept_in, web=ANEW)
-    forgotten = race.store.now() - PROMISE_ENDS_AFTER
-    old = reservations(ANEW, {"refuge": ROOM}, asked=NOTHING_ASKED, now=forgotten)
+    forgotten = race.store.now() - RESERVATION_EXPIRY
+    old = refuge_reservations(ANEW, {"refuge": ROOM}, asked=NOTHING_ASKED, now=forgotten)
     race.store.apply([(None, Decision(changes=tuple(map(Save, old))))], by=USER)
 
     race.end_promises("refuge", evicted_before=read)

@@ -13,7 +13,7 @@ from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Object
 from controlplane.engine.decision import Decision, Delete, Event, Put, Save
 from controlplane.kinds import RESOURCE_BINDING
-from controlplane.kinds.rows import Promise
+from controlplane.kinds.rows import CapacityReservation
 from tests.stores.grounds import USER, binding, controllers, create, due_refs, template, write
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -71,7 +71,7 @@ def test_one_row_less_than_sent_and_nothing_is_kept(store: DjangoStore, operatio
     if operation != "INSERT":
         some = create(store, *some)
     before = everything(store)
-    beside = (Put(template("beside"), None), Save(Promise(key="promised")))
+    beside = (Put(template("beside"), None), Save(CapacityReservation(key="promised")))
     decision = Decision(
         changes=(*(CHANGES[operation](one) for one in some), *beside), events=(Event(some[0], "Told", "told"),)
     )

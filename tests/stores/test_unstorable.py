@@ -25,7 +25,7 @@ from controlplane.engine.run import RETRY_AFTER_FAILURE, Failure, Report, World,
 from controlplane.engine.state import Actor, Unstorable
 from controlplane.kinds import EVENT, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.rows import Promise, Row
+from controlplane.kinds.rows import CapacityReservation, Row
 from controlplane.settings import Settings
 from tests.stores.grounds import PLACER, USER, Placer, binding, cluster, create, stored, template, write
 
@@ -35,16 +35,16 @@ GOOD = ("a", "b", "y", "z")
 ENDLESS = "".join(random.Random(1).choices(string.ascii_letters, k=9000))  # more than an index takes, however packed
 
 UNSTORABLE: dict[str, Any] = {
-    "a number out of range": Save(Promise(key="k", replicas=1 << 63)),
-    "a text too long for an index": Save(Promise(key="k", cluster=ENDLESS)),
-    "a text that is none": Save(Promise(key="k", request="\ud800")),
+    "a number out of range": Save(CapacityReservation(key="k", replicas=1 << 63)),
+    "a text too long for an index": Save(CapacityReservation(key="k", cluster=ENDLESS)),
+    "a text that is none": Save(CapacityReservation(key="k", request="\ud800")),
 }
 
 
 class Careless(Placer):
     """Places every binding; what it decides of "bad" besides cannot be stored."""
 
-    owns = Ownership({RESOURCE_BINDING: ("spec.clusters",)}, rows=(Promise,))
+    owns = Ownership({RESOURCE_BINDING: ("spec.clusters",)}, rows=(CapacityReservation,))
     also: ClassVar[Save]
 
     def decide(self, snapshot: Binding, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
@@ -75,7 +75,7 @@ class Reporter(MemberController, Placer):
 
     def decide(self, snapshot: Binding, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         put = Put(snapshot.with_spec(clusters=(TargetCluster("member2", 1),)), snapshot)
-        told = Promise(key=snapshot.metadata.name, binding="told", replicas=answer.code)
+        told = CapacityReservation(key=snapshot.metadata.name, binding="told", replicas=answer.code)
         return Decision(changes=(put, Save(told)))
 
 
@@ -97,7 +97,7 @@ def placed(store: DjangoStore) -> list[str]:
 
 
 def kept(store: DjangoStore) -> list[Row]:
-    return [row for rows in store.rows(Promise, "key", ["k"]).values() for row in rows]
+    return [row for rows in store.rows(CapacityReservation, "key", ["k"]).values() for row in rows]
 
 
 def test_the_others_are_written_and_it_is_looked_at_again_later(change: Save) -> None:
@@ -154,7 +154,9 @@ def test_what_a_member_says_of_one_object_does_not_hide_what_is_said_of_others(s
         pump = Pump(controller, store, configuration(), _nobody, executor)
         pump.flush([Asked(claim, store.now(), found[claim.ref], None, said[claim.ref]) for claim in claims])
 
-    assert {row.key for rows in store.rows(Promise, "binding", ["told"]).values() for row in rows} == set(GOOD)
+    assert {row.key for rows in store.rows(CapacityReservation, "binding", ["told"]).values() for row in rows} == set(
+        GOOD
+    )
     assert placed(store) == list(GOOD)
     assert store.claim("placer", shard=0, shards=1, limit=9, lease_seconds=0).claims == ()
     assert store.next_due(["placer"]) is not None

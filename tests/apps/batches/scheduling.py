@@ -9,7 +9,7 @@ from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.controllers.scheduler import ROOM
 from controlplane.kinds.binding import SCHEDULED, Binding
-from controlplane.kinds.rows import Collected, FleetNames, PlacementNote, Promise
+from controlplane.kinds.rows import CapacityReservation, Collected, FleetNames, PlacementNote
 from controlplane.kinds.workload_rebalancer import RebalancedWorkload, WorkloadRebalancer, WorkloadRebalancerSpec
 from tests.apps.batches.stored import LONG_AGO, Case, bound, clusters, many, parts, refs, work_of
 from tests.builders.objects import START
@@ -40,7 +40,8 @@ def scheduler_of_applications(size: int) -> Case:
 def promises(size: int) -> Case:
     found = clusters(*many(size))
     rows = [
-        Promise(f"x|{name}", "work.karmada.io/ResourceBinding/default/x", name, 2, "", LONG_AGO) for name in many(size)
+        CapacityReservation(f"x|{name}", "work.karmada.io/ResourceBinding/default/x", name, 2, "", LONG_AGO)
+        for name in many(size)
     ]
     return Case([*found, *rows], refs(found), size)
 
@@ -50,7 +51,7 @@ def promises_of_what_runs(size: int) -> Case:
     found = clusters(*many(size))
     held = bound(size, **{found[0].metadata.name: 2})
     rows = [
-        Promise(f"{one.ref}|{place.metadata.name}", str(one.ref), place.metadata.name, 2, "", LONG_AGO)
+        CapacityReservation(f"{one.ref}|{place.metadata.name}", str(one.ref), place.metadata.name, 2, "", LONG_AGO)
         for one, place in zip(held, found, strict=True)
     ]
     reports = [Collected(one.metadata.name, at=LONG_AGO + timedelta(minutes=1)) for one in found]
