@@ -1,4 +1,9 @@
-"""Scheduler: puts every binding where its placement wants it, says why where it cannot (semantics 3, D18, D19)."""
+"""Scheduler: chooses the clusters of every binding by its placement, and reports why if none fit [scheduling-outcomes].
+
+A placed binding loses a cluster only for a complete new result, or because it asks for fewer replicas
+[placement-is-kept]. Divided replicas do not go back by themselves to a cluster that has recovered
+[recovered-clusters].
+"""
 
 from __future__ import annotations
 
@@ -34,67 +39,75 @@ from controlplane.scheduling.trigger import RESCHEDULE_ASKED, needs_scheduling
 from controlplane.scheduling.workload_affinity import WorkloadGroups
 from controlplane.settings import Settings
 
-LOOK_AGAIN: Final = timedelta(minutes=5)
-"""A binding without room waits for a cluster to change, but no longer than this (semantics 3.1)."""
-FIRST_RETRY, LAST_RETRY = timedelta(seconds=1), timedelta(seconds=10)
+RETRY_UNSCHEDULABLE: Final = timedelta(minutes=5)
+"""A binding that fits nowhere is tried again after this time, or when a cluster changes [scheduling-triggers]."""
+FIRST_RETRY, LAST_RETRY = timedelta(seconds=1), timedelta(seconds=10)  # after an error
 
 ROOM: Final = "Room"
-"""Kind of a fan-out origin: a cluster whose free room changed, which concerns waiting bindings only."""
+"""Kind of a fan-out origin: a cluster whose free capacity changed. It concerns only bindings that fit nowhere."""
 CLOSED: Final = "Closed"
-"""Kind of a fan-out origin: a cluster that only got taints which keep newcomers away. What is placed stays placed."""
+"""Kind of a fan-out origin: a cluster that only got taints that keep new copies away. Placed copies stay there."""
 
 
-class Placing(msgspec.Struct, frozen=True):
-    """A binding with the clusters, what is promised on them, and where its groups and the other parts of its
-    application are. All bindings of a batch share `clusters`, `promised`, `groups` and `applications`."""
+class SchedulerSnapshot(msgspec.Struct, frozen=True):
+    """A binding with all that decides where it may be placed.
+
+    All bindings of a batch share `clusters`, `reserved_capacity`, `groups` and `applications`.
+    """
 
     subject: Binding
     clusters: tuple[Cluster, ...]
     reserved_capacity: ReservedCapacity
-    groups: Groups
-    applications: Mapping[str, Sequence[Binding]]  # the bindings of those that are parts of some
-    note: PlacementNote | None = None  # of the last decision
-    hint: PlacementHint | None = None  # what an eviction's dry run found
+    groups: Groups  # the workload affinity groups of the bindings, with the clusters they are on
+    applications: Mapping[str, Sequence[Binding]]  # by application: the bindings that are parts of it
+    note: PlacementNote | None = None  # why the last decision was made
+    hint: PlacementHint | None = None  # the clusters that the dry run of an eviction found
 
 
-def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
+def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
     if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
         yield new.ref
 
 
-def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    """A cluster that comes, goes, or is another one to placements concerns bindings; more room only waiting ones."""
+def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+    """The bindings that a change of a cluster may concern are due.
+
+    These are fewer if only its taints or only its free capacity changed (CLOSED, ROOM).
+    """
     present = new if new is not None else old
     assert present is not None, "a change has an old or a new side"
-    if old is None or new is None or _seen(old) != _seen(new):
-        only_closed = old is not None and new is not None and _closed(old, new)
+    if old is None or new is None or _filtered_fields(old) != _filtered_fields(new):
+        only_closed = old is not None and new is not None and _only_more_taints(old, new)
         yield Ref(CLOSED, "", present.metadata.name) if only_closed else present.ref
     elif old.status.resource_summary != new.status.resource_summary:
         yield Ref(ROOM, "", new.metadata.name)
 
 
-def _seen(cluster: Cluster) -> tuple[Any, ...]:
+def _filtered_fields(cluster: Cluster) -> tuple[Any, ...]:
+    """Return what placements and filters read of a cluster, apart from its capacity."""
     metadata = cluster.metadata
     return metadata.generation, metadata.labels, metadata.deletion_timestamp, cluster.status.api_enablements
 
 
-def _closed(old: Cluster, new: Cluster) -> bool:
-    """Test whether all that changed of a cluster is that it has more taints which refuse newcomers."""
-    before, after = ({(one.key, one.value, one.effect) for one in side.spec.taints} for side in (old, new))
+def _only_more_taints(old: Cluster, new: Cluster) -> bool:
+    """Test whether a cluster changed only by getting taints that keep new copies away."""
+    before, after = ({(taint.key, taint.value, taint.effect) for taint in side.spec.taints} for side in (old, new))
     if not before <= after or any(effect not in REFUSING for _, _, effect in after - before):
         return False
-    return _seen(old)[1:] == _seen(new)[1:] and replace(old.spec, taints=()) == replace(new.spec, taints=())
+    return _filtered_fields(old)[1:] == _filtered_fields(new)[1:] and replace(old.spec, taints=()) == replace(
+        new.spec, taints=()
+    )
 
 
 class Scheduler(Controller):
-    """Key: a binding. Writes where it goes; reads all clusters."""
+    """Key: a binding. Writes its clusters and the condition Scheduled. Reads all clusters."""
 
     name: ClassVar[str] = "scheduler"
     group: ClassVar[str] = "scheduling"
     keys: ClassVar[tuple[str, ...]] = BINDINGS
     watches: ClassVar[tuple[Watch, ...]] = (
-        *(Watch(kind, _binding) for kind in BINDINGS),
-        Watch(CLUSTER, _cluster, fan_out=True),
+        *(Watch(kind, _binding_changed) for kind in BINDINGS),
+        Watch(CLUSTER, _cluster_changed, fan_out=True),
     )
     owns: ClassVar[Ownership] = Ownership(
         dict.fromkeys(
@@ -110,13 +123,13 @@ class Scheduler(Controller):
         ),
         rows=(CapacityReservation, PlacementHint, PlacementNote, FleetNames),
     )
-    batch: ClassVar[int] = 1000  # every batch reads all clusters and all that is promised
+    batch: ClassVar[int] = 1000  # every batch reads all clusters and all reserved capacity
 
     def __init__(self) -> None:
-        self._fleet: Fleet | None = None  # only spares reading unchanged clusters again
+        self._fleet: Fleet | None = None  # a cache: unchanged clusters are not read into arrays again
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Placing | None]:
-        # Before the bindings: who is given back what an eviction reserved was read as that eviction left it.
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[SchedulerSnapshot | None]:
+        # Reservations are read before bindings, so that a binding is never older than its reservation.
         reserved_capacity = state.reserved_capacity(within=RESERVATION_EXPIRY, bindings=[str(ref) for ref in refs])
         found: dict[Ref, Binding] = state.get(refs)
         clusters = tuple(state.list(CLUSTER))
@@ -124,7 +137,7 @@ class Scheduler(Controller):
         parts = applications(state, found.values())
         notes, hints = _by_key(state, PlacementNote, found), _by_key(state, PlacementHint, found)
         return [
-            Placing(
+            SchedulerSnapshot(
                 found[ref],
                 clusters,
                 reserved_capacity,
@@ -138,32 +151,35 @@ class Scheduler(Controller):
             for ref in refs
         ]
 
-    def decide(self, snapshot: Placing, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(self, snapshot: SchedulerSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         decided = self.decide_all([snapshot], settings, now=now)[0]
         if isinstance(decided, Exception):
             raise decided
         return decided
 
     def decide_all(
-        self, snapshots: Sequence[Placing], settings: Settings, *, now: datetime, answer: Any = None
+        self, snapshots: Sequence[SchedulerSnapshot], settings: Settings, *, now: datetime, answer: Any = None
     ) -> list[Decision | Exception]:
-        """Decide by priority, then in the order given: each result takes its room before the next is sought."""
+        """Decide by priority, then in the given order. Each result takes its capacity before the next decision."""
         if not snapshots:
             return []
         first = snapshots[0]
         fleet = self._fleet = Fleet.of(first.clusters, settings=settings, previous=self._fleet)
-        round_ = _Round(fleet, first, settings, now)
+        batch = _BatchScheduler(fleet, first, settings, now)
         decisions: list[Decision | Exception] = [NOTHING] * len(snapshots)
-        for place in sorted(range(len(snapshots)), key=lambda place: -snapshots[place].subject.spec.priority):
+        for index in sorted(range(len(snapshots)), key=lambda index: -snapshots[index].subject.spec.priority):
             try:
-                decisions[place] = round_.decide(snapshots[place])
-            except Exception as error:  # noqa: BLE001  # one binding's fault stays with that binding
-                decisions[place] = error
+                decisions[index] = batch.decide(snapshots[index])
+            except Exception as error:  # noqa: BLE001  # an error about one binding must not affect the others
+                decisions[index] = error
         return decisions
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the bindings a changed cluster concerns: those it may be chosen by where they follow clusters or
-        wait, and those placed on it."""
+        """Return the bindings that a changed cluster concerns.
+
+        These are the bindings on the cluster, and those that may choose it and either follow changes of clusters or
+        wait for a place.
+        """
         found = state.get([Ref(CLUSTER, "", origin.name)])
         cluster: Cluster | None = next(iter(found.values()), None)
         index = "pending" if origin.kind == ROOM else "affine"
@@ -172,15 +188,15 @@ class Scheduler(Controller):
             BINDINGS, index, values, after=Ref.parse(after) if after else None, limit=limit
         )
         closed = origin.kind == CLOSED
-        concerned = [one.ref for one in bindings if concerns(cluster, origin.name, one, closed=closed)]
+        concerned = [binding.ref for binding in bindings if concerns(cluster, origin.name, binding, closed=closed)]
         return concerned, str(bindings[-1].ref) if len(bindings) >= limit else None
 
 
 def concerns(cluster: Cluster | None, name: str, binding: Binding, *, closed: bool = False) -> bool:
-    """Test whether a change of a cluster may change where a binding goes. None: the cluster is gone.
+    """Test whether a change of a cluster may change the clusters of a binding. `cluster` None: it was deleted.
 
-    `closed`: it only takes fewer newcomers now. That ends no place, and makes one only where groups of clusters are
-    compared, each by all that is in it; and it is told to whoever waits.
+    `closed`: the cluster only got taints that keep new copies away. That changes no placed binding, except if spread
+    constraints compare groups of clusters by all clusters in them. Bindings that wait for a place report the change.
     """
     if closed and not (pending(binding) or _compares_groups(binding)):
         return False
@@ -193,18 +209,20 @@ def concerns(cluster: Cluster | None, name: str, binding: Binding, *, closed: bo
 
 def _compares_groups(binding: Binding) -> bool:
     placement = binding.spec.placement
-    return placement is not None and any(one.spread_by_field != "cluster" for one in placement.spread_constraints)
+    if placement is None:
+        return False
+    return any(constraint.spread_by_field != "cluster" for constraint in placement.spread_constraints)
 
 
 def _by_key(state: State, type_: type[Row], refs: Iterable[Ref]) -> dict[str, Any]:
-    """Return rows that are kept under bindings' references."""
+    """Return the rows of a type that belong to these bindings, by reference as text."""
     return {row.key: row for rows in state.rows(type_, "key", [str(ref) for ref in refs]).values() for row in rows}
 
 
-class _Round:
-    """Decides the bindings of one batch one after the other; what one takes, the next one misses."""
+class _BatchScheduler:
+    """Decides the bindings of a batch one after the other. The next binding misses the capacity that one has taken."""
 
-    def __init__(self, fleet: Fleet, shared: Placing, settings: Settings, now: datetime) -> None:
+    def __init__(self, fleet: Fleet, shared: SchedulerSnapshot, settings: Settings, now: datetime) -> None:
         self.fleet = fleet
         self.settings = settings
         self.now = now
@@ -215,7 +233,12 @@ class _Round:
         self.groups = WorkloadGroups(shared.groups)
         self.applications = Applications(shared.applications, settings)
 
-    def decide(self, snapshot: Placing) -> Decision:
+    def decide(self, snapshot: SchedulerSnapshot) -> Decision:
+        """Return the decision about one binding.
+
+        Capacity that evictions reserved for the binding counts as free while the clusters are chosen, and what the
+        result leaves of it is taken again afterwards.
+        """
         binding = snapshot.subject
         spec = binding.spec
         if spec.placement is None or spec.scheduling_suspended or binding.metadata.deletion_timestamp is not None:
@@ -224,10 +247,10 @@ class _Round:
             return NOTHING
         reason = needs_scheduling(binding, self.fleet)
         if reason is None:
-            rows = _settled(snapshot, self._reserved(snapshot), spec.clusters, binding)
-            changes = _written(binding_outcome.caught_up(binding), binding, rows)
+            rows = _reservation_writes(snapshot, self._reserved(snapshot), spec.clusters, binding)
+            changes = _writes(binding_outcome.caught_up(binding), binding, rows)
             return Decision(changes=changes, reason="ResultStands") if changes else NOTHING
-        known = {one.cluster: one for one in self._live(snapshot) if not one.reserved}
+        uncounted = {row.cluster: row for row in self._live(snapshot) if not row.reserved}
         reserved = self._reserved(snapshot)
         binding_outcome.give_back(self.ledger, self.fleet, reserved.reservations)
         item = Item(
@@ -235,75 +258,82 @@ class _Round:
             binding.status,
             self.groups.seen_by(binding),
             self.applications.seen_by(binding, now=self.now),
-            {name: row.replicas for name, row in known.items()},
+            {name: row.replicas for name, row in uncounted.items()},
             reserved.targets,
         )
         question, verdict = self.batch.place(item)
         if isinstance(verdict.outcome, Refused):
             return self._refused(snapshot, verdict, verdict.outcome, reason)
         outcome = verdict.outcome
-        self._joined(binding, outcome)
+        self._show_to_next(binding, outcome)
         new = binding_outcome.placed(binding, outcome, asked_again=reason == RESCHEDULE_ASKED, now=self.now)
         wanted = growth(question, outcome.clusters, item.uncounted) if question.workload else {}
-        rooms = self._rooms(question, [name for name, count in wanted.items() if count > item.uncounted.get(name, 0)])
-        rows = tuple(binding_outcome.capacity_reservations(binding, wanted, known, asked=question.asked, now=self.now))
+        guards = self._capacity_guards(
+            question, [name for name, count in wanted.items() if count > item.uncounted.get(name, 0)]
+        )
+        rows = tuple(
+            binding_outcome.capacity_reservations(binding, wanted, uncounted, asked=question.asked, now=self.now)
+        )
         binding_outcome.give_back(self.ledger, self.fleet, reserved.rest(outcome.clusters), times=-1)
-        rows += _settled(snapshot, reserved, outcome.clusters, new)
+        rows += _reservation_writes(snapshot, reserved, outcome.clusters, new)
         wake_at = self.applications.look_again_at(binding, now=self.now)
         if new is binding:
-            changes = _written(binding, binding, rows)
+            changes = _writes(binding, binding, rows)
             if not rows and wake_at is None:
                 return NOTHING
-            return Decision(changes=changes, capacity_guards=rooms, wake_at=wake_at, reason=reason)
-        events = _told_replaced(binding, reserved.replaced(outcome.clusters, verdict.explanation))
-        if _tells(binding, new):
-            events = (*_succeeded(binding, outcome), *events)
-        changes = _written(new, binding, (*rows, *self._noted(snapshot, verdict, reason)))
+            return Decision(changes=changes, capacity_guards=guards, wake_at=wake_at, reason=reason)
+        events = _refuge_replaced_events(binding, reserved.replaced(outcome.clusters, verdict.explanation))
+        if _is_news(binding, new):
+            events = (*_success_events(binding, outcome), *events)
+        changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, reason)))
         return Decision(
-            changes=changes, events=events, capacity_guards=rooms, wake_at=wake_at, reason=f"Scheduled: {reason}"
+            changes=changes, events=events, capacity_guards=guards, wake_at=wake_at, reason=f"Scheduled: {reason}"
         )
 
-    def _rooms(self, question: Question, grown: Sequence[str]) -> tuple[CapacityGuard, ...]:
-        """Return the room that a result rests on, which has just been taken on the clusters where it has grown."""
+    def _capacity_guards(self, question: Question, grown: Sequence[str]) -> tuple[CapacityGuard, ...]:
+        """Return the guards of a result: what it takes on clusters that got more replicas must still be free."""
         if not grown or needs_no_room(question):
             return ()
         return self.ledger.capacity_guards(self.fleet.places(grown), question.asked, seen=self.reserved_capacity.seen)
 
-    def _live(self, snapshot: Placing) -> Sequence[CapacityReservation]:
-        """Return the binding's own promises and reservations that have not expired."""
+    def _live(self, snapshot: SchedulerSnapshot) -> Sequence[CapacityReservation]:
+        """Return the capacity rows of the binding that have not expired."""
         return live(_own(snapshot), collected_at={}, now=self.reserved_capacity.at or self.now)
 
-    def _reserved(self, snapshot: Placing) -> Reserved:
-        """Return what evictions reserved for the binding."""
-        return Reserved(snapshot.subject, snapshot.hint, [one for one in self._live(snapshot) if one.reserved])
+    def _reserved(self, snapshot: SchedulerSnapshot) -> Reserved:
+        """Return the capacity that evictions have reserved for the binding."""
+        return Reserved(snapshot.subject, snapshot.hint, [row for row in self._live(snapshot) if row.reserved])
 
-    def _noted(self, snapshot: Placing, verdict: Verdict, trigger: str) -> tuple[Save, ...]:
-        """Keep why, beside a decision that changes something."""
+    def _note(self, snapshot: SchedulerSnapshot, verdict: Verdict, trigger: str) -> tuple[Save, ...]:
+        """Return the writes that store why a decision was made, for `explain` and the console."""
         note = self.notes.note(snapshot.subject, verdict, trigger=trigger, before=snapshot.note, now=self.now)
         return Save(note), Save(self.notes.names)
 
-    def _refused(self, snapshot: Placing, verdict: Verdict, outcome: Refused, trigger: str) -> Decision:
-        """Keep what is there, say why, and look again when a cluster changes or after a while."""
+    def _refused(self, snapshot: SchedulerSnapshot, verdict: Verdict, outcome: Refused, trigger: str) -> Decision:
+        """Keep the placement and report why no new one fits [placement-is-kept]. Retry later."""
         binding = snapshot.subject
-        seen = explanation_text.Part(
+        part_of_message = explanation_text.Part(
             summary_of(verdict, trigger=trigger, now=self.now), detail_of(verdict), self.fleet.names
         )
         outcome = replace(
-            outcome, message=explanation_text.message(outcome.message, explanation_text.accounts(seen, {}))
+            outcome, message=explanation_text.message(outcome.message, explanation_text.accounts(part_of_message, {}))
         )
         part = self._part(binding, outcome)
         new = binding_outcome.refused(binding, outcome, part=part, now=self.now)
         failed = Event(binding, "ScheduleBindingFailed", outcome.message, warning=True)
-        events = (failed,) if _tells(binding, new) else ()
-        wake_at = self.now + self._patience(new, outcome) if outcome.retry else None
-        rows = tuple(Drop(one) for one in _own(snapshot) if one.reserved)
+        events = (failed,) if _is_news(binding, new) else ()
+        wake_at = self.now + self._retry_delay(new, outcome) if outcome.retry else None
+        rows = tuple(Drop(row) for row in _own(snapshot) if row.reserved)
         if new is binding:
-            return Decision(changes=_written(binding, binding, rows), wake_at=wake_at)
-        changes = _written(new, binding, (*rows, *self._noted(snapshot, verdict, trigger)))
+            return Decision(changes=_writes(binding, binding, rows), wake_at=wake_at)
+        changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, trigger)))
         return Decision(changes=changes, events=events, wake_at=wake_at, reason=outcome.reason)
 
     def _part(self, binding: Binding, outcome: Refused) -> tuple[TargetCluster, ...] | None:
-        """Return the part that fits where replicas lost to an unreachable cluster shall not wait for the rest (D10)."""
+        """Return the part of the replicas that fits, if their old cluster is not Ready [refuge-first].
+
+        None: nothing more would be placed, no such cluster is the source, or `eviction.partial_refuge` is off.
+        """
         if outcome.part is None or not self.settings.eviction.partial_refuge:
             return None
         lost = [
@@ -311,37 +341,46 @@ class _Round:
             for task in binding.spec.graceful_eviction_tasks
             if task.reason == TAINT_UNTOLERATED and not self._ready(task.from_cluster)
         ]
-        gained = sum(one.replicas for one in outcome.part) > sum(one.replicas for one in binding.spec.clusters)
+        gained = sum(target.replicas for target in outcome.part) > sum(
+            target.replicas for target in binding.spec.clusters
+        )
         return outcome.part if lost and gained else None
 
     def _ready(self, name: str) -> bool:
-        place = self.fleet.index.get(name)
-        return place is not None and self.fleet.clusters[place].ready == "True"
+        index = self.fleet.index.get(name)
+        return index is not None and self.fleet.clusters[index].ready == "True"
 
-    def _patience(self, binding: Binding, outcome: Refused) -> timedelta:
-        """Return how long to wait: for room 5 minutes; after an error as long as it lasts already, from 1 s to 10 s."""
+    def _retry_delay(self, binding: Binding, outcome: Refused) -> timedelta:
+        """Return how long to wait until a refused binding is tried again.
+
+        If nothing fits, RETRY_UNSCHEDULABLE. After an error, the time for which it has lasted already, at least
+        FIRST_RETRY and at most LAST_RETRY.
+        """
         if outcome.reason == UNSCHEDULABLE:
-            return LOOK_AGAIN
-        said = condition(binding.status.conditions, SCHEDULED)
-        since = said.last_transition_time if said is not None else None
+            return RETRY_UNSCHEDULABLE
+        scheduled = condition(binding.status.conditions, SCHEDULED)
+        since = scheduled.last_transition_time if scheduled is not None else None
         return FIRST_RETRY if since is None else min(max(self.now - since, FIRST_RETRY), LAST_RETRY)
 
-    def _joined(self, binding: Binding, outcome: Placed) -> None:
-        """Let the next bindings of the batch know where this one's groups and its application are now."""
+    def _show_to_next(self, binding: Binding, outcome: Placed) -> None:
+        """Add the result to the groups and the application of the binding, for the next bindings of the batch."""
         self.applications.placed(binding, outcome.clusters)
         self.groups.placed(binding, outcome.clusters)
 
 
-def _settled(
-    snapshot: Placing, reserved: Reserved, result: Sequence[TargetCluster], new: Binding
+def _reservation_writes(
+    snapshot: SchedulerSnapshot, reserved: Reserved, result: Sequence[TargetCluster], new: Binding
 ) -> tuple[Save | Drop, ...]:
-    """Return what becomes of a binding's reservations and of its hint. Both stay as far as copies of the binding are
-    still to be evicted; what the result uses, and what is of no use any more, is dropped."""
-    rest = {one.key: one for one in reserved.rest(result)}
+    """Return the writes of the reservations and the hint that evictions have left for a binding.
+
+    They are dropped as far as the result uses them or they are of no use any more. The rest stays while copies of the
+    binding are still to be evicted.
+    """
+    rest = {row.key: row for row in reserved.rest(result)}
     rows: list[Save | Drop] = [
-        Save(rest[one.key]) if one.key in rest else Drop(one)
-        for one in _own(snapshot)
-        if one.reserved and rest.get(one.key) != one
+        Save(rest[row.key]) if row.key in rest else Drop(row)
+        for row in _own(snapshot)
+        if row.reserved and rest.get(row.key) != row
     ]
     if snapshot.hint is not None:
         kept = replace(snapshot.hint, generation=new.metadata.generation)
@@ -349,33 +388,38 @@ def _settled(
     return tuple(rows)
 
 
-def _own(snapshot: Placing) -> Sequence[CapacityReservation]:
-    """Return the binding's own promises."""
+def _own(snapshot: SchedulerSnapshot) -> Sequence[CapacityReservation]:
+    """Return the capacity rows of the binding itself."""
     return snapshot.reserved_capacity.own.get(str(snapshot.subject.ref), ())
 
 
-def _written(new: Binding, old: Binding, rows: tuple[Save | Drop, ...]) -> tuple[Put | Save | Drop, ...]:
-    """Return the writes of a decision. Its rows rest on the spec it was made from: an eviction stored meanwhile keeps
-    what it reserved, and the binding is decided anew."""
+def _writes(new: Binding, old: Binding, rows: tuple[Save | Drop, ...]) -> tuple[Put | Save | Drop, ...]:
+    """Return the writes of a decision.
+
+    Rows are written only if the spec is still as it was read. Otherwise an eviction that was stored meanwhile keeps
+    its reservations, and the binding is decided again.
+    """
     if not rows:
         return () if new is old else (Put(new, old),)
     return (Put(new, old, upon=("spec",)), *rows)
 
 
-def _tells(old: Binding, new: Binding) -> bool:
-    """Test whether an Event is worth it: targets moved, or the condition says something else."""
-    before, after = (condition(one.status.conditions, SCHEDULED) for one in (old, new))
+def _is_news(old: Binding, new: Binding) -> bool:
+    """Test whether a decision deserves an Event: the clusters or the condition Scheduled changed."""
+    before, after = (condition(binding.status.conditions, SCHEDULED) for binding in (old, new))
     return old.spec.clusters != new.spec.clusters or before != after
 
 
-def _told_replaced(binding: Binding, message: str) -> tuple[Event, ...]:
-    """Return the Events that say where a binding went instead of the refuge that its eviction had named."""
+def _refuge_replaced_events(binding: Binding, message: str) -> tuple[Event, ...]:
+    """Return the Events about a binding that was placed elsewhere than on the refuge that its eviction had reserved."""
     abouts = (binding, template_of(binding)) if message else ()
     return tuple(Event(about, "EvictionRefugeReplaced", message) for about in abouts)
 
 
-def _succeeded(binding: Binding, outcome: Placed) -> tuple[Event, ...]:
-    named = ", ".join(f"{one.name}:{one.replicas}" if one.replicas else one.name for one in outcome.clusters)
-    message = f"Binding has been scheduled successfully. Result: {{{named}}}"
+def _success_events(binding: Binding, outcome: Placed) -> tuple[Event, ...]:
+    result = ", ".join(
+        f"{target.name}:{target.replicas}" if target.replicas else target.name for target in outcome.clusters
+    )
+    message = f"Binding has been scheduled successfully. Result: {{{result}}}"
     reason = "ScheduleBindingSucceed"
     return Event(binding, reason, message), Event(template_of(binding), reason, message, step=True)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import ObjectMeta, condition
 from controlplane.apimachinery.selectors import LabelSelector
-from controlplane.controllers.scheduler import Placing, Scheduler, concerns
+from controlplane.controllers.scheduler import Scheduler, SchedulerSnapshot, concerns
 from controlplane.engine.decision import Put
 from controlplane.engine.state import ReservedCapacity
 from controlplane.kinds.binding import SCHEDULED, Binding, ResourceBindingSpec, ResourceBindingStatus, TargetCluster
@@ -40,7 +40,9 @@ def decided(members: list[Cluster], wanted: ResourceBindingSpec, before: Placeme
         name="web", namespace="default", generation=2, annotations={APPLIED_PLACEMENT: applied_text(before)}
     )
     subject = Binding("work.karmada.io/v1alpha2", "ResourceBinding", meta, wanted, ResourceBindingStatus())
-    decision = Scheduler().decide(Placing(subject, tuple(members), ReservedCapacity(), {}, {}), SETTINGS, now=NOW)
+    decision = Scheduler().decide(
+        SchedulerSnapshot(subject, tuple(members), ReservedCapacity(), {}, {}), SETTINGS, now=NOW
+    )
     found = next((one.new for one in decision.changes if isinstance(one, Put)), subject)
     said = condition(found.status.conditions, SCHEDULED)
     assert said is not None, "a changed placement is always decided about"
