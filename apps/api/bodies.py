@@ -44,7 +44,7 @@ def name_of(body: Body) -> str:
 def about(target: Target, document: Document) -> Document:
     """Return the document with what only the URL says filled in. Raises BadRequest where it is about something else."""
     resource = target.resource
-    return request.about(
+    return request.complete_from_url(
         document, resource, namespace=target.namespace if resource.namespaced else "", name=target.name
     )
 

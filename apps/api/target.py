@@ -8,7 +8,7 @@ from apps.api.error_mapping import nothing_here
 from apps.objects.definitions import definitions
 from controlplane.apimachinery.meta import Ref
 from controlplane.kind import KINDS, Kind
-from controlplane.wire.request import place_of
+from controlplane.wire.request import parse_path
 from controlplane.wire.resource import Resource
 
 
@@ -31,7 +31,7 @@ class Target(msgspec.Struct, frozen=True):
 
 def target_of(path: str) -> Target:
     """Return what the path api/v1/… or apis/<group>/<version>/… names. Raises NotFound for anything else."""
-    place = place_of(path.strip("/").split("/"))
+    place = parse_path(path.strip("/").split("/"))
     kind = None if place is None else _served(place.group, place.version, place.plural)
     if place is None or kind is None or not place.fits(kind.resource) or not _has(kind.resource, place.subresource):
         raise nothing_here()

@@ -17,7 +17,7 @@ from controlplane.engine import lifecycle
 from controlplane.kind import Kind
 from controlplane.kinds import NAMESPACE
 from controlplane.settings import Settings
-from controlplane.wire.namespace_check import check_home
+from controlplane.wire.namespace_check import check_accepts_objects
 
 Document = dict[str, Any]
 
@@ -34,7 +34,7 @@ def check_namespace(store: DjangoStore, kind: Kind, document: Document) -> None:
     ref = Ref(NAMESPACE, "", str(name))
     home = store.get([ref]).get(ref)
     is_ending = None if home is None else home.metadata.deletion_timestamp is not None
-    check_home(resource, namespace=ref.name, name=str(metadata.get("name", "")), is_ending=is_ending)
+    check_accepts_objects(resource, namespace=ref.name, name=str(metadata.get("name", "")), is_ending=is_ending)
 
 
 def created(store: DjangoStore, kind: Kind, document: Document, *, settings: Settings, now: datetime) -> Admitted:

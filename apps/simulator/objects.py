@@ -18,7 +18,7 @@ from controlplane.apimachinery.errors import AlreadyExists, Conflict, Invalid, M
 from controlplane.wire import definition_rules, document_check
 from controlplane.wire.apply import server_side_apply, track
 from controlplane.wire.definition import CLEANUP_FINALIZER
-from controlplane.wire.namespace_check import check_home
+from controlplane.wire.namespace_check import check_accepts_objects
 from controlplane.wire.resource import Resource
 from controlplane.wire.structural import filled
 
@@ -170,7 +170,7 @@ class Objects:
     def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         home = self.store.get("Namespace", "", namespace)
         is_ending = None if home is None else bool(home.document["metadata"].get("deletionTimestamp"))
-        check_home(resource, namespace=namespace, name=name, is_ending=is_ending)
+        check_accepts_objects(resource, namespace=namespace, name=name, is_ending=is_ending)
 
     def _fresh(self, resource: Resource, document: Document) -> Document:
         metadata = {key: value for key, value in document["metadata"].items() if key not in (*_KEPT, "resourceVersion")}

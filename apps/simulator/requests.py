@@ -11,7 +11,7 @@ from apps.simulator.catalogue import Catalogue
 from apps.simulator.objects import Writer
 from controlplane.apimachinery.errors import BadRequest, NotFound
 from controlplane.wire.negotiate import go_bool
-from controlplane.wire.request import Choice, choice_of, place_of
+from controlplane.wire.request import Choice, choice_of, parse_path
 from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]
@@ -74,7 +74,7 @@ class Request(msgspec.Struct, frozen=True):
 
 def target_of(parts: list[str], catalogue: Catalogue) -> Target:
     """Return what the path /api/v1/… or /apis/<group>/<version>/… names, split at its slashes. Raises NotFound."""
-    place = place_of(parts)
+    place = parse_path(parts)
     resource = None if place is None else catalogue.find(place.group, place.version, place.plural)
     if place is None or resource is None or not place.fits(resource):
         raise nothing_here()

@@ -22,10 +22,10 @@ from controlplane.wire.body import decode_body
 from controlplane.wire.negotiate import YAML, Representation, media_type_of, representation
 from controlplane.wire.patch import APPLY_PATCH, apply_patch, patch_type_of
 from controlplane.wire.prune import prune, undeclared, validate_fields
-from controlplane.wire.request import about
+from controlplane.wire.request import complete_from_url
 from controlplane.wire.resource import Resource
 from controlplane.wire.status import success
-from controlplane.wire.structured import Twins
+from controlplane.wire.structured import DuplicateItem
 from controlplane.wire.table import include_object_of, partial_object_metadata, partial_object_metadata_list, table
 
 Document = dict[str, Any]
@@ -201,7 +201,7 @@ class Rest:
         if is_custom and kind not in (None, "", resource.kind):  # custom objects are decoded first and validated then
             cause = invalid("kind", kind, f"must be {resource.kind}")
             raise Invalid.of(resource.kind, target.name, [cause], group=resource.group)
-        made = about(document, target.resource, namespace=target.namespace, name=target.name)
+        made = complete_from_url(document, target.resource, namespace=target.namespace, name=target.name)
         metadata = {name: value for name, value in made["metadata"].items() if name not in _OMITTED or value}
         return {**made, "metadata": metadata}
 
@@ -256,7 +256,7 @@ class Rest:
             raise Untyped(target, wrong)
         try:
             stored, created = objects.apply(target.resource, target.namespace, target.name, intent, request.writer)
-        except Twins as error:
+        except DuplicateItem as error:
             raise Untyped(target, [error.where]) from None
         return self._shown(request, stored, status=201 if created else 200)
 

@@ -207,7 +207,7 @@ def _valid_rest(kind: Kind, doc: Document, causes: list[Cause]) -> Any:
 
     Values that the schema allows but the type does not (for example an invalid time) are added to `causes`.
     """
-    rest = document_check.mended(doc, kind.schema())
+    rest = document_check.valid_part(doc, kind.schema())
     while rest is not None:
         try:
             return _converted(kind, rest)

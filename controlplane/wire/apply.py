@@ -1,8 +1,10 @@
-"""Server-side apply, and the bookkeeping of who set which field (metadata.managedFields).
+"""Server-side apply, and the record of which manager owns which field (metadata.managedFields).
 
-An applier owns what it last applied. Where it stops saying a field that nobody else owns, the field goes; where it
-says another value than the owner of a field, that is a conflict, unless it forces. Every other write owns what it
-changed. Parts of a document that do not change are shared between the result and what was given; nothing is mutated.
+A manager that applies an object owns the fields in it. A field that it no longer applies is removed, unless another
+manager owns the field too. A different value for a field of another manager is a conflict, unless the manager forces
+it. A manager that creates, updates or patches owns the fields that it changed.
+
+Arguments are never mutated. A result shares the unchanged parts with the arguments.
 """
 
 from __future__ import annotations
@@ -17,11 +19,11 @@ import msgspec
 from controlplane.apimachinery.errors import BadRequest, Cause, Conflict
 from controlplane.wire.fieldset import Fields, difference, fields_of, intersection, is_readable, paths_in, union
 from controlplane.wire.schema import Schema
-from controlplane.wire.structured import METADATA, compare, merge, prune, refuse_twins, without_nulls
+from controlplane.wire.structured import METADATA, compare, merge, prune, refuse_duplicates, without_nulls
 
 Document = dict[str, Any]
 
-# Set by the server or part of the name: nobody owns these.
+# These fields have no owner: the server sets them, or they are part of the object's name.
 _SERVER_METADATA = frozenset(
     (
         *("name", "namespace", "uid", "creationTimestamp", "resourceVersion", "generation", "selfLink"),
@@ -38,8 +40,8 @@ ANCIENT = "ancient-changes"
 BEFORE_FIRST_APPLY = "before-first-apply"
 
 
-class Who(NamedTuple):
-    """A field manager as the bookkeeping tells them apart; appliers are the same one across versions."""
+class Manager(NamedTuple):
+    """What identifies a manager in managedFields. `api_version` is "" for Apply, which is the same in all versions."""
 
     manager: str
     operation: str
@@ -47,8 +49,8 @@ class Who(NamedTuple):
     subresource: str
 
 
-class Owned(msgspec.Struct, frozen=True):
-    """What a manager owns, since when (RFC 3339), in which apiVersion's words."""
+class OwnedFields(msgspec.Struct, frozen=True):
+    """The fields that a manager owns, the time of its last change (RFC 3339), and the apiVersion of the field names."""
 
     fields: Fields
     time: str
@@ -67,26 +69,28 @@ def server_side_apply(
     subresource: str = "",
     resets: tuple[str, ...] = (),
 ) -> Document:
-    """Return the document after `manager` applied its intent; the very `live` where nothing changes.
+    """Return the document after `manager` has applied `applied`; the same object as `live` if nothing changes.
 
-    `resets` names top-level fields this endpoint does not write ("status"). Raises Conflict with a cause for every
-    field another manager owns with another value, unless `force`, which takes these fields over; BadRequest where
-    the intent carries managedFields or names a list item twice.
+    live: the stored document; None: there is none.
+    force: take over fields that other managers own with another value. Without it, Conflict is raised, with a cause
+    for each of these fields.
+    resets: top-level fields that this endpoint does not write, for example "status".
+    Raises BadRequest if `applied` has managedFields or lists an item twice.
     """
     if (applied.get("metadata") or {}).get("managedFields"):
         raise BadRequest("metadata.managedFields must be nil: the server keeps them, an applied object leaves them out")
     schema_ = _with_metadata(schema)
     intent = _intent(applied, schema_, subresource, resets)
-    refuse_twins(intent, schema_)
+    refuse_duplicates(intent, schema_)
     fields = difference(fields_of(intent, schema_), _UNOWNED)
-    who = Who(manager, "Apply", "", subresource)
+    key = Manager(manager, "Apply", "", subresource)
     if live is None:
         created = {**intent, "metadata": {**(applied.get("metadata") or {}), **intent.get("metadata", {})}}
-        return _with_managers(created, {who: Owned(fields, _stamp(now), api_version)} if fields else {})
+        return _with_managers(created, {key: OwnedFields(fields, _stamp(now), api_version)} if fields else {})
     managers = _managers(live)
     if not managers:
         managers = _before_first_apply(live, schema_, api_version, now)
-    before = managers.pop(who, None)
+    before = managers.pop(key, None)
     wanted = merge(live, intent, schema_)
     if before is not None:
         lost = difference(before.fields, fields)
@@ -95,13 +99,13 @@ def server_side_apply(
             wanted = prune(wanted, lost, kept, schema_)
     changed, removed = compare(live, wanted, schema_)
     if changed:
-        _settle_conflicts(managers, changed, force=force)
+        _resolve_conflicts(managers, changed, force=force)
     if removed:
-        _take_away(managers, removed)
+        _disown(managers, removed)
     if wanted == live and before is not None and before.fields == fields:
         return live
     if fields:
-        managers[who] = Owned(fields, _stamp(now), api_version)
+        managers[key] = OwnedFields(fields, _stamp(now), api_version)
     return _with_managers(wanted, managers)
 
 
@@ -116,9 +120,9 @@ def track(
     operation: Literal["Update"] = "Update",
     subresource: str = "",
 ) -> Document:
-    """Return `new` with the bookkeeping after a create, update or patch: what it changed now belongs to `manager`.
+    """Return `new` with its managedFields after a create, update or patch: `manager` owns the changed fields.
 
-    A client may clear the bookkeeping by sending managedFields as an empty list.
+    live: the document before; None: the object is created. A client clears all managedFields by sending an empty list.
     """
     sent = (new.get("metadata") or {}).get("managedFields")
     if live is not None and sent is not None and not any(sent):
@@ -129,30 +133,30 @@ def track(
     schema_ = _with_metadata(schema)
     changed, removed = compare(live if live is not None else {}, new, schema_)
     changed = difference(changed, _UNOWNED)
-    who = Who(manager, operation, api_version, subresource)
-    mine = managers.pop(who, None)
+    key = Manager(manager, operation, api_version, subresource)
+    mine = managers.pop(key, None)
     if changed:
         for other, owned in list(managers.items()):
             _replace(managers, other, owned, difference(owned.fields, changed))
     if removed:
-        _take_away(managers, removed)
+        _disown(managers, removed)
     if not changed and mine is not None and not (removed and intersection(mine.fields, removed)):
-        managers[who] = mine
+        managers[key] = mine
     else:
         fields = union(difference(mine.fields, removed, with_subtrees=True), changed) if mine is not None else changed
         if fields:
-            managers[who] = Owned(fields, _stamp(now), api_version)
+            managers[key] = OwnedFields(fields, _stamp(now), api_version)
     return _with_managers(new, _capped(managers))
 
 
 def differ_in_times_only(one: Sequence[Document], other: Sequence[Document]) -> bool:
-    """Test whether two lists of managedFields say the same but for their times."""
+    """Test whether two lists of managedFields differ in their times only, or not at all."""
     untimed = [[{**entry, "time": ""} for entry in entries] for entries in (one, other)]
     return len(one) == len(other) and all(entry in untimed[1] for entry in untimed[0])
 
 
 def _intent(applied: Document, schema: Schema, subresource: str, resets: tuple[str, ...]) -> Document:
-    """Return what an applied object really asks for: no nulls, nothing the server sets, nothing of other endpoints."""
+    """Return the fields to apply: without nulls, fields set by the server, and fields of other endpoints."""
     if subresource == "status":
         return {"status": without_nulls(applied["status"], schema.property("status"))} if applied.get("status") else {}
     intent: Document = without_nulls({key: value for key, value in applied.items() if key not in resets}, schema)
@@ -164,7 +168,7 @@ def _intent(applied: Document, schema: Schema, subresource: str, resets: tuple[s
     return intent
 
 
-def _settle_conflicts(managers: dict[Who, Owned], changed: Fields, *, force: bool) -> None:
+def _resolve_conflicts(managers: dict[Manager, OwnedFields], changed: Fields, *, force: bool) -> None:
     conflicts: list[tuple[str, str]] = []
     for other, owned in list(managers.items()):
         disputed = intersection(owned.fields, changed)
@@ -173,7 +177,7 @@ def _settle_conflicts(managers: dict[Who, Owned], changed: Fields, *, force: boo
         if force:
             _replace(managers, other, owned, difference(owned.fields, disputed))
         else:
-            conflicts += [(_shown(other, owned), path) for path in paths_in(disputed)]
+            conflicts += [(_described(other, owned), path) for path in paths_in(disputed)]
     if conflicts:
         raise _conflict(conflicts)
 
@@ -186,81 +190,82 @@ def _conflict(conflicts: list[tuple[str, str]]) -> Conflict:
     by_manager: dict[str, list[str]] = {}
     for manager, path in conflicts:
         by_manager.setdefault(manager, []).append(f"- {path}")
-    told = "\n".join(f"conflicts with {manager}:\n" + "\n".join(paths) for manager, paths in sorted(by_manager.items()))
-    return Conflict(f"Apply failed with {len(conflicts)} conflicts: {told}", causes=causes)
+    text = "\n".join(f"conflicts with {manager}:\n" + "\n".join(paths) for manager, paths in sorted(by_manager.items()))
+    return Conflict(f"Apply failed with {len(conflicts)} conflicts: {text}", causes=causes)
 
 
-def _shown(who: Who, owned: Owned) -> str:
-    text = f'"{who.manager}"'
-    if who.subresource:
-        text += f' with subresource "{who.subresource}"'
-    if who.operation == "Update":
-        text += f" using {who.api_version}"
+def _described(key: Manager, owned: OwnedFields) -> str:
+    text = f'"{key.manager}"'
+    if key.subresource:
+        text += f' with subresource "{key.subresource}"'
+    if key.operation == "Update":
+        text += f" using {key.api_version}"
         if owned.time:
             text += f" at {owned.time}"
     return text
 
 
-def _take_away(managers: dict[Who, Owned], removed: Fields) -> None:
+def _disown(managers: dict[Manager, OwnedFields], removed: Fields) -> None:
     for other, owned in list(managers.items()):
         _replace(managers, other, owned, difference(owned.fields, removed, with_subtrees=True))
 
 
-def _replace(managers: dict[Who, Owned], who: Who, owned: Owned, fields: Fields) -> None:
+def _replace(managers: dict[Manager, OwnedFields], key: Manager, owned: OwnedFields, fields: Fields) -> None:
     if not fields:
-        del managers[who]
+        del managers[key]
     elif fields is not owned.fields:
-        managers[who] = Owned(fields, owned.time, owned.api_version)
+        managers[key] = OwnedFields(fields, owned.time, owned.api_version)
 
 
-def _before_first_apply(live: Document, schema: Schema, api_version: str, now: datetime) -> dict[Who, Owned]:
+def _before_first_apply(live: Document, schema: Schema, api_version: str, now: datetime) -> dict[Manager, OwnedFields]:
     fields = difference(fields_of(live, schema), _UNOWNED)
     if not fields:
         return {}
-    return {Who(BEFORE_FIRST_APPLY, "Update", api_version, ""): Owned(fields, _stamp(now), api_version)}
+    return {Manager(BEFORE_FIRST_APPLY, "Update", api_version, ""): OwnedFields(fields, _stamp(now), api_version)}
 
 
-def _capped(managers: dict[Who, Owned]) -> dict[Who, Owned]:
-    """Fold the oldest updaters into one, so that clients with ever new names do not make objects grow without end."""
-    updaters = sorted((owned.time, who) for who, owned in managers.items() if who.operation == "Update")
+def _capped(managers: dict[Manager, OwnedFields]) -> dict[Manager, OwnedFields]:
+    """Merge the oldest updaters into one if there are more than 10, so that managedFields do not grow without end."""
+    updaters = sorted((owned.time, key) for key, owned in managers.items() if key.operation == "Update")
     surplus = updaters[: max(0, len(updaters) - MAX_UPDATE_MANAGERS)]
     if surplus:
         surplus = updaters[: len(surplus) + 1]
-    for time, who in surplus:
-        owned = managers.pop(who)
-        ancient = Who(ANCIENT, "Update", owned.api_version, "")
+    for time, key in surplus:
+        owned = managers.pop(key)
+        ancient = Manager(ANCIENT, "Update", owned.api_version, "")
         had = managers.get(ancient)
-        managers[ancient] = Owned(union(had.fields, owned.fields) if had else owned.fields, time, owned.api_version)
+        fields = union(had.fields, owned.fields) if had else owned.fields
+        managers[ancient] = OwnedFields(fields, time, owned.api_version)
     return managers
 
 
-def _managers(document: Document) -> dict[Who, Owned]:
-    """Return the bookkeeping of a document; entries nobody can read are left out, as the API server does."""
-    managers: dict[Who, Owned] = {}
+def _managers(document: Document) -> dict[Manager, OwnedFields]:
+    """Return the managers in a document's managedFields. Invalid entries are ignored, as in kube-apiserver."""
+    managers: dict[Manager, OwnedFields] = {}
     for entry in (document.get("metadata") or {}).get("managedFields") or ():
         if not isinstance(entry, dict) or not is_readable(entry.get("fieldsV1")):
             continue
         api_version = str(entry.get("apiVersion", ""))
         operation = str(entry.get("operation", "Update"))
         version = "" if operation == "Apply" else api_version
-        who = Who(str(entry.get("manager", "")), operation, version, str(entry.get("subresource", "")))
-        managers[who] = Owned(entry["fieldsV1"], str(entry.get("time", "")), api_version)
+        key = Manager(str(entry.get("manager", "")), operation, version, str(entry.get("subresource", "")))
+        managers[key] = OwnedFields(entry["fieldsV1"], str(entry.get("time", "")), api_version)
     return managers
 
 
-def _with_managers(document: Document, managers: dict[Who, Owned]) -> Document:
+def _with_managers(document: Document, managers: dict[Manager, OwnedFields]) -> Document:
     entries = []
-    for who, owned in sorted(managers.items(), key=lambda item: (item[0].operation, item[1].time, item[0])):
+    for key, owned in sorted(managers.items(), key=lambda item: (item[0].operation, item[1].time, item[0])):
         entry = {
-            "manager": who.manager,
-            "operation": who.operation,
+            "manager": key.manager,
+            "operation": key.operation,
             "apiVersion": owned.api_version,
             "time": owned.time,
             "fieldsType": "FieldsV1",
             "fieldsV1": owned.fields,
         }
-        if who.subresource:
-            entry["subresource"] = who.subresource
+        if key.subresource:
+            entry["subresource"] = key.subresource
         entries.append(entry)
     metadata = {**(document.get("metadata") or {})}
     if entries:
@@ -270,11 +275,11 @@ def _with_managers(document: Document, managers: dict[Who, Owned]) -> Document:
     return {**document, "metadata": metadata}
 
 
-_merged_schemas: WeakKeyDictionary[Schema, Schema] = WeakKeyDictionary()  # those of definitions come and go
+_merged_schemas: WeakKeyDictionary[Schema, Schema] = WeakKeyDictionary()  # weak: custom schemas come and go
 
 
 def _with_metadata(schema: Schema) -> Schema:
-    """Return the schema with the rules of metadata's own lists and maps, which schemas of custom kinds leave out."""
+    """Return the schema with the merge rules for lists and maps in metadata, which schemas of custom kinds lack."""
     declared = schema.properties.get("metadata")
     if declared is not None and "finalizers" in declared.properties:
         return schema

@@ -1,4 +1,4 @@
-"""Request bodies: JSON or YAML text into plain dicts, with limits, positions and duplicate keys."""
+"""Decoding of request bodies in JSON or YAML into dictionaries, with limits, error positions and duplicate keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controlplane.wire.negotiate import media_type_of
 
 Document = dict[str, Any]
 
-MAX_BYTES = 3 * 1024 * 1024  # what the Kubernetes API server takes
+MAX_BYTES = 3 * 1024 * 1024  # the limit of kube-apiserver
 MAX_DEPTH = 100
 MAX_VALUES_FROM_ALIASES = 100_000
 MAX_MERGED_KEYS = 1_000
@@ -33,10 +33,10 @@ def decode_body(
     max_depth: int = MAX_DEPTH,
     duplicates: list[str] | None = None,
 ) -> Document:
-    """Return the one object a request body holds.
+    """Return the object in a request body.
 
-    A key written twice is an error, unless the caller passes `duplicates` to collect messages like
-    `duplicate field "spec.replicas"` for fieldValidation; the last value counts then.
+    duplicates: collects messages such as `duplicate field "spec.replicas"` for fieldValidation; the last value of a
+    duplicate key is used. None: a duplicate key is an error.
     Raises UnsupportedMediaType, TooLarge, or BadRequest with line and column.
     """
     value = decode_value(content_type, raw, max_bytes=max_bytes, max_depth=max_depth, duplicates=duplicates)
@@ -53,7 +53,7 @@ def decode_value(
     max_depth: int = MAX_DEPTH,
     duplicates: list[str] | None = None,
 ) -> Any:
-    """Return whatever JSON or YAML value the body holds; see `decode_body`."""
+    """Return the JSON or YAML value in a body, of any type; see `decode_body`."""
     media_type = media_type_of(content_type)
     is_yaml = media_type in _YAML_TYPES or media_type.endswith("+yaml")
     if not is_yaml and media_type not in _JSON_TYPES and not media_type.endswith("+json"):
@@ -107,12 +107,12 @@ def _name_duplicates(root: Any, twice: list[tuple[dict[str, Any], list[str]]]) -
 
 
 def join(path: str, key: str) -> str:
-    """Return a field path with one more key, as messages write it: spec.template."""
+    """Return a field path with one more key, for example "spec.template"."""
     return f"{path}.{key}" if path else key
 
 
 def check_depth(value: Any, max_depth: int) -> None:
-    """Raise BadRequest where a value is nested deeper than allowed; without recursion, so any depth is safe."""
+    """Raise BadRequest if a value is nested too deeply. The check does not recurse, so any depth is safe."""
     level = [value]
     depth = 0
     while level:
@@ -129,7 +129,7 @@ def check_depth(value: Any, max_depth: int) -> None:
 
 
 class _Loader(yaml.CSafeLoader):
-    """YAML as Kubernetes' clients read it: no dates, no base-60 numbers, keys are strings, twice is twice."""
+    """YAML as Kubernetes reads it: no dates, no base-60 numbers, all keys are strings, duplicate keys are reported."""
 
     def __init__(self, stream: bytes) -> None:
         super().__init__(stream)
@@ -179,12 +179,12 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in _OURS]
     for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
-for _tag, _pattern in _NUMBER_TAGS.items():  # integers first: the pattern for floats would take them as well
+for _tag, _pattern in _NUMBER_TAGS.items():  # integers first, because the pattern of floats matches them too
     _Loader.add_implicit_resolver(_tag, _pattern, list("-+.0123456789"))
 
 
 def _from_yaml(raw: bytes, duplicates: list[str], max_depth: int) -> Any:
-    if raw.lstrip()[:1] == b"{" and _is_json(raw):  # kubectl apply --server-side calls its JSON YAML
+    if raw.lstrip()[:1] == b"{" and _is_json(raw):  # kubectl apply --server-side sends JSON with the media type of YAML
         return _from_json(raw, duplicates, max_depth)
     try:
         _check_nesting(raw, max_depth)
@@ -196,14 +196,14 @@ def _from_yaml(raw: bytes, duplicates: list[str], max_depth: int) -> Any:
         raise BadRequest(f"the body is not YAML: {error.problem or error.context}{where}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not YAML: {error}") from None
-    except (AttributeError, KeyError, TypeError):  # how PyYAML fails where a tag and its value do not go together
+    except (AttributeError, KeyError, TypeError):  # raised by PyYAML if a value does not fit its tag
         raise BadRequest("the body is not YAML: a value does not fit the tag in front of it") from None
     if b"*" in raw and b"&" in raw:
         _check_aliases(value)
     check_depth(value, max_depth)
     duplicates.extend(loader.duplicates)
     try:
-        return orjson.loads(orjson.dumps(value))  # aliases become values of their own
+        return orjson.loads(orjson.dumps(value))  # replaces aliases by copies of their values
     except TypeError as error:
         raise BadRequest(f"the body holds a value JSON does not know: {error}") from None
 
@@ -217,7 +217,7 @@ def _is_json(raw: bytes) -> bool:
 
 
 def _check_nesting(raw: bytes, max_depth: int) -> None:
-    """Refuse deep nesting before the C loader, which recurses without a limit of its own, gets to see it."""
+    """Raise BadRequest for deep nesting before the C loader runs, because that loader recurses without a limit."""
     depth = 0
     for event in yaml.parse(raw, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -229,7 +229,7 @@ def _check_nesting(raw: bytes, max_depth: int) -> None:
 
 
 def _check_aliases(value: Any) -> None:
-    """Refuse aliases that contain themselves or unfold into far more values than anybody writes by hand."""
+    """Raise BadRequest for aliases that contain themselves or expand into too many values."""
     sizes: dict[int, int] = {}
     open_ids: set[int] = set()
 

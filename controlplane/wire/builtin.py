@@ -1,7 +1,7 @@
-"""The kinds Kubernetes has built in, as of 1.32: what they are called, and the schemas of their fields.
+"""The built-in kinds of Kubernetes 1.32: their declarations, and the schemas of their fields.
 
-Everything a user may bring as a template without a CustomResourceDefinition is here, and the reviews kubectl asks for.
-Schemas come from `data/` (see its README) when first asked for.
+These are the kinds that users may propagate without a CustomResourceDefinition, and the reviews that kubectl sends.
+Schemas are loaded from `data/` (see its README) when they are first needed.
 """
 
 import gzip
@@ -19,7 +19,7 @@ from controlplane.wire.schema import Components, Schema
 
 KUBERNETES = "1.32"
 
-# Under each apiVersion a line a kind: kind, plural, N if namespaced, short names, categories, subresources; - for none.
+# Under each apiVersion, a line per kind: kind, plural, N if namespaced, short names, categories, subresources; -: none.
 _CATALOGUE = """
 v1
   ConfigMap configmaps N cm
@@ -91,13 +91,13 @@ flowcontrol.apiserver.k8s.io/v1
   PriorityLevelConfiguration prioritylevelconfigurations - - - status
 """
 
-# Versions of a kind above that clients may still write; served only by who converts them.
+# Older versions of the kinds above, which clients may still send. Only servers that convert them serve them.
 _OLDER = """
 autoscaling/v1
   HorizontalPodAutoscaler horizontalpodautoscalers N hpa all status
 """
 
-# Questions, not objects: they are created, answered in the response, and never stored.
+# Reviews are questions: they are created, answered in the response, and never stored.
 _REVIEWS = """
 authentication.k8s.io/v1
   SelfSubjectReview selfsubjectreviews -
@@ -109,8 +109,8 @@ authorization.k8s.io/v1
   SubjectAccessReview subjectaccessreviews -
 """
 
-# What a field selector may name beside name and namespace, as Kubernetes registers it; without two that stand for
-# another field than they name (an Event's source, a Job's status.successful).
+# The fields for field selectors besides name and namespace, as in Kubernetes. Two are left out because they read
+# another field than their name suggests: source of Event and status.successful of Job.
 _FIELDS: dict[str, tuple[str, ...]] = {
     "v1/Event": (
         *(f"involvedObject.{one}" for one in ("apiVersion", "fieldPath", "kind", "name", "namespace", "uid")),
@@ -171,38 +171,38 @@ _BY_KIND = {(one.group, one.version, one.kind): one for one in RESOURCES + OLDER
 
 
 def resource(group: str, version: str, kind: str) -> Resource | None:
-    """Return the built-in resource of that kind, None if there is none; `group` is "" for the core group."""
+    """Return the declaration of a built-in kind; None: it is not built in. `group` is "" for the core group."""
     return _BY_KIND.get((group, version, kind))
 
 
 def is_builtin(group: str, version: str, kind: str) -> bool:
-    """Test whether Kubernetes has this kind built in; strategic merge patches work on such kinds only."""
+    """Test whether a kind is built in. Only built-in kinds support strategic merge patches."""
     return (group, version, kind) in _BY_KIND
 
 
 @cache
 def components() -> Components:
-    """Return the schemas of all built-in kinds and of everything in them, by name ("io.k8s.api.core.v1.Pod")."""
+    """Return the schemas of all built-in kinds and of their parts, by name, for example "io.k8s.api.core.v1.Pod"."""
     return Components({name: _described(name, node) for name, node in _data("schemas.json.gz").items()})
 
 
 def schema(group: str, version: str, kind: str) -> Schema:
-    """Return the schema of a built-in kind, Schema.OPEN if it is none.
+    """Return the schema of a built-in kind; Schema.OPEN for all others.
 
-    Besides resources and reviews it knows Scale, Eviction, Binding, TokenRequest, DeleteOptions and Status.
+    Scale, Eviction, Binding, TokenRequest, DeleteOptions and Status have schemas too.
     """
     name = component_name(group, version, kind)
     return Schema.OPEN if name is None else components().schema(name)
 
 
 def component_name(group: str, version: str, kind: str) -> str | None:
-    """Return the name of the component that is the schema of a built-in kind, None if it is none."""
+    """Return the name of the component with the schema of a built-in kind; None: it is not built in."""
     return _component_names().get((group, version, kind))
 
 
 @cache
 def messages() -> Mapping[str, Mapping[str, str]]:
-    """Return the protobuf fields of every message, by number; `protobuf` says how they are written."""
+    """Return the protobuf fields of every message, by number, in the notation of `protobuf`."""
     found: Mapping[str, Mapping[str, str]] = _data("protobuf.json.gz")
     return found
 
@@ -217,7 +217,7 @@ def _component_names() -> Mapping[tuple[str, str, str], str]:
 
 
 def _described(name: str, node: dict[str, Any]) -> dict[str, Any]:
-    """Return a component with the texts we have for it and its fields; "" stands for the component itself."""
+    """Return a component with the descriptions of descriptions.json for it ("") and its fields."""
     for field, text in _descriptions().get(name, {}).items():
         described = node["properties"][field] if field else node
         described["description"] = text

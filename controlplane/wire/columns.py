@@ -1,4 +1,4 @@
-"""What `kubectl get` prints for the built-in kinds, column by column; pods and events have files of their own."""
+"""The columns that `kubectl get` prints for built-in kinds. Those of pods and Events are in `pod_columns`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
@@ -19,45 +19,45 @@ _ACCESS_MODES = {
     "ReadWriteOncePod": "RWOP",
 }
 _ROLE_LABEL = "node-role.kubernetes.io/"
-_MANY = 3  # of a list in a cell, so many are shown
+_MAX_SHOWN = 3  # items of a list that a cell shows
 
 
 def at(document: Any, path: str, default: Any = None) -> Any:
-    """Return what stands at a dotted path of the document, `default` where there is nothing or null."""
+    """Return the value at a dotted path of the document, or `default` if it is missing or null."""
     for name in path.split("."):
-        if not isinstance(document, dict):  # Mapping would cost a table of 500 rows a third of its time
+        if not isinstance(document, dict):  # faster than Mapping: a third of a table's time
             return default
         document = document.get(name)
     return default if document is None else document
 
 
 def field(name: str, path: str, default: Any = "", *, wide: bool = False, kind: str = "string") -> Column:
-    """Return a column showing the value at `path`."""
+    """Return a column with the value at `path`."""
     return Column(name, lambda document, now: at(document, path, default), type=kind, priority=int(wide))
 
 
 def number(name: str, path: str, default: int = 0) -> Column:
-    """Return a column showing the number at `path`, 0 where there is none."""
+    """Return a column with the number at `path`; 0 if it is missing."""
     return field(name, path, default, kind="integer")
 
 
 def moment(name: str, path: str, default: str = "<unknown>") -> Column:
-    """Return a column showing how long ago the time at `path` was."""
+    """Return a column with the time that has passed since the time at `path`."""
     return Column(name, lambda document, now: age(at(document, path), now) if at(document, path) else default)
 
 
 def computed(name: str, cell: Callable[[Document], Any], *, wide: bool = False, kind: str = "string") -> Column:
-    """Return a column computed from the document alone."""
+    """Return a column that is computed from the document."""
     return Column(name, lambda document, now: cell(document), type=kind, priority=int(wide))
 
 
 def labels(selector: Mapping[str, str] | None) -> str:
-    """Return a map of labels as "a=b,c=d", sorted."""
+    """Return labels as text, sorted: "a=b,c=d"."""
     return ",".join(f"{key}={value}" for key, value in sorted((selector or {}).items())) or NONE
 
 
 def label_selector(selector: Mapping[str, Any] | None) -> str:
-    """Return a label selector as kubectl takes it: "app=web,tier in (a,b),!gone"."""
+    """Return a label selector as text: "app=web,tier in (a,b),!gone"."""
     parts = [f"{key}={value}" for key, value in sorted(at(selector, "matchLabels", {}).items())]
     for term in at(selector, "matchExpressions", []):
         key, operator, values = term.get("key", ""), term.get("operator", ""), ",".join(term.get("values") or ())
@@ -67,9 +67,9 @@ def label_selector(selector: Mapping[str, Any] | None) -> str:
 
 
 def shortened(items: list[str], separator: str = ",") -> str:
-    """Return the first three of many, and how many more there are."""
-    more = f" + {len(items) - _MANY} more..." if len(items) > _MANY else ""
-    return (separator.join(items[:_MANY]) + more) or NONE
+    """Return the first three items and the number of the others, for example "a,b,c + 2 more..."."""
+    more = f" + {len(items) - _MAX_SHOWN} more..." if len(items) > _MAX_SHOWN else ""
+    return (separator.join(items[:_MAX_SHOWN]) + more) or NONE
 
 
 def _containers(template: str, selector: Cell | None = None) -> tuple[Column, ...]:
@@ -265,7 +265,7 @@ def _subjects(kind: str) -> Callable[[Document], str]:
 
 
 def _quota(kind: str) -> Callable[[Document], str]:
-    """Return the cell of what is used of a quota: its limits, or everything else."""
+    """Return the cell with the usage of a quota: of its limits, or of everything else."""
 
     def cell(document: Document) -> str:
         hard, used = at(document, "status.hard", {}), at(document, "status.used", {})
@@ -276,7 +276,7 @@ def _quota(kind: str) -> Callable[[Document], str]:
 
 
 def _default_mark(annotation: str) -> Column:
-    """Return the Name column of classes of which one can be the default."""
+    """Return the Name column of a kind of which an annotation marks the default object."""
 
     def cell(document: Document) -> str:
         name = str(at(document, "metadata.name", ""))

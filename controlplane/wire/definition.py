@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition makes the API serve: resources with their schemas and printer columns."""
+"""The resources, schemas and printer columns that a CustomResourceDefinition defines, and its status."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -21,9 +21,9 @@ _PLAIN = re.compile(r"\.?[\w-]+(\.[\w-]+)*")
 
 
 def served(definition: Document) -> list[tuple[Resource, Schema]]:
-    """Return what a CustomResourceDefinition (apiextensions.k8s.io/v1) serves: every version it has switched on.
+    """Return the resource and schema of every served version of a CustomResourceDefinition (apiextensions.k8s.io/v1).
 
-    Raises KeyError or TypeError where the definition was not validated against its own schema before.
+    Raises KeyError or TypeError if the definition has not been validated.
     """
     spec = definition["spec"]
     return [
@@ -32,23 +32,23 @@ def served(definition: Document) -> list[tuple[Resource, Schema]]:
 
 
 def storage_version(definition: Document) -> str:
-    """Return the version objects of the kind are kept in. Raises StopIteration where none is marked."""
+    """Return the version in which objects are stored. Raises StopIteration if no version has storage: true."""
     return str(next(version["name"] for version in definition["spec"]["versions"] if version.get("storage")))
 
 
 def schema_of(version: Document) -> Schema:
-    """Return the schema of one version, Schema.OPEN where it states none."""
+    """Return the schema of a version; Schema.OPEN if the version has none."""
     node = at(version, "schema.openAPIV3Schema")
     return StructuralSchema(node) if node else Schema.OPEN
 
 
 def is_refused(definition: Document) -> bool:
-    """Test whether a definition was found to want names that are taken, and so brings nothing."""
+    """Test whether a definition is without effect because another kind has one of its names."""
     return _condition(definition.get("status") or {}, ESTABLISHED).get("status") == "False"
 
 
 def conflict(definition: Document, taken: Iterable[Resource]) -> str:
-    """Return which of its names is served by another kind of its group, "" where all are free."""
+    """Return the first of its names that another kind of its group has; "": all names are free."""
     spec = definition["spec"]
     names = spec["names"]
     wanted = {names["plural"], names.get("singular") or names["kind"].lower(), *(names.get("shortNames") or ())}
@@ -63,38 +63,39 @@ def conflict(definition: Document, taken: Iterable[Resource]) -> str:
 
 
 def status_of(definition: Document, *, taken_name: str, now: datetime) -> Document:
-    """Return the status of a definition: what it is called, whether it is served, which versions were ever stored.
+    """Return the status of a definition: accepted names, conditions, and all versions that were ever stored.
 
-    `taken_name` is one of its names that another kind has, "" for none. `now` (aware) stamps conditions that change.
+    taken_name: a name of the definition that another kind has; "": none.
+    now: the transition time of conditions that change; with timezone.
     """
     before = definition.get("status") or {}
     names = definition["spec"]["names"]
     accepted = {"singular": names["kind"].lower(), "listKind": f"{names['kind']}List", **names}
     stored = [*before.get("storedVersions", ()), storage_version(definition)]
     if taken_name:
-        told = {
+        reported = {
             NAMES_ACCEPTED: ("False", "NamesConflict", f'"{taken_name}" is already in use'),
             ESTABLISHED: ("False", "NotAccepted", "not all names are accepted"),
         }
     else:
-        told = {
+        reported = {
             NAMES_ACCEPTED: ("True", "NoConflicts", "no conflicts found"),
             ESTABLISHED: ("True", "InitialNamesAccepted", "the initial names have been accepted"),
         }
     if definition["metadata"].get("deletionTimestamp"):
-        told[TERMINATING] = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
+        reported[TERMINATING] = ("True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
     return {
         **before,
         "acceptedNames": before.get("acceptedNames", {"plural": "", "kind": ""}) if taken_name else accepted,
-        "conditions": _conditions(before, told, now=now),
+        "conditions": _conditions(before, reported, now=now),
         "storedVersions": list(dict.fromkeys(stored)),
     }
 
 
-def _conditions(status: Document, told: dict[str, tuple[str, str, str]], *, now: datetime) -> list[Document]:
-    """Return the conditions of a status with some of them told anew; others stay as they are."""
-    made = [one for one in status.get("conditions", ()) if one.get("type") not in told]
-    for type_, (value, reason, message) in told.items():
+def _conditions(status: Document, reported: dict[str, tuple[str, str, str]], *, now: datetime) -> list[Document]:
+    """Return the conditions of a status after the update of those in `reported`; all others are kept."""
+    made = [one for one in status.get("conditions", ()) if one.get("type") not in reported]
+    for type_, (value, reason, message) in reported.items():
         was = _condition(status, type_)
         since = was["lastTransitionTime"] if was.get("status") == value else now.strftime("%Y-%m-%dT%H:%M:%SZ")
         new = {"lastTransitionTime": since, "message": message, "reason": reason, "status": value, "type": type_}
@@ -151,7 +152,7 @@ def _columns(version: Document) -> Iterator[Column]:
 
 
 class _Cell:
-    """The value at a JSONPath, as the column's type wants it; empty where there is none."""
+    """Reads the value at a JSONPath and converts it to the type of a printer column; "" if there is no value."""
 
     def __init__(self, path: str, kind: str) -> None:
         self.kind = kind

@@ -1,4 +1,4 @@
-"""What has to hold of a CustomResourceDefinition: one stored version, free names, a schema that can be enforced."""
+"""Validation and defaults of CustomResourceDefinitions: one stored version, valid names, an enforceable schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SCHEMA = "schema.openAPIV3Schema"
 
 
 def defaulted(new: Document) -> Document:
-    """Return the definition with the names it leaves out, as Kubernetes fills them in. Its types are checked later."""
+    """Return the definition with defaults for missing names, as in Kubernetes. Types are not checked here."""
     spec = _spec(new)
     names = spec.get("names")
     if not isinstance(names, dict) or not isinstance(names.get("kind"), str) or not names["kind"]:
@@ -27,7 +27,7 @@ def defaulted(new: Document) -> Document:
 
 
 def faults(new: Document, old: Document | None) -> list[Cause]:
-    """Return everything that is wrong with a definition."""
+    """Return a cause for every rule that a definition breaks. `old` None: it is created."""
     causes = [*_names(new), *_versions(new)]
     for index, version in enumerate(_stated(new)):
         causes += _schema(version, f"spec.versions[{index}]")
@@ -37,18 +37,18 @@ def faults(new: Document, old: Document | None) -> list[Cause]:
 
 
 def warnings(new: Document) -> list[str]:
-    """Return what is accepted and has no effect here."""
-    told, spec = [], _spec(new)
+    """Return warnings about parts of a definition that only member clusters apply."""
+    warned, spec = [], _spec(new)
     served = [one["name"] for one in _stated(new) if one.get("served")]
     stored = next((one["name"] for one in _stated(new) if one.get("storage")), "")
     one_of_them = stored if stored in served else next(iter(served), "")
     if len(served) > 1:
-        told.append(f"spec.versions: this API serves {one_of_them} alone; the member clusters serve all of them")
+        warned.append(f"spec.versions: this API serves {one_of_them} alone; the member clusters serve all of them")
     if ((spec.get("conversion") or {}).get("strategy") or "None") != "None":
-        told.append("spec.conversion: this API converts nothing; the member clusters do")
+        warned.append("spec.conversion: this API converts nothing; the member clusters do")
     if any(VALIDATIONS in node for one in _stated(new) for _, node in nodes(_node(one))):
-        told.append(f"spec.versions: {VALIDATIONS} are kept and enforced by the member clusters, not by this API")
-    return told
+        warned.append(f"spec.versions: {VALIDATIONS} are kept and enforced by the member clusters, not by this API")
+    return warned
 
 
 def _names(new: Document) -> Iterator[Cause]:
@@ -115,14 +115,14 @@ def _cause(flaw: Flaw, root: str) -> Cause:
 
 
 def _unchanged(new: Document, old: Document) -> Iterator[Cause]:
-    """A kind keeps its group, its names in URLs and its scope for life."""
+    """Yield a cause for every edit of group, kind, plural or scope, and for the removal of a stored version."""
     for field in ("group", "scope"):
         if _spec(new).get(field) != _spec(old).get(field):
             yield immutable(f"spec.{field}", _spec(new).get(field))
     for field in ("kind", "plural"):
-        said, was = ((_spec(one).get("names") or {}).get(field) for one in (new, old))
-        if said != was:
-            yield immutable(f"spec.names.{field}", said)
+        new_name, old_name = ((_spec(one).get("names") or {}).get(field) for one in (new, old))
+        if new_name != old_name:
+            yield immutable(f"spec.names.{field}", new_name)
     names = {one.get("name") for one in _stated(new)}
     for index, name in enumerate((old.get("status") or {}).get("storedVersions", ())):
         if name not in names:

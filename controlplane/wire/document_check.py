@@ -1,4 +1,4 @@
-"""Documents against the schema of their kind: what is null, what is missing, what has the wrong type."""
+"""Validation of documents by the schema of their kind: nulls, missing fields and values of the wrong type."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _Kind = jsonschema_rs.ValidationErrorKind
 
 
 def without_nulls(document: Document, schema: Schema) -> Document:
-    """Return the document without members that are null: in Kubernetes null says that a field is not set.
+    """Return the document without fields that are null. In Kubernetes, null means that a field is not set.
 
-    Where nothing is known of a value (a chart's values), null may mean something and stays.
+    Inside values with an OPEN schema, for example the values of a Helm chart, null is kept, because it may be a value.
     """
-    return _pruned(document, schema)  # type: ignore[no-any-return]  # an object stays one
+    return _pruned(document, schema)  # type: ignore[no-any-return]  # an object remains an object
 
 
 def _pruned(value: Any, schema: Schema | None) -> Any:
@@ -48,25 +48,25 @@ def _pruned(value: Any, schema: Schema | None) -> Any:
 
 
 def faults(document: Document, schema: Schema) -> list[Cause]:
-    """Return a cause for everything about a document that its schema does not allow."""
+    """Return a cause for everything in a document that its schema does not allow."""
     if schema is Schema.OPEN:
         return []
     validator = _validator(schema)
     causes = [] if validator.is_valid(document) else [_cause(error) for error in validator.iter_errors(document)]
     if isinstance(schema, StructuralSchema):
-        causes += [duplicate(path_text(one.path), one.value) for one in schema.repeated(document)]
+        causes += [duplicate(path_text(one.path), one.value) for one in schema.duplicates(document)]
     return causes
 
 
-def mended(document: Document, schema: Schema) -> Document | None:
-    """Return a copy in which what the schema does not allow is left out, so that the rest can be judged; None where
-    that cannot be done.
+def valid_part(document: Document, schema: Schema) -> Document | None:
+    """Return a copy without the parts that the schema does not allow, so that other rules can be checked on the rest.
 
-    Items keep their places, and what must be there has a value no other has: whoever judges the copy says nothing
-    wrong of what was right, and what is said of the mended values themselves is for nobody.
+    None: no valid copy can be made. Items of lists are replaced instead of removed, so that the others keep their
+    index. Replaced items and required fields get values that occur nowhere else. Causes about these values themselves
+    are meaningless; the caller drops them.
     """
     copy: Document = _plain(document)
-    strangers = (f"-mended-{number}-" for number in count())
+    unique_texts = (f"-mended-{number}-" for number in count())
     for _ in range(_ROUNDS):
         errors = list(_validator(schema).iter_errors(copy))
         if not errors:
@@ -75,19 +75,19 @@ def mended(document: Document, schema: Schema) -> Document | None:
             path = list(error.instance_path)
             if isinstance(error.kind, _Kind.Required):
                 path.append(str(error.kind.property))
-                _place(copy, path, _stranger(_schema_at(schema, path), strangers))
+                _place(copy, path, _unique_value(_schema_at(schema, path), unique_texts))
             elif path and isinstance(path[-1], int):
-                _place(copy, path, _stranger(_schema_at(schema, path), strangers))
+                _place(copy, path, _unique_value(_schema_at(schema, path), unique_texts))
             else:
                 remove(copy, path)
     return None
 
 
-_ROUNDS = 8  # what was left out may be required, and what is put there instead may have to hold something itself
+_ROUNDS = 8  # a removed field may be required, and the value put in its place may require fields itself
 
 
 def remove(document: Document, path: Sequence[str | int]) -> bool:
-    """Take a member out of a document; return whether it was there. Items of lists stay: others would change places."""
+    """Remove a field from a document and return whether it was there. Items of lists are never removed."""
     inner = at(document, path[:-1])
     if not path or not isinstance(inner, dict) or path[-1] not in inner:
         return False
@@ -98,11 +98,11 @@ def remove(document: Document, path: Sequence[str | int]) -> bool:
 def _place(document: Document, path: Sequence[str | int], value: Any) -> None:
     inner = at(document, path[:-1])
     if isinstance(inner, dict | list):
-        inner[path[-1]] = value  # type: ignore[index]  # a name in an object, a number in a list
+        inner[path[-1]] = value  # type: ignore[index]  # a name of a field, or the index of an item
 
 
 def at(document: Document, path: Sequence[str | int]) -> Any:
-    """Return what stands at a path; None where nothing does."""
+    """Return the value at a path; None: there is no value."""
     inner: Any = document
     for part in path:
         try:
@@ -119,8 +119,8 @@ def _schema_at(schema: Schema, path: Sequence[str | int]) -> Schema:
     return schema
 
 
-def _stranger(schema: Schema, strangers: Iterator[str]) -> Any:
-    """Return a value of the type a schema asks for, unlike any other."""
+def _unique_value(schema: Schema, unique_texts: Iterator[str]) -> Any:
+    """Return a value that a schema allows. Texts are unique; values of other types cannot be."""
     if schema.enum:
         return schema.enum[0]
     match schema.type:
@@ -133,12 +133,12 @@ def _stranger(schema: Schema, strangers: Iterator[str]) -> Any:
         case "integer" | "number":
             return max(0, int(schema.node.get("minimum", 0)))
     plain = {"date-time": "1970-01-01T00:00:00Z", "quantity": "1"}.get(schema.format)
-    return plain if plain is not None else next(strangers)
+    return plain if plain is not None else next(unique_texts)
 
 
 @lru_cache(maxsize=512)
 def _validator(schema: Schema) -> Any:
-    """Return the compiled form of a schema; each kind's is compiled once a process."""
+    """Return the compiled validator of a schema. It is compiled once per process."""
     if isinstance(schema, StructuralSchema):
         return schema.validator
     components = schema.components.schemas
@@ -150,7 +150,7 @@ def _validator(schema: Schema) -> Any:
     return jsonschema_rs.validator_for(whole, formats=_FORMATS, validate_formats=True)
 
 
-# What built-in kinds say as a text of a form of its own. Our own types say it themselves (meta.QuantityText, moments).
+# Formats of texts in built-in kinds. Lifeboat's own types check theirs when they are decoded.
 _TEXTS = {
     "io.k8s.apimachinery.pkg.api.resource.Quantity": "quantity",
     "io.k8s.apimachinery.pkg.apis.meta.v1.Time": "moment",
@@ -168,7 +168,7 @@ def _is_quantity(text: str) -> bool:
 
 
 def _is_moment(text: str) -> bool:
-    """Test whether a text is a time as Kubernetes reads it (RFC 3339)."""
+    """Test whether a text is a time in RFC 3339, as Kubernetes reads it."""
     if _MOMENT.fullmatch(text) is None:
         return False
     try:
@@ -178,12 +178,11 @@ def _is_moment(text: str) -> bool:
     return True
 
 
-# What a text of a format has to be, and how that is said. Clients in Go cannot read one that is none: they fail to list
-# whatever it stands in.
+# How texts of a format are checked. Clients in Go cannot decode an invalid text: a list with one such object fails.
 _FORMATS = {
     "quantity": _is_quantity,
     "moment": _is_moment,
-    "date-time": lambda text: True,  # of our own types: moments says more about a wrong one
+    "date-time": lambda text: True,  # in Lifeboat's own types: decoding gives a better message
 }
 _SAID = {
     "quantity": 'must be a quantity: a number and one suffix of n u m k M G T P E or Ki Mi Gi Ti Pi Ei, like "2Gi"',
@@ -193,7 +192,7 @@ _BITS = {"int32": 32, "int64": 64}
 
 
 def _bounded(node: Any) -> Any:
-    """Return a plain node whose whole numbers of so many bits have bounds: JSON Schema knows no format of numbers."""
+    """Return a node with bounds for integers of format int32 and int64, because JSON Schema ignores these formats."""
     if isinstance(node, list):
         return [_bounded(inner) for inner in node]
     if not isinstance(node, dict):
@@ -207,7 +206,7 @@ def _bounded(node: Any) -> Any:
 
 
 def _reachable(node: Any, components: Mapping[str, Any]) -> set[str]:
-    """Return the names of the components a node refers to, directly or through others."""
+    """Return the names of all components that a node refers to, directly or through other components."""
     found: set[str] = set()
     todo = list(references(node))
     while todo:
@@ -219,7 +218,7 @@ def _reachable(node: Any, components: Mapping[str, Any]) -> set[str]:
 
 
 def _plain(node: Any) -> Any:
-    """Return a node in plain dictionaries and lists, as the compiler wants them."""
+    """Return a node as plain dictionaries and lists, which the schema compiler needs."""
     if isinstance(node, Mapping):
         return {key: _plain(inner) for key, inner in node.items()}
     return [_plain(inner) for inner in node] if isinstance(node, list | tuple) else node
@@ -251,7 +250,7 @@ def _cause(error: Any) -> Cause:
 
 
 def path_text(path: Sequence[str | int]) -> str:
-    """Return where something stands in a document as people write it: spec.rules[0].name, metadata.labels[a/b]."""
+    """Return a path as text, for example "spec.rules[0].name" or "metadata.labels[a/b]"."""
     text = ""
     for part in path:
         if isinstance(part, int) or not part.replace("_", "").replace("-", "").isalnum():
@@ -262,7 +261,7 @@ def path_text(path: Sequence[str | int]) -> str:
 
 
 def path_of(text: str) -> list[str | int]:
-    """Return where something stands from how people write it, the other way round than `path_text`."""
+    """Return the path of a text that `path_text` made."""
     return [int(inside) if inside.isdigit() else inside or name for inside, name in _PARTS.findall(text)]
 
 

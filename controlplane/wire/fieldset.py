@@ -1,8 +1,8 @@
 """Sets of field paths, in the form that managedFields stores them (FieldsV1).
 
-A set is a tree of dicts whose keys are path elements: `f:name` a field, `k:{"name":"x"}` an item of a list of type
-map, `v:"x"` an item of a list of type set. A node belongs to the set itself when it is empty or holds `.`.
-Structured merge's rules: https://github.com/kubernetes-sigs/structured-merge-diff, KEP-555.
+A set is a tree of dictionaries. Their keys are path elements: `f:name` is a field, `k:{"name":"x"}` an item of a list
+of type map, `v:"x"` an item of a list of type set. The path of a node belongs to the set if the node is empty or has
+the key `.`. The rules are those of https://github.com/kubernetes-sigs/structured-merge-diff (KEP-555).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ SELF = "."
 
 
 def is_member(node: Fields) -> bool:
-    """Test whether the node's own path belongs to the set, not only paths below it."""
+    """Test whether the path of the node itself belongs to the set, and not only paths below it."""
     return not node or SELF in node
 
 
 def is_readable(fields: Any) -> bool:
-    """Test whether a value is a set of paths: clients may write managedFields themselves."""
+    """Test whether a value is a valid set of paths. Clients may write managedFields themselves."""
     if not isinstance(fields, dict):
         return False
     return all(_is_element(element) and is_readable(node) for element, node in fields.items())
@@ -42,7 +42,7 @@ def _is_element(element: str) -> bool:
 
 
 def fields_of(value: dict[str, Any], schema: Schema) -> Fields:
-    """Return the paths of everything an object says: its leaves, and the items and map entries on the way."""
+    """Return the paths of all values in an object: leaves, items of lists, and entries of maps."""
     fields: Fields = {}
     properties = schema.properties
     for key, item in value.items():
@@ -58,7 +58,7 @@ def fields_of(value: dict[str, Any], schema: Schema) -> Fields:
 
 
 def node_of(value: Any, schema: Schema) -> Fields:
-    """Return the node for one value: a leaf, unless it is a map or list that merges and holds something."""
+    """Return the node of a value. Values are leaves, except maps and lists that merge and are not empty."""
     if isinstance(value, dict):
         return {} if schema.map_type == "atomic" else fields_of(value, schema)
     if isinstance(value, list) and schema.list_type != "atomic":
@@ -94,7 +94,7 @@ def _key_value(item: dict[str, Any], key: str, schema: Schema) -> Any:
 
 
 def union(one: Fields, other: Fields) -> Fields:
-    """Return the paths in either set. Results of these functions may share nodes with what they were given."""
+    """Return the paths in either set. The result may share nodes with the arguments."""
     if not one or not other:
         return one or other
     result = dict(one)
@@ -122,7 +122,7 @@ def intersection(one: Fields, other: Fields) -> Fields:
 
 
 def difference(one: Fields, other: Fields, *, with_subtrees: bool = False) -> Fields:
-    """Return the paths in `one` that are not in `other`; `with_subtrees` takes away what lies below them as well."""
+    """Return the paths in `one` that are not in `other`. with_subtrees: nor below a path in `other`."""
     if not other:
         return one
     result: Fields = {}
@@ -149,7 +149,7 @@ def _node(below: Fields, member: bool) -> Fields:
 
 
 def paths_in(fields: Fields, prefix: str = "") -> Iterator[str]:
-    """Yield the members as people read them: .spec.template.spec.containers[name="web"].image."""
+    """Yield the paths as text, for example .spec.template.spec.containers[name="web"].image."""
     for element, node in fields.items():
         if element == SELF:
             continue

@@ -1,4 +1,4 @@
-"""The namespace a new object is to live in: it has to be there, and to stay."""
+"""The check that the namespace of a new object exists and is not being deleted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from controlplane.apimachinery.errors import Cause, Forbidden, NotFound
 from controlplane.wire.resource import Resource
 
 
-def check_home(resource: Resource, *, namespace: str, name: str, is_ending: bool | None) -> None:
-    """Raise NotFound where the namespace is missing (`is_ending` None), Forbidden where it is on its way out."""
+def check_accepts_objects(resource: Resource, *, namespace: str, name: str, is_ending: bool | None) -> None:
+    """Raise NotFound if the namespace does not exist (`is_ending` None), Forbidden if it is being deleted (True)."""
     if is_ending is None:
         raise NotFound.of("namespaces", namespace)
     if is_ending:

@@ -1,4 +1,4 @@
-"""Which representation a request asks for: media types with parameters, and booleans as Go reads them."""
+"""The representation that a request asks for by its Accept header, and booleans in query parameters."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ _SINGLE = {"PartialObjectMetadataList": "PartialObjectMetadata"}
 
 
 class Representation(msgspec.Struct, frozen=True):
-    """A form an answer can take. `convert` is "" for the object itself, or Table, PartialObjectMetadata,
-    APIGroupDiscoveryList; then `group` and `version` say whose."""
+    """A representation of an answer.
+
+    convert: "" for the object itself, else the kind it is converted to: Table, PartialObjectMetadata,
+    PartialObjectMetadataList or APIGroupDiscoveryList; `group` and `version` belong to that kind.
+    """
 
     media_type: str = JSON
     convert: str = ""
@@ -27,14 +30,14 @@ class Representation(msgspec.Struct, frozen=True):
 
     @property
     def content_type(self) -> str:
-        """Return the Content-Type of the answer; the aggregated discovery clients insist on seeing theirs echoed."""
+        """Return the Content-Type of the answer. For aggregated discovery it has the parameters that clients check."""
         if self.convert == "APIGroupDiscoveryList":
             return f"{self.media_type};g={self.group};v={self.version};as={self.convert}"
         return self.media_type
 
 
 OBJECT = Representation()
-# What objects and lists can be shown as; discovery offers DISCOVERY instead.
+# The representations of objects and lists. Discovery documents offer DISCOVERY instead.
 OBJECTS = frozenset(
     [("", "", "")]
     + [
@@ -49,10 +52,10 @@ DISCOVERY = frozenset(
 
 
 def representation(accept: str | None, *, offered: frozenset[tuple[str, str, str]] = OBJECTS) -> Representation:
-    """Return the first representation the Accept header wants and we have, by quality and then by order.
+    """Return the offered representation that the Accept header prefers: by quality, then by order.
 
-    Protobuf and CBOR are passed over, because every Kubernetes client that prefers them names JSON as well.
-    Raises NotAcceptable where nothing fits.
+    Protobuf and CBOR are not offered. Every Kubernetes client that prefers them accepts JSON too.
+    Raises NotAcceptable if no offered representation is accepted.
     """
     if not accept or not accept.strip():
         return OBJECT
@@ -84,7 +87,7 @@ def _by_quality(accept: str) -> list[tuple[str, dict[str, str]]]:
         quality = _quality(parameters.pop("q", "1"))
         if quality > 0:
             found.append((quality, media_type.lower(), parameters))
-    found.sort(key=lambda item: -item[0])  # stable, so equal quality keeps the header's order
+    found.sort(key=lambda item: -item[0])  # a stable sort: entries of the same quality keep their order
     return [(media_type, parameters) for _, media_type, parameters in found]
 
 
@@ -96,14 +99,14 @@ def _quality(text: str) -> float:
 
 
 def media_type_of(content_type: str | None) -> str:
-    """Return the bare media type of a Content-Type header; a missing one means JSON, as the API server takes it."""
+    """Return the media type of a Content-Type header without parameters. A missing header means JSON."""
     return (content_type or JSON).partition(";")[0].strip().lower() or JSON
 
 
 def go_bool(name: str, text: str | None, *, default: bool = False) -> bool:
-    """Return a query parameter as Go's ParseBool reads it; `?watch` without a value means true.
+    """Return the boolean value of a query parameter, as Go's ParseBool reads it. `?watch` without a value is true.
 
-    Raises BadRequest naming the parameter and the words it takes.
+    text: None if the parameter is missing. Raises BadRequest for any other value.
     """
     if text is None:
         return default

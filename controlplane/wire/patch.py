@@ -1,6 +1,6 @@
-"""The three patch formats of the API that need no field ownership: JSON Patch, merge patch, strategic merge patch.
+"""JSON Patch, merge patch and strategic merge patch. Server-side apply is in `apply`.
 
-None of them changes the document given; all raise StatusErrors that name the path. Server-side apply is in `apply`.
+None of them mutates its arguments. All raise StatusErrors that name the path.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def apply_patch(
 ) -> Document:
     """Return the document after the patch in a request body.
 
-    `schema` carries the merge keys; None means the kind is not a built-in one and takes no strategic merge patch,
-    which is answered with UnsupportedMediaType in the words kubectl looks for. Also raises BadRequest (unreadable),
-    Invalid (does not fit the document) and TooLarge.
+    schema: has the merge keys. None: the kind is not built in and supports no strategic merge patch.
+    Raises UnsupportedMediaType (in the words that kubectl looks for), BadRequest if the patch cannot be decoded,
+    Invalid if it does not fit the document, and TooLarge.
     """
     media_type = patch_type_of(content_type, schema)
     patch = decode_value(media_type, body, max_bytes=max_bytes, max_depth=max_depth)
@@ -59,7 +59,7 @@ def apply_patch(
 
 
 def patch_type_of(content_type: str, schema: Schema | None) -> str:
-    """Return how a patch is written, by its content type. Raises UnsupportedMediaType for what this kind takes not."""
+    """Return the media type of a patch. Raises UnsupportedMediaType if the kind does not support it."""
     media_type = media_type_of(content_type)
     known = (JSON_PATCH, MERGE_PATCH) if schema is None else (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH)
     if media_type not in known:
@@ -71,7 +71,7 @@ def patch_type_of(content_type: str, schema: Schema | None) -> str:
 
 
 def merge_patch(doc: Any, patch: Any) -> Any:
-    """Return the document after a JSON merge patch: null removes, objects merge, all else replaces (RFC 7386)."""
+    """Return the document after a JSON merge patch (RFC 7386): null removes, objects merge, other values replace."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(doc) if isinstance(doc, dict) else {}
@@ -86,7 +86,7 @@ def merge_patch(doc: Any, patch: Any) -> Any:
 
 
 def merge_diff(old: Document, new: Document) -> Document:
-    """Return the smallest merge patch that turns `old` into `new`, which holds no nulls: a patch cannot say them."""
+    """Return the smallest merge patch that turns `old` into `new`. `new` must not contain nulls."""
     patch: Document = {key: None for key in old if key not in new}
     for key, value in new.items():
         if key not in old:
@@ -101,10 +101,10 @@ def merge_diff(old: Document, new: Document) -> Document:
 
 
 def json_patch(doc: Document, patch: Any) -> Any:
-    """Return the document after a JSON Patch (RFC 6902); all operations take effect or none.
+    """Return the document after a JSON Patch (RFC 6902). Either all operations are applied, or an error is raised.
 
-    Raises BadRequest for what is no patch, Invalid for an operation that does not fit, TooLarge for too many
-    operations or for copies that add up to more than a request may bring.
+    Raises BadRequest if the patch is malformed, Invalid if an operation does not fit the document, and TooLarge for
+    too many operations or too many copied bytes.
     """
     if not isinstance(patch, list):
         raise BadRequest("a JSON Patch has to be a list of operations")
@@ -150,7 +150,7 @@ def _operate(doc: Any, operation: Document, index: int) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Test whether two JSON values are equal; unlike Python's ==, true is not 1."""
+    """Test whether two JSON values are equal. Unlike with Python's ==, true differs from 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -186,7 +186,7 @@ def _get(doc: Any, path: list[str]) -> Any:
 
 
 def _position(token: str) -> int:
-    """Return a list index; anything but plain digits without leading zeros lies behind every list."""
+    """Return the list index of a token. Invalid tokens give an index beyond the end of every list."""
     plain = token.isascii() and token.isdigit() and (token == "0" or token[0] != "0")
     return int(token) if plain and len(token) < 10 else 1 << 62
 
@@ -205,8 +205,10 @@ def _add(doc: Any, path: list[str], value: Any) -> Any:
 
 
 def _replace(doc: Any, path: list[str], value: Any) -> Any:
-    """Replace what stands at a path. A member that an object does not have is added, as the Kubernetes API server does:
-    clients replace optional fields such as /spec/suspension without asking whether they are there."""
+    """Replace the value at a path. A missing field is added, as in kube-apiserver.
+
+    Clients replace optional fields such as /spec/suspension without checking whether they exist.
+    """
     if not path:
         return value
     parent, token = _get(doc, path[:-1]), path[-1]

@@ -1,4 +1,4 @@
-"""What `kubectl get` prints for pods and events: the two kinds whose cells have to be worked out."""
+"""The columns that `kubectl get` prints for pods and Events, whose cells are computed."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ def _containers(document: Document) -> list[Document]:
 
 
 def _sidecars(document: Document) -> set[str]:
-    """Return the names of the init containers that stay: they count as containers of the pod."""
+    """Return the names of the sidecars: init containers that keep running and count as containers of the pod."""
     return {c.get("name", "") for c in at(document, "spec.initContainers", []) if c.get("restartPolicy") == "Always"}
 
 
@@ -27,7 +27,7 @@ def _ready(document: Document) -> str:
 
 
 def _status(document: Document) -> str:
-    """Return what a pod is at, in one word: the first trouble among its containers, else its phase."""
+    """Return the STATUS of a pod: the first problem among its containers, else its phase."""
     starting = _init_status(document)
     shown = starting or _container_status(document)
     if at(document, "metadata.deletionTimestamp"):
@@ -54,7 +54,7 @@ def _container_status(document: Document) -> str:
 
 
 def _init_status(document: Document) -> str:
-    """Return "Init:…" while init containers hold the pod up, "" once they are through."""
+    """Return "Init:…" until all init containers have finished, then ""."""
     sidecars = _sidecars(document)
     total = len(at(document, "spec.initContainers", []))
     for index, status in enumerate(at(document, "status.initContainerStatuses", [])):
@@ -87,7 +87,7 @@ def _condition(document: Document, kind: str) -> bool:
 
 
 def _restarts(document: Document, now: datetime) -> str:
-    """Return how often containers were restarted, and when last: "3 (5m ago)"."""
+    """Return the number of container restarts and the time since the last one, for example "3 (5m ago)"."""
     statuses = _containers(document)
     count = sum(status.get("restartCount", 0) for status in statuses)
     ended = [parse_time(at(status, "lastState.terminated.finishedAt")) for status in statuses]
@@ -144,7 +144,7 @@ def _event_columns(involved: str, message: str, reporter: Callable[[Document], s
 def _ago(document: Document, now: datetime, paths: tuple[str, ...]) -> str:
     moment: Any = next((found for path in paths if (found := at(document, path))), None)
     when = parse_time(moment)
-    # What is noted with microseconds may lie a moment ahead of a clock read in whole seconds.
+    # A time with microseconds may be up to 1 s ahead of `now`, which has whole seconds.
     return age(min(when, now) if when and when - now < timedelta(seconds=1) else when, now)
 
 

@@ -1,13 +1,13 @@
-"""Read request bodies in Kubernetes' protobuf: `kubectl create deployment` and its like send nothing else.
+"""Decoding of request bodies in the protobuf format of Kubernetes, which `kubectl create deployment` sends.
 
-Only reading is needed, every client accepts JSON in return. The fields of each message are facts, had from
-`builtin.messages`, one text a field number: "name:letter[mark][:message]".
+Answers are never protobuf, because every client accepts JSON. The fields of each message come from `builtin.messages`:
+one text per field number, "name:letter[mark][:message]".
 
     letter  s string, b bytes, t boolean, i integer, m message
     mark    * repeated, % map with string keys, ? pointer (an empty value is a value), ! written to JSON even if empty
-    name    empty for a message whose fields belong to its parent (a Probe's handler, a Volume's source)
+    name    empty for a message whose fields belong to its parent (the handler of a Probe, the source of a Volume)
 
-Go writes unset fields that are no pointers as zeros; they are left out, as encoding/json would.
+Clients in Go send unset fields that are no pointers as zeros. They are left out, as encoding/json does.
 """
 
 import base64
@@ -40,10 +40,10 @@ class _Field(NamedTuple):
 
 
 def decode(body: bytes) -> Document:
-    """Return the object in a protobuf body as the plain document the same object would be in JSON.
+    """Return the object in a protobuf body as the document that its JSON would give.
 
-    Raises BadRequest where the body is damaged, UnsupportedMediaType for kinds that have no protobuf form (custom
-    resources): they are to be sent as JSON or YAML.
+    Raises BadRequest if the body is damaged, and UnsupportedMediaType for kinds without a protobuf form, such as custom
+    resources. Clients must send these as JSON or YAML.
     """
     if not body.startswith(MAGIC):
         raise BadRequest(
@@ -71,13 +71,13 @@ def decode(body: bytes) -> Document:
 
 
 def _shallow(document: Document) -> Document:
-    """Return the document. Raises BadRequest where it is nested deeper than JSON and YAML bodies may be."""
+    """Return the document. Raises BadRequest if it is nested deeper than JSON and YAML bodies may be."""
     check_depth(document, MAX_DEPTH)
     return document
 
 
 def _envelope(data: memoryview) -> tuple[str, str, memoryview, str]:
-    """Return apiVersion, kind, content and its media type of a runtime.Unknown."""
+    """Return apiVersion, kind, content and media type of the content of a runtime.Unknown."""
     api_version = kind = content_type = ""
     raw = memoryview(b"")
     for number, value in _entries(data):
@@ -93,7 +93,7 @@ def _envelope(data: memoryview) -> tuple[str, str, memoryview, str]:
 
 
 def _message(data: memoryview, name: str) -> Any:
-    """Return a message as JSON would show it; None for a value that is not set (a time of zero)."""
+    """Return a message as a JSON value. None: it is not set, for example a time of zero."""
     special = _SPECIAL.get(name)
     if special is not None:
         return special(dict(_entries(data)))
@@ -102,7 +102,7 @@ def _message(data: memoryview, name: str) -> Any:
     for number, value in _entries(data):
         field = fields.get(number)
         if field is None:
-            continue  # a field of a newer release than ours; JSON clients' unknown fields are dropped alike
+            continue  # a field of a newer release; unknown fields in JSON are dropped too
         if field.mark == "*":
             document.setdefault(field.name, []).extend(_repeated(value, field))
         elif field.mark == "%":
@@ -121,11 +121,11 @@ def _set(document: Document, field: _Field, value: Any) -> None:
 
 
 _MEANING = ("?", "!")
-"""Marks of fields whose empty value says something: an empty podSelector selects every pod."""
+"""Marks of fields whose empty value has a meaning: an empty podSelector selects every pod."""
 
 
 def _repeated(value: int | memoryview, field: _Field) -> list[Any]:
-    """Return the items one entry adds to a list: one, or many where numbers are packed together."""
+    """Return the items that an entry adds to a list: a single item, or several packed numbers."""
     if field.letter in "it" and isinstance(value, memoryview):
         return [_value(item, field) for item in _packed(value)]
     return [_value(value, field)]
@@ -168,7 +168,7 @@ def _fields(name: str) -> dict[int, _Field]:
 
 
 def _entries(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yield field number and value of everything in a message: integers, or the bytes of what has a length."""
+    """Yield the number and value of each field in a message. A value is an integer, or the bytes of a longer value."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

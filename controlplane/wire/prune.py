@@ -1,4 +1,4 @@
-"""Fields nobody declared: naming them (fieldValidation Strict and Warn) and leaving them out."""
+"""Fields that a schema does not declare: reporting them (fieldValidation Strict and Warn) and removing them."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _METADATA = frozenset(
 
 
 def validate_fields(doc: Document, schema: Schema) -> list[str]:
-    """Return a message for every field the schema does not know, like `unknown field "spec.replica"`.
+    """Return a message such as `unknown field "spec.replica"` for every field that the schema does not declare.
 
-    apiVersion, kind and the fields of metadata are known whether the schema lists them or not.
+    apiVersion, kind and the fields of metadata are always known.
     """
     return [f'unknown field "{path}"' for path in _unknown(doc, schema, "")]
 
 
 def undeclared(doc: Document, schema: Schema) -> list[str]:
-    """Return the path of every field the schema does not know, like `.spec.replica`."""
+    """Return the path of every field that the schema does not declare, for example ".spec.replica"."""
     return [f".{path}" for path in _unknown(doc, schema, "")]
 
 
 def prune(doc: Document, schema: Schema) -> Document:
-    """Return the document without unknown fields; the very same one where there are none."""
+    """Return the document without unknown fields; the same object if it has none."""
     return _pruned(doc, schema, "")  # type: ignore[no-any-return]
 
 
 def _inner(schema: Schema, path: str, key: str) -> Schema | None:
-    """Return the schema of a field, None where it is unknown; metadata is known whether it is declared or not."""
+    """Return the schema of a field; None: the field is unknown. Fields of metadata are always known."""
     inner = schema.property(key)
     if not path and key in _TOP:
         return inner or Schema.OPEN
@@ -81,5 +81,5 @@ def _pruned(value: Any, schema: Schema, path: str) -> Any:
 
 
 def _walks(schema: Schema, path: str) -> bool:
-    """Test whether fields can be unknown here: values of another type than declared are for validation to name."""
+    """Test whether fields can be unknown here. Values of a wrong type are reported by validation instead."""
     return schema.type in ("object", "") and (schema is not Schema.OPEN or path in ("", "metadata"))

@@ -1,4 +1,4 @@
-"""What a request says in its URL and its query, read the same by our API and by the simulated members."""
+"""The path and the selectors of a request, for the API and for the simulated members."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ assert _NAMESPACE is not None
 _SUBRESOURCES_OF_NAMESPACE = frozenset(_NAMESPACE.subresources)
 
 
-class Place(NamedTuple):
-    """What a path names: `name` "" is the collection, `namespace` "" all of them or none."""
+class ResourcePath(NamedTuple):
+    """The parts of a resource path. name "": the collection. namespace "": all namespaces, or a cluster-scoped kind."""
 
     group: str
     version: str
@@ -40,14 +40,17 @@ class Place(NamedTuple):
     subresource: str
 
     def fits(self, resource: Resource) -> bool:
-        """Test whether a resource can stand here: what has a namespace is named in one, what has none is not."""
+        """Test whether the path is valid for a resource: only objects of namespaced kinds have a namespace."""
         if self.namespace and not resource.namespaced:
             return False
         return not (self.name and resource.namespaced and not self.namespace)
 
 
-def place_of(parts: Sequence[str]) -> Place | None:
-    """Return what the path api/v1/… or apis/<group>/<version>/… names, split at its slashes; None for anything else."""
+def parse_path(parts: Sequence[str]) -> ResourcePath | None:
+    """Return the parts of the path api/v1/… or apis/<group>/<version>/…, given split at its slashes.
+
+    None: it is not the path of a resource.
+    """
     if parts[0] == "api" and len(parts) >= 3:
         group, version, rest = "", parts[1], parts[2:]
     elif parts[0] == "apis" and len(parts) >= 4:
@@ -55,16 +58,16 @@ def place_of(parts: Sequence[str]) -> Place | None:
     else:
         return None
     namespace = ""
-    # Namespaced routes go first; namespaces/<name> and what stands behind it belong to the Namespace itself.
+    # namespaces/<name> and namespaces/<name>/status are the Namespace itself; longer paths are inside the namespace.
     if rest[0] == "namespaces" and len(rest) >= 3 and not (rest[2] in _SUBRESOURCES_OF_NAMESPACE and len(rest) == 3):
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3 or not all(parts):
         return None
-    return Place(group, version, namespace, *rest, *[""] * (3 - len(rest)))
+    return ResourcePath(group, version, namespace, *rest, *[""] * (3 - len(rest)))
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """Which objects of a list or watch are meant; a name in the URL of a watch chooses as well."""
+    """The selection of a list or watch. `name` is a name in the URL of a watch; "": none."""
 
     namespace: str
     name: str
@@ -73,22 +76,22 @@ class Choice(msgspec.Struct, frozen=True):
 
     @property
     def selects(self) -> bool:
-        """Test whether a selector chooses, and not the namespace alone."""
+        """Test whether there is a label selector or field selector."""
         return bool(self.fields) or not self.labels.is_empty()
 
     @property
     def is_everything(self) -> bool:
-        """Test whether the namespace alone decides."""
+        """Test whether all objects of the namespace are selected."""
         return not self.name and not self.selects
 
     @property
     def needs_documents(self) -> bool:
-        """Test whether the database cannot decide alone: other fields than the name, or labels compared as numbers."""
+        """Test whether documents must be read: a selector uses a field other than the name, or compares numbers."""
         other = any(term.field not in _WHICH for term in self.fields)
         return other or any(one.operator in ("Gt", "Lt") for one in self.labels.match_expressions)
 
     def takes(self, document: Document) -> bool:
-        """Test whether an object is chosen."""
+        """Test whether a document is selected."""
         metadata = document["metadata"]
         if self.namespace and metadata.get("namespace", "") != self.namespace:
             return False
@@ -102,8 +105,10 @@ class Choice(msgspec.Struct, frozen=True):
 def choice_of(
     resource: Resource, *, label_selector: str, field_selector: str, namespace: str, name: str = ""
 ) -> Choice:
-    """Return which objects a query chooses. Raises BadRequest for selectors nobody can read, and for fields that
-    objects of the kind cannot be selected by."""
+    """Return the selection of a query.
+
+    Raises BadRequest for a selector that cannot be parsed, and for fields that this kind does not support.
+    """
     for which, text in (("labelSelector", label_selector), ("fieldSelector", field_selector)):
         if len(text) > MAX_SELECTOR:
             raise BadRequest(f"query parameter {which} has {len(text)} characters, the limit is {MAX_SELECTOR}")
@@ -115,8 +120,8 @@ def choice_of(
     return choice
 
 
-def about(document: Document, resource: Resource, *, namespace: str, name: str) -> Document:
-    """Return the document with what only the URL says filled in. Raises BadRequest where it is about something else."""
+def complete_from_url(document: Document, resource: Resource, *, namespace: str, name: str) -> Document:
+    """Return the document with kind, name and namespace from the URL. Raises BadRequest if it has other values."""
     kind, api_version = document.get("kind") or resource.kind, document.get("apiVersion") or resource.api_version
     if (kind, api_version) != (resource.kind, resource.api_version):
         raise BadRequest(
@@ -125,14 +130,14 @@ def about(document: Document, resource: Resource, *, namespace: str, name: str) 
         )
     metadata = document.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise BadRequest("metadata has to be an object")
+        raise BadRequest("metadata must be an object")
     metadata = dict(metadata)
-    for field, said in (("namespace", namespace), ("name", name)):
-        if said and metadata.get(field) not in (None, "", said):
+    for field, value in (("namespace", namespace), ("name", name)):
+        if value and metadata.get(field) not in (None, "", value):
             raise BadRequest(
                 f"the {field} of the provided object does not match the {field} sent on the request: "
-                f"metadata.{field} is {metadata[field]!r}, the URL says {said!r}"
+                f"metadata.{field} is {metadata[field]!r}, the URL has {value!r}"
             )
-        if said:
-            metadata[field] = said
+        if value:
+            metadata[field] = value
     return {**document, "kind": kind, "apiVersion": api_version, "metadata": metadata}

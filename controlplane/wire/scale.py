@@ -23,12 +23,12 @@ RESOURCE = Resource(
     True,
     columns=(number("Desired", "spec.replicas"), number("Available", "status.replicas")),
 )
-"""What is printed of a Scale; it is served as a subresource only."""
+"""The declaration of Scale, for its printer columns. Scale is served as a subresource only."""
 _SHOWN = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def scale_of(document: Document, resource: Resource) -> Document:
-    """Return the Scale of a workload. Raises BadRequest where a kind somebody brought says no number of replicas."""
+    """Return the Scale of a workload. Raises BadRequest if a custom resource has no number of replicas."""
     metadata, paths = document["metadata"], resource.scale
     replicas = at(document, paths.spec)
     if replicas is None and not builtin.is_builtin(resource.group, resource.version, resource.kind):
@@ -48,12 +48,12 @@ def scale_of(document: Document, resource: Resource) -> Document:
 
 
 def patched(content_type: str, current: Document, raw: bytes) -> Document:
-    """Return a Scale after a patch."""
+    """Return a Scale after a patch. Raises UnsupportedMediaType, BadRequest or Invalid."""
     return apply_patch(content_type, current, raw, _schema())
 
 
 def check_patch_type(content_type: str) -> None:
-    """Raise UnsupportedMediaType for what is no patch of a Scale."""
+    """Raise UnsupportedMediaType if a Scale cannot be patched with this content type."""
     patch_type_of(content_type, _schema())
 
 
@@ -62,7 +62,7 @@ def _schema() -> Schema:
 
 
 def scaled(document: Document, wanted: Document, resource: Resource) -> Document:
-    """Return the workload with the replicas a Scale asks for. Raises BadRequest or Invalid where it asks for none."""
+    """Return the workload with the replicas of a Scale. Raises BadRequest or Invalid if the Scale is not valid."""
     if wanted.get("kind", "Scale") != "Scale":
         raise BadRequest(f"the object provided is a {wanted['kind']}, this URL takes a Scale of autoscaling/v1")
     for part in ("spec", "metadata"):
@@ -80,6 +80,6 @@ def scaled(document: Document, wanted: Document, resource: Resource) -> Document
 
 
 def _put(document: Document, path: list[str], value: Any) -> Document:
-    """Return a copy of a document with a value at a path."""
+    """Return a copy of a document with `value` at a path."""
     inner = value if len(path) == 1 else _put(document.get(path[0]) or {}, path[1:], value)
     return {**document, path[0]: inner}

@@ -1,4 +1,4 @@
-"""An OpenAPI v3 schema to walk a document by: what a field is, how its lists merge, which fields are unknown."""
+"""An OpenAPI v3 schema with answers about fields: their types, how their lists merge, and which are unknown."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 REF_PREFIX = "#/components/schemas/"
 
-# Keys that say something about the place a type is used in, not about the type.
+# Keys that describe the field in which a type is used, not the type.
 _REMARKS = frozenset({"description", "default", "title", "example"})
 
 
 class GroupVersionKind(NamedTuple):
-    """Name a kind fully; `group` is "" for the core group."""
+    """The full name of a kind; `group` is "" for the core group."""
 
     group: str
     version: str
@@ -22,7 +22,7 @@ class GroupVersionKind(NamedTuple):
 
 
 class Components:
-    """Hold the named schemas of an API, to which nodes refer by `$ref`; each becomes one Schema when asked for."""
+    """The named schemas of an API, to which nodes refer by `$ref`. A Schema is made when it is first needed."""
 
     def __init__(self, schemas: Mapping[str, Mapping[str, Any]]) -> None:
         self.schemas = schemas
@@ -32,10 +32,7 @@ class Components:
         return name in self.schemas
 
     def schema(self, name: str) -> Schema:
-        """Return the Schema called `name`; it is the same object every time.
-
-        Raises KeyError when there is none of that name.
-        """
+        """Return the Schema with a name, always the same object. Raises KeyError if there is none."""
         made = self._made.get(name)
         if made is None:
             made = self._made[name] = Schema(self.schemas[name], self)
@@ -46,13 +43,14 @@ NO_COMPONENTS = Components({})
 
 
 class Schema:
-    """Wrap one node of an OpenAPI v3 schema together with the components it refers to.
+    """A node of an OpenAPI v3 schema, with the components that it refers to.
 
-    A node is resolved once (`$ref`, or `allOf` around a single `$ref` as Kubernetes writes a described reference;
-    what stands beside the reference wins over what it refers to) and its answers are kept, so walking thousands of
-    documents by one Schema costs dictionary look-ups. Schemas may be recursive: children are made when asked for.
+    References are resolved once: `$ref`, or `allOf` around a single `$ref`, as Kubernetes writes a reference with a
+    description. Keys beside a reference override those of its target. Answers are cached, so that thousands of
+    documents can be visited quickly. Schemas may be recursive; children are made when they are first needed.
 
-    `Schema.OPEN` is the schema of a kind nobody described: every field is allowed, lists are atomic, maps granular.
+    `Schema.OPEN` is the schema of values without a description: every field is allowed, lists are atomic, maps are
+    granular.
     """
 
     OPEN: ClassVar[Schema]
@@ -66,9 +64,9 @@ class Schema:
         return f"<Schema {names}: {', '.join(list(self.properties)[:6])}>"
 
     def property(self, name: str) -> Schema | None:
-        """Return the schema of the field `name`, None if this object may not have such a field.
+        """Return the schema of a field; None: the object must not have this field.
 
-        Fields of a map have the map's `additional` schema, unknown fields of an open object are OPEN.
+        The fields of a map have its `additional` schema. Unknown fields of an open object have the schema OPEN.
         """
         known = self.properties.get(name)
         if known is not None:
@@ -79,7 +77,7 @@ class Schema:
 
     @cached_property
     def properties(self) -> Mapping[str, Schema]:
-        """Return the declared fields by name, in the order declared."""
+        """Return the declared fields by name, in the order of declaration."""
         declared = {name: self._child(node) for name, node in self.node.get("properties", {}).items()}
         if self.embedded_resource:
             for name in ("apiVersion", "kind"):
@@ -89,7 +87,7 @@ class Schema:
 
     @cached_property
     def items(self) -> Schema | None:
-        """Return the schema of a list's items: OPEN where nothing is said about them, None if this is no list."""
+        """Return the schema of a list's items; OPEN: they are not described; None: this is not a list."""
         node = self.node.get("items")
         if isinstance(node, Mapping):
             return self._child(node)
@@ -97,7 +95,7 @@ class Schema:
 
     @cached_property
     def additional(self) -> Schema | None:
-        """Return the schema of a map's values, None if this is no map."""
+        """Return the schema of a map's values; None: this is not a map."""
         node = self.node.get("additionalProperties")
         if isinstance(node, Mapping):
             return self._child(node) if node else Schema.OPEN
@@ -105,7 +103,7 @@ class Schema:
 
     @cached_property
     def type(self) -> str:
-        """Return "object", "array", "string", "integer", "number" or "boolean"; "" where several or all are allowed."""
+        """Return "object", "array", "string", "integer", "number" or "boolean"; "": several types are allowed."""
         stated = self.node.get("type", "")
         if stated:
             return str(stated)
@@ -115,71 +113,71 @@ class Schema:
 
     @cached_property
     def format(self) -> str:
-        """Return the format ("int32", "date-time", "byte"…), "" if there is none."""
+        """Return the format ("int32", "date-time", "byte"…); "": none."""
         return str(self.node.get("format", ""))
 
     @cached_property
     def description(self) -> str:
-        """Return what `kubectl explain` says about this field, "" if nothing."""
+        """Return the description that `kubectl explain` prints; "": none."""
         return str(self.node.get("description", ""))
 
     @cached_property
     def default(self) -> Any:
-        """Return the value a missing field has, None if there is none (a port's protocol is a list key: TCP)."""
+        """Return the default of a field; None: none. Example: the protocol of a port, a key of its list, is TCP."""
         return self.node.get("default")
 
     @cached_property
     def enum(self) -> tuple[Any, ...]:
-        """Return the values allowed, empty if all are."""
+        """Return the allowed values; empty: all values are allowed."""
         return tuple(self.node.get("enum", ()))
 
     @cached_property
     def nullable(self) -> bool:
-        """Test whether null is a value here rather than a missing one."""
+        """Test whether null is a value of its own. Otherwise, null means that the field is not set."""
         return self.node.get("nullable") is True
 
     @cached_property
     def required(self) -> tuple[str, ...]:
-        """Return the names of the fields an object must have."""
+        """Return the names of the required fields."""
         return tuple(self.node.get("required", ()))
 
     @cached_property
     def list_type(self) -> Literal["atomic", "set", "map"]:
-        """Return how a list is owned and merged by server-side apply: whole (the default), by value, or by keys."""
+        """Return how server-side apply merges a list: as a whole (the default), by value (set) or by keys (map)."""
         stated = self.node.get("x-kubernetes-list-type", "atomic")
         return stated if stated in ("set", "map") else "atomic"
 
     @cached_property
     def list_map_keys(self) -> tuple[str, ...]:
-        """Return the fields that tell the items of a list of type "map" apart."""
+        """Return the fields that identify the items of a list of type "map"."""
         return tuple(self.node.get("x-kubernetes-list-map-keys", ()))
 
     @cached_property
     def map_type(self) -> Literal["granular", "atomic"]:
-        """Return whether an object is owned field by field (the default) or as a whole."""
+        """Return whether server-side apply owns an object field by field (the default) or as a whole."""
         return "atomic" if self.node.get("x-kubernetes-map-type") == "atomic" else "granular"
 
     @cached_property
     def patch_merge_key(self) -> str:
-        """Return the field by which a strategic merge patch tells the items of a list apart, "" if it does not."""
+        """Return the field that identifies the items of a list in a strategic merge patch; "": none."""
         return str(self.node.get("x-kubernetes-patch-merge-key", ""))
 
     @cached_property
     def patch_strategy(self) -> tuple[str, ...]:
-        """Return the strategies of a strategic merge patch ("merge", "retainKeys", "replace"), empty if not stated."""
+        """Return the strategies of a strategic merge patch ("merge", "retainKeys", "replace"); empty: not declared."""
         stated = str(self.node.get("x-kubernetes-patch-strategy", ""))
         return tuple(part for part in stated.split(",") if part)
 
     @cached_property
     def preserves_unknown(self) -> bool:
-        """Test whether fields nobody declared are kept: said so, or nothing at all is said about the value."""
+        """Test whether undeclared fields are kept, by declaration or because the value is not described at all."""
         if self.node.get("x-kubernetes-preserve-unknown-fields") is True:
             return True
         return not (self.type or self.int_or_string or self.enum)
 
     @cached_property
     def int_or_string(self) -> bool:
-        """Test whether both a number and a string are allowed (IntOrString and Quantity)."""
+        """Test whether numbers and strings are both allowed, as for IntOrString and Quantity."""
         if self.node.get("x-kubernetes-int-or-string") is True or self.format == "int-or-string":
             return True
         types = {choice.get("type") for choice in self.node.get("oneOf") or self.node.get("anyOf") or ()}
@@ -187,12 +185,12 @@ class Schema:
 
     @cached_property
     def embedded_resource(self) -> bool:
-        """Test whether the value is a Kubernetes object of its own, with apiVersion, kind and metadata."""
+        """Test whether the value is a complete Kubernetes object with apiVersion, kind and metadata."""
         return self.node.get("x-kubernetes-embedded-resource") is True
 
     @cached_property
     def gvks(self) -> tuple[GroupVersionKind, ...]:
-        """Return the kinds this is the schema of; only the top node of a kind has any."""
+        """Return the kinds that have this schema. Only the root node of a kind has any."""
         return tuple(
             GroupVersionKind(entry.get("group", ""), entry.get("version", ""), entry.get("kind", ""))
             for entry in self.node.get("x-kubernetes-group-version-kind", ())
@@ -205,7 +203,7 @@ class Schema:
 
 
 def _resolved(node: Mapping[str, Any], components: Components) -> Mapping[str, Any]:
-    """Return the node with the reference it consists of, if any, replaced by what it refers to."""
+    """Return the node with its reference, if it is one, replaced by the target."""
     inner: Mapping[str, Any] | None = None
     if "$ref" in node:
         inner = node

@@ -1,4 +1,4 @@
-"""The Status document: how the API says that something went wrong, or that a delete went well."""
+"""The Status document, which reports an error or a completed deletion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Document = dict[str, Any]
 
 
 def status_of(error: StatusError) -> Document:
-    """Return the Status document of an error; empty details are left out."""
+    """Return the Status document of an error, without empty details."""
     status: Document = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -30,7 +30,7 @@ def status_of(error: StatusError) -> Document:
 
 
 def success(*, kind: str, name: str, group: str = "", uid: str = "") -> Document:
-    """Return the Status that answers a delete whose object is gone at once."""
+    """Return the Status for a deletion that removed its object at once."""
     details = {"name": name, "kind": kind}
     if group:
         details["group"] = group

@@ -1,4 +1,4 @@
-"""Strategic merge patch: a merge patch that knows from the schema which lists merge, and by which key.
+"""Strategic merge patch: a merge patch that merges lists by the keys in the schema.
 
 Rules: https://github.com/kubernetes/community/blob/main/contributors/devel/sig-api-machinery/strategic-merge-patch.md
 """
@@ -20,9 +20,9 @@ DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 
 
 def strategic_merge_patch(doc: Document, patch: Document, schema: Schema) -> Document:
-    """Return the document after a strategic merge patch; parts that do not change are shared with `doc`.
+    """Return the document after a strategic merge patch. The result shares unchanged parts with `doc`.
 
-    Raises BadRequest where a directive is unknown or an item of a merged list lacks its key.
+    Raises BadRequest if a directive is unknown, or if an item of a merged list lacks its key.
     """
     return _merge_map(doc, patch, schema, "")
 
@@ -59,7 +59,7 @@ def _merge_map(doc: Document, patch: Document, schema: Schema, path: str) -> Doc
 
 
 def _retain(doc: Document, patch: Document, path: str) -> Document:
-    """Return the document with only the keys that $retainKeys lists, where the patch has it."""
+    """Return the document with only the keys in $retainKeys, if the patch has this directive."""
     retained = patch.get(RETAIN_KEYS)
     if retained is None:
         return dict(doc)
@@ -72,7 +72,7 @@ def _retain(doc: Document, patch: Document, path: str) -> Document:
 
 
 def _apply_parallel_lists(merged: Document, patch: Document, schema: Schema, path: str) -> None:
-    """Delete from and reorder lists that the patch names only in directives beside them."""
+    """Apply the directives for lists that the patch does not contain: deletions of items, and their order."""
     for directive, value in patch.items():
         if directive.startswith(DELETE_PRIMITIVES):
             key = directive[len(DELETE_PRIMITIVES) :]
@@ -90,7 +90,7 @@ def _apply_parallel_lists(merged: Document, patch: Document, schema: Schema, pat
 
 
 def _listed(patched: Any, deleted: list[Any]) -> list[Any]:
-    """Return the items a patch both deletes and adds: they stay, at the end."""
+    """Return the items that a patch both deletes and adds. They are kept, at the end of the list."""
     return [item for item in patched if item in deleted] if isinstance(patched, list) else []
 
 
@@ -122,7 +122,7 @@ def _merge_items(
     items = schema.items or Schema.OPEN
     merged = {identity(item): item for item in old}
     if len(merged) != len(old):
-        merged = {(identity(item), index): item for index, item in enumerate(old)}  # twins stay; each is patched
+        merged = {(identity(item), index): item for index, item in enumerate(old)}  # duplicates are kept
     for item in patch:
         name = identity(item)
         found = [key for key in merged if key == name or (isinstance(key, tuple) and key[0] == name)]
@@ -138,7 +138,7 @@ def _merge_items(
 
 
 def _identity(merge_key: str, path: str) -> Callable[[Any], Any]:
-    """Return the function that tells list items apart: by the merge key, or by value for primitives."""
+    """Return the function that identifies an item of a list: by its merge key, or by value for primitives."""
 
     def identity(item: Any) -> Any:
         if isinstance(item, dict) and merge_key not in item:
@@ -147,14 +147,14 @@ def _identity(merge_key: str, path: str) -> Callable[[Any], Any]:
             )
         found = item[merge_key] if isinstance(item, dict) else item
         if isinstance(found, dict | list):
-            raise BadRequest(f"{path}: items are told apart by plain values, {found!r} is none")
+            raise BadRequest(f"{path}: items are identified by a plain value, not by {found!r}")
         return found
 
     return identity
 
 
 def _ordered(merged: list[Any], order: list[Any], old: list[Any], identity: Callable[[Any], Any]) -> list[Any]:
-    """Return the items in the patch's order; items only the server knows keep their place among the old ones."""
+    """Return the items in the order of the patch. Items that are only on the server keep their relative position."""
     rank = {identity(item): place for place, item in enumerate(order)}
     old_place = {identity(item): place for place, item in enumerate(old)}
     patched = sorted((item for item in merged if identity(item) in rank), key=lambda item: rank[identity(item)])

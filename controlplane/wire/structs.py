@@ -1,7 +1,7 @@
-"""The schemas of our own kinds, had from the msgspec types they are declared by.
+"""The OpenAPI schemas of Lifeboat's own kinds, made from the msgspec types that declare them.
 
-Texts for `kubectl explain` come from `Annotated[..., msgspec.Meta(description=...)]` and from the docstrings of the
-types, `x-kubernetes-*` keys from `Meta(extra_json_schema=...)`.
+Descriptions for `kubectl explain` come from `Annotated[..., msgspec.Meta(description=...)]` and from the docstrings of
+the types, `x-kubernetes-*` keys from `Meta(extra_json_schema=...)`.
 """
 
 from collections import ChainMap
@@ -23,7 +23,7 @@ Node = dict[str, Any]
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _INT_OR_STRING = {"x-kubernetes-int-or-string": True}
 _OPEN = {"x-kubernetes-preserve-unknown-fields": True}
-# Limits msgspec knows by its names, and what OpenAPI calls them.
+# The limits of msgspec by their names, and the names in OpenAPI.
 _LIMITS = {
     "ge": "minimum",
     "le": "maximum",
@@ -40,19 +40,20 @@ _texts: dict[type, Mapping[str, str]] = {}
 
 
 def describe(struct_type: type, texts: Mapping[str, str]) -> None:
-    """Give fields of a type their texts, by name; a field that is declared with a text of its own keeps it."""
+    """Set the descriptions of a type's fields, by name. A description in the declaration of a field is kept."""
     _texts[struct_type] = texts
 
 
 @cache
 def schema_of(struct_type: type[msgspec.Struct], resource: Resource | None = None) -> Schema:
-    """Return the Schema of a msgspec Struct type; one Schema a type, however often it is asked for.
+    """Return the Schema of a msgspec Struct type, always the same object.
 
-    Metadata is Kubernetes' ObjectMeta, with its own rules for merging. Fields typed Any and dict[str, Any] are open.
-    `resource`, if given, is the kind it is the schema of. Raises TypeError where a type has no form in OpenAPI.
+    Metadata has the schema of Kubernetes' ObjectMeta. Fields of type Any and dict[str, Any] are open. `resource` is
+    the kind that has this schema; None: it is no schema of a kind.
+    Raises TypeError if a type has no form in OpenAPI.
     """
     own: dict[str, Node] = {}
-    components = Components(ChainMap(own, builtin.components().schemas))  # type: ignore[arg-type]  # one is read only
+    components = Components(ChainMap(own, builtin.components().schemas))  # type: ignore[arg-type]  # the second mapping is read-only
     info = inspect.type_info(struct_type)
     assert isinstance(info, inspect.StructType), f"{struct_type} is no Struct"
     node = _Translation(own).reference(info)
@@ -63,7 +64,7 @@ def schema_of(struct_type: type[msgspec.Struct], resource: Resource | None = Non
 
 
 class _Translation:
-    """Translate types to nodes, collecting every Struct met on the way as a component."""
+    """Translates types to schema nodes, and collects each Struct among them as a component."""
 
     def __init__(self, components: dict[str, Node]) -> None:
         self.components = components
@@ -87,13 +88,13 @@ class _Translation:
                 return _scalar(info)
 
     def reference(self, info: inspect.StructType) -> Node:
-        """Return a reference to the component of a Struct, making the component if this is the first time."""
+        """Return a reference to the component of a Struct. The component is made at the first reference."""
         if info.cls is ObjectMeta:
             return {"$ref": f"{REF_PREFIX}{_META}ObjectMeta"}
         name = component_name(info.cls)
         if name not in self.components:
             component: Node = {"type": "object"}
-            self.components[name] = component  # before its fields: a type may contain itself
+            self.components[name] = component  # before its fields, because a type may contain itself
             text = _text(info.cls)
             if text:
                 component["description"] = text
@@ -112,15 +113,15 @@ class _Translation:
         if text and "description" not in (own or {}):
             node = _with(node, {"description": text})
         if field.default_factory in (msgspec.NODEFAULT, list, dict, set):
-            default: Any = field.default or None  # an empty default says only that the field may be left out
+            default: Any = field.default or None  # an empty default only means that the field is optional
         else:
-            default = field.default_factory()  # a declared default, which is stored; it may be empty
+            default = field.default_factory()  # a declared default is stored, even if it is empty
         if isinstance(default, _SCALARS) and "$ref" not in node:
             node["default"] = default
         return node
 
     def _union(self, info: inspect.UnionType) -> Node:
-        """Return the node of alternatives. None is no value of its own: in Kubernetes null says a field is not set."""
+        """Return the node of a union. None is left out: in Kubernetes, null means that a field is not set."""
         choices = [choice for choice in info.types if not isinstance(choice, inspect.NoneType)]
         if len(choices) == 1:
             return self.node(choices[0])
@@ -135,7 +136,7 @@ class _Translation:
 
 
 def component_name(struct_type: type) -> str:
-    """Return what the component of a type is called: kubectl shows the part after the last dot."""
+    """Return the name of a type's component. kubectl shows the part after the last dot."""
     return f"{struct_type.__module__.removeprefix('controlplane.')}.{struct_type.__qualname__}".replace(".<locals>", "")
 
 
@@ -172,12 +173,12 @@ def _limits(info: Any, names: Mapping[str, str]) -> Node:
 
 
 def _with(node: Node, extra: dict[str, Any] | None) -> Node:
-    """Return the node with what Meta adds; beside a reference it stands as it is, `openapi` puts that into allOf."""
+    """Return the node with the keys that Meta adds. If the node is a reference, `openapi` wraps it in allOf later."""
     return {**node, **(extra or {})}
 
 
 def _text(struct_type: type) -> str:
-    """Return the first paragraph of a type's own docstring: the rest is for who reads the code."""
+    """Return the first paragraph of a type's own docstring. The rest is meant for readers of the code."""
     return cleandoc(struct_type.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
 
 

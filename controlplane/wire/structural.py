@@ -1,7 +1,7 @@
-"""Structural schemas, as CustomResourceDefinitions state them: what they demand of a document, and what they fill in.
+"""Structural schemas of CustomResourceDefinitions: validation of documents, defaults, and checks of the schemas.
 
-The rules are those of apiextensions.k8s.io/v1. Patterns are matched in linear time, so no document and no pattern holds
-up a request; `x-kubernetes-validations` (CEL) are kept and left to the members, which enforce them.
+The rules are those of apiextensions.k8s.io/v1. Patterns are matched in linear time, so that no document and no pattern
+can delay a request. `x-kubernetes-validations` (CEL) are stored but not evaluated; members enforce them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _INT_OR_STRING = "x-kubernetes-int-or-string"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED = "x-kubernetes-embedded-resource"
 _LIST_TYPE = "x-kubernetes-list-type"
-# What a structural schema may not say.
+# Keys that a structural schema must not have.
 _FORBIDDEN = frozenset(
     (
         *("$ref", "additionalItems", "definitions", "dependencies", "deprecated", "discriminator", "id"),
         *("patternProperties", "readOnly", "writeOnly", "xml"),
     )
 )
-# What stands inside allOf, anyOf, oneOf and not only restricts values; it says nothing about the shape.
+# Nodes inside allOf, anyOf, oneOf and not may restrict values, but not describe fields.
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
 _PLAIN = frozenset(
     (
@@ -66,15 +66,15 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:|/)[^\s\x00-\x1f]*")
 _DURATION = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)(((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*)|0")
 
 
-class Twice(NamedTuple):
-    """A value that stands twice in a list that is a set or a map."""
+class Duplicate(NamedTuple):
+    """A value that occurs twice in a list of type set or map."""
 
     path: Path
     value: Any
 
 
 class Flaw(NamedTuple):
-    """What is wrong with a schema: where, what it says there, which rule; `missing` where it says too little."""
+    """An error in a schema: its path, the value there, and the broken rule. `missing`: a required key is missing."""
 
     path: Path
     value: Any
@@ -83,11 +83,11 @@ class Flaw(NamedTuple):
 
 
 class StructuralSchema(Schema):
-    """The schema of a kind a CustomResourceDefinition brought."""
+    """The schema of a kind that a CustomResourceDefinition defines."""
 
     @cached_property
     def validator(self) -> Any:
-        """Return the compiled rules. Raises ValueError where a pattern cannot be compiled."""
+        """Return the compiled validator. Raises ValueError if a pattern cannot be compiled."""
         return jsonschema_rs.Draft202012Validator(
             json_schema(self.node),
             validate_formats=True,
@@ -99,13 +99,13 @@ class StructuralSchema(Schema):
     def _has_unique_lists(self) -> bool:
         return any(_LIST_TYPE in node for _, node in nodes(self.node))
 
-    def repeated(self, document: Any) -> list[Twice]:
-        """Return what stands twice where everything may stand once."""
-        return list(_repeated(document, self, ())) if self._has_unique_lists else []
+    def duplicates(self, document: Any) -> list[Duplicate]:
+        """Return the duplicates in lists of type set and map."""
+        return list(_duplicates_in(document, self, ())) if self._has_unique_lists else []
 
 
 def json_schema(node: Node) -> dict[str, Any]:
-    """Return the rules of a node in the words of JSON Schema 2020-12, which knows no `nullable` and no Kubernetes."""
+    """Return a node as JSON Schema 2020-12, which has neither `nullable` nor the extensions of Kubernetes."""
     made: dict[str, Any] = {key: node[key] for key in _PLAIN if key in node}
     if "pattern" in made:
         made["pattern"] = _ranges(str(made["pattern"]))
@@ -132,7 +132,7 @@ def json_schema(node: Node) -> dict[str, Any]:
 
 
 def _ranges(pattern: str) -> str:
-    """Return a pattern with its POSIX classes ("[[:alpha:]]", which JSON Schema's patterns have not) as ranges."""
+    """Return a pattern with ranges instead of POSIX classes such as "[[:alpha:]]", which JSON Schema lacks."""
     return _POSIX.sub(lambda found: _CLASSES[found[1]], pattern)
 
 
@@ -146,7 +146,7 @@ def _with_null(made: dict[str, Any]) -> dict[str, Any]:
 
 
 def filled(document: dict[str, Any], schema: Schema) -> dict[str, Any]:
-    """Return a document with the defaults of its schema where it says nothing; metadata has none."""
+    """Return a document with the defaults of its schema for missing fields. Metadata gets no defaults."""
     made = {key: value for key, value in document.items() if key not in ("apiVersion", "kind", "metadata")}
     own = {key: value for key, value in document.items() if key not in made}
     return {**own, **{key: value for key, value in _filled(made, schema).items() if key not in own}}
@@ -169,7 +169,7 @@ def _filled(value: Any, schema: Schema | None) -> Any:
 
 
 def with_required(value: Any, schema: Schema | None) -> Any:
-    """Return a value in which required plain fields that are missing have their zero value, at any depth."""
+    """Return a value in which missing required fields of plain types have their zero value, at any depth."""
     if schema is None or schema is Schema.OPEN:
         return value
     if isinstance(value, dict):
@@ -182,27 +182,27 @@ def with_required(value: Any, schema: Schema | None) -> Any:
 
 
 def _has_zero(schema: Schema) -> bool:
-    """Test whether an empty value is one of the schema: an empty text is no time and no quantity."""
+    """Test whether the zero value is valid for a schema. An empty text is neither a time nor a quantity."""
     return schema.type in _ZEROS and not (schema.type == "string" and schema.format)
 
 
 _ZEROS: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": False}
 
 
-def _repeated(value: Any, schema: Schema | None, path: Path) -> Iterator[Twice]:
+def _duplicates_in(value: Any, schema: Schema | None, path: Path) -> Iterator[Duplicate]:
     if schema is None or schema is Schema.OPEN:
         return
     if isinstance(value, dict):
         for key, item in value.items():
-            yield from _repeated(item, schema.property(key), (*path, key))
+            yield from _duplicates_in(item, schema.property(key), (*path, key))
     elif isinstance(value, list):
         if schema.list_type != "atomic":
-            yield from _twice(value, schema, path)
+            yield from _duplicate_items(value, schema, path)
         for index, item in enumerate(value):
-            yield from _repeated(item, schema.items, (*path, index))
+            yield from _duplicates_in(item, schema.items, (*path, index))
 
 
-def _twice(items: Sequence[Any], schema: Schema, path: Path) -> Iterator[Twice]:
+def _duplicate_items(items: Sequence[Any], schema: Schema, path: Path) -> Iterator[Duplicate]:
     seen: list[Any] = []
     for index, item in enumerate(items):
         key = item
@@ -211,15 +211,15 @@ def _twice(items: Sequence[Any], schema: Schema, path: Path) -> Iterator[Twice]:
                 continue
             key = {name: item.get(name) for name in schema.list_map_keys}
         if key in seen:
-            yield Twice((*path, index), key)
+            yield Duplicate((*path, index), key)
         seen.append(key)
 
 
-# What may be wrong with a schema itself
+# Errors in a schema itself
 
 
 def nodes(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
-    """Yield a node and all that stand in it, each with where it stands."""
+    """Yield a node and all nodes inside it, each with its path."""
     yield path, node
     inner = node.get("properties")
     if isinstance(inner, Mapping):
@@ -232,7 +232,7 @@ def nodes(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
 
 
 def flaws(root: Node) -> Iterator[Flaw]:
-    """Yield everything that keeps a schema from being structural, or from being enforced."""
+    """Yield every reason why a schema is not structural or cannot be enforced."""
     if root.get("type") != "object":
         yield Flaw(("type",), root.get("type"), 'must be "object" at the root')
         return
@@ -262,38 +262,41 @@ def _shape(path: Path, node: Node) -> Iterator[Flaw]:
 
 
 def _bounds(path: Path, node: Node) -> Iterator[Flaw]:
-    """A node's own pattern and keys, each judged where it stands."""
+    """Yield the errors in the pattern and the list keys of a node."""
     if "pattern" in node and (why := _pattern_fault(str(node["pattern"]))):
         yield Flaw((*path, "pattern"), node["pattern"], f"cannot be enforced: {why}")
     if node.get(_LIST_TYPE) == "map" and not node.get("x-kubernetes-list-map-keys"):
         yield Flaw((*path, "x-kubernetes-list-map-keys"), None, f"is needed where {_LIST_TYPE} is map", missing=True)
 
 
-@lru_cache(maxsize=4096)  # definitions repeat theirs
+@lru_cache(maxsize=4096)  # definitions repeat their patterns
 def _pattern_fault(pattern: str) -> str:
-    """Return why a pattern cannot be compiled, "" where it can."""
+    """Return why a pattern cannot be compiled; "": it can."""
     try:
         jsonschema_rs.Draft202012Validator({"pattern": _ranges(pattern)}, pattern_options=LINEAR)
     except ValueError as error:
-        return _told(error)
+        return _message(error)
     return ""
 
 
 def _whole(root: Node) -> Iterator[Flaw]:
-    """What is left where each node is well by itself: rules inside allOf, anyOf and oneOf, and defaults."""
+    """Yield the errors that concern several nodes: rules inside allOf, anyOf and oneOf, and invalid defaults."""
     try:
         StructuralSchema(root).validator  # noqa: B018  # compiles
     except (ValueError, TypeError, AttributeError) as error:
-        yield Flaw((), None, f"cannot be enforced: {_told(error)}")
+        yield Flaw((), None, f"cannot be enforced: {_message(error)}")
         return
     for path, node in nodes(root):
         if node.get("default") is not None:
             for wrong in StructuralSchema(node).validator.iter_errors(node["default"]):
-                yield Flaw((*path, "default"), node["default"], _told(wrong))
+                yield Flaw((*path, "default"), node["default"], _message(wrong))
 
 
-def _told(error: Exception) -> str:
-    """Return what a compiler or validator says, in one line. Patterns are RE2's: no lookaround, no references back."""
+def _message(error: Exception) -> str:
+    """Return the message of a compiler or validator in one line.
+
+    Patterns are those of RE2: they have neither lookaround nor backreferences.
+    """
     text = " ".join(str(getattr(error, "message", error)).split())[:300]
     return f"{text} of RE2 (no lookaround, no references back)" if text.endswith('is not a "regex"') else text
 
@@ -309,7 +312,7 @@ def _reads(read: Callable[[str], Any]) -> Callable[[str], bool]:
     return check
 
 
-# Formats Kubernetes checks otherwise than JSON Schema.
+# Formats that Kubernetes checks in another way than JSON Schema.
 _FORMATS: dict[str, Callable[[str], bool]] = {
     "byte": is_base64,
     "cidr": _reads(lambda text: ip_network(text, strict=False)),
@@ -320,5 +323,5 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "uri": lambda text: _URI.fullmatch(text) is not None,
     "uuid": _reads(UUID),
 }
-# All that is checked; other formats only tell people something.
+# All formats that are checked. Other formats are documentation only.
 _CHECKED = frozenset((*_FORMATS, "date-time", "hostname", "ipv4", "ipv6"))

@@ -1,4 +1,7 @@
-"""Merging, comparing and pruning documents by their schema: granular maps, lists by key or by value, the rest whole."""
+"""Merging, comparing and pruning documents by their schema, for server-side apply.
+
+Granular maps merge field by field, lists of type map and set merge by key or value. Everything else is replaced.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from controlplane.wire.schema import Schema
 
 Document = dict[str, Any]
 
-# How the lists and maps of ObjectMeta merge (the same for every kind).
+# The merge rules for lists and maps of ObjectMeta, which are the same for every kind.
 METADATA = Schema(
     {
         "type": "object",
@@ -35,7 +38,7 @@ METADATA = Schema(
 
 
 def without_nulls(value: Any, schema: Schema | None) -> Any:
-    """Return the value without fields that say null, except where null is a value of its own."""
+    """Return the value without fields that are null, except fields for which null is a value."""
     schema = schema or Schema.OPEN
     if isinstance(value, dict):
         return {
@@ -49,7 +52,7 @@ def without_nulls(value: Any, schema: Schema | None) -> Any:
 
 
 def merge(live: Any, applied: Any, schema: Schema) -> Any:
-    """Return the live value with what is applied laid over it."""
+    """Return the live value after the applied value is merged into it."""
     if isinstance(applied, dict) and isinstance(live, dict) and schema.map_type != "atomic":
         result = None
         for key, value in applied.items():
@@ -70,7 +73,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _merge_list(live: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
-    """Return the items of both: applied ones in their order, those only the live list has where they stood."""
+    """Return the items of both lists: applied items in their order, other live items at their relative position."""
     items = schema.items or Schema.OPEN
     wanted = {element_of(item, schema): item for item in applied}
     here = {element_of(item, schema): item for item in live}
@@ -96,34 +99,34 @@ def _merge_list(live: list[Any], applied: list[Any], schema: Schema) -> list[Any
     return live if len(result) == len(live) and all(map(_is, result, live)) else result
 
 
-class Twins(BadRequest):
-    """An applied list names an item twice. `where`: the path of the list, with the key of the item."""
+class DuplicateItem(BadRequest):
+    """An applied list has an item twice. `where`: the path of the list, with the key of the item."""
 
     def __init__(self, path: str, key: str) -> None:
         self.where = f"{path}: duplicate entries for key {key}"
         super().__init__(f"{self.where}: an applied list names each item once")
 
 
-def refuse_twins(value: Any, schema: Schema, path: str = "") -> None:
-    """Raise Twins where a list that merges by key or by value names an item twice."""
+def refuse_duplicates(value: Any, schema: Schema, path: str = "") -> None:
+    """Raise DuplicateItem if a list that merges by key or value has an item twice."""
     if isinstance(value, dict):
         for key, item in value.items():
             if isinstance(item, dict | list):
-                refuse_twins(item, schema.property(key) or Schema.OPEN, f"{path}.{key}")
+                refuse_duplicates(item, schema.property(key) or Schema.OPEN, f"{path}.{key}")
     elif isinstance(value, list) and schema.list_type != "atomic":
         seen = set()
         for item in value:
             element = element_of(item, schema)
             shown = next(paths_in({element: {}}))
             if element in seen:
-                raise Twins(path, shown)
+                raise DuplicateItem(path, shown)
             seen.add(element)
             if isinstance(item, dict):
-                refuse_twins(item, schema.items or Schema.OPEN, path + shown)
+                refuse_duplicates(item, schema.items or Schema.OPEN, path + shown)
 
 
 def compare(old: Document, new: Document, schema: Schema) -> tuple[Fields, Fields]:
-    """Return the paths that `new` adds or changes, and those it lacks."""
+    """Return the paths that `new` adds or changes, and the paths that it lacks."""
     changed: Fields = {}
     removed: Fields = {}
     if old is new:
@@ -181,9 +184,9 @@ def _with_self(node: Fields) -> Fields:
 
 
 def prune(value: Any, lost: Fields, kept: list[Fields], schema: Schema) -> Any:
-    """Return the value without the paths an applier no longer claims, except those in `kept`, what anyone still owns.
+    """Return the value without the paths `lost`, which a manager no longer applies, unless a set in `kept` has them.
 
-    A map or list that loses its last entry goes as well, unless somebody owns it as such.
+    A map or list that loses its last entry is removed too, unless a manager owns the map or list itself.
     """
     if isinstance(value, dict):
         result = None
@@ -219,7 +222,7 @@ def _is(one: Any, other: Any) -> bool:
 
 
 def _pruned(value: Any, node: Fields, element: str, kept: list[Fields], schema: Schema) -> Any:
-    """Return the pruned value at one path, None where it has to go."""
+    """Return the pruned value at a path; None: it is removed."""
     owners = [fields[element] for fields in kept if element in fields]
     if is_member(node) and not owners:
         return None

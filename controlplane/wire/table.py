@@ -1,4 +1,4 @@
-"""What `kubectl get` prints: documents as rows of a meta.k8s.io/v1 Table."""
+"""Tables (meta.k8s.io/v1) of documents, which `kubectl get` prints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STAND_FOR_AGE = frozenset(("Age", "Last Seen", "Created At"))
 
 
 def columns_of(resource: Resource) -> tuple[Column, ...]:
-    """Return all columns of a resource: Name first and Age behind the plain ones, unless it has columns of its own."""
+    """Return all columns of a resource: Name, its own columns, and Age after those of priority 0."""
     names = {column.name for column in resource.columns}
     first = () if "Name" in names else (_NAME,)
     if names & _STAND_FOR_AGE:
@@ -43,11 +43,11 @@ def table(
     definitions: bool = True,
     beside: Mapping[str, Document] | None = None,
 ) -> Document:
-    """Return the Table of some documents: of a list, of one object, or of one watch event.
+    """Return the Table of a list, of a single object, or of a watch event.
 
-    `list_meta` is the metadata of the list (resourceVersion, continue). `definitions` is False for every watch event
-    but the first of a stream, because clients remember the columns. `beside`: fields that cells read and that are not
-    part of the object, by the name of the object.
+    list_meta: metadata of the list (resourceVersion, continue).
+    definitions: False for all watch events after the first of a stream, because clients remember the columns.
+    beside: additional fields that cells may read, by the name of the object. They are not part of the object.
     """
     columns = columns_of(resource)
     rows = [
@@ -60,7 +60,7 @@ def table(
 
 
 def include_object_of(text: str | None) -> IncludeObject:
-    """Return the query parameter includeObject. Raises BadRequest where it is none of the three words."""
+    """Return the query parameter includeObject. Raises BadRequest if it is not None, Metadata or Object."""
     if text == "None":
         return "None"
     if text == "Object":
@@ -71,12 +71,12 @@ def include_object_of(text: str | None) -> IncludeObject:
 
 
 def partial_object_metadata(document: Document) -> Document:
-    """Return the document reduced to its metadata."""
+    """Return the PartialObjectMetadata of a document."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": document.get("metadata", {})}
 
 
 def partial_object_metadata_list(documents: Iterable[Document], list_meta: Document) -> Document:
-    """Return a list reduced to the metadata of its items."""
+    """Return the PartialObjectMetadataList of documents."""
     items = [partial_object_metadata(document) for document in documents]
     return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta, "items": items}
 
@@ -93,7 +93,7 @@ def _row(document: Document, cells: list[Any], include_object: IncludeObject) ->
 
 
 def _cells(document: Document, columns: tuple[Column, ...], now: datetime) -> list[Any]:
-    """Return the cells of a row. A document of unexpected shape spoils its own cells, not the list it stands in."""
+    """Return the cells of a row. In a document of unexpected shape, only the affected cells are empty."""
     try:
         return [column.cell(document, now) for column in columns]
     except _MISSHAPEN:
@@ -108,7 +108,7 @@ def _cell(document: Document, column: Column, now: datetime) -> Any:
 
 
 def _row_metadata(document: Document) -> Document:
-    """Return the metadata of a row without managedFields: half the bytes of a list, and no printer reads them."""
+    """Return the metadata of a row without managedFields, which are half of a list's bytes and never printed."""
     partial = partial_object_metadata(document)
     if "managedFields" in partial["metadata"]:
         partial["metadata"] = {key: value for key, value in partial["metadata"].items() if key != "managedFields"}

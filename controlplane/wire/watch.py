@@ -1,6 +1,6 @@
-"""Frames of a watch stream: one JSON document a line.
+"""The lines of a watch stream. Each line is a JSON document.
 
-Objects come in as the exact bytes that are stored, so a frame is a splice, not an encoding.
+Documents are passed as the bytes that are stored, so that no document is encoded again.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 def frame(event: str, document: bytes) -> bytes:
-    """Return the line for one event, `event` being ADDED, MODIFIED or DELETED, around an encoded document."""
+    """Return the line of an event (ADDED, MODIFIED or DELETED) with an encoded document."""
     return b'{"type":"%b","object":%b}\n' % (event.encode(), document)
 
 
 def bookmark(
     api_version: str, kind: str, resource_version: str | int, *, initial_events_end: bool = False, table: bool = False
 ) -> bytes:
-    """Return a bookmark: everything up to this resourceVersion has been sent.
+    """Return the line of a bookmark: all changes up to this resourceVersion have been sent.
 
-    `initial_events_end` marks the end of the state that sendInitialEvents asked for.
-    `table` wraps it as clients that watch Tables expect it.
+    initial_events_end: the bookmark ends the initial events that sendInitialEvents asks for.
+    table: the bookmark is part of a watch of Tables.
     """
     metadata: dict[str, Any] = {"resourceVersion": str(resource_version)}
     if initial_events_end:
@@ -42,5 +42,5 @@ def bookmark(
 
 
 def error_frame(error: StatusError) -> bytes:
-    """Return the last line of a stream that has to end because of an error, usually 410 Expired."""
+    """Return the last line of a stream that ends with an error, usually 410 Expired."""
     return frame("ERROR", orjson.dumps(status_of(error)))
