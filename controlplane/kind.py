@@ -1,4 +1,7 @@
-"""How a kind is declared: once, here; storage, API, admin, schema and tests all read this declaration."""
+"""How a kind is declared, and the registry of all kinds.
+
+Storage, API, admin and schema read the declaration. Documents are encoded and decoded here as well.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,16 @@ from controlplane.settings import Settings
 from controlplane.wire.resource import Resource
 from controlplane.wire.schema import Schema
 
-# Stands for the resourceVersion while a document is encoded before the version is known.
+# Stands for the resourceVersion in a document that is encoded before its version is known.
 _VERSION_SLOT = b'"resourceVersion":"@"'
 _SLOT_METADATA = "@"
 
 
 class Index(msgspec.Struct, frozen=True):
-    """A named way to find objects: `keys(object)` gives the values it is found under, `reader` says who asks."""
+    """A named index of the objects of a kind. `keys(object)` returns the values under which an object is found.
+
+    `reader` says which controllers or apps look up what in the index.
+    """
 
     name: str
     keys: Callable[[Any], Iterable[str]]
@@ -28,13 +34,18 @@ class Index(msgspec.Struct, frozen=True):
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of object.
+    """The declaration of a kind of objects.
 
-    `default` fills what the user left out (it gets the old object on update), `validate` returns every cause at once
-    (`validate_status` where only the status is written), `warn` what is accepted but worth a Warning header. `table` is
-    the Django model that keeps it ("app.Model").
-    `normalise` works on the plain document before it is typed (deprecated spellings), `fill` returns it with what its
-    schema says of fields left out. `is_ending`: its definition is being deleted, nothing new of it is made.
+    A write passes the functions in this order. `old` is the stored object, None while the object is created.
+
+    - `normalise(document)` changes deprecated spellings in the plain document and returns warnings about them.
+    - `fill(document)` returns the document with the defaults of its schema.
+    - `default(new, old, settings)` returns the typed object with the remaining defaults.
+    - `validate(new, old, settings)` returns every cause to refuse the object. `validate_status(new)` does so for a
+      write of the status alone.
+    - `warn(new, old, settings)` returns warnings about an object that is accepted. They become Warning headers.
+
+    `table` is the Django model that stores the objects ("app.Model").
     """
 
     resource: Resource
@@ -50,29 +61,30 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     indexes: tuple[Index, ...] = ()
     has_generation: bool = True
     has_status: bool = True
-    audited: bool = True  # False: derived chatter (Events) that the audit page leaves out
-    is_ending: bool = False
+    audited: bool = True  # False: the audit page does not list the objects (Events, which are derived)
+    is_ending: bool = False  # True: its CustomResourceDefinition is being deleted, so no objects can be created
 
     @property
     def key(self) -> str:
         return self.resource.key
 
-    def values(self, obj: Object, index: str) -> list[str]:
-        """Return the values an object is found under in an index. Raises KeyError for no such index."""
-        for one in self.indexes:
-            if one.name == index:
-                return list(one.keys(obj))
-        raise KeyError(f"{self.key} has no index {index}")
+    def index_values(self, obj: Object, name: str) -> list[str]:
+        """Return the values under which an object is found in an index. Raises KeyError for an unknown index."""
+        for index in self.indexes:
+            if index.name == name:
+                return list(index.keys(obj))
+        raise KeyError(f"{self.key} has no index {name}")
 
     def ref(self, namespace: str, name: str) -> Ref:
+        """Return the reference to an object of the kind. The namespace is ignored for a cluster-scoped kind."""
         return Ref(self.key, namespace if self.resource.namespaced else "", name)
 
 
 class Kinds:
-    """The registry: declared kinds, filled once at import of `controlplane.kinds`, and those users brought.
+    """The registry of kinds: declared kinds, registered when `controlplane.kinds` is imported, and custom kinds.
 
-    What users bring (CustomResourceDefinitions) is replaced as a whole, so that a reader in another thread sees either
-    the old or the new ones. `revision` rises with it.
+    Custom kinds come from the CustomResourceDefinitions of users. They are replaced as a whole, so that a reader in
+    another thread sees either all old kinds or all new kinds. `revision` increases with every replacement.
     """
 
     def __init__(self) -> None:
@@ -82,26 +94,26 @@ class Kinds:
         self.revision = 0
 
     def register(self, kind: Kind) -> Kind:
-        """Add a kind. Raises AssertionError where its key is taken: a kind is declared once."""
+        """Add a declared kind. Raises AssertionError if its key is registered already."""
         assert kind.key not in self._declared, f"{kind.key} is declared twice"
         for registry in (self._declared, self._by_key):
             registry[kind.key] = kind
         self._by_plural[kind.resource.group, kind.resource.plural] = kind
         return kind
 
-    def bring(self, kinds: Iterable[Kind]) -> None:
-        """Know exactly these kinds besides the declared ones, whose keys and plurals nobody takes over."""
-        known = {(one.resource.group, one.resource.plural): one for one in self._declared.values()}
-        brought: dict[str, Kind] = {}
+    def set_custom(self, kinds: Iterable[Kind]) -> None:
+        """Replace the custom kinds. A kind whose key or plural a declared or earlier kind has is left out."""
+        by_plural = {(kind.resource.group, kind.resource.plural): kind for kind in self._declared.values()}
+        custom: dict[str, Kind] = {}
         for kind in kinds:
             plural = kind.resource.group, kind.resource.plural
-            if kind.key not in self._declared and kind.key not in brought and plural not in known:
-                brought[kind.key] = known[plural] = kind
-        self._by_key, self._by_plural = {**self._declared, **brought}, known
+            if kind.key not in self._declared and kind.key not in custom and plural not in by_plural:
+                custom[kind.key] = by_plural[plural] = kind
+        self._by_key, self._by_plural = {**self._declared, **custom}, by_plural
         self.revision += 1
 
-    def is_brought(self, kind: Kind) -> bool:
-        """Test whether users brought a kind."""
+    def is_custom(self, kind: Kind) -> bool:
+        """Test whether a kind comes from a CustomResourceDefinition of a user."""
         return kind.key not in self._declared
 
     def __getitem__(self, key: str) -> Kind:
@@ -111,7 +123,7 @@ class Kinds:
         return self._by_key.get(key)
 
     def served(self, group: str, version: str, plural: str) -> Kind | None:
-        """Return the kind served under /apis/<group>/<version>/<plural>, None where there is none."""
+        """Return the kind that is served under /apis/<group>/<version>/<plural>; None: no kind is served there."""
         kind = self._by_plural.get((group, plural))
         return kind if kind is not None and kind.resource.version == version else None
 
@@ -129,18 +141,21 @@ _decoders: dict[type, msgspec.json.Decoder[Any]] = {}
 
 
 class Encoded(msgspec.Struct, frozen=True):
-    """A document with a hole where the resourceVersion goes, so that it can be encoded before the version is taken."""
+    """An encoded document without its resourceVersion: the text before it and the text after it.
+
+    So `apply` can encode documents before it takes the global write lock, in which it gets their versions.
+    """
 
     head: bytes
     tail: bytes
 
     def at(self, version: int) -> bytes:
-        """Return the document's text at that resourceVersion."""
+        """Return the text of the document with a resourceVersion."""
         return b'%s"resourceVersion":"%d"%s' % (self.head, version, self.tail)
 
 
 def encode(obj: Object) -> Encoded:
-    """Return the object as JSON text, ready for its version."""
+    """Return an object as JSON text that still lacks its resourceVersion."""
     slotted = msgspec.structs.replace(
         obj, metadata=msgspec.structs.replace(obj.metadata, resource_version=_SLOT_METADATA)
     )
@@ -149,18 +164,18 @@ def encode(obj: Object) -> Encoded:
 
 
 def text_of(obj: Object) -> bytes:
-    """Return the object as JSON text at the version it has: what `encode` gives at that version."""
+    """Return an object as JSON text with the resourceVersion it has."""
     return _encoder.encode(to_wire(obj))
 
 
 def to_wire(obj: Object) -> Any:
-    """Return what the JSON encoder shall see: typed objects as they are, templates with their content unfolded."""
+    """Return the value for the JSON encoder: a typed object as it is, a template as its whole document."""
     unfold = getattr(obj, "unfold", None)
     return obj if unfold is None else unfold()
 
 
 def decode(kind: Kind, text: bytes | str) -> Any:
-    """Return the typed object of a stored document. Raises msgspec.ValidationError where it is not of the kind."""
+    """Return the typed object of a stored document. Raises msgspec.ValidationError if it is not of the kind."""
     fold = getattr(kind.type, "fold", None)
     if fold is not None:
         return fold(msgspec.json.decode(text))

@@ -28,7 +28,7 @@ from controlplane.apimachinery.errors import BadRequest, Invalid, MethodNotAllow
 from controlplane.apimachinery.meta import Ref
 from controlplane.eviction import operator_orders
 from controlplane.insight.forecast import Forecast, queue_end
-from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_name, shown
+from controlplane.kinds.eviction import EvictionItem, Stopped, eviction_item, eviction_name
 from controlplane.kinds.rows import Eviction
 
 
@@ -125,7 +125,7 @@ def _missing(target: Target) -> NotFound:
 
 def _item(row: Eviction, forecasts: dict[str, Forecast], end: datetime | None, stopped: Stopped | None) -> EvictionItem:
     seen = forecasts.get(row.key, Forecast())
-    return shown(
+    return eviction_item(
         row, position=seen.position, estimated_at=seen.at, estimate=seen.told, queue_ends_at=end, stopped=stopped
     )
 

@@ -41,7 +41,7 @@ def target_of(path: str) -> Target:
 def _served(group: str, version: str, plural: str) -> Kind | None:
     """Return the kind of a URL; what users brought may have come or gone meanwhile."""
     kind = KINDS.served(group, version, plural)
-    if kind is not None and not KINDS.is_brought(kind):
+    if kind is not None and not KINDS.is_custom(kind):
         return kind
     definitions().refresh(at_once=kind is None)
     return KINDS.served(group, version, plural)

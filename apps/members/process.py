@@ -209,7 +209,9 @@ class Members:
             clusters = {one.metadata.name: one for one in self.store.list(kinds.CLUSTER) if one.ready == "True"}
             secrets = credentials(self.store, clusters.values())
             targets = {
-                name: endpoint_of(cluster, secrets.get(name)) for name, cluster in clusters.items() if cluster.dialled
+                name: endpoint_of(cluster, secrets.get(name))
+                for name, cluster in clusters.items()
+                if cluster.called_directly
             }
             return {
                 (cluster, api_version, kind): targets[cluster]

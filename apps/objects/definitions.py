@@ -32,7 +32,7 @@ class Definitions:
         self._read_at = time.monotonic()
         versions = dict(Object.objects.filter(kind=KEY).values_list("name", "resource_version"))
         if versions != self._versions:
-            KINDS.bring(self._brought())
+            KINDS.set_custom(self._brought())
             self._versions = versions
 
     def _brought(self) -> list[Kind]:

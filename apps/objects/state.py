@@ -17,7 +17,7 @@ from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, L
 from controlplane.engine.state import Change, ReservedCapacity, Selection
 from controlplane.kind import KINDS
 from controlplane.kinds import CLUSTER, OWNER, WORK
-from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, Place, Row
+from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, QueuePosition, Row
 
 START = ("", "")
 # No plan made while a table was small may walk all objects of a kind where it should look up keys.
@@ -183,7 +183,7 @@ class DjangoState:
         with binary_cursor() as cursor:
             return [table.read(record) for record in cursor.run(query, (limit,))]
 
-    def held_evictions(self, *, after: Place | None, limit: int) -> Sequence[Any]:
+    def held_evictions(self, *, after: QueuePosition | None, limit: int) -> Sequence[Any]:
         table = row_table(Eviction)
         beyond = "" if after is None else "AND (-priority, due_at, key) > (-%s::bigint, %s, %s)"
         query = f"""

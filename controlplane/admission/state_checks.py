@@ -146,7 +146,7 @@ def _check_failback(state: State, kind: Kind, new: Any, old: Any, *, now: dateti
     binding_ref = failback.binding_ref(checked.spec.binding)
     found = state.get([binding_ref, Ref(CLUSTER, "", checked.spec.cluster)])
     binding: Binding | None = found.get(binding_ref)
-    known = None if binding is None else origin.home(binding)
+    known = None if binding is None else origin.origin_of(binding)
     away = state.get([Ref(CLUSTER, "", name) for name in known.left]) if known is not None else {}
     clusters = {ref.name: cluster for ref, cluster in {**found, **away}.items() if ref.kind == CLUSTER}
     causes = list(failback.refusal_causes(checked.spec, binding, clusters, now=now))

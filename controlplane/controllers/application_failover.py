@@ -27,8 +27,8 @@ from controlplane.eviction.colocated_failover import (
 from controlplane.kinds import BINDINGS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.binding.colocation_index import application
-from controlplane.kinds.binding.origin import departed
-from controlplane.kinds.rows import AilingCopies
+from controlplane.kinds.binding.origin import with_departures
+from controlplane.kinds.rows import UnhealthyCopies
 from controlplane.propagation.bindings import template_ref
 from controlplane.settings import Settings
 
@@ -43,7 +43,7 @@ class Ailing(msgspec.Struct, frozen=True):
     its application and the clusters they left."""
 
     subject: Binding
-    row: AilingCopies
+    row: UnhealthyCopies
     version: str = ""
     parts: Sequence[Binding] = ()
     moves: ClustersLeft = {}
@@ -81,7 +81,7 @@ class ApplicationFailover(Controller):
     )
     owns = Ownership(
         dict.fromkeys(BINDINGS, ("spec.clusters", "spec.graceful_eviction_tasks", "metadata.annotations")),
-        rows=(AilingCopies,),
+        rows=(UnhealthyCopies,),
     )
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
@@ -93,7 +93,7 @@ class ApplicationFailover(Controller):
         bindings = state.get(refs)
         parts = applications(state, (one for one in bindings.values() if _asks(one) and one.spec.clusters))
         near = {part.ref for ones in parts.values() for part in ones}
-        rows = state.rows(AilingCopies, "key", sorted(str(ref) for ref in near | bindings.keys()))
+        rows = state.rows(UnhealthyCopies, "key", sorted(str(ref) for ref in near | bindings.keys()))
         templates = state.get([template_ref(binding) for binding in bindings.values()])
         versions = {
             ref: workload_version(templates.get(template_ref(one))) for ref, one in bindings.items() if _asks(one)
@@ -105,12 +105,12 @@ class ApplicationFailover(Controller):
     def _ailing(
         self,
         binding: Binding,
-        rows: Mapping[str, Sequence[AilingCopies]],
+        rows: Mapping[str, Sequence[UnhealthyCopies]],
         version: str,
         applications: Mapping[str, Sequence[Binding]],
     ) -> Ailing:
-        def row(one: Binding) -> AilingCopies:
-            return next(iter(rows.get(str(one.ref), ())), AilingCopies(str(one.ref)))
+        def row(one: Binding) -> UnhealthyCopies:
+            return next(iter(rows.get(str(one.ref), ())), UnhealthyCopies(str(one.ref)))
 
         parts = applications.get(application(binding), ())
         return Ailing(binding, row(binding), version, parts, {str(one.ref): tuple(row(one).moves) for one in parts})
@@ -121,14 +121,14 @@ class ApplicationFailover(Controller):
             return Decision()
         stored = snapshot.row
         if stored.version not in ("", snapshot.version):
-            stored = AilingCopies(stored.key)  # another version: what is known of the last one says nothing of it
+            stored = UnhealthyCopies(stored.key)  # another version: what is known of the last one says nothing of it
         found = decide_application_failover(old, stored.since, settings, moves=stored.moves, now=now)
         new, lacking = with_following_tasks(
             found.binding, clusters_to_follow_from(found.binding, snapshot.parts, snapshot.moves), settings, now=now
         )
         missing = found.missing | lacking
         rows: tuple[Save | Drop, ...] = ()
-        row = AilingCopies(snapshot.row.key, found.since, snapshot.version, found.left)
+        row = UnhealthyCopies(snapshot.row.key, found.since, snapshot.version, found.left)
         if not found.since and not found.left:
             rows = (Drop(row),) if snapshot.row.since or snapshot.row.moves else ()
         elif row != snapshot.row:
@@ -136,7 +136,7 @@ class ApplicationFailover(Controller):
         wakes = [found.wake_at] if found.wake_at is not None else []
         wakes += [now + RETRY] if missing else []
         return Decision(
-            changes=(*((Put(departed(_once(old, new), old, now=now), old),) if new is not old else ()), *rows),
+            changes=(*((Put(with_departures(_once(old, new), old, now=now), old),) if new is not old else ()), *rows),
             events=(*_told_left(old, new), *_told_missing(old, missing), *_told_stays(old, found)),
             wake_at=min(wakes, default=None),
             reason="ApplicationFailover",

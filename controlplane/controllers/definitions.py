@@ -106,7 +106,7 @@ class Definitions(Controller):
         return Decision(changes=changes, wake_at=now + LOOK_AGAIN, reason="KindDeleted")
 
 
-_DECLARED = {kind.key: kind.resource for kind in KINDS if not KINDS.is_brought(kind)}
+_DECLARED = {kind.key: kind.resource for kind in KINDS if not KINDS.is_custom(kind)}
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 

@@ -31,7 +31,7 @@ from controlplane.eviction.state_preservation import PreservedState, missing_sta
 from controlplane.insight.readiness import Situation, dry_run_of
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.binding.origin import departed
+from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import NO_SCHEDULE, Cluster, Taint
 from controlplane.kinds.drain import DRAIN, FINISHED, PAUSED, RUNNING, STOPPED, Drain, Remaining
 from controlplane.kinds.rows import CapacityReservation, Eviction, FleetState
@@ -256,7 +256,7 @@ def _leave(
         Event(about, "EvictWorkloadFromClusterSucceed", f"leaves cluster {name}: {message}") for about in abouts
     )
     guards = (Guard(cluster.ref, cluster.metadata.generation), *guards)
-    new = departed(new, binding, now=now)
+    new = with_departures(new, binding, now=now)
     rows, rooms = map(Save, departure.reserved.reservations), departure.reserved.rooms
     return Decision(
         changes=(Put(new, binding), *rows), events=events, guards=guards, capacity_guards=rooms, reason=REASON

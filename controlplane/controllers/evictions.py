@@ -41,7 +41,7 @@ from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation
 from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
 from controlplane.kinds import BINDINGS, CLUSTER, EVICTION_HOLD, FAILOVER_CONFIGURATION, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.binding.origin import departed
+from controlplane.kinds.binding.origin import with_departures
 from controlplane.kinds.cluster import EVICTING_EFFECTS, Cluster
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.rows import (
@@ -334,7 +334,7 @@ def _eviction_decision(
     evicted_rows = {move.row.key: _evicted_row(move, now=now) for move in moves}
     rows = [evicted_rows.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
     # The condition EvictionPending is written with the eviction, so that no second write of the binding is needed.
-    new = with_eviction_pending(departed(_in_one_edit(old, after), old, now=now), rows, now=now)
+    new = with_eviction_pending(with_departures(_in_one_edit(old, after), old, now=now), rows, now=now)
     return Decision(
         changes=(
             Put(new, old, upon=("annotations",)),

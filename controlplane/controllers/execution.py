@@ -70,13 +70,17 @@ class Dispatch(Struct, frozen=True):
     @property
     def reachable(self) -> bool:
         """Test whether this process can send requests to the member."""
-        return self.alive and self.cluster is not None and self.cluster.dialled
+        return self.alive and self.cluster is not None and self.cluster.called_directly
 
     @property
     def alive(self) -> bool:
         """Test whether the member can be written to, by this process or by the agent of a Pull cluster."""
         cluster = self.cluster
-        return cluster is not None and cluster.ready == "True" and (cluster.dialled or cluster.spec.sync_mode == PULL)
+        return (
+            cluster is not None
+            and cluster.ready == "True"
+            and (cluster.called_directly or cluster.spec.sync_mode == PULL)
+        )
 
     @property
     def keeps(self) -> int:

@@ -185,7 +185,7 @@ def _check_returning(
         binding = snapshot.bindings.get(Ref.parse(move.binding))
         if binding is None or binding.metadata.deletion_timestamp is not None:
             continue
-        home = origin.home(binding)
+        home = origin.origin_of(binding)
         left_at = None if home is None else home.left.get(move.cluster)
         if left_at is not None and left_at < move.since:
             continue  # the write of the move lost against another write of the binding; the next round tries again
@@ -328,7 +328,7 @@ def _plans(
     snapshot: FailbackSnapshot, binding: Binding, planner: failback.FailbackPlanner, *, now: datetime
 ) -> Iterator[failback.FailbackPlan | Staying]:
     """Yield the first plan that moves a binding back, and a reason for each cluster it cannot go back to now."""
-    spec, home, planned = snapshot.subject.spec, origin.home(binding), False
+    spec, home, planned = snapshot.subject.spec, origin.origin_of(binding), False
     returning = {move.binding for move in snapshot.subject.status.returning}
     if home is None or binding.metadata.deletion_timestamp is not None or str(binding.ref) in returning:
         return
@@ -348,7 +348,7 @@ def _plans(
 def _plan(
     snapshot: FailbackSnapshot,
     binding: Binding,
-    home: origin.Home,
+    home: origin.Origin,
     name: str,
     planner: failback.FailbackPlanner,
     *,

@@ -14,7 +14,6 @@ from controlplane.engine.state import State, Watch
 from controlplane.kind import KINDS
 from controlplane.kinds.event import Event
 from controlplane.kinds.rows import (
-    AilingCopies,
     CapacityReservation,
     Collected,
     Eviction,
@@ -24,6 +23,7 @@ from controlplane.kinds.rows import (
     PlacementNote,
     Row,
     Sweep,
+    UnhealthyCopies,
 )
 from controlplane.propagation import bindings
 from controlplane.settings import Settings
@@ -41,7 +41,7 @@ _OF_BINDING: tuple[tuple[type[Row], str], ...] = (
     (CapacityReservation, "binding"),
     (PlacementHint, "key"),
     (PlacementNote, "key"),
-    (AilingCopies, "key"),
+    (UnhealthyCopies, "key"),
 )
 ROWS_OF: dict[str, tuple[tuple[type[Row], str], ...]] = {
     **dict.fromkeys(kinds.BINDINGS, _OF_BINDING),
@@ -81,7 +81,7 @@ class Garbage(Controller):
     owns: ClassVar[Ownership] = Ownership(
         {kinds.EVENT: ("delete",), **dict.fromkeys(kinds.BINDINGS, ("delete",))},
         rows=(
-            AilingCopies,
+            UnhealthyCopies,
             Observation,
             Collected,
             Eviction,

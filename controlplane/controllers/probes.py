@@ -68,7 +68,7 @@ class Probes(MemberController):
 
     def question(self, snapshot: Sight, settings: Settings, *, now: datetime) -> Probe | None:
         cluster = snapshot.subject
-        if not cluster.dialled:
+        if not cluster.called_directly:
             return None
         # One that hangs is told apart in time to count as observed without a gap (`health.holds_for`).
         return Probe(endpoint_of(cluster, snapshot.secret), seconds=settings.cluster_status_update_frequency)

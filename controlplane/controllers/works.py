@@ -343,9 +343,9 @@ def _with_kept_replicas(target: TargetCluster, stored: Work | None, binding: Bin
     These are the replicas that a failback moves away from it. While the binding is being evicted from another cluster,
     the target keeps all replicas that it has, but not more than the workload asks for in total.
     """
-    kept_beside = binding.spec.kept_beside(target.name)
-    if kept_beside:
-        return replace(target, replicas=target.replicas + kept_beside)
+    replicas_returning = binding.spec.replicas_returning(target.name)
+    if replicas_returning:
+        return replace(target, replicas=target.replicas + replicas_returning)
     present = _replicas(stored, binding) if binding.spec.graceful_eviction_tasks else None
     kept = 0 if present is None else min(present, binding.spec.replicas)
     return replace(target, replicas=kept) if kept > target.replicas else target

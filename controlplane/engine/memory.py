@@ -20,7 +20,7 @@ from controlplane.engine.routing import Router, shard_of
 from controlplane.engine.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, ReservedCapacity, Selection
 from controlplane.kind import text_of
 from controlplane.kinds import KINDS, OWNER, WORK
-from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, Place, Row
+from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, QueuePosition, Row
 
 
 class _Due(msgspec.Struct, frozen=True, gc=False):
@@ -162,7 +162,7 @@ class MemoryStore:
         ]
         return sorted(heads, key=lambda row: (-row.priority, row.due_at, row.key))
 
-    def held_evictions(self, *, after: Place | None, limit: int) -> Sequence[Any]:
+    def held_evictions(self, *, after: QueuePosition | None, limit: int) -> Sequence[Any]:
         held = [row for row in self.rows(Eviction, "state", [HELD]).get(HELD, ()) if row.due_at is not None]
         places = sorted((-row.priority, row.due_at, row.key) for row in held)
         if after is not None:
@@ -191,7 +191,7 @@ class MemoryStore:
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         found = set()
         for work in self.list(WORK):
-            for cluster in KINDS[WORK].values(work, "cluster"):
+            for cluster in KINDS[WORK].index_values(work, "cluster"):
                 found.add((cluster, work.manifest.get("apiVersion", ""), work.manifest.get("kind", "")))
         return found
 
@@ -200,7 +200,7 @@ class MemoryStore:
         return [
             work.ref
             for work in self.list(WORK)
-            if cluster in KINDS[WORK].values(work, "cluster")
+            if cluster in KINDS[WORK].index_values(work, "cluster")
             and (work.manifest.get("apiVersion", ""), work.manifest.get("kind", "")) == (version, kind)
         ]
 

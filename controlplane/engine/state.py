@@ -15,7 +15,7 @@ import msgspec
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.engine.decision import Decision
-from controlplane.kinds.rows import CapacityReservation, Place, Row
+from controlplane.kinds.rows import CapacityReservation, QueuePosition, Row
 
 
 class Fenced(Exception):
@@ -129,7 +129,7 @@ class State(Protocol):
         evictions of one cluster cannot delay those of another (setting eviction.bucket_scope "Cluster").
         """
 
-    def held_evictions(self, *, after: Place | None, limit: int) -> Sequence[Any]:
+    def held_evictions(self, *, after: QueuePosition | None, limit: int) -> Sequence[Any]:
         """Return the page of held evictions after a queue position, in queue order; `after` None: the first page."""
 
     def next_eviction(self) -> datetime | None:

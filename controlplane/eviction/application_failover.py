@@ -81,9 +81,13 @@ def decide_application_failover(
     wakes: list[datetime] = []
     for item in binding.status.aggregated_status:
         name = item.cluster_name
-        if item.told_health in (HEALTHY, UNKNOWN):
+        if item.reported_health in (HEALTHY, UNKNOWN):
             known.pop(name, None)
-        if item.told_health != UNHEALTHY or binding.spec.target(name) is None or binding.spec.task(name) is not None:
+        if (
+            item.reported_health != UNHEALTHY
+            or binding.spec.target(name) is None
+            or binding.spec.task(name) is not None
+        ):
             continue
         ends = later(known.setdefault(name, now), toleration)
         if now > ends:

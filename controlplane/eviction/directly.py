@@ -18,7 +18,7 @@ from controlplane.clusters import fence
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.policy.unreachable_wait import patience
+from controlplane.kinds.policy.unreachable_wait import parse_wait
 from controlplane.settings import Settings
 
 DIRECTLY_WAITING = "DirectlyWaiting"  # condition type: new copies wait, because the old copy may still run
@@ -88,7 +88,7 @@ def _reason_to_proceed(
 
 def proceed_after(binding: Binding) -> timedelta | None:
     """Return how long the policy lets new copies wait for an unreachable cluster; None: without a limit."""
-    return patience(binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, ""))
+    return parse_wait(binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, ""))
 
 
 def next_check_at(

@@ -32,7 +32,7 @@ from controlplane.kinds.binding import (
     TargetCluster,
     origin,
 )
-from controlplane.kinds.binding.origin import Home
+from controlplane.kinds.binding.origin import Origin
 from controlplane.kinds.cluster import ACCESS_LOST, EVICTING_EFFECTS, READY, Cluster
 from controlplane.kinds.failback import FailbackSpec
 from controlplane.kinds.policy import DIRECTLY
@@ -122,7 +122,7 @@ def refusal_causes(
             yield invalid("spec.cluster", spec.cluster, f"{why}; create the failback once that is over")
     if not spec.binding:
         return
-    known = None if binding is None else origin.home(binding)
+    known = None if binding is None else origin.origin_of(binding)
     if binding is None:
         yield invalid("spec.binding", spec.binding, "there is no such binding; write <namespace>/<name>")
     elif known is None:
@@ -160,7 +160,7 @@ class FailbackPlanner:
         self._seen = reserved_capacity.seen
 
     def plan(
-        self, binding: Binding, home: Home, cluster: str, request: FailbackRequest
+        self, binding: Binding, home: Origin, cluster: str, request: FailbackRequest
     ) -> FailbackPlan | FailbackBlocked:
         """Return how a binding moves back to a cluster, or why it cannot. The scheduler decides whether it may be
         there."""
@@ -191,7 +191,7 @@ class FailbackPlanner:
         leaves, tasks = less
         tasks = tuple(task for task in tasks if task.from_cluster != cluster)
         new = binding.with_spec(clusters=_targets(binding, wanted), graceful_eviction_tasks=tasks)
-        new = origin.returned(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
+        new = origin.with_return(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
         reservations, rooms = self._reservations(binding, cluster, wanted, question)
         return FailbackPlan(new, cluster, wanted[cluster], leaves, reservations, rooms)
 
@@ -210,7 +210,7 @@ class FailbackPlanner:
         return FailbackBlocked(f"the scheduler may not choose cluster {cluster}: {refusals[0].value}")
 
     def _divided(
-        self, binding: Binding, home: Home, cluster: str, question: Question, attempt: Attempt
+        self, binding: Binding, home: Origin, cluster: str, question: Question, attempt: Attempt
     ) -> dict[str, int] | FailbackBlocked:
         """Return the replicas by cluster after a Divided workload got its share on the cluster back.
 
@@ -236,7 +236,7 @@ class FailbackPlanner:
         return {**{name: count for name, count in have.items() if count or not held[name]}, cluster: taken}
 
     def _duplicated(
-        self, binding: Binding, bare: ResourceBindingSpec, home: Home, cluster: str, question: Question
+        self, binding: Binding, bare: ResourceBindingSpec, home: Origin, cluster: str, question: Question
     ) -> dict[str, int] | FailbackBlocked:
         """Return the targets with one more copy on the cluster.
 
@@ -263,7 +263,7 @@ class FailbackPlanner:
         names = {one.name for one in outcome.clusters} if isinstance(outcome, Placed) else set()
         return set(wanted) <= names and leaver not in names
 
-    def _givers(self, binding: Binding, home: Home) -> list[str]:
+    def _givers(self, binding: Binding, home: Origin) -> list[str]:
         """Return the targets in the order in which they give replicas back.
 
         Clusters where the binding was not before the failover come first. Among them, clusters that are not Ready come
@@ -330,7 +330,7 @@ class FailbackPlanner:
         return tuple(one.row for one in made), self._ledger.capacity_guards(places, question.asked, seen=self._seen)
 
 
-def _replicas_by_cluster(home: Home, replicas: int, *, turned: bool) -> dict[str, int]:
+def _replicas_by_cluster(home: Origin, replicas: int, *, turned: bool) -> dict[str, int]:
     """Return the replicas of each earlier cluster. If the total has changed, they are divided in proportion."""
     names = sorted(home.clusters)
     weights = np.array([home.clusters[name] for name in names], dtype=np.int64)

@@ -196,7 +196,7 @@ def _scheduled_back(binding: Binding, task: GracefulEvictionTask, clusters: Mapp
     A target that only gives back some of its replicas never left, so it does not count.
     """
     cluster = task.from_cluster
-    return binding.spec.target(cluster) is not None and not binding.spec.kept_beside(cluster)
+    return binding.spec.target(cluster) is not None and not binding.spec.replicas_returning(cluster)
 
 
 CHECKS = {RESOURCE_HEALTH: _resource_health, SCHEDULED_BACK: _scheduled_back}
@@ -250,7 +250,7 @@ def _last_healthy_copy(
     if any(not unhealthy_reason(binding, one, task, clusters) for one in binding.spec.clusters):
         return False
     source = _status_item(binding, task.from_cluster)
-    return source is None or source.told_health != UNHEALTHY
+    return source is None or source.reported_health != UNHEALTHY
 
 
 def _waiting_task(

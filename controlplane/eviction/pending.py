@@ -13,7 +13,7 @@ from typing import Final
 from controlplane.apimachinery.meta import Condition, condition, with_condition
 from controlplane.eviction import operator_orders
 from controlplane.kinds.binding import TAINT_UNTOLERATED, Binding, PendingEviction
-from controlplane.kinds.eviction import cause
+from controlplane.kinds.eviction import taint_cause
 from controlplane.kinds.rows import ABANDONED, ENDED, EVICTED, HELD, QUEUED, Eviction
 
 EVICTION_PENDING: Final = "EvictionPending"
@@ -111,7 +111,7 @@ def _pending_eviction(row: Eviction, ordered: Iterable[operator_orders.Order], s
     if row.state != QUEUED or row.held:
         return PendingEviction(row.cluster, row.reason or row.state, row.message)
     due = "" if row.due_at is None else f"{row.due_at:%Y-%m-%dT%H:%M:%SZ}"
-    parts = [f"due {due}", cause(row)]
+    parts = [f"due {due}", taint_cause(row)]
     taints = {(one.key, one.effect, one.time_added) for one in row.judged}
     expedited = (one for one in ordered if one.verb == operator_orders.EXPEDITE and not taints.isdisjoint(one.taints))
     parts += [f"expedited by {one.by}: {one.reason}" for one in expedited]

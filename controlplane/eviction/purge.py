@@ -95,7 +95,7 @@ def with_task(
     target = binding.spec.target(cluster)
     assert target is not None, f"{binding.ref} has no target on {cluster}"
     rest = tuple(one for one in binding.spec.clusters if one.name != cluster)
-    tasks, part = binding.spec.graceful_eviction_tasks, binding.spec.kept_beside(cluster)
+    tasks, part = binding.spec.graceful_eviction_tasks, binding.spec.replicas_returning(cluster)
     if part:
         tasks = tuple(one for one in tasks if one.from_cluster != cluster)
     if part or binding.spec.task(cluster) is None:

@@ -119,7 +119,7 @@ def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, b
         else tuple(_with_current_replicas(one, binding) for one in before.spec.clusters)
     )
     placed = binding.with_spec(clusters=each, graceful_eviction_tasks=kept)
-    return manual_placement.marked(_with_reverted_condition(placed, by=by, now=now), binding)
+    return manual_placement.with_mark(_with_reverted_condition(placed, by=by, now=now), binding)
 
 
 def _with_reverted_condition(binding: Binding, *, by: str, now: datetime) -> Binding:

@@ -19,8 +19,8 @@ from controlplane.apimachinery.selectors import LabelSelector
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
-from controlplane.kinds.template.companions_index import labelled, needing, pod_labels
-from controlplane.kinds.template.pods import at
+from controlplane.kinds.template.companions_index import label_value, object_value, pod_labels
+from controlplane.kinds.template.pods import object_at
 from controlplane.propagation.bindings import binding_ref, template_ref
 from controlplane.wire.definition import KEY as DEFINITION
 
@@ -58,18 +58,18 @@ def dependents_query(template: Template) -> DependentsQuery:
     """Return how to find the dependents of an object without pods."""
     namespace, kind, spec = template.metadata.namespace, template.ref.kind, template.spec
     if kind in NAMED:
-        return DependentsQuery(value=needing(kind, namespace, template.metadata.name))
+        return DependentsQuery(value=object_value(kind, namespace, template.metadata.name))
     if kind == SERVICE:
-        pairs = at(spec, "selector")
+        pairs = object_at(spec, "selector")
         return _selector_query(namespace, LabelSelector(match_labels=pairs)) if pairs else DependentsQuery()
     if kind in SELECTING:
         return _selector_query(namespace, _selector(spec.get(SELECTING[kind])))
     if kind == INGRESS:
         return DependentsQuery(tuple(Ref(SERVICE, namespace, name) for name in sorted(set(_backend_services(spec)))))
     if kind == SCALER:
-        return _scale_target(namespace, at(spec, "scaleTargetRef"))
+        return _scale_target(namespace, object_at(spec, "scaleTargetRef"))
     if kind == DEFINITION:
-        return DependentsQuery(kind=f"{spec.get('group', '')}/{at(spec, 'names').get('kind', '')}")
+        return DependentsQuery(kind=f"{spec.get('group', '')}/{object_at(spec, 'names').get('kind', '')}")
     return DependentsQuery()
 
 
@@ -88,7 +88,7 @@ def _selector_query(namespace: str, selector: LabelSelector | None) -> Dependent
     if selector is None:
         return DependentsQuery()
     pair = min(selector.match_labels.items(), default=("", ""))
-    return DependentsQuery(value=labelled(namespace, *pair), selector=selector)
+    return DependentsQuery(value=label_value(namespace, *pair), selector=selector)
 
 
 def _selector(value: Any) -> LabelSelector | None:
@@ -101,11 +101,11 @@ def _selector(value: Any) -> LabelSelector | None:
 
 def _backend_services(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the Services that an Ingress routes to."""
-    backends = [at(spec, "defaultBackend")]
+    backends = [object_at(spec, "defaultBackend")]
     for rule in spec.get("rules") or ():
-        backends += [at(path, "backend") for path in at(rule, "http").get("paths") or ()]
+        backends += [object_at(path, "backend") for path in object_at(rule, "http").get("paths") or ()]
     for backend in backends:
-        name = at(backend, "service").get("name")
+        name = object_at(backend, "service").get("name")
         if isinstance(name, str) and name:
             yield name
 

@@ -35,7 +35,7 @@ from controlplane.kinds.cluster import (
 from controlplane.kinds.fleet_readiness import FleetReadinessStatus, ObstacleCount
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.policy.affinity import chooses
-from controlplane.kinds.policy.unreachable_wait import patience
+from controlplane.kinds.policy.unreachable_wait import parse_wait
 from controlplane.kinds.rows import HELD_BY_HAND, MAINTENANCE, ON_HOLD, UNSTEADY, Eviction, FleetState
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.scheduling.cluster_arrays import Fleet
@@ -293,7 +293,7 @@ def _binding_obstacles(binding: Binding, settings: Settings) -> Iterator[Obstacl
             "set a spread constraint of maxGroups 1 in the policy",
         )
     said = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
-    if directly and settings.directly_unreachable == "Wait" and patience(said) is None:
+    if directly and settings.directly_unreachable == "Wait" and parse_wait(said) is None:
         yield Obstacle(
             "DirectlyUnreachable",
             WARNS,
@@ -309,7 +309,7 @@ def _waits_for(binding: Binding, cluster: str, settings: Settings) -> str:
     if purge_mode(binding, settings) != DIRECTLY or settings.directly_unreachable != "Wait":
         return ""
     said = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
-    after = patience(said)
+    after = parse_wait(said)
     if after is None:
         return f"a person who confirms that cluster {cluster} is down: POST clusters/{cluster}/fence"
     return f"{after.total_seconds():g} s after the eviction ({DIRECTLY_UNREACHABLE_ANNOTATION}: {said})"
@@ -326,7 +326,7 @@ def _tier_obstacles(situation: Situation, settings: Settings, *, now: datetime) 
 
 def _detection_obstacles(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
     name = cluster.metadata.name
-    if cluster.spec.sync_mode == PUSH and not cluster.dialled:
+    if cluster.spec.sync_mode == PUSH and not cluster.called_directly:
         message = f"cluster {name} has no address, so nobody asks whether it is well: its failure would go unnoticed"
         yield Obstacle("NotDetected", BLOCKS, message, "set its spec.apiEndpoint", name)
     elif not cluster.ready:

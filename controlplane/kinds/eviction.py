@@ -80,7 +80,7 @@ class Stopped(Struct, frozen=True):
     why: str
 
 
-def cause(row: Eviction) -> str:
+def taint_cause(row: Eviction) -> str:
     """Return the taint that put a row into the queue, and for how long it is tolerated; "" if none is known."""
     moving = [one for one in row.judged if one.wait_seconds is not None]
     if not moving:
@@ -97,7 +97,7 @@ def eviction_name(row: Eviction) -> str:
     return f"{Ref.parse(row.binding).name}.{row.cluster}"
 
 
-def shown(
+def eviction_item(
     row: Eviction,
     *,
     position: int | None,
@@ -110,7 +110,7 @@ def shown(
     binding = Ref.parse(row.binding)
     reason, message = row.reason, row.message
     if row.state == QUEUED and not row.held:
-        reason, message = "", cause(row)
+        reason, message = "", taint_cause(row)
         if stopped is not None:
             reason, message = stopped.tier, f"{stopped.why}; {message}" if message else stopped.why
     moving = tuple(f"{one.key}:{one.effect}" for one in row.judged if one.wait_seconds is not None)

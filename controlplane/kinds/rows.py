@@ -129,7 +129,7 @@ class Eviction(Row, frozen=True):
     }
 
 
-class AilingCopies(Row, frozen=True):
+class UnhealthyCopies(Row, frozen=True):
     """Since when which copies of a binding (key: its Ref as text) are unhealthy, for application failover."""
 
     since: dict[str, datetime] = {}  # by cluster
@@ -145,7 +145,7 @@ class Stop(Struct, frozen=True):
     until: datetime | None = None
 
 
-Place = tuple[int, datetime, str]
+QueuePosition = tuple[int, datetime, str]
 """A place in the eviction queue, ageing aside: priority, due time, key (D7)."""
 
 
@@ -164,7 +164,7 @@ class FleetState(Row, frozen=True):
     tier: str = ""  # name of the tier that was last told; "" it was always Normal
     stops: tuple[Stop, ...] = ()  # the latest, oldest first
     scope: str = ""  # eviction.bucket_scope when the queue was last looked at
-    cursor: Place | None = None  # how far held evictions have been looked at again; None: all have been
+    cursor: QueuePosition | None = None  # how far held evictions have been looked at again; None: all have been
 
 
 class CapacityReservation(Row, frozen=True):
@@ -227,7 +227,7 @@ ROWS: tuple[type[Row], ...] = (
     Collected,
     MatchWindow,
     Eviction,
-    AilingCopies,
+    UnhealthyCopies,
     FleetState,
     CapacityReservation,
     PlacementHint,

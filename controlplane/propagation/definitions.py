@@ -79,5 +79,5 @@ def taken_from(one: Template) -> Iterator[Resource]:
     """Yield what this process serves beside the kind a definition itself brings."""
     own = (one.spec.get("group"), (one.spec.get("names") or {}).get("plural"))
     for kind in KINDS:
-        if not (KINDS.is_brought(kind) and (kind.resource.group, kind.resource.plural) == own):
+        if not (KINDS.is_custom(kind) and (kind.resource.group, kind.resource.plural) == own):
             yield kind.resource

@@ -127,7 +127,7 @@ def blocked_by_tasks(tasks: Collection[GracefulEvictionTask], settings: Settings
 def whole(spec: ResourceBindingSpec) -> tuple[GracefulEvictionTask, ...]:
     """Return the tasks of clusters that are left altogether; one that gives a part back stays a target."""
     tasks = spec.graceful_eviction_tasks
-    return tuple(one for one in tasks if not spec.kept_beside(one.from_cluster)) if tasks else ()
+    return tuple(one for one in tasks if not spec.replicas_returning(one.from_cluster)) if tasks else ()
 
 
 def evicted_from(tasks: Collection[GracefulEvictionTask]) -> tuple[str, ...]:

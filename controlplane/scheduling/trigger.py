@@ -41,7 +41,7 @@ def needs_scheduling(binding: Binding, fleet: Fleet) -> str | None:
     if reschedule_asked(spec, status):
         return RESCHEDULE_ASKED
     if not binding.workload or division_of(spec.placement) == DUPLICATED:
-        return None if manual_placement.stands(binding) and not _going(spec, fleet) else ALWAYS
+        return None if manual_placement.mark_applies(binding) and not _going(spec, fleet) else ALWAYS
     return TARGET_GOING if _going(spec, fleet) else None
 
 

@@ -11,7 +11,7 @@ import pytest
 from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION as HOME
 from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import Binding, TargetCluster
-from controlplane.kinds.binding.origin import departed
+from controlplane.kinds.binding.origin import with_departures
 from tests.api.builders import CLUSTERS, TABLE, cluster
 from tests.api.controllers import work
 from tests.api.server import Answer, Client, Server
@@ -61,7 +61,7 @@ def note(made: Answer, origin: str) -> str:
     now: Binding = msgspec.convert(made.document, Binding)
     then = now.with_spec(clusters=(TargetCluster(origin, 2),))
     left = with_task(then, origin, mode="Gracefully", reason="", producer="", message="", now=LONG_AGO)
-    return departed(left, then, now=LONG_AGO).metadata.annotations[HOME]
+    return with_departures(left, then, now=LONG_AGO).metadata.annotations[HOME]
 
 
 def ask(api: Client, name: str, **spec: Any) -> Answer:

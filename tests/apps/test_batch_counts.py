@@ -100,10 +100,10 @@ class CountedStore(DjangoStore):
 @pytest.fixture(autouse=True)
 def declared_kinds() -> Iterator[None]:
     """Only those: some controllers ask once for every kind there is, and other tests bring kinds of their own."""
-    brought = [kind for kind in KINDS if KINDS.is_brought(kind)]
-    KINDS.bring(())
+    brought = [kind for kind in KINDS if KINDS.is_custom(kind)]
+    KINDS.set_custom(())
     yield
-    KINDS.bring(brought)
+    KINDS.set_custom(brought)
 
 
 @pytest.fixture

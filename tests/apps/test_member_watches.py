@@ -74,7 +74,7 @@ def test_what_was_read_whole_is_told_and_what_is_not_there_is_gone() -> None:
 async def _read_whole() -> None:
     read: asyncio.Queue[Key] = asyncio.Queue()
     key, brought = ("member1", "v1", "ConfigMap"), ("member1", flink.GROUP_VERSION, "FlinkDeployment")
-    KINDS.bring(kinds_of([admitted(flink.DEFINITION, Settings(), now=START)]))
+    KINDS.set_custom(kinds_of([admitted(flink.DEFINITION, Settings(), now=START)]))
     async with Fleet(members=("member1",), ready_after=0.0) as fleet:
         client = MemberClient(ANYWHERE)
         where = Target("member1", fleet["member1"].url, fleet["member1"].config.token)
@@ -90,7 +90,7 @@ async def _read_whole() -> None:
         finally:
             await watches.close()
             await client.close()
-            KINDS.bring(())
+            KINDS.set_custom(())
 
 
 def test_a_kind_that_becomes_known_later_is_watched_from_then_on() -> None:
@@ -98,7 +98,7 @@ def test_a_kind_that_becomes_known_later_is_watched_from_then_on() -> None:
     try:
         asyncio.run(_known_later(brought))
     finally:
-        KINDS.bring(())
+        KINDS.set_custom(())
 
 
 async def _known_later(brought: Sequence[Kind]) -> None:
@@ -111,15 +111,15 @@ async def _known_later(brought: Sequence[Kind]) -> None:
         where = Target("member1", member.url, member.config.token)
         watches = Watches(client, told.put_nowait)
         try:
-            KINDS.bring(brought)
+            KINDS.set_custom(brought)
             for manifest in (yaml.safe_load(flink.DEFINITION), job):
                 answer = await client.ensure(Ensure(where, manifest, overwrite=True))
                 assert answer.ok, answer.problem
-            KINDS.bring(())
+            KINDS.set_custom(())
             watches.want({key: where})
             await asyncio.sleep(0)  # it looks for the kind's URL, and there is none
 
-            KINDS.bring(brought)
+            KINDS.set_custom(brought)
             watches.want({key: where})
 
             assert await asyncio.wait_for(told.get(), 60) == [MINE]

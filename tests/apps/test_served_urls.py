@@ -18,7 +18,7 @@ from controlplane.wire import discovery
 from controlplane.wire.openapi import OpenAPI
 from controlplane.wire.resource import COLLECTION_METHODS, OBJECT_METHODS, SUBRESOURCE_METHODS, SUBRESOURCES, Resource
 
-RESOURCES = (*(kind.resource for kind in KINDS if not KINDS.is_brought(kind)), *REVIEWS)
+RESOURCES = (*(kind.resource for kind in KINDS if not KINDS.is_custom(kind)), *REVIEWS)
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from controlplane.kinds.policy import (
     StatePreservation,
     StatePreservationRule,
 )
-from controlplane.kinds.rows import AilingCopies
+from controlplane.kinds.rows import UnhealthyCopies
 from controlplane.kinds.template import Template
 from controlplane.settings import GATES, Settings
 from tests.builders.objects import START, binding, cluster
@@ -96,7 +96,7 @@ def test_the_time_is_kept_in_a_row_and_survives_a_restart() -> None:
     story.report("member1", "Unhealthy")
 
     key = str(story.binding("web").ref)
-    (row,) = story.store.rows(AilingCopies, "key", [key])[key]
+    (row,) = story.store.rows(UnhealthyCopies, "key", [key])[key]
 
     assert row.since == {"member1": START}
 

@@ -29,7 +29,7 @@ BOAT = "example.io/Boat"
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     yield
-    KINDS.bring(())
+    KINDS.set_custom(())
 
 
 class Story:
@@ -49,7 +49,7 @@ class Story:
     def change(self, *changes: Any) -> None:
         for change in changes:
             assert not self.store.apply([(None, Decision(changes=(change,)))], by=Actor("jane"))[0].lost
-        KINDS.bring(kinds_of(self.store.list(DEFINITION)))
+        KINDS.set_custom(kinds_of(self.store.list(DEFINITION)))
 
     def live(self, obj: Object) -> Any:
         return self.store.get([obj.ref]).get(obj.ref)
@@ -57,7 +57,7 @@ class Story:
     def pass_time(self, seconds: float = 0) -> None:
         self.now += timedelta(seconds=seconds)
         run_until_idle(self.controllers, self.store, Settings(), world=World())
-        KINDS.bring(kinds_of(self.store.list(DEFINITION)))
+        KINDS.set_custom(kinds_of(self.store.list(DEFINITION)))
 
 
 def definition(kind: str = "Boat", plural: str = "boats", *, group: str = "example.io", age: int = 0) -> Template:
@@ -177,7 +177,7 @@ def test_a_namespace_takes_along_objects_of_kinds_users_brought(heard_of: bool) 
     story.create(definition(), doomed, boat("ferry", namespace="doomed"), boat("kept"))
     story.delete(doomed)
     if not heard_of:
-        KINDS.bring(())
+        KINDS.set_custom(())
 
     run_until_idle(story.controllers, story.store, Settings(), world=World())
     story.pass_time(2)

@@ -18,7 +18,7 @@ FLINK = "flink.apache.org/FlinkDeployment"
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     yield
-    KINDS.bring(())
+    KINDS.set_custom(())
 
 
 def definition(kind: str = "FlinkDeployment", plural: str = "flinkdeployments", **more: Any) -> Template:
@@ -42,7 +42,7 @@ def definition(kind: str = "FlinkDeployment", plural: str = "flinkdeployments", 
 
 
 def test_what_a_definition_brings_is_served_and_can_be_propagated() -> None:
-    KINDS.bring(kinds_of([definition()]))
+    KINDS.set_custom(kinds_of([definition()]))
 
     served = KINDS.served("flink.apache.org", "v1beta1", "flinkdeployments")
 
@@ -52,13 +52,13 @@ def test_what_a_definition_brings_is_served_and_can_be_propagated() -> None:
 
 
 def test_a_definition_that_goes_takes_its_kind_along() -> None:
-    KINDS.bring(kinds_of([definition()]))
+    KINDS.set_custom(kinds_of([definition()]))
     before = KINDS.revision
 
-    KINDS.bring(kinds_of([definition(deletionTimestamp="2026-01-01T00:00:00Z")]))
+    KINDS.set_custom(kinds_of([definition(deletionTimestamp="2026-01-01T00:00:00Z")]))
     assert KINDS[FLINK].is_ending
 
-    KINDS.bring(kinds_of([]))
+    KINDS.set_custom(kinds_of([]))
     assert FLINK not in KINDS
     assert KINDS.revision > before
 
@@ -73,7 +73,7 @@ def test_a_definition_that_goes_takes_its_kind_along() -> None:
 def test_no_definition_takes_over_a_declared_kind(greedy: Template) -> None:
     before = KINDS["cluster.karmada.io/Cluster"]
 
-    KINDS.bring(kinds_of([greedy]))
+    KINDS.set_custom(kinds_of([greedy]))
 
     assert KINDS["cluster.karmada.io/Cluster"] is before
     assert KINDS.served("cluster.karmada.io", "v1alpha1", "clusters") is before
@@ -82,7 +82,7 @@ def test_no_definition_takes_over_a_declared_kind(greedy: Template) -> None:
 def test_the_stored_version_is_the_one_that_is_served() -> None:
     versions = [{"name": "v1alpha1", "served": True, "storage": False}, {"name": "v1", "served": True, "storage": True}]
 
-    KINDS.bring(kinds_of([definition(versions=versions)]))
+    KINDS.set_custom(kinds_of([definition(versions=versions)]))
 
     assert KINDS[FLINK].resource.version == "v1"
 

@@ -137,9 +137,11 @@ def imports() -> Iterator[None]:
     versions = [{"name": "v1alpha1", "served": True, "storage": True}]
     spec = {"group": "multicluster.x-k8s.io", "scope": "Namespaced", "names": names, "versions": versions}
     metadata = ObjectMeta(name="serviceimports.multicluster.x-k8s.io", uid="uid-serviceimports")
-    KINDS.bring(kinds_of([Template("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata, {"spec": spec})]))
+    KINDS.set_custom(
+        kinds_of([Template("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata, {"spec": spec})])
+    )
     yield
-    KINDS.bring(())
+    KINDS.set_custom(())
 
 
 def imported(name: str = "shop") -> Template:

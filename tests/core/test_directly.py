@@ -13,7 +13,7 @@ from controlplane.eviction.directly import DIRECTLY_WAITING
 from controlplane.kinds.binding import GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
-from controlplane.kinds.policy.unreachable_wait import patience
+from controlplane.kinds.policy.unreachable_wait import parse_wait
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
 from tests.builders.objects import START, cluster, deployment, policy
@@ -155,6 +155,6 @@ def test_no_other_cluster_of_the_binding_is_frozen() -> None:
     ],
 )
 def test_only_after_and_seconds_let_a_policy_go_on(said: str, seconds: int | None) -> None:
-    found = patience(said)
+    found = parse_wait(said)
 
     assert (None if found is None else found.total_seconds()) == seconds

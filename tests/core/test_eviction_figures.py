@@ -13,7 +13,7 @@ from controlplane.clusters import health
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.insight.figures import Figures, cumulative_buckets, queue_figures
 from controlplane.insight.forecast import STOPPED, forecast, queue_end
-from controlplane.kinds.eviction import shown
+from controlplane.kinds.eviction import eviction_item
 from controlplane.kinds.policy import Toleration
 from controlplane.kinds.rows import EVICTED, HELD, Eviction
 from tests.builders.objects import START, binding, cluster, no_execute
@@ -226,7 +226,7 @@ def test_a_first_hold_without_refuge_counts_once_as_failed() -> None:
 def test_what_waits_for_its_token_again_is_not_said_to_be_on_hold(state: str, reason: str, told: str) -> None:
     waiting = replace(row(1), state=state, reason=reason, message="EvictionHold h1: the switch is being replaced")
 
-    seen = shown(waiting, position=1, estimated_at=None, estimate="", queue_ends_at=None).status
+    seen = eviction_item(waiting, position=1, estimated_at=None, estimate="", queue_ends_at=None).status
 
     assert seen.reason == told
     assert bool(seen.message) == bool(told) or not reason
@@ -235,7 +235,7 @@ def test_what_waits_for_its_token_again_is_not_said_to_be_on_hold(state: str, re
 def test_an_eviction_was_created_in_a_whole_second_and_queued_within_it() -> None:
     queued_at = START + timedelta(seconds=1, microseconds=250_000)
 
-    seen = shown(row(1, queued_at=queued_at), position=1, estimated_at=None, estimate="", queue_ends_at=None)
+    seen = eviction_item(row(1, queued_at=queued_at), position=1, estimated_at=None, estimate="", queue_ends_at=None)
 
     assert seen.metadata.creation_timestamp == START + timedelta(seconds=1)
     assert seen.status.queued_at == queued_at

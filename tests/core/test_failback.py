@@ -40,12 +40,12 @@ def away(
     new = old
     for name in was.keys() - now.keys():
         new = with_task(new, name, mode="Gracefully", reason="", producer="", message="", now=START)
-    new = origin.departed(new, old, now=START)
+    new = origin.with_departures(new, old, now=START)
     return new.with_spec(clusters=tuple(TargetCluster(*pair) for pair in now.items()), graceful_eviction_tasks=())
 
 
 def way(one: Binding, to: str = "member1", *, members: list[Cluster] = MEMBERS) -> FailbackPlan | FailbackBlocked:
-    known = origin.home(one)
+    known = origin.origin_of(one)
     assert known is not None
     return FailbackPlanner(members, ReservedCapacity(), Settings(), now=NOW).plan(one, known, to, ERRAND)
 
@@ -164,7 +164,7 @@ def test_what_stands_against_it_is_named(one: Binding, members: list[Cluster], w
 
 def test_a_hold_counts_on_the_clusters_that_give_and_on_no_other() -> None:
     one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 3, "member3": 3})
-    known = origin.home(one)
+    known = origin.origin_of(one)
     assert known is not None
 
     def way_with(held: str) -> FailbackPlan | FailbackBlocked:
@@ -180,7 +180,7 @@ def test_ways_of_one_look_do_not_use_the_same_room() -> None:
     one = away(by_room(), was={"member1": 3, "member2": 3}, now={"member2": 6})
     other = replace(one, metadata=replace(one.metadata, name="other", uid="other"))
     trial = FailbackPlanner(members, ReservedCapacity(), Settings(), now=NOW)
-    known = origin.home(one)
+    known = origin.origin_of(one)
     assert known is not None
 
     first, second = (trial.plan(each, known, "member1", ERRAND) for each in (one, other))
@@ -196,9 +196,9 @@ def test_ways_of_one_look_do_not_use_the_same_room() -> None:
 def test_home_is_where_it_was_before_the_first_failover() -> None:
     one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 3, "member3": 3})
     again = with_task(one, "member3", mode="Gracefully", reason="", producer="", message="", now=NOW)
-    again = origin.departed(again, one, now=NOW)
+    again = origin.with_departures(again, one, now=NOW)
 
-    known = origin.home(again)
+    known = origin.origin_of(again)
 
     assert known is not None
     assert known.clusters == {"member1": 3, "member2": 3}
@@ -218,7 +218,7 @@ def noted(one: Binding, text: str) -> Binding:
     [
         lambda one: one.with_spec(placement=by_weight(member2=1, member3=1)),
         lambda one: one.with_spec(reschedule_triggered_at=NOW),
-        lambda one: manual_placement.marked(one.with_spec(clusters=(TargetCluster("member4", 6),)), one),
+        lambda one: manual_placement.with_mark(one.with_spec(clusters=(TargetCluster("member4", 6),)), one),
         lambda one: one.with_spec(clusters=(TargetCluster("member1", 3), TargetCluster("member2", 3))),
         lambda one: noted(one, "not ours"),
         lambda one: noted(one, note(one).replace("T00:00:00Z", "T00:00:00")),
@@ -236,9 +236,9 @@ def noted(one: Binding, text: str) -> Binding:
 )
 def test_it_is_no_home_any_more(edited: object) -> None:
     one = away(EVEN, was={"member1": 3, "member2": 3}, now={"member2": 6})
-    assert origin.home(one) is not None
+    assert origin.origin_of(one) is not None
 
-    assert origin.home(edited(one)) is None  # type: ignore[operator]
+    assert origin.origin_of(edited(one)) is None  # type: ignore[operator]
 
 
 def test_a_new_failover_after_a_return_has_a_new_home() -> None:
@@ -246,7 +246,7 @@ def test_a_new_failover_after_a_return_has_a_new_home() -> None:
     back = old.with_spec(clusters=(TargetCluster("member1", 2), TargetCluster("member2", 4)))
     again = with_task(back, "member2", mode="Gracefully", reason="", producer="", message="", now=NOW)
 
-    known = origin.home(origin.departed(again, back, now=NOW))
+    known = origin.origin_of(origin.with_departures(again, back, now=NOW))
 
     assert known is not None
     assert (known.clusters, known.left) == ({"member1": 2, "member2": 4}, {"member2": NOW})

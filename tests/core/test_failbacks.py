@@ -29,7 +29,7 @@ def away(name: str, *, suspended: bool = False) -> Binding:
     """It left home for spare. Suspended: nobody may schedule it, so it cannot go back."""
     old = binding(name, duplicated("home", "spare", least=1, most=1), on={"home": 2})
     new = with_task(old, "home", mode="Gracefully", reason="", producer="", message="", now=START)
-    gone = origin.departed(new, old, now=START).with_spec(
+    gone = origin.with_departures(new, old, now=START).with_spec(
         clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=()
     )
     return gone.with_spec(suspension=Suspension(scheduling=True)) if suspended else gone

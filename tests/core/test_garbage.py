@@ -16,19 +16,19 @@ from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.rows import (
-    AilingCopies,
     CapacityReservation,
     Eviction,
     PlacementHint,
     PlacementNote,
     Row,
+    UnhealthyCopies,
     eviction_key,
 )
 from controlplane.settings import Settings
 from tests.builders.objects import START, binding
 from tests.builders.placements import duplicated
 
-KEPT: list[type[Row]] = [AilingCopies, Eviction, PlacementHint, PlacementNote, CapacityReservation]
+KEPT: list[type[Row]] = [UnhealthyCopies, Eviction, PlacementHint, PlacementNote, CapacityReservation]
 
 
 def rows_of(ref: Ref) -> list[Row]:
@@ -36,7 +36,7 @@ def rows_of(ref: Ref) -> list[Row]:
     text, place = str(ref), eviction_key(ref, "member1")
     queued = Eviction(place, text, "member1")
     promised = CapacityReservation(place, text, "member1", 1)
-    return [AilingCopies(text), PlacementHint(text), PlacementNote(text), queued, promised]
+    return [UnhealthyCopies(text), PlacementHint(text), PlacementNote(text), queued, promised]
 
 
 def kept(store: MemoryStore, of: Ref) -> set[type[Row]]:

@@ -105,7 +105,7 @@ BESIDE = [
 @pytest.mark.parametrize(("case", "one", "names"), BESIDE, ids=[row[0] for row in BESIDE])
 def test_d11_what_an_object_without_pods_is_there_for(case: str, one: Template, names: list[str]) -> None:
     asked = supporting_objects.dependents_query(one)
-    indexed = [other for other in RUNNING if asked.value in KINDS[other.ref.kind].values(other, "companions")]
+    indexed = [other for other in RUNNING if asked.value in KINDS[other.ref.kind].index_values(other, "companions")]
 
     assert sorted(ref.name for ref in supporting_objects.select_dependents(asked, indexed)) == names
 
@@ -118,7 +118,7 @@ def test_no_two_wait_for_each_other() -> None:
 
     assert (by_name | by_index) & supporting_objects.KINDS == {"Service", "networking.k8s.io/Ingress"}
     assert supporting_objects.dependents_query(service(app="web")).named == secrets.named == ()
-    assert not any("?" in value for value in KINDS["networking.k8s.io/Ingress"].values(ingress(), "companions"))
+    assert not any("?" in value for value in KINDS["networking.k8s.io/Ingress"].index_values(ingress(), "companions"))
 
 
 UP = ClusterState(ready=True, evicting=False)

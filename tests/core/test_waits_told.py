@@ -18,7 +18,7 @@ from controlplane.eviction.revert import reverted_binding
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.binding import Binding
-from controlplane.kinds.eviction import Stopped, shown
+from controlplane.kinds.eviction import Stopped, eviction_item
 from controlplane.kinds.eviction_hold import EvictionHold, EvictionHoldSpec
 from controlplane.kinds.maintenance_window import MaintenanceWindow, MaintenanceWindowSpec
 from controlplane.kinds.rows import EVICTED, HELD, Eviction, FleetState, Judgement, eviction_key
@@ -57,7 +57,7 @@ def row(effect: str = "NoExecute", wait: float = 300, *, cluster: str = "member1
 def test_a_queued_item_names_its_taint_and_for_how_long_that_is_tolerated(effect: str, wait: float, told: str) -> None:
     one = row(effect, wait)
 
-    item = shown(one, position=1, estimated_at=None, estimate="", queue_ends_at=None)
+    item = eviction_item(one, position=1, estimated_at=None, estimate="", queue_ends_at=None)
     condition = pending_condition(WEB, [one], None)
 
     assert (item.status.reason, item.status.message) == ("", told)
@@ -67,7 +67,7 @@ def test_a_queued_item_names_its_taint_and_for_how_long_that_is_tolerated(effect
 
 def test_a_tier_that_lets_nothing_leave_is_told_by_the_item_and_by_the_condition() -> None:
     why = "3 of 4 clusters are faulty, more than 55.00%"
-    item = shown(
+    item = eviction_item(
         row(), position=1, estimated_at=None, estimate="stopped", queue_ends_at=None, stopped=Stopped("Stopped", why)
     )
     condition = pending_condition(WEB, [row()], None, stopped=why)

@@ -25,14 +25,14 @@ def away(was: dict[str, int], now: dict[str, int]) -> Binding:
     """A Divided binding that was placed one way and is placed another, away from member1."""
     old = binding("web", ANYWHERE, on=was, replicas=sum(now.values()))
     gone = with_task(old, "member1", mode="Gracefully", reason="", producer="", message="", now=START)
-    new = origin.departed(gone, old, now=START)
+    new = origin.with_departures(gone, old, now=START)
     return new.with_spec(clusters=tuple(TargetCluster(*pair) for pair in now.items()), graceful_eviction_tasks=())
 
 
 @given(share=st.integers(1, 9), others=SHARES, now=SHARES.filter(bool))
 def test_replicas_only_change_places(share: int, others: dict[str, int], now: dict[str, int]) -> None:
     one = away({"member1": share, **others}, now)
-    known = origin.home(one)
+    known = origin.origin_of(one)
     assert known is not None
     trial = FailbackPlanner(MEMBERS, ReservedCapacity(), Settings(), now=START + timedelta(hours=1))
 
@@ -48,6 +48,6 @@ def test_replicas_only_change_places(share: int, others: dict[str, int], now: di
     assert targets["member1"] == way.replicas == sum(kept.values())
     assert set(way.leaves) == set(kept)
     whole = {name for name in kept if name not in targets}
-    assert all(spec.kept_beside(name) == (0 if name in whole else kept[name]) for name in kept)
+    assert all(spec.replicas_returning(name) == (0 if name in whole else kept[name]) for name in kept)
     taken = {name for name in kept if name in others}
     assert not taken or set(targets) <= {"member1", *others}, "one of its home gave while a stand-in kept replicas"

@@ -218,7 +218,7 @@ def placed_by_hand(crowd: Crowd) -> None:
         if new is old and free:
             new = old.with_spec(clusters=(replace(first, name=crowd.chance.choice(free)), *rest))
         crowd.excuse(old.spec.resource.name)
-        edits.put(crowd.world, manual_placement.marked(new, old), old)
+        edits.put(crowd.world, manual_placement.with_mark(new, old), old)
 
     crowd.later(0, 20, write)
 

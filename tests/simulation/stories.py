@@ -86,7 +86,7 @@ def apply(simulation: Simulation, *manifests: str) -> None:
     """Create objects as kubectl would; what a CustomResourceDefinition brings is known at once."""
     for text in manifests:
         simulation.create(admitted(text, simulation.settings, now=simulation.now))
-        KINDS.bring(kinds_of(simulation.store.list(definition.KEY)))
+        KINDS.set_custom(kinds_of(simulation.store.list(definition.KEY)))
 
 
 def binding(simulation: Simulation, ref: Ref = NGINX_BINDING) -> Binding:

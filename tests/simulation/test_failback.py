@@ -375,7 +375,7 @@ def test_a_cluster_that_fails_while_it_gives_a_part_back_is_left_with_all_it_has
     world.fault("member1", "notready")
     apply(world, HOME % "cluster: member1")
     world.run(SEASONED + 20)
-    assert binding(world).spec.kept_beside("member2") == 1
+    assert binding(world).spec.replicas_returning("member2") == 1
 
     world.fault("member2", "down")
     world.run(SEASONED + 60)
@@ -407,7 +407,7 @@ def test_a_task_of_a_whole_copy_is_no_part_of_one() -> None:
     one = binding(world)
     task = GracefulEvictionTask("member2", replicas=1, reason="Failback")
 
-    assert one.with_spec(graceful_eviction_tasks=(task,)).spec.kept_beside("member2") == 0
+    assert one.with_spec(graceful_eviction_tasks=(task,)).spec.replicas_returning("member2") == 0
 
 
 APPLICATION = """

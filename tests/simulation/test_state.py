@@ -60,7 +60,7 @@ IN_TURN = POLICY.replace("purgeMode: Directly", "purgeMode: Gracefully")
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     yield
-    KINDS.bring(())
+    KINDS.set_custom(())
 
 
 def started(seed: int, *, ready: bool = True) -> tuple[Simulation, str]:

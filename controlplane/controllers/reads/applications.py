@@ -9,7 +9,7 @@ from controlplane.engine.state import State
 from controlplane.kinds import BINDINGS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.binding.affinity_index import group_keys
-from controlplane.kinds.binding.colocation_index import PARTS_READ, application
+from controlplane.kinds.binding.colocation_index import MAX_PARTS_READ, application
 from controlplane.scheduling.question import Groups
 
 
@@ -17,7 +17,7 @@ def applications(state: State, bindings: Iterable[Binding]) -> Mapping[str, Sequ
     """Return the parts of the applications that these bindings are parts of, by application; no query where they are
     parts of none."""
     wanted = sorted({key for one in bindings if (key := application(one))})
-    return state.by_index(RESOURCE_BINDING, "together", wanted, limit=PARTS_READ) if wanted else {}
+    return state.by_index(RESOURCE_BINDING, "together", wanted, limit=MAX_PARTS_READ) if wanted else {}
 
 
 def workload_groups(state: State, bindings: Iterable[Binding]) -> Groups:

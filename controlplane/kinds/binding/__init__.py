@@ -148,7 +148,7 @@ class ResourceBindingSpec(Struct, frozen=True):
         """Return the eviction task that leaves that cluster, None where there is none."""
         return next((one for one in self.graceful_eviction_tasks if one.from_cluster == cluster), None)
 
-    def kept_beside(self, cluster: str) -> int:
+    def replicas_returning(self, cluster: str) -> int:
         """Return the replicas that go back from the target on a cluster and its task keeps running meanwhile."""
         task = self.task(cluster)
         parted = task is not None and task.reason in IN_PART and self.target(cluster) is not None
@@ -174,7 +174,7 @@ class AggregatedStatusItem(Struct, frozen=True):
     out_of_reach_since: datetime | None = None
 
     @property
-    def told_health(self) -> str:
+    def reported_health(self) -> str:
         """The health that the member itself reported last, however long ago."""
         return self.last_known_health or self.health
 

@@ -18,7 +18,7 @@ from controlplane.kinds.policy import Placement
 
 YES, NO = "true", "false"
 
-PARTS_READ: Final = 200
+MAX_PARTS_READ: Final = 200
 """Of an application with more parts, the first by name speak for all."""
 
 

@@ -14,14 +14,14 @@ from controlplane.apimachinery.names import PLACED_BY_HAND_ANNOTATION
 from controlplane.kinds.binding import Binding, ResourceBindingSpec
 
 
-def marked(new: Binding, old: Binding | None) -> Binding:
+def with_mark(new: Binding, old: Binding | None) -> Binding:
     """Return a binding somebody edited, with the mark where the edit placed it or moved its tasks."""
     if old is None or _placed(new) == _placed(old):
         return new
     return new.with_meta(annotations={**new.metadata.annotations, PLACED_BY_HAND_ANNOTATION: _digest(new.spec)})
 
 
-def stands(binding: Binding) -> bool:
+def mark_applies(binding: Binding) -> bool:
     """Test whether the present placement is what somebody wrote, for the placement and replicas it has."""
     mark = binding.metadata.annotations.get(PLACED_BY_HAND_ANNOTATION)
     return mark is not None and mark == _digest(binding.spec)

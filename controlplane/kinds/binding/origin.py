@@ -23,7 +23,7 @@ from controlplane.kinds.policy import Placement
 ANY = "*"  # among the index values: it has left some cluster
 
 
-class Home(Struct, frozen=True):
+class Origin(Struct, frozen=True):
     """`clusters`: replicas by cluster before the first of its failovers; `left`: since when it is away from which."""
 
     clusters: dict[str, int]
@@ -36,21 +36,21 @@ class Home(Struct, frozen=True):
         return min(self.left.values())
 
 
-def home(binding: Binding) -> Home | None:
+def origin_of(binding: Binding) -> Origin | None:
     """Return the home a binding is away from; None where it is away from none."""
     known = _noted(binding)
-    if known is None or known.placement != _digest(binding.spec.placement) or manual_placement.stands(binding):
+    if known is None or known.placement != _digest(binding.spec.placement) or manual_placement.mark_applies(binding):
         return None
     gone = (name for name in known.left if binding.spec.target(name) is None and name in known.clusters)
     away = {name: known.left[name] for name in gone}
     if not away:
         return None
-    found = Home(known.clusters, away, known.placement)
+    found = Origin(known.clusters, away, known.placement)
     asked = binding.spec.reschedule_triggered_at
     return found if asked is None or asked <= found.since else None
 
 
-def departed(new: Binding, old: Binding, *, now: datetime) -> Binding:
+def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
     """Return `new`, which lets targets of `old` leave through tasks, with its home noted."""
     gone = [
         target.name
@@ -59,16 +59,18 @@ def departed(new: Binding, old: Binding, *, now: datetime) -> Binding:
     ]
     if not gone:
         return new
-    known = home(old) or Home({one.name: one.replicas for one in old.spec.clusters}, {}, _digest(old.spec.placement))
+    known = origin_of(old) or Origin(
+        {one.name: one.replicas for one in old.spec.clusters}, {}, _digest(old.spec.placement)
+    )
     left = {name: to_seconds(now) for name in gone if name in known.clusters}
-    return _with(new, Home(known.clusters, {**known.left, **left}, known.placement))
+    return _with(new, Origin(known.clusters, {**known.left, **left}, known.placement))
 
 
-def returned(binding: Binding, cluster: str) -> Binding:
+def with_return(binding: Binding, cluster: str) -> Binding:
     """Return the binding with a cluster of its home taken off those it is away from; at home nothing is noted."""
-    known = home(binding)
+    known = origin_of(binding)
     left = {} if known is None else {name: at for name, at in known.left.items() if name != cluster}
-    return _with(binding, Home(known.clusters, left, known.placement) if known is not None and left else None)
+    return _with(binding, Origin(known.clusters, left, known.placement) if known is not None and left else None)
 
 
 def left_clusters(binding: Binding) -> list[str]:
@@ -78,17 +80,17 @@ def left_clusters(binding: Binding) -> list[str]:
     return [*away, ANY] if away else []
 
 
-def _noted(binding: Binding) -> Home | None:
+def _noted(binding: Binding) -> Origin | None:
     text = binding.metadata.annotations.get(BEFORE_FAILOVER_ANNOTATION)
     if text is None:
         return None
     try:
-        return msgspec.json.decode(text, type=Home)
+        return msgspec.json.decode(text, type=Origin)
     except msgspec.MsgspecError:
         return None  # somebody else wrote it
 
 
-def _with(binding: Binding, known: Home | None) -> Binding:
+def _with(binding: Binding, known: Origin | None) -> Binding:
     annotations = {key: text for key, text in binding.metadata.annotations.items() if key != BEFORE_FAILOVER_ANNOTATION}
     if known is not None:
         annotations[BEFORE_FAILOVER_ANNOTATION] = msgspec.json.encode(known, order="sorted").decode()

@@ -26,7 +26,7 @@ MAX_REASON, MAX_MESSAGE = 32, 1024
 def default(new: Binding, old: Binding | None, settings: Settings) -> Binding:
     """Return the binding with its permanent id, and with a mark where somebody placed it by hand (D23)."""
     label = RESOURCE_BINDING_ID_LABEL if new.metadata.namespace else CLUSTER_RESOURCE_BINDING_ID_LABEL
-    return manual_placement.marked(with_permanent_id(new, old, label), old)
+    return manual_placement.with_mark(with_permanent_id(new, old, label), old)
 
 
 def validate(new: Binding, old: Binding | None, settings: Settings) -> list[Cause]:

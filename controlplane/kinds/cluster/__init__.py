@@ -177,7 +177,7 @@ class Cluster(Object, frozen=True):
         return min(since, default=None)
 
     @property
-    def dialled(self) -> bool:
+    def called_directly(self) -> bool:
         """Test whether the control plane itself talks to the member; where not, an agent in there does its part."""
         return self.spec.sync_mode == PUSH and bool(self.spec.api_endpoint)
 

@@ -251,7 +251,7 @@ class Policy(Object, frozen=True):
 _RENAMED_PURGE_MODES = {"Immediately": DIRECTLY, "Graciously": GRACEFULLY}
 
 
-def todays_mode(name: str) -> str:
+def current_purge_mode(name: str) -> str:
     """Return today's name of a purge mode: Immediately is Directly, Graciously is Gracefully."""
     return _RENAMED_PURGE_MODES.get(name, name)
 
@@ -276,7 +276,7 @@ def normalise(doc: dict[str, Any]) -> list[str]:
             behaviour.setdefault("purgeMode", behaviour["pureMode"])
             warnings.append(f"{path}.pureMode is a deprecated spelling of purgeMode: write {path}.purgeMode")
         old = behaviour.get("purgeMode")
-        if isinstance(old, str) and todays_mode(old) != old:
-            behaviour["purgeMode"] = todays_mode(old)
+        if isinstance(old, str) and current_purge_mode(old) != old:
+            behaviour["purgeMode"] = current_purge_mode(old)
             warnings.append(f"{path}.purgeMode: {old} is deprecated, stored as {behaviour['purgeMode']}")
     return warnings

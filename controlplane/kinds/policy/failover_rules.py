@@ -19,7 +19,7 @@ from controlplane.kinds.policy import (
     ClusterFailoverBehavior,
     FailoverBehavior,
     StatePreservation,
-    todays_mode,
+    current_purge_mode,
 )
 from controlplane.settings import Settings
 
@@ -46,10 +46,10 @@ def defaulted(failover: FailoverBehavior, old: FailoverBehavior | None) -> Failo
 
 def _one_mode(new: Behaviour, old: Behaviour | None) -> Behaviour:
     """Return the behaviour with pureMode and purgeMode saying the same, where only one of the two was changed."""
-    if not new.pure_mode or todays_mode(new.pure_mode) == new.purge_mode or old is None:
+    if not new.pure_mode or current_purge_mode(new.pure_mode) == new.purge_mode or old is None:
         return new
     if old.purge_mode == new.purge_mode and old.pure_mode != new.pure_mode:
-        return replace(new, purge_mode=todays_mode(new.pure_mode))
+        return replace(new, purge_mode=current_purge_mode(new.pure_mode))
     if old.purge_mode != new.purge_mode and old.pure_mode == new.pure_mode:
         return replace(new, pure_mode=new.purge_mode)
     return new
@@ -99,7 +99,7 @@ def _cluster(behaviour: ClusterFailoverBehavior, path: str) -> Iterator[Cause]:
 
 
 def _pure_mode(behaviour: ClusterFailoverBehavior | ApplicationFailoverBehavior, path: str) -> Iterator[Cause]:
-    if behaviour.pure_mode and todays_mode(behaviour.pure_mode) != behaviour.purge_mode:
+    if behaviour.pure_mode and current_purge_mode(behaviour.pure_mode) != behaviour.purge_mode:
         rule = f"pureMode is a deprecated spelling of purgeMode, which is {behaviour.purge_mode}: write purgeMode only"
         yield invalid(f"{path}.pureMode", behaviour.pure_mode, rule)
 

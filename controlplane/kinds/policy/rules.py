@@ -156,7 +156,7 @@ def _priority(spec: PropagationSpec) -> Iterator[Cause]:
 def _proceed(policy: Policy) -> Iterator[Cause]:
     """The annotation that lets a Directly eviction go on although its source cannot be reached (D14)."""
     said = policy.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION)
-    if said is None or said == "Wait" or unreachable_wait.patience(said) is not None:
+    if said is None or said == "Wait" or unreachable_wait.parse_wait(said) is not None:
         return
     rule = f"write Wait, or After=<seconds> of at most {unreachable_wait.DIGITS} digits such as After=300"
     yield invalid(f"metadata.annotations[{DIRECTLY_UNREACHABLE_ANNOTATION}]", said, rule)

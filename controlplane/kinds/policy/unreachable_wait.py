@@ -7,7 +7,7 @@ from datetime import timedelta
 DIGITS = 9  # of the longest time: thirty years
 
 
-def patience(said: str) -> timedelta | None:
+def parse_wait(said: str) -> timedelta | None:
     """Return the time `After=<seconds>` names; None for anything else: it waits."""
     name, _, seconds = said.partition("=")
     named = name == "After" and seconds.isdecimal() and len(seconds) <= DIGITS

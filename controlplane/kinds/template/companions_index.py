@@ -13,12 +13,12 @@ from controlplane.kinds.template import Template, pods
 INGRESS: Final = "Ingress"
 
 
-def needing(kind: str, namespace: str, name: str) -> str:
+def object_value(kind: str, namespace: str, name: str) -> str:
     """Return the value all are found under that name an object: ConfigMap, Secret, ServiceAccount, claim."""
     return f"{kind}/{namespace}/{name}"
 
 
-def labelled(namespace: str, key: str = "", value: str = "") -> str:
+def label_value(namespace: str, key: str = "", value: str = "") -> str:
     """Return the value all are found under whose pods carry a label; without one: all that run pods there."""
     return f"{namespace}?{key}={value}" if key else f"{namespace}?"
 
@@ -29,13 +29,15 @@ def companion_keys(template: Template) -> list[str]:
     if not namespace:
         return []
     if template.kind == INGRESS:
-        return sorted({needing("Secret", namespace, name) for name in _certificates(template.content)})
+        return sorted({object_value("Secret", namespace, name) for name in _certificates(template.content)})
     if template.kind not in pods.KINDS_WITH_PODS:
         return []
     found = pod_template(template)
-    labels = (labelled(namespace, *pair) for pair in pod_labels(template).items())
-    named = (needing(kind, namespace, name) for kind, name in pods.needs(pods.at(found, "spec")))
-    return sorted({labelled(namespace), *labels, *named})
+    labels = (label_value(namespace, *pair) for pair in pod_labels(template).items())
+    named = (
+        object_value(kind, namespace, name) for kind, name in pods.referenced_objects(pods.object_at(found, "spec"))
+    )
+    return sorted({label_value(namespace), *labels, *named})
 
 
 def pod_template(template: Template) -> Mapping[str, Any]:
@@ -51,7 +53,7 @@ def pod_labels(template: Template) -> dict[str, str]:
 
 
 def _certificates(content: Mapping[str, Any]) -> Iterator[str]:
-    listed = pods.at(content, "spec").get("tls")
+    listed = pods.object_at(content, "spec").get("tls")
     for one in listed if isinstance(listed, list) else ():
         name = one.get("secretName") if isinstance(one, dict) else None
         if isinstance(name, str) and name:

@@ -38,19 +38,19 @@ KINDS_WITH_PODS: Final = frozenset(_TEMPLATES)
 def template_of(kind: str, doc: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the pod template of a document: metadata and spec; empty where its kind has none."""
     path = _TEMPLATES.get(kind)
-    return {} if path is None else at(doc, *path)
+    return {} if path is None else object_at(doc, *path)
 
 
 def labels_of(template: Mapping[str, Any]) -> dict[str, str]:
     """Return the labels the pods of a template have."""
-    labels = at(template, "metadata", "labels")
+    labels = object_at(template, "metadata", "labels")
     return {key: value for key, value in labels.items() if isinstance(value, str)}
 
 
-def needs(pod: Mapping[str, Any]) -> list[tuple[str, str]]:
+def referenced_objects(pod: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what a pod spec names, as (kind, name): each once, in order of kind as given here, then name."""
     account = pod.get("serviceAccountName")
-    claims = [at(one, "persistentVolumeClaim").get("claimName") for one in _listed(pod, "volumes")]
+    claims = [object_at(one, "persistentVolumeClaim").get("claimName") for one in _listed(pod, "volumes")]
     named = (
         ("ConfigMap", _config_maps(pod)),
         ("Secret", _secrets(pod)),
@@ -66,9 +66,9 @@ def needs(pod: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _config_maps(pod: Mapping[str, Any]) -> Iterator[Any]:
     for volume in _listed(pod, "volumes"):
-        yield at(volume, "configMap").get("name")
-        for source in _listed(at(volume, "projected"), "sources"):
-            yield at(source, "configMap").get("name")
+        yield object_at(volume, "configMap").get("name")
+        for source in _listed(object_at(volume, "projected"), "sources"):
+            yield object_at(source, "configMap").get("name")
     yield from _referenced(pod, "configMapRef", "configMapKeyRef")
 
 
@@ -81,8 +81,8 @@ def _secrets(pod: Mapping[str, Any]) -> Iterator[Any]:
             for field in path:
                 source = source.get(field) if isinstance(source, dict) else None
             yield source
-        for source in _listed(at(volume, "projected"), "sources"):
-            yield at(source, "secret").get("name")
+        for source in _listed(object_at(volume, "projected"), "sources"):
+            yield object_at(source, "secret").get("name")
     yield from _referenced(pod, "secretRef", "secretKeyRef")
 
 
@@ -91,12 +91,12 @@ def _referenced(pod: Mapping[str, Any], whole: str, key: str) -> Iterator[Any]:
     for field in ("containers", "initContainers", "ephemeralContainers"):
         for container in _listed(pod, field):
             for source in _listed(container, "envFrom"):
-                yield at(source, whole).get("name")
+                yield object_at(source, whole).get("name")
             for variable in _listed(container, "env"):
-                yield at(variable, "valueFrom", key).get("name")
+                yield object_at(variable, "valueFrom", key).get("name")
 
 
-def at(doc: Mapping[str, Any], *path: str) -> dict[str, Any]:
+def object_at(doc: Mapping[str, Any], *path: str) -> dict[str, Any]:
     """Return the object at a path of a document; empty where there is none."""
     found: Any = doc
     for name in path:

@@ -29,7 +29,7 @@ from controlplane.kinds.policy import (
     DecisionConditions,
     FailoverBehavior,
 )
-from controlplane.kinds.rows import EVICTED, AilingCopies, Observation, Row
+from controlplane.kinds.rows import EVICTED, Observation, Row, UnhealthyCopies
 from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, MatchCondition, TaintToAdd
 from tests.apps.batches.stored import (
     AT_ONCE,
@@ -144,7 +144,7 @@ def application_failover(size: int) -> Case:
         .with_meta(annotations={PROPAGATION_POLICY_NAME_ANNOTATION: "online"})
         for one in bound(size, spare=2)
     ]
-    rows = [AilingCopies(str(one.ref), {"spare": LONG_AGO}) for one in found]
+    rows = [UnhealthyCopies(str(one.ref), {"spare": LONG_AGO}) for one in found]
     return Case([*found, *rows], refs(found), 2 * size)
 
 
@@ -208,7 +208,7 @@ def failbacks(size: int) -> Case:
     """Everything that has left a cluster goes back to it, a hundred at once."""
     then = bound(size, home=2)
     away = [with_task(one, "home", mode=GRACEFULLY, reason="", producer="", message="", now=LONG_AGO) for one in then]
-    away = [origin.departed(new, old, now=LONG_AGO) for new, old in zip(away, then, strict=True)]
+    away = [origin.with_departures(new, old, now=LONG_AGO) for new, old in zip(away, then, strict=True)]
     away = [one.with_spec(clusters=(TargetCluster("spare", 2),), graceful_eviction_tasks=()) for one in away]
     meta = ObjectMeta(name="back", uid="uid-back", generation=1, creation_timestamp=START)
     asked = Failback("failover.lifeboat.io/v1alpha1", "Failback", meta, FailbackSpec("home", rate=1e6, at_once=100))
