@@ -188,7 +188,7 @@ def test_lists_of_words_and_retained_keys_merge_by_their_directives(spec: Any, c
         ({"spec": {"template": {"containers": [{"name": ["a"]}]}}}, "['a'] is none"),
         ({"spec": {"template": {"containers": [], "$setElementOrder/containers": 5}}}, "has to be a list"),
         ({"spec": {"template": {"$setElementOrder/containers": [["a"]]}}}, "['a'] is none"),
-        ({"spec": {"zones": [["a"]]}}, "spec.zones: items are told apart by plain values, ['a'] is none"),
+        ({"spec": {"zones": [["a"]]}}, "spec.zones: items are identified by a plain value, not by ['a']"),
     ],
 )
 def test_a_strategic_merge_patch_nobody_can_read_is_refused(changes: Any, words: str) -> None:
