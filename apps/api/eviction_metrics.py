@@ -25,7 +25,7 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from apps.worker import broker
 from controlplane.eviction.rate import FLEET_BUCKET, bucket_of
-from controlplane.insight.figures import ClusterFigures, Figures, combined_figures, cumulative_buckets
+from controlplane.insight.figures import ClusterFigures, QueueFigures, combined_figures, cumulative_buckets
 
 FRESH_SECONDS = 1.0
 _STUCK = """
@@ -35,10 +35,10 @@ _STUCK = """
     GROUP BY from_cluster"""
 
 _lock = Lock()
-_last: tuple[float, Figures] | None = None
+_last: tuple[float, QueueFigures] | None = None
 
 
-def figures() -> Figures:
+def figures() -> QueueFigures:
     """Return figures of the queue that are not older than a second."""
     global _last
     with _lock:

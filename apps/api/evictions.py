@@ -126,7 +126,12 @@ def _missing(target: Target) -> NotFound:
 def _item(row: Eviction, forecasts: dict[str, Forecast], end: datetime | None, stopped: Stopped | None) -> EvictionItem:
     seen = forecasts.get(row.key, Forecast())
     return eviction_item(
-        row, position=seen.position, estimated_at=seen.at, estimate=seen.told, queue_ends_at=end, stopped=stopped
+        row,
+        position=seen.position,
+        estimated_at=seen.at,
+        estimate=seen.unknown_because,
+        queue_ends_at=end,
+        stopped=stopped,
     )
 
 

@@ -89,11 +89,11 @@ def _asked(found: Iterable[Binding], reading: DjangoStore, settings: Settings, *
     """Yield the answers about bindings, in a constant number of queries."""
     found = list(found)
     situation = _situation(found, reading)
-    rehearsal = dry_run_of(situation, settings)
+    dry_run = dry_run_of(situation, settings)
     rows = reading.rows(Eviction, "binding", [str(one.ref) for one in found])
     for one in found:
         queued = rows.get(str(one.ref), ())
-        yield readiness(one, situation, settings, rows=queued, rehearsal=rehearsal, now=now)
+        yield readiness(one, situation, settings, rows=queued, dry_run=dry_run, now=now)
 
 
 def _situation(found: Iterable[Binding], reading: DjangoStore) -> Situation:

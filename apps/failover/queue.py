@@ -12,7 +12,7 @@ from controlplane.clusters import health
 from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.rate import bucket_of
-from controlplane.insight.figures import Figures, queue_figures
+from controlplane.insight.figures import QueueFigures, queue_figures
 from controlplane.insight.forecast import Forecast, forecast
 from controlplane.kinds import CLUSTER, EVICTION_HOLD, MAINTENANCE_WINDOW
 from controlplane.kinds.eviction import Stopped
@@ -46,7 +46,7 @@ class Queue(msgspec.Struct, frozen=True):
         ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
         return forecast(self.rows, rate=speed, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now)
 
-    def figures(self, *, tokens: Mapping[str, float]) -> Figures:
+    def figures(self, *, tokens: Mapping[str, float]) -> QueueFigures:
         """Return the figures of the queue."""
         ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
         return queue_figures(

@@ -1,6 +1,6 @@
-"""The figures of the eviction queue, computed from its rows and the clusters (S001's metrics, and ours).
+"""Metrics of the eviction queue, computed from its rows and the clusters [graduation-beta].
 
-Rows of what was evicted stay until the cluster recovers, so figures per cluster vanish with it.
+Rows of evicted copies are kept until their cluster recovers, so the metrics of a cluster end with its outage.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from controlplane.insight.forecast import forecast, queue_end
 from controlplane.kinds.rows import ENDED, EVICTED, HELD, Eviction
 
 WINDOW = timedelta(minutes=5)
-MIN_WINDOW = timedelta(seconds=1)  # a rate over less time says nothing
+MIN_WINDOW = timedelta(seconds=1)  # a rate over less time has no meaning
 BUCKETS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0)
 """Upper bounds of evict_processing_latency_seconds, in seconds."""
 
 
 class ClusterFigures(msgspec.Struct, frozen=True):
-    """The queue of one cluster. `success_rate` None: nothing was processed in the last five minutes."""
+    """The queue of one cluster. `success_rate` None: no row was processed in the last five minutes."""
 
     waiting: int = 0
     by_kind: dict[str, int] = {}
@@ -33,12 +33,12 @@ class ClusterFigures(msgspec.Struct, frozen=True):
     failed: int = 0
     latency_counts: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)  # per bucket, not cumulative; the last is above all
     latency_sum: float = 0.0
-    rate: float = 0.0  # evictions a second over the last five minutes, or since the first could happen
+    rate: float = 0.0  # evictions per second over the last five minutes, or since the first was possible
     success_rate: float | None = None
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """The whole queue. `eta_seconds` None: nothing waits, or it is stopped."""
+class QueueFigures(msgspec.Struct, frozen=True):
+    """The whole queue. `eta_seconds` None: no row waits, or no evictions take place."""
 
     clusters: dict[str, ClusterFigures]
     faulty: int
@@ -50,6 +50,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     @property
     def fault_rate(self) -> float:
+        """Return the share of faulty clusters; 0 without clusters."""
         return self.faulty / self.total if self.total else 0.0
 
 
@@ -62,16 +63,16 @@ def queue_figures(
     scope: str = "Fleet",
     tokens: Mapping[str, float] = {},
     now: datetime,
-) -> Figures:
-    """Return the figures of now. `tokens`: those in the buckets (`forecast`)."""
+) -> QueueFigures:
+    """Return the figures at `now`. `tokens`: the tokens in each bucket, as in `forecast`."""
     counted = [row for row in rows if row.due_at is not None or row.state in ENDED]
     by_cluster: dict[str, list[Eviction]] = {}
     for row in counted:
         by_cluster.setdefault(row.cluster, []).append(row)
     waiting = [row for row in counted if row.due_at is not None]
-    told = forecast(waiting, rate=tier.rate, ageing_seconds=ageing_seconds, scope=scope, tokens=tokens, now=now)
-    last = queue_end(told.values())
-    return Figures(
+    forecasts = forecast(waiting, rate=tier.rate, ageing_seconds=ageing_seconds, scope=scope, tokens=tokens, now=now)
+    last = queue_end(forecasts.values())
+    return QueueFigures(
         clusters={name: _cluster_figures(found, now=now) for name, found in sorted(by_cluster.items())},
         faulty=len(fleet.faulty),
         total=fleet.total,
@@ -106,21 +107,24 @@ def _cluster_figures(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigur
 
 
 def _rate_window(rows: Iterable[Eviction], *, now: datetime) -> timedelta:
-    """Return how long evictions of a cluster have been counted: since the first of this outage was in the queue and
-    due, from LEAST to WINDOW. Example: 135 evictions in the first 5 minutes are 0.45 a second, and so are 54 in 2."""
+    """Return the time over which the eviction rate of a cluster is computed.
+
+    It begins when the first row of this outage was queued and due, and lasts from MIN_WINDOW to WINDOW. Examples: 135
+    evictions in the first 5 minutes are 0.45 per second, and so are 54 in the first 2 minutes.
+    """
     begun = min((moment for row in rows if (moment := _possible_from(row)) is not None), default=now)
     return min(max(now - begun, MIN_WINDOW), WINDOW)
 
 
 def _possible_from(row: Eviction) -> datetime | None:
-    """Return when an eviction could happen first; None: it is not known when it was queued."""
+    """Return when an eviction could first take place; None: it is not known when the row was queued."""
     first = earliest_judgement(row.judged)
     due = row.due_at if row.due_at is not None else None if first is None else first.due_at
     return row.queued_at if row.queued_at is None or due is None else max(row.queued_at, due)
 
 
 def combined_figures(queues: Iterable[ClusterFigures]) -> ClusterFigures:
-    """Return the counts of several clusters as one queue; what is over a time only is left out."""
+    """Return the counts of several clusters as one queue. Rates are left out."""
     queues = list(queues)
     return ClusterFigures(
         waiting=sum(one.waiting for one in queues),
@@ -136,7 +140,7 @@ def _binding_kind(row: Eviction) -> str:
 
 
 def eviction_latency(row: Eviction) -> float:
-    """Return the seconds between being queued and being evicted."""
+    """Return the seconds between the queueing and the eviction of a row that was evicted."""
     assert row.ended_at is not None, "it has been evicted"
     return max(0.0, (row.ended_at - (row.queued_at or row.ended_at)).total_seconds())
 
@@ -146,7 +150,7 @@ def _bucket(seconds: float) -> int:
 
 
 def cumulative_buckets(counts: Iterable[int]) -> Mapping[str, int]:
-    """Return a histogram's buckets as Prometheus has them: "le" -> how many took no longer."""
+    """Return the buckets of a histogram as Prometheus expects them: "le" → the count of all values up to this bound."""
     total, found = 0, {}
     for bound, count in zip((*map(str, BUCKETS), "+Inf"), counts, strict=True):
         total += count

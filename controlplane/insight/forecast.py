@@ -1,4 +1,5 @@
-"""When what waits will leave, at the rate in force or at another one, in the queue's own order (D7)."""
+"""When waiting evictions will take place, at the present rate or another one, in the order of the queue
+[eviction-queue]."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from controlplane.kinds.rows import QUEUED, Eviction
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """`position` counts from 1; `at` None: nobody can say, and `told` says why."""
+    """`position` counts from 1. `at` None: the time is unknown, and `unknown_because` is the reason."""
 
     position: int | None = None
     at: datetime | None = None
-    told: str = ""
+    unknown_because: str = ""
 
 
 STOPPED = "stopped"
@@ -33,14 +34,15 @@ def forecast(
     tokens: Mapping[str, float] = {},
     now: datetime,
 ) -> dict[str, Forecast]:
-    """Return position and estimate of every row that waits, by key.
+    """Return the position and the estimated time of every waiting row, by key.
 
-    `rate`: tokens a second in each bucket (`scope`: eviction.bucket_scope), 0 is "stopped". `tokens`: those there are
-    already, by bucket; one that is not named is empty. Held rows have no place in order: when they go on is somebody
-    else's to say, so that is what they tell.
+    `rate`: tokens per second in each bucket; 0: no evictions take place. `scope`: setting eviction.bucket_scope.
+    `tokens`: the tokens in each bucket now; a missing bucket is empty.
+
+    Held rows have no position, because it is unknown when their hold ends. Their forecast has the hold reason.
     """
     waiting = [row for row in rows if row.due_at is not None]
-    found = {row.key: Forecast(told=row.reason or row.state) for row in waiting if row.state != QUEUED}
+    found = {row.key: Forecast(unknown_because=row.reason or row.state) for row in waiting if row.state != QUEUED}
     order = _in_order([row for row in waiting if row.state == QUEUED], ageing_seconds=ageing_seconds, now=now)
     sharing: dict[str, list[Eviction]] = {}
     for row in order:
@@ -56,7 +58,7 @@ def forecast(
 
 
 def _in_order(rows: Sequence[Eviction], *, ageing_seconds: float, now: datetime) -> list[Eviction]:
-    """Return due rows as they are worked off, then the others as they fall due."""
+    """Return the due rows in the order in which they are processed, then the others in the order of their due times."""
     due = sorted_due(rows, ageing_seconds=ageing_seconds, now=now)
     later = [row for row in rows if row.due_at is not None and row.due_at > now]
     return due + sorted(
@@ -70,7 +72,7 @@ def _eviction_times(order: Sequence[Eviction], *, rate: float, tokens: float, no
     full, at, moments = float(capacity(rate)), now, list[datetime | None]()
     level = min(tokens, full)
     for row in order:
-        assert row.due_at is not None, "only what is due some day is in order"
+        assert row.due_at is not None, "only rows with a due time are in order"
         begins = max(at, row.due_at)
         level = min(full, level + (begins - at).total_seconds() * rate)
         wait = max(0.0, (1 - level) / rate)
@@ -81,6 +83,6 @@ def _eviction_times(order: Sequence[Eviction], *, rate: float, tokens: float, no
 
 
 def queue_end(forecasts: Iterable[Forecast]) -> datetime | None:
-    """Return when the last of them has left; None where nothing waits or nobody can say."""
+    """Return when the last row will be evicted. None: no row waits, or the time is unknown."""
     moments = [one.at for one in forecasts if one.position is not None]
     return max((one for one in moments if one is not None), default=None) if all(moments) else None

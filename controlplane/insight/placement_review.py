@@ -1,4 +1,4 @@
-"""Answers PlacementReviews: reads the documents of one, and rehearses what the scheduler would decide."""
+"""Answers PlacementReviews: decodes the documents of a review and predicts what the scheduler would decide."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _UNNAMED = "review"
 
 
 def decode_review(document: Document, *, settings: Settings, now: datetime) -> PlacementReview:
-    """Return the typed review of a document. Raises BadRequest or Invalid with all causes."""
+    """Return the PlacementReview in a document. Raises BadRequest, or Invalid with all causes."""
     metadata = {**(document.get("metadata") or {})}
-    metadata.setdefault("name", _UNNAMED)  # a question needs none
-    asked = {**document, "metadata": metadata}
-    asked.pop("status", None)
-    found = admit_create(KIND, asked, namespace="", settings=settings, now=now, uid="").object
-    assert isinstance(found, PlacementReview), "admission gives objects of the kind it is asked for"
-    causes = _causes(found.spec)
+    metadata.setdefault("name", _UNNAMED)  # a review needs no name
+    content = {**document, "metadata": metadata}
+    content.pop("status", None)
+    review = admit_create(KIND, content, namespace="", settings=settings, now=now, uid="").object
+    assert isinstance(review, PlacementReview), "admission returns objects of the given kind"
+    causes = _causes(review.spec)
     if causes:
-        raise _invalid(found, causes)
-    return found
+        raise _invalid(review, causes)
+    return review
 
 
 def reviewed_binding(review: PlacementReview) -> Ref | None:
-    """Return which existing binding a review starts from, None where from none."""
+    """Return the existing binding that a review starts from; None: it starts from a manifest."""
     namespace, slash, name = review.spec.binding.partition("/")
     if not review.spec.binding:
         return None
@@ -67,8 +67,8 @@ def answer_review(
 ) -> PlacementReviewStatus:
     """Return the status of a review: what the scheduler would decide. Nothing is written.
 
-    `clusters` and `promised` (`State.promised`) as they are now, `binding` the one the review names, `around` reads
-    what is around the binding that is asked about. Raises Invalid with the causes where documents in it cannot be.
+    `clusters` and `reserved_capacity`: as they are now. `binding`: the binding that the review names. `around` reads
+    what surrounds the reviewed binding. Raises Invalid with the causes if the documents are invalid.
     """
     spec = review.spec
     supposed, causes = _supposed_clusters(spec, clusters, settings=settings, now=now)
@@ -76,7 +76,11 @@ def answer_review(
         subject = _subject_binding(spec, binding, settings=settings, now=now)
     except _InvalidReview as wrong:
         causes += wrong.causes
-    except (ValueError, TypeError, AttributeError) as error:  # an interpreter's: no quantity, or another shape
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:  # of the interpreter
         causes.append(invalid("spec.manifest", _subject_name(spec), str(error)))
     else:
         if subject.spec.replicas < 0:
@@ -99,7 +103,7 @@ def answer_review(
 
 
 def _subject_name(spec: PlacementReviewSpec) -> str:
-    """Return what is asked about, for a refusal: a whole manifest would bury the reason."""
+    """Return a short name of the reviewed object for error messages, because a whole manifest would hide the reason."""
     manifest = spec.manifest or {}
     metadata = manifest.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
@@ -107,7 +111,7 @@ def _subject_name(spec: PlacementReviewSpec) -> str:
 
 
 class _InvalidReview(Exception):
-    """A document in the review cannot be."""
+    """A document in the review is invalid."""
 
     def __init__(self, causes: list[Cause]) -> None:
         super().__init__(str(causes))
@@ -121,11 +125,11 @@ def _invalid(review: PlacementReview, causes: list[Cause]) -> Invalid:
 def _causes(spec: PlacementReviewSpec) -> list[Cause]:
     causes = []
     if spec.manifest is None and not spec.binding:
-        causes.append(required("spec.manifest", "say what is to be placed, or name an existing binding"))
+        causes.append(required("spec.manifest", "set the object to be placed, or name an existing binding"))
     if spec.policy is not None and spec.placement is not None:
-        causes.append(forbidden("spec.placement", "may not be used together with policy: a policy has its own"))
+        causes.append(forbidden("spec.placement", "may not be used together with policy, which has its own placement"))
     if spec.policy is None and spec.placement is None and not spec.binding:
-        causes.append(required("spec.placement", "say how it is to be placed, by a placement or a policy"))
+        causes.append(required("spec.placement", "set a placement or a policy"))
     return causes
 
 
@@ -135,7 +139,7 @@ def _causes(spec: PlacementReviewSpec) -> list[Cause]:
 def _subject_binding(
     spec: PlacementReviewSpec, binding: Binding | None, *, settings: Settings, now: datetime
 ) -> Binding:
-    """Return the binding to be scheduled. Raises _Wrong."""
+    """Return the binding to be scheduled. Raises _InvalidReview."""
     policy = _policy(spec, settings=settings, now=now)
     if spec.manifest is None:
         assert binding is not None, "a review without a manifest names a binding"
@@ -148,7 +152,7 @@ def _subject_binding(
     if binding is not None:
         _same_object(spec, template, binding)
     if binding is not None and binding.spec.resource.uid:
-        template = template.with_meta(uid=binding.spec.resource.uid)  # ties are broken by it
+        template = template.with_meta(uid=binding.spec.resource.uid)  # the uid breaks ties between clusters
     if policy is None:
         assert binding is not None, "a review without policy and placement names a binding"
         own = binding.spec
@@ -169,8 +173,8 @@ def _policy(spec: PlacementReviewSpec, *, settings: Settings, now: datetime) -> 
         return policy
     if spec.placement is None:
         return None
-    asked = {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "placement": spec.placement}
-    document = {"metadata": {"name": _UNNAMED}, "spec": msgspec.to_builtins(asked)}
+    policy_spec = {"resourceSelectors": [{"apiVersion": "v1", "kind": "ConfigMap"}], "placement": spec.placement}
+    document = {"metadata": {"name": _UNNAMED}, "spec": msgspec.to_builtins(policy_spec)}
     try:
         found: Policy = _admit(POLICIES[1], document, "", settings=settings, now=now)
     except _InvalidReview as wrong:
@@ -179,39 +183,39 @@ def _policy(spec: PlacementReviewSpec, *, settings: Settings, now: datetime) -> 
 
 
 def _same_namespace(spec: PlacementReviewSpec, template: Template) -> None:
-    """Raise _Wrong where a PropagationPolicy says another namespace than what it is to place."""
+    """Raise _InvalidReview if the PropagationPolicy is in another namespace than the manifest."""
     metadata = (spec.policy or {}).get("metadata")
-    said = metadata.get("namespace", "") if isinstance(metadata, dict) else ""
+    namespace = metadata.get("namespace", "") if isinstance(metadata, dict) else ""
     where = template.metadata.namespace
-    if said and where and said != where and str((spec.policy or {}).get("kind")) == "PropagationPolicy":
-        rule = f"a PropagationPolicy places what is in its own namespace, and the manifest is in {where}"
-        raise _InvalidReview([invalid("spec.policy.metadata.namespace", said, rule)])
+    if namespace and where and namespace != where and str((spec.policy or {}).get("kind")) == "PropagationPolicy":
+        rule = f"a PropagationPolicy places only objects of its own namespace, and the manifest is in {where}"
+        raise _InvalidReview([invalid("spec.policy.metadata.namespace", namespace, rule)])
 
 
 def _same_object(spec: PlacementReviewSpec, template: Template, binding: Binding) -> None:
-    """Raise _Wrong where the manifest is of something else than the binding."""
+    """Raise _InvalidReview if the manifest describes another object than the binding."""
     of, place = binding.spec.resource, template.metadata
     own = (of.api_version, of.kind, of.name, of.namespace)
     if (template.api_version, template.kind, place.name, place.namespace or of.namespace) != own:
         where = f"{of.namespace}/{of.name}" if of.namespace else of.name
-        rule = f"the binding is of {of.kind} {where} of {of.api_version}; leave binding out to ask about something new"
+        rule = f"the binding is of {of.kind} {where} of {of.api_version}; omit spec.binding to review a new object"
         raise _InvalidReview([invalid("spec.manifest", _subject_name(spec), rule)])
 
 
 def _template(manifest: Document, *, settings: Settings, now: datetime) -> Template:
-    """Return the template of a manifest, with the defaults its kind has."""
+    """Return the template of a manifest, with the defaults of its kind."""
     for field in ("apiVersion", "kind"):
-        said = manifest.get(field)
-        if not said:
+        value = manifest.get(field)
+        if not value:
             raise _InvalidReview([required(f"spec.manifest.{field}")])
-        if not isinstance(said, str):
-            raise _InvalidReview([invalid(f"spec.manifest.{field}", said, "must be of type string")])
+        if not isinstance(value, str):
+            raise _InvalidReview([invalid(f"spec.manifest.{field}", value, "must be of type string")])
     key = kind_key(str(manifest["apiVersion"]), str(manifest["kind"]))
     if key in KINDS:
         found = _admit(key, manifest, "spec.manifest", settings=settings, now=now)
         if not isinstance(found, Template):
             raise _InvalidReview(
-                [invalid("spec.manifest.kind", manifest["kind"], "is a kind of ours, which is never placed")]
+                [invalid("spec.manifest.kind", manifest["kind"], "is a kind of Lifeboat, which is never placed")]
             )
         return found
     try:
@@ -227,7 +231,7 @@ def _template(manifest: Document, *, settings: Settings, now: datetime) -> Templ
 def _supposed_clusters(
     spec: PlacementReviewSpec, clusters: Sequence[Cluster], *, settings: Settings, now: datetime
 ) -> tuple[list[Cluster], list[Cause]]:
-    """Return the clusters as the review supposes them, and what is wrong with its documents."""
+    """Return the clusters as the review supposes them, and the causes if its documents are invalid."""
     found = {one.metadata.name: one for one in clusters}
     causes: list[Cause] = []
     for index, name in enumerate(spec.clusters.lost):
@@ -253,7 +257,7 @@ def _cluster(
     if not isinstance(name, str):
         raise _InvalidReview([mistyped(f"{path}.metadata.name", name, "must be of type string")])
     if new and name in known:
-        raise _InvalidReview([invalid(f"{path}.metadata.name", name, "is there already; put it under changed")])
+        raise _InvalidReview([invalid(f"{path}.metadata.name", name, "exists already; put it under changed")])
     if not new:
         if name not in known:
             raise _InvalidReview(
@@ -278,7 +282,7 @@ def _cluster(
 
 
 def _admit(key: str, document: Document, path: str, *, settings: Settings, now: datetime) -> Any:
-    """Return the object of a document as the API would store it. Raises _Wrong with its causes under `path`."""
+    """Return the object of a document as the API would store it. Raises _InvalidReview with causes under `path`."""
     kind = KINDS[key]
     metadata = document.get("metadata")
     named = dict(metadata) if isinstance(metadata, dict) else {}

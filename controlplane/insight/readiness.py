@@ -1,8 +1,8 @@
-"""Will it fail over? What would happen to a binding if one of its clusters went down now, and what stands in the way.
+"""Readiness: what would happen to a binding if one of its clusters failed now, and what would prevent a failover.
 
-Everything that is asked when it happens is asked here beforehand: gate, controllers, detection, taint policies,
-tolerations, refuge by a dry run of the real scheduler, state extraction, Directly, holds. Each obstacle names its
-remedy.
+Everything that is checked during a failover is checked beforehand: feature gate, controllers, failure detection, taint
+policies, tolerations, a refuge by a dry run of the scheduler, state preservation, purge mode and holds. Each obstacle
+names its remedy.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.question import Groups
 from controlplane.settings import Settings
 
-MAX_EXAMPLES = 5  # bindings named per obstacle in a summary
+MAX_EXAMPLES = 5  # bindings named for each obstacle in a summary
 NOT_COVERED = (
-    "covers {covered} of {in_all} bindings, the first by namespace and name: ask each of the others for its own "
-    "readiness (kubectl get --raw …/resourcebindings/NAME/readiness)"
+    "covers {covered} of {in_all} bindings, the first by namespace and name; read the readiness of each other binding "
+    "with kubectl get --raw …/resourcebindings/NAME/readiness"
 )
 BLOCKS, WARNS = "Blocks", "Warns"
 REQUIRED_CONTROLLERS = (
@@ -55,22 +55,25 @@ REQUIRED_CONTROLLERS = (
 
 TIER_REMEDIES = {
     health.NORMAL: "set resourceEvictionRate in FailoverConfiguration/default above 0",
-    health.SECONDARY: "mend clusters, or set secondaryResourceEvictionRate in FailoverConfiguration/default above 0",
-    health.STOPPED: "mend clusters, or raise unhealthyClusterThreshold or lower largeClusterNumThreshold",
-    health.BLIND: "see from elsewhere whether they are down; it ends once one of them is well for us",
+    health.SECONDARY: "repair clusters, or set secondaryResourceEvictionRate in FailoverConfiguration/default above 0",
+    health.STOPPED: "repair clusters, or raise unhealthyClusterThreshold or lower largeClusterNumThreshold",
+    health.BLIND: "check from another network whether the clusters are down; evictions resume once one is Ready",
 }
-"""What to do where nothing is evicted, by tier."""
+"""What to do if no evictions take place, by tier."""
 HOLD_REMEDIES = {
     ON_HOLD: "delete the EvictionHold, or wait until it expires",
     MAINTENANCE: "end the MaintenanceWindow (spec.until), delete it, or wait until it is over",
-    HELD_BY_HAND: "POST to release of the eviction",
-    UNSTEADY: "mend what makes the cluster come and go, or taint it by hand to empty it all the same",
+    HELD_BY_HAND: "release the eviction: POST to its subresource release",
+    UNSTEADY: "repair what makes the cluster flap, or add a taint by hand to empty it all the same",
 }
-"""What to do about what holds an eviction, by reason."""
+"""What to do about a hold, by reason."""
 
 
 class Obstacle(Struct, frozen=True):
-    """Something in the way. `severity` Blocks: it would not move; Warns: it would, with that. `cluster` "" is all."""
+    """Something that prevents or impairs a failover. `severity` Blocks: the copy would not move; Warns: it would move.
+
+    `cluster` "": the obstacle concerns all clusters.
+    """
 
     what: str
     severity: str
@@ -80,20 +83,20 @@ class Obstacle(Struct, frozen=True):
 
 
 class Prospect(Struct, frozen=True):
-    """What would happen if one cluster of a binding went down now.
+    """What would happen if one cluster of a binding failed now.
 
-    `waits_for`: after the eviction, what the new copies still wait for; "" they start at once.
+    `waits_for`: what new copies would wait for after the eviction; "": they start at once.
     """
 
     cluster: str
     moves: bool
     after_seconds: float | None = None  # between the taint and the eviction
-    refuge: str = ""  # where it would go, or why nowhere
+    refuge: str = ""  # where it would be placed, or why no cluster was found
     waits_for: str = ""
 
 
 class Readiness(Struct, frozen=True):
-    """The answer. `ready`: it would leave any of its clusters."""
+    """The answer for one binding. `ready`: it would move away from each of its clusters."""
 
     binding: str
     ready: bool
@@ -102,19 +105,19 @@ class Readiness(Struct, frozen=True):
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """What is true now, of the fleet and of nobody's binding in particular."""
+    """The present state of the fleet, the same for all bindings."""
 
     clusters: Sequence[Cluster]
     policies: Sequence[ClusterTaintPolicy] = ()
     fleet: FleetState = FleetState("default")
     holds: Holds = Holds()
-    reserved_capacity: ReservedCapacity = ReservedCapacity()  # what no report counts yet
-    applications: Mapping[str, Sequence[Binding]] = {}  # the parts of those that the bindings asked about are parts of
-    groups: Groups = {}  # the workload affinity groups they are in
+    reserved_capacity: ReservedCapacity = ReservedCapacity()  # capacity that no status counts yet
+    applications: Mapping[str, Sequence[Binding]] = {}  # the bindings of each application
+    groups: Groups = {}  # workload affinity groups
 
 
 def dry_run_of(situation: Situation, settings: Settings) -> SchedulerDryRun:
-    """Return dry runs of the scheduler as of a situation; what is read of the fleet is read once."""
+    """Return dry runs of the scheduler for a situation. The clusters are read into arrays only once."""
     return SchedulerDryRun(
         lambda: Fleet.of(situation.clusters, settings=settings),
         settings,
@@ -125,9 +128,9 @@ def dry_run_of(situation: Situation, settings: Settings) -> SchedulerDryRun:
 
 
 def summary(found: Iterable[Readiness], *, covered: int, in_all: int) -> FleetReadinessStatus:
-    """Return what single answers say together: obstacles that concern most bindings first.
+    """Return a summary of the answers for many bindings, with the obstacles of most bindings first.
 
-    `covered`: how many bindings the answers were asked for, of `in_all`. If some are missing, the message says so.
+    `covered`: the number of bindings that were checked, out of `in_all`. The message reports it if some are missing.
     """
     total = ready = 0
     known: dict[str, tuple[Obstacle, list[str]]] = {}
@@ -155,16 +158,17 @@ def readiness(
     settings: Settings,
     *,
     rows: Iterable[Eviction] = (),
-    rehearsal: SchedulerDryRun | None = None,
+    dry_run: SchedulerDryRun | None = None,
     now: datetime,
 ) -> Readiness:
-    """Return whether a binding would leave its clusters if they went down. `rows`: its evictions in the queue.
+    """Return whether a binding would move away from its clusters if they failed. `rows`: its rows in the eviction
+    queue.
 
-    What only goes along with others (`goes_along`) is ready as far as it goes, and names them.
+    An attached binding (`is_attached`) counts as ready, with an obstacle that names the workloads it is placed with.
     """
     if is_attached(binding):
         return _attached_readiness(binding)
-    rehearsal = rehearsal or dry_run_of(situation, settings)
+    dry_run = dry_run or dry_run_of(situation, settings)
     known = {cluster.metadata.name: cluster for cluster in situation.clusters}
     general = [
         *_switched_off(settings),
@@ -179,18 +183,18 @@ def readiness(
             prospects.append(Prospect(target.name, False))
             continue
         taints = possible_taints(cluster, situation.policies, settings, now=now)
-        found = [*_detection_obstacles(cluster, settings), *_taint_obstacles(binding, cluster, taints)]
-        answer = rehearsal.place_without(binding, {target.name})
+        specific = [*_detection_obstacles(cluster, settings), *_taint_obstacles(binding, cluster, taints)]
+        answer = dry_run.place_without(binding, {target.name})
         place = refuge_from(binding, {target.name}, answer, settings, source_ready=False)
         if not place.found and not binding.spec.scheduling_suspended:
-            found.append(_no_refuge(target.name, place.why))
-        found += _dispatch_suspended(binding, target.name, place)
-        found += [
+            specific.append(_no_refuge(target.name, place.why))
+        specific += _dispatch_suspended(binding, target.name, place)
+        specific += [
             *_state_obstacles(binding, target.name, settings),
             *_hold_obstacles(binding, cluster, situation, now=now),
         ]
-        obstacles += found
-        stays = any(one.severity == BLOCKS for one in (*general, *found))
+        obstacles += specific
+        stays = any(one.severity == BLOCKS for one in (*general, *specific))
         last = "" if stays else _waits_for(binding, target.name, settings)
         prospects.append(Prospect(target.name, not stays, _eviction_delay(binding, taints), place.why, last))
     if not binding.spec.clusters:
@@ -201,21 +205,22 @@ def readiness(
 
 
 def is_attached(binding: Binding) -> bool:
-    """Test whether a binding has no place of its own, but goes where the workloads go that need it (propagateDeps)."""
+    """Test whether a binding has no placement of its own, but is placed with the workloads that need it
+    (propagateDeps)."""
     return binding.spec.placement is None and bool(binding.spec.required_by)
 
 
 def _attached_readiness(binding: Binding) -> Readiness:
     names = [one.name for one in binding.spec.required_by]
-    message = f"it goes where {', '.join(names)} goes: nobody asks whether it would leave by itself (propagateDeps)"
-    told = Obstacle("GoesAlong", WARNS, message, f"see {', '.join(f'{name}/readiness' for name in names)}")
-    return Readiness(str(binding.ref), True, (told,))
+    message = f"it is placed with {', '.join(names)} (propagateDeps), so it is not evicted on its own"
+    obstacle = Obstacle("GoesAlong", WARNS, message, f"read {', '.join(f'{name}/readiness' for name in names)}")
+    return Readiness(str(binding.ref), True, (obstacle,))
 
 
 def possible_taints(
     cluster: Cluster, policies: Iterable[ClusterTaintPolicy], settings: Settings, *, now: datetime
 ) -> tuple[Taint, ...]:
-    """Return the taints that move workloads and would come if the cluster stopped being Ready, or are there already."""
+    """Return the evicting taints that a cluster has, or would get if it stopped being Ready."""
     found = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
     if settings.compat.auto_no_execute_taints:
         key = NOT_READY_KEY if cluster.spec.sync_mode == PUSH else UNREACHABLE_KEY
@@ -246,7 +251,7 @@ def _switched_off(settings: Settings) -> Iterator[Obstacle]:
         yield Obstacle(
             "GateOff",
             BLOCKS,
-            "the feature gate Failover is off: nothing is evicted by taints (D17)",
+            "the feature gate Failover is off, so taints evict no copies",
             "set featureGates.Failover to true in FailoverConfiguration/default",
         )
     for name in REQUIRED_CONTROLLERS:
@@ -255,12 +260,12 @@ def _switched_off(settings: Settings) -> Iterator[Obstacle]:
                 "ControllerDisabled",
                 BLOCKS,
                 f"controller {name} is switched off",
-                f"take -{name} out of LIFEBOAT_CONTROLLERS, or add {name}, and restart",
+                f"remove -{name} from LIFEBOAT_CONTROLLERS, or add {name}, and restart",
             )
 
 
 def _binding_obstacles(binding: Binding, settings: Settings) -> Iterator[Obstacle]:
-    """Yield what the binding itself says against moving."""
+    """Yield what prevents or impairs a move of the binding, apart from its clusters."""
     spec = binding.spec
     if spec.suspension is not None and (spec.suspension.scheduling or spec.suspension.dispatching):
         what, where = (
@@ -275,71 +280,71 @@ def _binding_obstacles(binding: Binding, settings: Settings) -> Iterator[Obstacl
         yield Obstacle(
             "StateIgnored",
             WARNS,
-            "statePreservation has no effect while the feature gate StatefulFailoverInjection is off (D15)",
+            "statePreservation has no effect while the feature gate StatefulFailoverInjection is off",
             "set featureGates.StatefulFailoverInjection to true",
         )
     elif rules and not directly:
         yield Obstacle(
             "StateIgnored",
             WARNS,
-            "statePreservation has no effect with purgeMode Gracefully (D15)",
+            "statePreservation has no effect with purgeMode Gracefully",
             "set spec.failover.cluster.purgeMode to Directly in the policy",
         )
     elif rules and len(spec.clusters) > 1:
         yield Obstacle(
             "StateIgnored",
             WARNS,
-            "state is carried from one cluster to one cluster only, and this runs on more (D15)",
-            "set a spread constraint of maxGroups 1 in the policy",
+            "state is preserved only if the workload runs on one cluster, and this one runs on several",
+            "set a spread constraint with maxGroups 1 in the policy",
         )
-    said = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
-    if directly and settings.directly_unreachable == "Wait" and parse_wait(said) is None:
+    limit = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
+    if directly and settings.directly_unreachable == "Wait" and parse_wait(limit) is None:
         yield Obstacle(
             "DirectlyUnreachable",
             WARNS,
             "purgeMode is Directly: after the eviction from a cluster that cannot be reached, new copies start only "
-            "once a person has confirmed that the cluster is down",
+            "once an operator has confirmed that the cluster is down",
             "fence the cluster when it happens (POST clusters/<name>/fence), or annotate the policy with "
             f"{DIRECTLY_UNREACHABLE_ANNOTATION}: After=<seconds>",
         )
 
 
 def _waits_for(binding: Binding, cluster: str, settings: Settings) -> str:
-    """Return what new copies wait for once the binding has left a cluster that cannot be reached; "" for nothing."""
+    """Return what new copies wait for once the binding has left a cluster that cannot be reached; "": nothing."""
     if purge_mode(binding, settings) != DIRECTLY or settings.directly_unreachable != "Wait":
         return ""
-    said = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
-    after = parse_wait(said)
+    limit = binding.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION, "")
+    after = parse_wait(limit)
     if after is None:
-        return f"a person who confirms that cluster {cluster} is down: POST clusters/{cluster}/fence"
-    return f"{after.total_seconds():g} s after the eviction ({DIRECTLY_UNREACHABLE_ANNOTATION}: {said})"
+        return f"an operator who confirms that cluster {cluster} is down: POST clusters/{cluster}/fence"
+    return f"{after.total_seconds():g} s after the eviction ({DIRECTLY_UNREACHABLE_ANNOTATION}: {limit})"
 
 
 def _tier_obstacles(situation: Situation, settings: Settings, *, now: datetime) -> Iterator[Obstacle]:
     maintained = situation.holds.maintained(now=now)
-    seen = health.fleet_health(situation.clusters, maintained=maintained)
-    tier = health.in_force(seen, situation.fleet, settings)
+    fleet = health.fleet_health(situation.clusters, maintained=maintained)
+    tier = health.in_force(fleet, situation.fleet, settings)
     if tier.rate <= 0:
         why = tier.why or "resourceEvictionRate is 0"
-        yield Obstacle("RateStopped", BLOCKS, f"nothing is evicted at present: {why}", TIER_REMEDIES[tier.name])
+        yield Obstacle("RateStopped", BLOCKS, f"no evictions take place at present: {why}", TIER_REMEDIES[tier.name])
 
 
 def _detection_obstacles(cluster: Cluster, settings: Settings) -> Iterator[Obstacle]:
     name = cluster.metadata.name
     if cluster.spec.sync_mode == PUSH and not cluster.called_directly:
-        message = f"cluster {name} has no address, so nobody asks whether it is well: its failure would go unnoticed"
+        message = f"cluster {name} has no address, so it is not probed and its failure would not be detected"
         yield Obstacle("NotDetected", BLOCKS, message, "set its spec.apiEndpoint", name)
     elif not cluster.ready:
         how = "spec.apiEndpoint and spec.secretRef" if cluster.spec.sync_mode == PUSH else "its agent's heartbeat"
-        message = f"nobody has ever reported whether cluster {name} is Ready: its failure would go unnoticed"
+        message = f"it was never reported whether cluster {name} is Ready, so its failure would not be detected"
         yield Obstacle("NotDetected", BLOCKS, message, f"check {how}", name)
     elif any(one.type == "AccessLost" and one.status == "True" for one in cluster.status.conditions):
-        message = f"access to cluster {name} is lost, so nobody sees whether it is down (D22)"
-        remedy = "renew the credentials in its Secret, or its certificate: condition AccessLost says which"
+        message = f"access to cluster {name} is lost, so its failure would not be detected"
+        remedy = "renew the credentials in its Secret or its certificate; read the condition AccessLost of the cluster"
         yield Obstacle("AccessLost", BLOCKS, message, remedy, name)
     if cluster.flapping:
-        message = f"cluster {name} flaps: taints of policies about anything else evict nothing from it until it is calm"
-        remedy = "mend what makes it come and go, or taint the cluster by hand to empty it all the same"
+        message = f"cluster {name} is flapping: until it is stable, only policies about Flapping evict from it"
+        remedy = "repair what makes it flap, or add a taint by hand to empty it all the same"
         yield Obstacle("Flapping", WARNS, message, remedy, name)
 
 
@@ -349,7 +354,7 @@ def _taint_obstacles(binding: Binding, cluster: Cluster, taints: Sequence[Taint]
         yield Obstacle(
             "NoTaintPolicy",
             BLOCKS,
-            f"no ClusterTaintPolicy adds a taint that moves workloads when cluster {name} is not Ready",
+            f"no ClusterTaintPolicy adds a taint that evicts workloads when cluster {name} is not Ready",
             "create a ClusterTaintPolicy with effect NoExecute or PreferNoExecute on Ready False and Unknown",
             name,
         )
@@ -361,15 +366,15 @@ def _taint_obstacles(binding: Binding, cluster: Cluster, taints: Sequence[Taint]
         yield Obstacle(
             "Tolerated",
             BLOCKS,
-            f"the placement tolerates for ever what cluster {name} would be tainted with: {named}",
-            "give the clusterToleration in the policy tolerationSeconds, or remove it",
+            f"the placement tolerates without a time limit the taints that cluster {name} would get: {named}",
+            "set tolerationSeconds of the clusterToleration in the policy, or remove it",
             name,
         )
     else:
         yield Obstacle(
             "StaysByDefault",
             BLOCKS,
-            f"cluster {name} would only get PreferNoExecute, and the policy has no spec.failover.cluster (D4)",
+            f"cluster {name} would only get PreferNoExecute, and the policy has no spec.failover.cluster",
             "set spec.failover.cluster in the policy, or use effect NoExecute",
             name,
         )
@@ -377,18 +382,22 @@ def _taint_obstacles(binding: Binding, cluster: Cluster, taints: Sequence[Taint]
 
 def _no_refuge(cluster: str, why: str) -> Obstacle:
     remedy = "widen the placement's affinity or spread, free capacity, or join another cluster"
-    return Obstacle("NoRefuge", BLOCKS, f"there is nowhere to go from cluster {cluster}: {why}", remedy, cluster)
+    return Obstacle(
+        "NoRefuge", BLOCKS, f"no other cluster was found for the copy on cluster {cluster}: {why}", remedy, cluster
+    )
 
 
 def _dispatch_suspended(binding: Binding, cluster: str, place: Refuge) -> Iterator[Obstacle]:
-    """Yield the new places nothing is sent to for now."""
+    """Yield an obstacle if dispatching to a new cluster is suspended."""
     suspension = binding.spec.suspension
     withheld = None if suspension is None else suspension.dispatching_on_clusters
     names = [one.name for one in place.clusters if binding.spec.target(one.name) is None]
     idle = [name for name in names if withheld is not None and name in withheld.cluster_names]
     if idle:
-        message = f"what leaves cluster {cluster} would not start on {', '.join(idle)}: dispatching there is suspended"
-        remedy = "take it out of spec.suspension.dispatchingOnClusters in the policy"
+        message = (
+            f"the copy from cluster {cluster} would not start on {', '.join(idle)}: dispatching there is suspended"
+        )
+        remedy = "remove the cluster from spec.suspension.dispatchingOnClusters in the policy"
         yield Obstacle("Suspended", BLOCKS, message, remedy, cluster)
 
 
@@ -400,8 +409,8 @@ def _state_obstacles(binding: Binding, cluster: str, settings: Settings) -> Iter
             "StateMissing",
             BLOCKS if held else WARNS,
             f"the state to preserve cannot be read from the copy on {cluster}: {problem}",
-            "correct the jsonPath in the policy, or let the workload report it; statePreservationOnMissing: Proceed "
-            "goes on without it",
+            "correct the jsonPath in the policy, or let the workload report it; with statePreservationOnMissing: "
+            "Proceed the copy leaves without the state",
             cluster,
         )
 
@@ -414,16 +423,18 @@ def _hold_obstacles(binding: Binding, cluster: Cluster, situation: Situation, *,
 
 
 def _waiting_eviction(row: Eviction) -> Obstacle:
-    message = f"it is to leave cluster {row.cluster} now and waits: {row.message or row.reason}"
+    message = f"the eviction from cluster {row.cluster} waits: {row.message or row.reason}"
     return Obstacle("Waiting", WARNS, message, "see the item in the eviction queue", row.cluster)
 
 
 def _cluster_gone(binding: Binding, cluster: str) -> Obstacle:
-    message = f"it is placed on cluster {cluster}, which has left the fleet, and nowhere else was found for it"
-    remedy = f"see why with {binding.metadata.name}/explain; widen the placement, free capacity, or join a cluster"
+    message = f"it is placed on cluster {cluster}, which was removed, and no other cluster was found for it"
+    remedy = (
+        f"read the reason in {binding.metadata.name}/explain; widen the placement, free capacity, or join a cluster"
+    )
     return Obstacle("ClusterGone", BLOCKS, message, remedy, cluster)
 
 
 def _not_placed(binding: Binding) -> Obstacle:
     message = "it is placed on no cluster, so there is nothing to move"
-    return Obstacle("NotPlaced", BLOCKS, message, f"see why with {binding.metadata.name}/explain")
+    return Obstacle("NotPlaced", BLOCKS, message, f"read the reason in {binding.metadata.name}/explain")

@@ -1,7 +1,8 @@
-"""The record of a failover: seen, decided, waited for, moved, by which rule, with seconds. Read from changes alone.
+"""Records of failovers: what was detected, decided, waited for and moved, by which rule, with times.
 
-A failover begins with the change of a binding that turns targets into eviction tasks, and ends with the change that
-clears the last of them. What the clusters and Works say in between belongs to it. Events play no part.
+A record is computed only from the change log. A failover begins with the change of a binding that turns targets into
+eviction tasks, and ends with the change that clears the last of these tasks. Changes of the clusters and Works in
+between belong to it. Events are not used.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ from controlplane.kinds.binding import (
 from controlplane.kinds.cluster import EVICTING_EFFECTS, READY, Cluster, Taint
 from controlplane.kinds.failover_record import Durations, FailoverRecord, FailoverRecordStatus, Step
 
-STEP_ORDER = {kind.WAITED_FOR: 0, kind.DECIDED: 1}  # of what one change says; the rest comes after it
-EVENTS_NAMESPACE = "default"  # where records of cluster-scoped bindings are, as Kubernetes keeps their Events
-WRITTEN_WITHIN = timedelta(seconds=60)  # a change of a cluster is written this long after the time that it names
-MAX_READY_CHANGES = 10  # changes between False and Unknown that are followed back to when Ready was True last
+STEP_ORDER = {kind.WAITED_FOR: 0, kind.DECIDED: 1}  # steps of one change: these first
+EVENTS_NAMESPACE = "default"  # namespace of records of cluster-scoped bindings, as Kubernetes does with Events
+WRITTEN_WITHIN = timedelta(seconds=60)  # a change of a cluster is written at most this long after the time it names
+MAX_READY_CHANGES = 10  # changes between False and Unknown that are followed back
 
 
-class Versions(NamedTuple):
-    """A change with its objects decoded; of a Work only that it came or went is told, and both are None."""
+class DecodedChange(NamedTuple):
+    """A change with the decoded object before and after it. For a Work both are None: only its creation and deletion
+    count."""
 
     change: Change
     old: Any
@@ -49,40 +51,41 @@ class Versions(NamedTuple):
 
 
 class Failover(NamedTuple):
-    """One failover of a binding, by the changes of that binding.
+    """One failover of a binding, given by the changes of this binding.
 
-    `first` is the change that begins the failover, `since` are the changes that belong to it. The changes of `pending`
-    came before it: in each of them the binding said what its evictions waited for.
-    `previous` and `regained` bound what belongs to this failover, by the cluster that it left: the version with which
-    an earlier failover of the same binding left that cluster, and the version that placed the binding there again.
+    `first`: the change that begins the failover. `since`: the later changes that belong to it. `pending`: the changes
+    before it in which the binding reported what its evictions waited for.
+
+    `previous` and `regained` limit what belongs to this failover, by the cluster that was left: the version with which
+    an earlier failover left that cluster, and the version that placed the binding there again.
     """
 
-    first: Versions
-    since: tuple[Versions, ...]
+    first: DecodedChange
+    since: tuple[DecodedChange, ...]
     tasks: tuple[GracefulEvictionTask, ...]
     finished: bool
-    pending: tuple[Versions, ...] = ()
+    pending: tuple[DecodedChange, ...] = ()
     previous: Mapping[str, int] = {}
     regained: Mapping[str, int] = {}
 
 
-RelatedChanges = Mapping[Ref, Sequence[Versions]]
-"""Changes of clusters and Works, in order, by what they are of."""
+RelatedChanges = Mapping[Ref, Sequence[DecodedChange]]
+"""Changes of clusters and Works, in order, by reference."""
 
 
-def decode_changes(changes: Iterable[Change]) -> list[Versions]:
-    """Return changes in order, decoded: what one of them left and the next began with only once."""
+def decode_changes(changes: Iterable[Change]) -> list[DecodedChange]:
+    """Return changes in order, with their documents decoded. A document that two changes share is decoded once."""
     known: dict[Ref, tuple[bytes, Any]] = {}
     found = []
     for change in sorted(changes, key=lambda one: one.version):
         if change.ref.kind == WORK:
-            found.append(Versions(change, None, None))
+            found.append(DecodedChange(change, None, None))
             continue
         document, before = known.get(change.ref, (b"", None))
         old = before if change.old_document == document else _decoded(change.ref, change.old_document)
         new = None if change.type == "DELETED" else _decoded(change.ref, change.document)
         known[change.ref] = (change.document, new)
-        found.append(Versions(change, old, new))
+        found.append(DecodedChange(change, old, new))
     return found
 
 
@@ -91,7 +94,7 @@ def _decoded(ref: Ref, document: bytes | None) -> Any:
 
 
 def related_refs(found: Iterable[Failover]) -> set[Ref]:
-    """Return the clusters and Works whose changes tell more about failovers."""
+    """Return the clusters and Works whose changes belong to these failovers."""
     refs = set()
     for one in found:
         old: Binding = one.first.old
@@ -101,9 +104,9 @@ def related_refs(found: Iterable[Failover]) -> set[Ref]:
 
 
 def clusters_read_before(found: Iterable[Failover]) -> set[tuple[Ref, int]]:
-    """Return the clusters whose taints began failovers, each with the version of the change that began one.
+    """Return the clusters whose taints began failovers, each with the version of the change that began the failover.
 
-    What such a record says of the cluster is read from the cluster as it was before that version (`told_at`).
+    The record describes such a cluster as it was before that version (`change_times`).
     """
     return {
         (Ref(CLUSTER, "", task.from_cluster), one.first.change.version)
@@ -114,7 +117,7 @@ def clusters_read_before(found: Iterable[Failover]) -> set[tuple[Ref, int]]:
 
 
 def change_times(cluster: Cluster) -> set[datetime]:
-    """Return when a cluster got its present taints that evict and, unless it is Ready, when Ready changed last.
+    """Return when a cluster got its present evicting taints and, unless it is Ready, when Ready last changed.
 
     The changes that wrote this were made within WRITTEN_WITHIN after these times.
     """
@@ -132,18 +135,19 @@ def _evicting(cluster: Cluster) -> list[Taint]:
     return [taint for taint in cluster.spec.taints if taint.effect in EVICTING_EFFECTS]
 
 
-def records(found: Iterable[Failover], around: Iterable[Versions] = ()) -> tuple[FailoverRecord, ...]:
-    """Return failovers as people read them. `around`: in order, changes of what is `concerned`, and of more."""
-    by_ref: dict[Ref, list[Versions]] = {}
+def records(found: Iterable[Failover], around: Iterable[DecodedChange] = ()) -> tuple[FailoverRecord, ...]:
+    """Return the records of failovers. `around`: in order, at least the changes of all `related_refs`."""
+    by_ref: dict[Ref, list[DecodedChange]] = {}
     for one in around:
         by_ref.setdefault(one.change.ref, []).append(one)
     return tuple(_record(one, by_ref) for one in found)
 
 
 def binding_before_failover(changes: Iterable[Change]) -> Binding | None:
-    """Return a binding as it was before its latest failover; None where it never had one.
+    """Return a binding as it was before its latest failover; None: it never had one.
 
-    One that took another back is none: who reverts twice, as after a request without an answer, stays where it was.
+    A revert does not count as a failover. So a second revert, for example after a request without an answer, changes
+    nothing.
     """
     found = [
         one for one in failovers(decode_changes(changes)) if one.tasks[0].reason not in (REVERTED, PARTLY_REVERTED)
@@ -152,18 +156,18 @@ def binding_before_failover(changes: Iterable[Change]) -> Binding | None:
 
 
 def record_name(binding: str, version: int) -> str:
-    """Return the name of the record of a failover of a binding, by its name, that began with a version."""
+    """Return the name of a record: the name of the binding and the version with which the failover began."""
     return f"{binding}.{version}"
 
 
-def failovers(changes: Iterable[Versions]) -> list[Failover]:
-    """Return the failovers of a binding, given its changes, in the order they began.
+def failovers(changes: Iterable[DecodedChange]) -> list[Failover]:
+    """Return the failovers of a binding in the order they began, given all its changes.
 
-    Failovers of one binding may overlap: each of them ends by itself.
+    Failovers of one binding may overlap, and each ends on its own.
     """
     found: list[Failover] = []
-    latest: dict[str, int] = {}  # by cluster: the place in `found` of the last failover that left it
-    pending: tuple[Versions, ...] = ()
+    latest: dict[str, int] = {}  # by cluster: index in `found` of the last failover that left it
+    pending: tuple[DecodedChange, ...] = ()
     for one in changes:
         for place, running in enumerate(found):
             if not running.finished:
@@ -182,9 +186,11 @@ def failovers(changes: Iterable[Versions]) -> list[Failover]:
     return found
 
 
-def _pending_changes(before: tuple[Versions, ...], one: Versions) -> tuple[Versions, ...]:
-    """Return the changes in which a binding said what its evictions wait for, up to one of them; none once it says
-    that nothing waits."""
+def _pending_changes(before: tuple[DecodedChange, ...], one: DecodedChange) -> tuple[DecodedChange, ...]:
+    """Return the changes in which a binding reported what its evictions wait for, up to and with this change.
+
+    Empty once the binding reports that no eviction waits.
+    """
     said = None if one.new is None else condition(one.new.status.conditions, EVICTION_PENDING)
     if said is None or said.status != "True":
         return ()
@@ -192,8 +198,8 @@ def _pending_changes(before: tuple[Versions, ...], one: Versions) -> tuple[Versi
     return before if same else (*before, one)
 
 
-def _new_tasks(one: Versions) -> tuple[GracefulEvictionTask, ...]:
-    """Return the tasks a change of a binding made out of its targets."""
+def _new_tasks(one: DecodedChange) -> tuple[GracefulEvictionTask, ...]:
+    """Return the tasks that a change of a binding made from its targets."""
     if one.old is None or one.new is None:
         return ()
     return tuple(
@@ -203,7 +209,7 @@ def _new_tasks(one: Versions) -> tuple[GracefulEvictionTask, ...]:
     )
 
 
-def _tasks_cleared(one: Versions, tasks: Sequence[GracefulEvictionTask]) -> bool:
+def _tasks_cleared(one: DecodedChange, tasks: Sequence[GracefulEvictionTask]) -> bool:
     return one.new is None or all(one.new.spec.task(task.from_cluster) is None for task in tasks)
 
 
@@ -253,7 +259,7 @@ def _record(one: Failover, around: RelatedChanges) -> FailoverRecord:
 
 
 def _replicas_left(old: Binding, task: GracefulEvictionTask) -> TargetCluster:
-    """Return what a task took off a target: all of it, or the part that a failback gives back."""
+    """Return what a task took from a target: all replicas, or the part that a failback gives back."""
     target = old.spec.target(task.from_cluster)
     assert target is not None, "a failover begins with tasks made out of targets"
     return replace(target, replicas=task.replicas or 0) if task.reason in IN_PART else target
@@ -281,11 +287,11 @@ def _steps(one: Failover, around: RelatedChanges) -> Iterator[Step]:
 
 
 def _detection_steps(task: GracefulEvictionTask, one: Failover, around: RelatedChanges) -> Iterator[Step]:
-    """Yield what was wrong with a cluster when a taint evicted from it: that it was not Ready, and which taint it had.
+    """Yield what was wrong with a cluster when a taint evicted from it: it was not Ready, and which taint it had.
 
-    What a person or the application's own failure begins has no such steps, whatever state the cluster was in. Only
-    what the cluster still said at the eviction counts, and nothing that an earlier failover of this binding left it
-    for. So the steps depend neither on older outages nor on which other changes were read.
+    Failovers that a user or an unhealthy application began have no such steps. Only what the cluster reported at the
+    eviction counts, and nothing because of which an earlier failover left it. So the steps depend neither on older
+    outages nor on which other changes were read.
     """
     lines = [
         found
@@ -311,8 +317,8 @@ def _detection_steps(task: GracefulEvictionTask, one: Failover, around: RelatedC
         yield _step(last.change, kind.TAINTED, task.from_cluster, said)
 
 
-def _not_ready_change(known: Cluster, lines: Sequence[Versions]) -> Versions | None:
-    """Return the change after which a cluster was no longer Ready up to now; None if none of the changes says so."""
+def _not_ready_change(known: Cluster, lines: Sequence[DecodedChange]) -> DecodedChange | None:
+    """Return the change since which a cluster was not Ready; None: it is not among these changes."""
     found, since = None, not_ready_since(known)
     for _ in range(MAX_READY_CHANGES):
         turns = [line for line in lines if since is not None and _reports_since(line, since, not_ready_since)]
@@ -323,8 +329,8 @@ def _not_ready_change(known: Cluster, lines: Sequence[Versions]) -> Versions | N
     return found
 
 
-def _taint_change(taint: Taint, lines: Sequence[Versions]) -> Versions | None:
-    """Return the change that put a taint on a cluster; None if none of the changes did."""
+def _taint_change(taint: Taint, lines: Sequence[DecodedChange]) -> DecodedChange | None:
+    """Return the change that added a taint to a cluster; None: it is not among these changes."""
     if taint.time_added is None:
         return None
 
@@ -334,16 +340,16 @@ def _taint_change(taint: Taint, lines: Sequence[Versions]) -> Versions | None:
     return next((line for line in reversed(lines) if _reports_since(line, taint.time_added, has)), None)
 
 
-def _reports_since(line: Versions, moment: datetime, reading: Callable[[Cluster | None], datetime | None]) -> bool:
-    """Test whether a change made a cluster say that something is so since a moment."""
+def _reports_since(line: DecodedChange, moment: datetime, reading: Callable[[Cluster | None], datetime | None]) -> bool:
+    """Test whether a change made a cluster report that something is true since this time."""
     within = moment <= line.change.at < moment + WRITTEN_WITHIN
     return within and reading(line.new) == moment and reading(line.old) != moment
 
 
 def _wait_steps(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
-    """Yield what the binding said that the eviction from one cluster waited for, since it last began to wait.
+    """Yield what the eviction from one cluster waited for, as the binding reported, since it last began to wait.
 
-    The condition speaks of evictions by taints only. A Drain, a Failback or a revert waited for none of it.
+    EvictionPending reports evictions by taints only, so a Drain, a failback or a revert has no such steps.
     """
     if task.reason != TAINT_UNTOLERATED:
         return
@@ -361,7 +367,7 @@ def _wait_steps(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
 
 
 def _binding_steps(one: Failover) -> Iterator[Step]:
-    """Yield what the changes of the binding say after the eviction."""
+    """Yield the steps that the changes of the binding report after the eviction."""
     healthy = _healthy_targets(one.first.new)
     for found in one.since:
         old, new = found.old, found.new
@@ -377,11 +383,11 @@ def _binding_steps(one: Failover) -> Iterator[Step]:
         healthy = now_healthy
         for task in one.tasks:
             if old.spec.task(task.from_cluster) is not None and new.spec.task(task.from_cluster) is None:
-                yield _step(found.change, kind.CLEARED, task.from_cluster, "the old copy may go")
+                yield _step(found.change, kind.CLEARED, task.from_cluster, "the old copy may be removed")
 
 
 def _healthy_targets(binding: Binding) -> set[str]:
-    """Return the targets that are said to be healthy with all the replicas they shall have."""
+    """Return the targets that are healthy with all their replicas ready."""
     said = {item.cluster_name: item for item in binding.status.aggregated_status if item.health == HEALTHY}
     ready = {name: (item.status or {}).get("readyReplicas") for name, item in said.items()}
     return {
@@ -391,7 +397,7 @@ def _healthy_targets(binding: Binding) -> set[str]:
     }
 
 
-def _condition_steps(found: Versions) -> Iterator[Step]:
+def _condition_steps(found: DecodedChange) -> Iterator[Step]:
     for type_ in (DIRECTLY_WAITING, EVICTION_STUCK):
         said, before = (condition(one.status.conditions, type_) for one in (found.new, found.old))
         if said is not None and (before is None or (said.status, said.reason) != (before.status, before.reason)):
@@ -399,9 +405,10 @@ def _condition_steps(found: Versions) -> Iterator[Step]:
 
 
 def _work_steps(one: Failover, around: RelatedChanges, *, last: int | None) -> Iterator[Step]:
-    """Yield when Works of new copies were stored and those of old ones went. `last`: the end of the failover.
+    """Yield when the Works of new copies were created and those of old copies were deleted.
 
-    A Work that goes after the binding was placed on its cluster again does not belong to this failover.
+    `last`: the version that ended the failover. A Work that is deleted after the binding was placed on its cluster
+    again does not belong to this failover.
     """
     old, began = one.first.old, one.first.change.version
     left = {_work(old, task.from_cluster): task.from_cluster for task in one.tasks}
@@ -411,7 +418,7 @@ def _work_steps(one: Failover, around: RelatedChanges, *, last: int | None) -> I
     for place, cluster in new.items():
         for change in (found.change for found in around.get(place, ())):
             if change.version > began and change.type == "ADDED" and (last is None or change.version <= last):
-                yield _step(change, kind.STARTED, cluster, "the copy was sent to the cluster")
+                yield _step(change, kind.STARTED, cluster, "the Work for the cluster was created")
     for place, cluster in left.items():
         until = one.regained.get(cluster)
         gone = (found.change for found in around.get(place, ()) if found.change.type == "DELETED")
@@ -421,7 +428,7 @@ def _work_steps(one: Failover, around: RelatedChanges, *, last: int | None) -> I
 
 
 def _durations(steps: Sequence[Step], *, finished: bool) -> Durations:
-    """Return what each part took."""
+    """Return the seconds that each part of the failover took."""
 
     def at(what: str, *, last: bool = False) -> float | None:
         moments = [step.seconds for step in steps if step.what == what]

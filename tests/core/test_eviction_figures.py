@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.times import END_OF_TIME
 from controlplane.clusters import health
 from controlplane.controllers.reads.fleet_state import FLEET
-from controlplane.insight.figures import Figures, cumulative_buckets, queue_figures
+from controlplane.insight.figures import QueueFigures, cumulative_buckets, queue_figures
 from controlplane.insight.forecast import STOPPED, forecast, queue_end
 from controlplane.kinds.eviction import eviction_item
 from controlplane.kinds.policy import Toleration
@@ -76,7 +76,7 @@ def test_what_is_in_a_bucket_already_is_spent_on_its_own_queue_only() -> None:
 def test_tier_zero_says_stopped() -> None:
     found = forecast([row(1)], rate=0, ageing_seconds=300, now=START)
 
-    assert [(one.at, one.told) for one in found.values()] == [(None, STOPPED)]
+    assert [(one.at, one.unknown_because) for one in found.values()] == [(None, STOPPED)]
     assert queue_end(found.values()) is None
 
 
@@ -84,11 +84,11 @@ def test_what_is_held_says_by_what_and_what_is_not_due_waits_for_its_time() -> N
     later = row(2, due_at=START + timedelta(seconds=100))
     found = forecast([row(1, state=HELD, reason="NoRefuge"), later], rate=0.5, ageing_seconds=300, now=START)
 
-    assert found[row(1).key].told == "NoRefuge"
+    assert found[row(1).key].unknown_because == "NoRefuge"
     assert found[later.key].at == START + timedelta(seconds=100)
 
 
-def of(story: Story) -> Figures:
+def of(story: Story) -> QueueFigures:
     rows = [
         one for name in ("member1", "member2") for one in story.store.rows(Eviction, "cluster", [name]).get(name, [])
     ]

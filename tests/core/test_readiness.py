@@ -84,7 +84,7 @@ def test_a_workload_that_would_move_says_so_and_where_to() -> None:
 @pytest.mark.parametrize(
     ("patience", "unreachable", "waits_for"),
     [
-        ("", "Wait", "a person who confirms that cluster member1 is down: POST clusters/member1/fence"),
+        ("", "Wait", "an operator who confirms that cluster member1 is down: POST clusters/member1/fence"),
         ("After=300", "Wait", "300 s after the eviction (failover.lifeboat.io/directly-unreachable: After=300)"),
         ("", "Proceed", ""),
     ],
@@ -170,7 +170,7 @@ def test_what_goes_along_with_a_workload_names_it() -> None:
 
     assert found.ready
     (told,) = found.obstacles
-    assert (told.what, told.severity, told.remedy) == ("GoesAlong", WARNS, "see web-deployment/readiness")
+    assert (told.what, told.severity, told.remedy) == ("GoesAlong", WARNS, "read web-deployment/readiness")
 
 
 def test_the_fleet_is_summed_up_by_obstacle() -> None:
@@ -190,7 +190,7 @@ REMEDIES = {
     "resourceEvictionRate is 0": ({"settings": RATELESS}, "resourceEvictionRate in FailoverConfiguration/default"),
     "we may be the ones cut off": (
         {"clusters": tuple(member(number, ready="False") for number in (1, 2, 3))},
-        "see from elsewhere",
+        "from another network",
     ),
     "fleets of at most 10": ({"clusters": GONE}, "largeClusterNumThreshold"),
     "MaintenanceWindow w until": ({"holds": Holds(windows=(WINDOW,))}, "spec.until"),
