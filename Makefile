@@ -1,4 +1,4 @@
-# Everything a newcomer or CI calls. Each target makes .venv from the pins first; nothing but Python 3.11 or newer is needed.
+# All commands for people and CI. Each target first creates .venv from the pinned packages. Python 3.11 or newer is enough.
 PYTHON ?= python3
 DIR ?= .lifeboat
 ONLY ?=
@@ -14,7 +14,7 @@ DEV_STAMP = .venv/.installed-dev
 PURE_TESTS = tests/core tests/properties tests/conformance tests/config
 SEEDS = tests/simulation/test_chaos.py
 CHECK_ENV = LIFEBOAT_SECRET_KEY=only-for-checks
-# $(call with_own_services,<name>,<options>,<command>): run a command on servers that start empty and are gone afterwards.
+# $(call with_own_services,<name>,<options>,<command>): run a command with PostgreSQL and Redis of its own, deleted afterwards.
 define with_own_services
 folder=$(DIR)/$(1)-$$$$; environment=$$($(SUPERVISE) services --dir $$folder $(2)) || exit 1; eval "$$environment"; \
   status=0; $(3) || status=$$?; $(SUPERVISE) services --dir $$folder --stop --throwaway; exit $$status
@@ -23,13 +23,13 @@ endef
 .PHONY: members-compare help run up down clean test check conformance bench chaos fleet demo replay fault lint format types contracts migrations-check services wheels docs docs-only
 
 help:
-	@echo "make run          start everything here; Ctrl-C ends it      make up / make down   the same in the background"
+	@echo "make run          start everything; Ctrl-C ends it           make up / make down   the same in the background"
 	@echo "make fault        MEMBER=member1 FAULT=down|blackhole|slow|unauthorized|notready|none"
 	@echo "make demo         two failovers from manifest to timeline    make fleet            CLUSTERS=100 BINDINGS=10000"
 	@echo "make check        lint, types, contracts, pure tests         make test             every test"
 	@echo "make conformance  golden vectors                             make bench            ONLY=apply|propagate|..."
 	@echo "make chaos        SECONDS=480 SEED=7                      make docs             tables that documents copy from the code"
-	@echo "make clean        end it and remove $(DIR)"
+	@echo "make clean        stop everything and remove $(DIR)"
 
 run: $(RUN_STAMP)
 	@exec $(SUPERVISE) run --dir $(DIR)
@@ -43,12 +43,12 @@ down: $(RUN_STAMP)
 clean: $(RUN_STAMP)
 	@$(SUPERVISE) clean --dir $(DIR)
 
-# For a shell of one's own: eval "$$(make -s services)"; ended by `make clean`.
+# For your own shell: eval "$$(make -s services)". `make clean` ends them.
 services: $(RUN_STAMP)
 	@$(SUPERVISE) services --dir $(DIR)/services --export
 
 fault: $(RUN_STAMP)
-	@test -n "$(MEMBER)" && test -n "$(FAULT)" || { echo "say which: make fault MEMBER=member1 FAULT=down" >&2; exit 2; }
+	@test -n "$(MEMBER)" && test -n "$(FAULT)" || { echo "MEMBER or FAULT is missing: make fault MEMBER=member1 FAULT=down" >&2; exit 2; }
 	@$(SUPERVISE) fault --dir $(DIR) --member $(MEMBER) --fault $(FAULT)
 
 demo: $(RUN_STAMP)
@@ -59,19 +59,19 @@ fleet: $(RUN_STAMP)
 	  $(PY) manage.py fleet --clusters $(CLUSTERS) --bindings $(BINDINGS)
 
 replay: $(RUN_STAMP)
-	@test -n "$(FILE)" || { echo "say which: make replay FILE=.lifeboat/replay/….pickle" >&2; exit 2; }
+	@test -n "$(FILE)" || { echo "FILE is missing: make replay FILE=.lifeboat/replay/….pickle" >&2; exit 2; }
 	@LIFEBOAT_DEVELOPMENT=true LIFEBOAT_SECRET_KEY=only-to-replay $(PY) manage.py replay "$(FILE)"
 
 bench: $(DEV_STAMP)
 	@$(call with_own_services,bench,,LIFEBOAT_SECRET_KEY=only-for-benches $(PY) -m tests.bench $(ONLY))
 
-# Kills -9 of every process at random while clients write and clusters fail; prints its ledger, fails if a write is lost.
+# Kills every process at random (SIGKILL) while clients write and clusters fail. Fails if a write is lost.
 chaos: $(DEV_STAMP)
 	@$(PY) -m tests.chaos --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) --dir $(DIR)/chaos
 
-# LAB: where the lab's member runs, started with ONLY_APISERVER=1 (a kube-apiserver without controllers) and wiped after.
+# LAB: the folder of a kube-apiserver without controllers (ONLY_APISERVER=1), which is emptied afterwards.
 members-compare: $(DEV_STAMP)
-	@test -n "$(LAB)" || { echo "say where the lab is: make members-compare LAB=/tmp/lab" >&2; exit 2; }
+	@test -n "$(LAB)" || { echo "LAB is missing: make members-compare LAB=/tmp/lab" >&2; exit 2; }
 	@$(PY) -m tests.simulator.comparison $(LAB)/run/member1.config $(if $(RECORD),--record)
 
 conformance: $(DEV_STAMP)
@@ -80,13 +80,13 @@ conformance: $(DEV_STAMP)
 check: $(DEV_STAMP) lint types contracts migrations-check
 	$(PY) -m pytest -q -n auto -m "not slow" $(PURE_TESTS)
 
-# Asks the registry whether every pin has a wheel on every machine we name; minutes.
+# Checks in the package registry that every pinned package has a wheel for every machine that we support. Takes minutes.
 wheels: $(DEV_STAMP)
 	@$(PY) -m tests.wheels $(PYTHONS)
 
-# All cores at once; what failed in that crowd runs once more alone, and only what fails there as well has failed. The
-# seeds of random trouble run first, with nothing beside them: what each takes is printed below them. Eight processes at
-# most: each has two of the sixteen databases of Redis, one of its own and one for the product it runs.
+# All cores at once. A test that fails runs once more alone, and has failed only if it fails again. The seeds of random
+# trouble run first, with no other test beside them, and print their times. At most eight processes: each uses two of the
+# sixteen databases of Redis, one of its own and one for the processes that it starts.
 define tested
 $(PY) -m pytest -q -n auto --maxprocesses=8 --durations=12 --durations-min=10 $(1) || $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(1)
 endef
@@ -120,18 +120,18 @@ contracts: $(DEV_STAMP)
 migrations-check: $(DEV_STAMP)
 	@$(call with_own_services,check,--throwaway,$(CHECK_ENV) $(PY) manage.py makemigrations --check --dry-run)
 
-# A stamp says that the pins as they stand now are installed.
+# A stamp file is newer than the lists of pinned packages if these are installed.
 .venv/bin/python:
-	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Lifeboat needs Python 3.11 or newer, $(PYTHON) is %d.%d: make PYTHON=python3.12" % sys.version_info[:2])'
-	@echo "making .venv with $$($(PYTHON) --version)"
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Lifeboat needs Python 3.11 or newer, but $(PYTHON) is %d.%d; run: make PYTHON=python3.12" % sys.version_info[:2])'
+	@echo "creating .venv with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv .venv
 
 $(RUN_STAMP): .venv/bin/python requirements.txt requirements-embedded.txt
-	@echo "installing what the product needs (once)"
+	@echo "installing the packages of the product (once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt -r requirements-embedded.txt
 	@touch $@
 
 $(DEV_STAMP): .venv/bin/python requirements.txt requirements-embedded.txt requirements-dev.txt
-	@echo "installing what the tests need (once)"
+	@echo "installing the packages of the tests (once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ $(RUN_STAMP)

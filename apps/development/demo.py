@@ -1,4 +1,7 @@
-"""`make demo`: two failovers of the manual on real parts, told as timelines; fails where the result differs."""
+"""`make demo`: runs two failovers of the manual on real processes, and prints their steps.
+
+The exit status is 1 if a result differs from the manual.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +27,24 @@ EXAMPLES = PROJECT / "docs" / "examples"
 MEMBERS = tuple(f"member{number}" for number in range(1, 6))
 BINDING = "default/nginx-deployment"
 BINDINGS_URL = "/apis/work.karmada.io/v1alpha2/namespaces/default/resourcebindings"
-WITHIN = 90.0  # seconds each step may take on a slow machine
+STEP_SECONDS = 90.0  # how long a step may take on a slow machine
 
 
 class Differs(Exception):
-    """Something ended elsewhere than the manual says."""
+    """A result differs from what the manual describes."""
 
 
 def main() -> int:
-    """Run both failovers; return the exit status."""
+    """Run both failovers. Returns the exit status."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    over = "down"  # where something went wrong its logs stay, until the next run
+    end_with = "down"  # after an error the logs are kept until the next run
     try:
         _supervise("clean")
         _supervise("up", "--members", ",".join(MEMBERS))
         demo = Demo()
         demo.duplicated()
         demo.divided()
-        over = "clean"
+        end_with = "clean"
     except Differs as error:
         print(f"\nThe result differs: {error}", file=sys.stderr)
         return 1
@@ -51,26 +54,26 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        _supervise(over)
-    print("\nBoth failovers ended as the manual says.")
+        _supervise(end_with)
+    print("\nBoth failovers ended as the manual describes.")
     return 0
 
 
 def _supervise(verb: str, *arguments: str) -> None:
-    """Call the supervisor; the servers are always our own: somebody's database is no place for members that vanish."""
+    """Call the supervisor. It always starts servers of its own, never with the database in the environment."""
     own = {name: value for name, value in os.environ.items() if name not in (DATABASE, REDIS)}
     command = [sys.executable, "-m", "apps.development.supervise", verb, "--dir", str(FOLDER), *arguments]
     subprocess.run(command, cwd=PROJECT, env=own, check=True)
 
 
 class Demo:
-    """A running stack, and what is done with it."""
+    """A running stack with five simulated members."""
 
     def __init__(self) -> None:
         facts = json.loads((FOLDER / "run" / "ready.json").read_text())
         os.environ.update(facts["environment"])
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
-        import django  # here: the settings read where the servers of this run are
+        import django  # here, because the settings read the addresses of this run from the environment
 
         django.setup()
         from apps.objects.store import store
@@ -80,62 +83,62 @@ class Demo:
         self.members: dict[str, Any] = json.loads(Path(facts["members"], "members.json").read_text())
         kubeconfig = yaml.safe_load((FOLDER / "kubeconfig").read_text())
         self.token: str = kubeconfig["users"][0]["user"]["token"]
-        self.queued: dict[str, Any] = {}  # rows of the eviction queue by key: they leave no line in the change log
+        self.queued: dict[str, Any] = {}  # rows of the eviction queue by key, because the change log does not have them
         self._await("all members to be Ready", lambda: all(self._ready(name) for name in MEMBERS))
 
     def duplicated(self) -> None:
-        """member1 keeps its copy; the one of member2 goes to member3 or member5."""
+        """member1 keeps its copy. The copy on member2 moves to member3 or member5."""
         print("\n== Duplicated: member2 fails ==")
         self._apply("duplicated.yaml", {"member1": 2, "member2": 2})
         since = self._fail("member2")
         self._await("the eviction to be complete", lambda: self._step(since, "cleared", "member2"))
         placed = self._placed()
         self._recover("member2", since)
-        self._tell(since)
+        self._print(since)
         if set(placed) not in ({"member1", "member3"}, {"member1", "member5"}) or set(placed.values()) != {2}:
             raise Differs(f"placed on {placed}, expected member1 and one of member3, member5 with 2 replicas each")
         if self._step(since, "removed", "member1"):
-            raise Differs("the copy on member1, which was healthy all the time, was taken away")
+            raise Differs("the copy on member1 was removed, although it was healthy all the time")
 
     def divided(self) -> None:
-        """member2 takes all three replicas, and only then the copy of member1 goes."""
+        """member2 takes over all three replicas. Only then the copy on member1 is removed."""
         print("\n== Divided 1:2: member1 fails ==")
         self._apply("divided.yaml", {"member1": 1, "member2": 2})
         since = self._fail("member1")
         self._await("the eviction to be complete", lambda: self._step(since, "cleared", "member1"))
         placed = self._placed()
         self._recover("member1", since)
-        self._tell(since)
+        self._print(since)
         if placed != {"member2": 3}:
             raise Differs(f"placed on {placed}, expected member2 with all 3 replicas")
         healthy, removed = self._step(since, "healthy", "member2"), self._step(since, "removed", "member1")
         if not healthy or removed.at < healthy.at:
-            raise Differs("the old copy was let go before the new one was healthy")
+            raise Differs("the old copy was removed before the new one was healthy")
         if not all(at > healthy.at for at in self._removals("member1")):
-            raise Differs("member1 was asked to delete its copy before member2 was healthy")
+            raise Differs("member1 got the request to delete its copy before member2 was healthy")
 
-    # What is done
+    # Actions
 
     def _apply(self, example: str, expected: dict[str, int]) -> None:
-        """Start from nothing, create an example's objects, wait until all copies run."""
+        """Delete the objects of an example, create them again, and wait until all copies run."""
         for one in yaml.safe_load_all((EXAMPLES / example).read_text()):
             path = _path(one)
             self._ask("DELETE", f"{path}/{one['metadata']['name']}")
-        self._await("the last run to be cleared away", lambda: not self._held() and not self._there(example))
+        self._await("the objects of the last run to be gone", lambda: not self._copies() and not self._exist(example))
         for one in yaml.safe_load_all((EXAMPLES / example).read_text()):
             self._ask("POST", _path(one), one)
-            print(f"applied {one['kind']}/{one['metadata']['name']} of docs/examples/{example}")
+            print(f"applied {one['kind']}/{one['metadata']['name']} from docs/examples/{example}")
         self._await("all copies to run", lambda: self._running() == expected)
         self._await("all copies to be reported healthy", lambda: self._healthy() == set(expected))
         print(f"running: {_shown(expected)}")
 
-    def _there(self, example: str) -> bool:
+    def _exist(self, example: str) -> bool:
         wanted = yaml.safe_load_all((EXAMPLES / example).read_text())
         found = [self._ask("GET", f"{_path(one)}/{one['metadata']['name']}") for one in wanted]
         return any(found) or self._placed() is not None
 
     def _fail(self, member: str) -> int:
-        """Let a member go down; return the version of the log from which on it matters."""
+        """Make a member refuse connections. Returns the version of the change log before that."""
         since = self.store.current_version()
         self.began: datetime = self.store.now()
         self.queued = {}
@@ -143,13 +146,13 @@ class Demo:
         return since
 
     def _recover(self, member: str, since: int) -> None:
-        """Bring a member back and wait until its old copy is gone there too."""
+        """Bring a member back, and wait until its old copy is removed."""
         self._fault(member, "none")
         self._await("the member to be Ready again", lambda: self._step(since, "ready", member))
-        self._await("its taint NoSchedule to go", lambda: self._step(since, "no taint NoSchedule", member))
-        self._await("its taint NoExecute to go", lambda: self._step(since, "no taint NoExecute", member))
-        self._await("its old copy to be gone from it", lambda: member not in self._held())
-        self._await("the Work of that to be gone", lambda: self._step(since, "work gone", member))
+        self._await("its taint NoSchedule to be removed", lambda: self._step(since, "no taint NoSchedule", member))
+        self._await("its taint NoExecute to be removed", lambda: self._step(since, "no taint NoExecute", member))
+        self._await("its old copy to be removed", lambda: member not in self._copies())
+        self._await("the Work of that copy to be gone", lambda: self._step(since, "work gone", member))
         print(f"{member} failed and came back; running now: {_shown(self._running())}")
 
     def _fault(self, member: str, fault: str) -> None:
@@ -158,18 +161,18 @@ class Demo:
         with urllib.request.urlopen(urllib.request.Request(url, data=body, method="PUT"), timeout=10):
             pass
 
-    # What is seen
+    # Observations
 
     def _steps(self, since: int) -> list[Any]:
-        from apps.development.timeline import queued, told
+        from apps.development.timeline import queued, steps_of
 
-        found: list[Any] = []
+        changes: list[Any] = []
         while page := self.store.changes(since):
-            found += page
+            changes += page
             since = page[-1].version
-        return sorted([*told(found, binding=BINDING), *queued(self.queued.values())])
+        return sorted([*steps_of(changes, binding=BINDING), *queued(self.queued.values())])
 
-    def _look_at_queue(self) -> None:
+    def _read_queue(self) -> None:
         from controlplane.kinds.rows import Eviction
 
         rows = self.store.rows(Eviction, "cluster", MEMBERS)
@@ -179,9 +182,9 @@ class Demo:
         found = (step for step in self._steps(since) if (step.word, step.cluster) == (word, cluster))
         return next(found, None)
 
-    def _tell(self, since: int) -> None:
-        """Print the failover's steps with seconds since the fault."""
-        print("seconds since the fault was ordered:")
+    def _print(self, since: int) -> None:
+        """Print the steps of the failover with the seconds since the fault."""
+        print("seconds since the fault began:")
         for step in self._steps(since):
             if step.at >= self.began:
                 print(f"  {(step.at - self.began).total_seconds():6.2f}  {step.what}")
@@ -198,8 +201,8 @@ class Demo:
         found = self._ask("GET", f"{BINDINGS_URL}/nginx-deployment")
         return None if found is None else targets(found)
 
-    def _held(self) -> dict[str, Any]:
-        """Return the members that have the Deployment, asked themselves; one that is away has what it had."""
+    def _copies(self) -> dict[str, Any]:
+        """Return the Deployment as each member has it. A member that is down is not included."""
         return {
             one["name"]: found
             for one in self.members["members"]
@@ -207,11 +210,11 @@ class Demo:
         }
 
     def _running(self) -> dict[str, int]:
-        """Return ready replicas by member, as the members say."""
-        return {name: doc.get("status", {}).get("readyReplicas", 0) for name, doc in self._held().items()}
+        """Return the ready replicas by member, as the members report them."""
+        return {name: doc.get("status", {}).get("readyReplicas", 0) for name, doc in self._copies().items()}
 
     def _healthy(self) -> set[str]:
-        """Return where the control plane knows the copies to be healthy with all replicas."""
+        """Return the clusters whose copies are healthy with all replicas, as the control plane knows it."""
         from apps.development.timeline import health, replicas
 
         works = self._ask("GET", "/apis/work.karmada.io/v1alpha1/works")["items"]
@@ -222,7 +225,7 @@ class Demo:
         }
 
     def _removals(self, member: str) -> list[datetime]:
-        """Return when the member was asked to delete its copy, by its own log."""
+        """Return when the member got requests to delete its copy, from its own log."""
         with urllib.request.urlopen(f"{self.members['control']}/members/{member}/requests", timeout=10) as answer:
             requests = json.load(answer)["requests"]
         ends = "/deployments/nginx"
@@ -236,7 +239,7 @@ class Demo:
             return None
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the API's answer, None where it says 404."""
+        """Return the answer of the API. None: 404."""
         try:
             return _json(self.api + path, token=self.token, method=method, body=body)
         except urllib.error.HTTPError as error:
@@ -245,11 +248,11 @@ class Demo:
             raise Differs(f"{method} {path}: HTTP {error.code} {error.read()[:500].decode()}") from error
 
     def _await(self, what: str, holds: Callable[[], Any]) -> None:
-        ends = time.monotonic() + WITHIN
+        ends = time.monotonic() + STEP_SECONDS
         while not holds():
             if time.monotonic() > ends:
-                raise Differs(f"waited {WITHIN:g} s for {what}; logs: {FOLDER / 'logs'}")
-            self._look_at_queue()
+                raise Differs(f"waited {STEP_SECONDS:g} s for {what}; logs: {FOLDER / 'logs'}")
+            self._read_queue()
             time.sleep(0.1)
 
 
@@ -262,7 +265,7 @@ def _json(url: str, *, token: str, method: str = "GET", body: Any = None) -> Any
 
 
 def _path(doc: dict[str, Any]) -> str:
-    """Return the collection of an example's object."""
+    """Return the URL path of the collection of an object."""
     plural = {"Deployment": "deployments", "PropagationPolicy": "propagationpolicies"}[doc["kind"]]
     return f"/apis/{doc['apiVersion']}/namespaces/default/{plural}"
 

@@ -1,6 +1,6 @@
-"""A realistic fleet made in seconds: clusters as they really report, namespaces, policies and workloads.
+"""Makes a realistic fleet within seconds: clusters with a full status, namespaces, policies and workloads.
 
-Its clusters have no endpoint, so nothing probes them or applies to them: they stay as they were made.
+The clusters have no endpoint, so they are not probed, no Work is applied to them, and their status does not change.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CHUNK = 500
 
 
 class Fleet:
-    """Makes the objects of a fleet; the same seed makes the same fleet. `prefix` keeps two fleets apart."""
+    """Makes the objects of a fleet. The same seed gives the same fleet. `prefix` begins all names."""
 
     def __init__(self, *, clusters: int, bindings: int, now: datetime, seed: int = 1, prefix: str = "fleet") -> None:
         self.chance = random.Random(seed)
@@ -60,7 +60,7 @@ class Fleet:
         self.prefix = prefix
 
     def objects(self) -> Iterator[Object]:
-        """Yield everything in the order it has to be created."""
+        """Yield all objects in the order in which they have to be created."""
         yield from (self.cluster(number) for number in range(self.cluster_count))
         yield from (self._namespace(number) for number in range(-(-self.binding_count // PER_NAMESPACE)))
         yield from self.policies()
@@ -116,7 +116,7 @@ class Fleet:
         return Template("v1", "Namespace", self._meta(f"{self.prefix}-{number}"), {"spec": {}})
 
     def policies(self) -> Iterator[Policy]:
-        """Yield one ClusterPropagationPolicy per way of dividing; deployments choose by label."""
+        """Yield one ClusterPropagationPolicy for each placement. It selects Deployments by label."""
         for name, placement in placements(self.prefix, self.cluster_count).items():
             yield Policy(
                 api_version="policy.karmada.io/v1alpha1",
@@ -133,7 +133,7 @@ class Fleet:
             )
 
     def deployment(self, number: int) -> Template:
-        """Return a Deployment of 1 to 10 replicas with requests."""
+        """Return a Deployment with 1 to 10 replicas and with resource requests."""
         name, namespace = f"app-{number}", f"{self.prefix}-{number // PER_NAMESPACE}"
         ways = tuple(placements(self.prefix, self.cluster_count))
         labels = {"app": name, "fleet": self.prefix, "way": ways[number % len(ways)]}
@@ -152,7 +152,7 @@ class Fleet:
 
 
 def placements(prefix: str, clusters: int) -> dict[str, Placement]:
-    """Return the placements of a mixed fleet by name."""
+    """Return the placements of the fleet by name, one for each way to divide replicas."""
     some = ClusterAffinity(cluster_names=tuple(f"{prefix}-{number:04d}" for number in range(min(clusters, 10))))
     weights = tuple(
         StaticClusterWeight(ClusterAffinity(cluster_names=(name,)), 1 + place)
@@ -178,7 +178,7 @@ def placements(prefix: str, clusters: int) -> dict[str, Placement]:
 
 
 def _apis() -> tuple[APIEnablement, ...]:
-    """Return the 68 API resources a plain cluster serves, from the catalogue of built-in kinds."""
+    """Return the 68 API resources of a cluster without custom resources."""
     groups: dict[str, list[APIResource]] = {}
     served = [kind.resource for kind in kinds.KINDS if not kind.resource.group.endswith(("karmada.io", "lifeboat.io"))]
     for resource in served[:68]:
@@ -187,7 +187,7 @@ def _apis() -> tuple[APIEnablement, ...]:
 
 
 def store_all(store: Store, objects: Sequence[Object], *, by: str) -> int:
-    """Create objects in chunks, leaving those that exist alone; return how many were made."""
+    """Create objects in chunks. Objects that exist are not changed. Returns how many were created."""
     made = 0
     for start in range(0, len(objects), CHUNK):
         chunk = objects[start : start + CHUNK]

@@ -1,4 +1,4 @@
-"""A failover told from the change log: which line was the taint, the eviction, the new copy, the old one going."""
+"""The steps of a failover, from the change log: taints, eviction, new copy, removal of the old copy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Document = dict[str, Any]
 
 
 class Step(NamedTuple):
-    """Something that happened. `what` is said to people; `word` and `cluster` are for those who look for it."""
+    """One step. `what`: a sentence for people. `word` and `cluster`: by which code finds the step."""
 
     at: datetime
     word: str
@@ -25,8 +25,8 @@ class Step(NamedTuple):
     what: str
 
 
-def told(changes: Iterable[Change], *, binding: str) -> list[Step]:
-    """Return the steps of a binding's failover ("namespace/name") and of the clusters it concerns, in order."""
+def steps_of(changes: Iterable[Change], *, binding: str) -> list[Step]:
+    """Return the steps of all clusters and of one binding ("namespace/name"), in the order of the changes."""
     steps: list[Step] = []
     namespace, _, name = binding.partition("/")
     for change in changes:
@@ -44,26 +44,26 @@ def told(changes: Iterable[Change], *, binding: str) -> list[Step]:
 
 
 def queued(rows: Iterable[Eviction]) -> list[Step]:
-    """Return when copies entered the eviction queue."""
+    """Return one step for each copy that entered the eviction queue."""
     return [
-        Step(row.queued_at, "queued", row.cluster, f"its copy on {row.cluster} is queued to leave")
+        Step(row.queued_at, "queued", row.cluster, f"the eviction of the copy on {row.cluster} is queued")
         for row in rows
         if row.queued_at is not None and (row.due_at is not None or row.ended_at is not None)
     ]
 
 
 def _document(raw: bytes | None) -> Document:
-    found: Document = orjson.loads(raw) if raw else {}
-    return found
+    document: Document = orjson.loads(raw) if raw else {}
+    return document
 
 
 def _owner(work: Document) -> str:
-    found: str = work.get("metadata", {}).get("annotations", {}).get(BINDING_ANNOTATION, "")
-    return found
+    owner: str = work.get("metadata", {}).get("annotations", {}).get(BINDING_ANNOTATION, "")
+    return owner
 
 
 def condition_of(doc: Document, name: str, field: str = "status") -> str:
-    """Return a condition's status (or another field of it), "" where there is none."""
+    """Return the status of a condition, or another field of it. "": the object has no such condition."""
     conditions = doc.get("status", {}).get("conditions", ())
     return next((one.get(field, "") for one in conditions if one.get("type") == name), "")
 
@@ -72,11 +72,11 @@ def _cluster(name: str, old: Document, new: Document) -> Iterator[tuple[str, str
     before, after = condition_of(old, "Ready"), condition_of(new, "Ready")
     if before != after and after:
         yield "ready" if after == "True" else "not ready", name, f"{name} is Ready={after}"
-    gone, come = _taints(old), _taints(new)
-    for taint in sorted(come - gone):
+    taints_before, taints_after = _taints(old), _taints(new)
+    for taint in sorted(taints_after - taints_before):
         yield f"taint {taint[1]}", name, f"{name} gets the taint {taint[0]}:{taint[1]}"
-    for taint in sorted(gone - come):
-        yield f"no taint {taint[1]}", name, f"{name} loses the taint {taint[0]}:{taint[1]}"
+    for taint in sorted(taints_before - taints_after):
+        yield f"no taint {taint[1]}", name, f"the taint {taint[0]}:{taint[1]} of {name} is removed"
 
 
 def _taints(doc: Document) -> set[tuple[str, str]]:
@@ -84,13 +84,13 @@ def _taints(doc: Document) -> set[tuple[str, str]]:
 
 
 def _binding(old: Document, new: Document) -> Iterator[tuple[str, str, str]]:
-    left, leaving = _tasks(old), _tasks(new)
-    for cluster in sorted(leaving - left):
-        yield "evicted", cluster, f"token taken, evicted from {cluster}: its copy stays until the others are healthy"
+    tasks_before, tasks_after = _tasks(old), _tasks(new)
+    for cluster in sorted(tasks_after - tasks_before):
+        yield "evicted", cluster, f"evicted from {cluster}; the old copy stays until the others are healthy"
     before, after = targets(old), targets(new)
     if set(after) - set(before) or any(after[one] != before[one] for one in after if one in before):
         yield "scheduled", "", f"scheduled to {shown(after)}"
-    for cluster in sorted(left - leaving):
+    for cluster in sorted(tasks_before - tasks_after):
         yield "cleared", cluster, f"all copies are healthy: the eviction from {cluster} is complete"
     if not before and not after and not old:
         yield "claimed", "", "the policy claims the workload"
@@ -101,43 +101,43 @@ def _tasks(doc: Document) -> set[str]:
 
 
 def targets(binding: Document) -> dict[str, int]:
-    """Return where a binding's document places it: replicas by cluster."""
+    """Return the replicas of a binding by cluster."""
     return {one["name"]: one.get("replicas", 0) for one in binding.get("spec", {}).get("clusters", ())}
 
 
 def shown(placed: dict[str, int]) -> str:
-    """Return a placement for people: member1:2, member3:2."""
-    return ", ".join(f"{name}:{replicas}" for name, replicas in sorted(placed.items())) or "nowhere"
+    """Return a placement as text, for example "member1:2, member3:2"."""
+    return ", ".join(f"{name}:{replicas}" for name, replicas in sorted(placed.items())) or "no cluster"
 
 
 def _work(cluster: str, old: Document, new: Document) -> Iterator[tuple[str, str, str]]:
     if not old:
-        yield "work", cluster, f"a Work for {cluster} is made"
+        yield "work", cluster, f"a Work for {cluster} is created"
     if not new:
         yield "work gone", cluster, f"the Work for {cluster} is gone"
         return
     if old and _stamp(new) and not _stamp(old):
-        yield "removed", cluster, f"the copy on {cluster} is to be removed"
+        yield "removed", cluster, f"the removal of the copy on {cluster} begins"
     if condition_of(old, "Applied") != "True" and condition_of(new, "Applied") == "True":
-        yield "applied", cluster, f"{cluster} has the manifest"
+        yield "applied", cluster, f"the manifest is applied to {cluster}"
     before, after = health(old), health(new)
     if before != after and after == ("Healthy", replicas(new), replicas(new)):
         yield "healthy", cluster, f"{cluster} runs {after[1]} healthy replica{'s' if after[1] != 1 else ''}"
 
 
 def _stamp(doc: Document) -> str:
-    found: str = doc.get("metadata", {}).get("deletionTimestamp", "")
-    return found
+    timestamp: str = doc.get("metadata", {}).get("deletionTimestamp", "")
+    return timestamp
 
 
 def replicas(work: Document) -> int:
-    """Return how many replicas a Work asks for."""
+    """Return the number of replicas in the manifest of a Work. 0: it has no manifest."""
     manifests = work.get("spec", {}).get("workload", {}).get("manifests", ())
     return int(manifests[0].get("spec", {}).get("replicas", 1)) if manifests else 0
 
 
 def health(work: Document) -> tuple[str, int, int]:
-    """Return what the member says: health, ready replicas, replicas."""
+    """Return what the member reported for a Work: health, ready replicas, replicas. ("", 0, 0): no report yet."""
     reports = work.get("status", {}).get("manifestStatuses", ())
     if not reports:
         return "", 0, 0

@@ -150,7 +150,7 @@ def test_a_wrong_password_is_said_so(supervise: CommandLine, somebodys: Somebody
     store = supervise("run", ok=False, REDIS_URL=wrong["REDIS_URL"])
     database = supervise("run", ok=False, DATABASE_URL=wrong["DATABASE_URL"])
 
-    assert "no Redis where REDIS_URL says" in store.stderr
+    assert "cannot connect to the Redis in REDIS_URL" in store.stderr
     assert "invalid username-password pair" in store.stderr
     assert 'password authentication failed for user "ann"' in database.stderr
     assert "guessed" not in store.stderr + database.stderr + everything_said(supervise)

@@ -1,4 +1,4 @@
-"""`manage.py develop`: what the development profile adds to a fresh control plane."""
+"""`manage.py develop`: prepares the control plane of `make run`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from apps.objects.store import store
 from controlplane.apimachinery.errors import StatusError
 
 PROFILE = "docs/examples/development.yaml"
-REACHED_WITHIN = 5  # seconds to connect to a server
+CONNECT_SECONDS = 5
 
 
 class Command(BaseCommand):
-    help = f"Prepare, join simulated members, make {PROFILE} where it is missing. Safe to repeat; not for production."
-    requires_system_checks = []  # `make check` runs them; here they would be a quarter of a later start
+    help = f"Prepare, join simulated members, and create missing objects of {PROFILE}. For development only."
+    requires_system_checks = []  # `make check` runs them; here they would take a quarter of the time of a start
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--from", dest="listed", type=Path, metavar="members.json", required=True)
@@ -32,23 +32,25 @@ class Command(BaseCommand):
         _reach_servers()
         call_command("prepare", stdout=self.stdout)
         self.stdout.write("prepared")
-        self.stdout.flush()  # who waits for this may start now
+        self.stdout.flush()  # the supervisor starts the processes when it reads this line
         kept, settings = store(), configuration().settings()
         try:
             changed = join(kept, from_list(options["listed"]), settings)
             made = create_missing(kept, (django_settings.BASE_DIR / PROFILE).read_text(), settings)
         except (JoinError, StatusError) as error:
             raise CommandError(str(error)) from error
-        self.stdout.write(f"joined: {', '.join(changed) or 'none anew'}; made: {', '.join(made) or 'nothing anew'}")
+        self.stdout.write(
+            f"joined: {', '.join(changed) or 'no new cluster'}; created: {', '.join(made) or 'nothing new'}"
+        )
 
 
 def _reach_servers() -> None:
-    """Test that both servers let us in. Raises CommandError with their own words; the pool of connections has none."""
+    """Connect to both servers. Raises CommandError with the reason, which the connection pool would not give."""
     database_url = os.environ.get("DATABASE_URL", "postgresql:///lifeboat")
     try:
-        Redis.from_url(django_settings.REDIS_URL, socket_connect_timeout=REACHED_WITHIN).ping()
-        psycopg.connect(database_url, connect_timeout=REACHED_WITHIN).close()
+        Redis.from_url(django_settings.REDIS_URL, socket_connect_timeout=CONNECT_SECONDS).ping()
+        psycopg.connect(database_url, connect_timeout=CONNECT_SECONDS).close()
     except RedisError as error:
-        raise CommandError(f"no Redis where REDIS_URL says: {error}") from error
+        raise CommandError(f"cannot connect to the Redis in REDIS_URL: {error}") from error
     except psycopg.OperationalError as error:
-        raise CommandError(f"no PostgreSQL where DATABASE_URL says: {error}") from error
+        raise CommandError(f"cannot connect to the PostgreSQL in DATABASE_URL: {error}") from error

@@ -1,4 +1,4 @@
-"""`manage.py fleet`: a realistic fleet into the running database, in seconds."""
+"""`manage.py fleet`: creates a realistic fleet in the running database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAUSE_SECONDS = 0.1
 
 
 def _number(least: int) -> Callable[[str], int]:
-    """Return what reads a number of things; it raises ArgumentTypeError for anything but a whole one of `least` up."""
+    """Return a parser of whole numbers. It raises ArgumentTypeError for other text and for numbers below `least`."""
 
     def read(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
@@ -34,7 +34,7 @@ def _number(least: int) -> Callable[[str], int]:
 
 
 class Command(BaseCommand):
-    help = "Make clusters, policies and workloads as a large fleet has them. Made once; running it again adds nothing."
+    help = "Create clusters, policies and workloads of a large fleet. Running it again adds nothing."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--clusters", type=_number(1), default=100)
@@ -45,20 +45,20 @@ class Command(BaseCommand):
         kept = store()
         fleet = Fleet(clusters=options["clusters"], bindings=options["bindings"], now=kept.now())
         made = store_all(kept, list(fleet.objects()), by="fleet")
-        self.stdout.write(f"{made} objects made in {monotonic_seconds() - began:.1f} s")
+        self.stdout.write(f"{made} objects created in {monotonic_seconds() - began:.1f} s")
         self._propagate()
         self.stdout.write(f"propagated after {monotonic_seconds() - began:.1f} s")
 
     def _propagate(self) -> None:
-        """Work off what is due, in turn with the workers where there are some; return when nothing is left."""
-        while self._turns() or self._left():
+        """Process due objects, together with workers that run, until none is left."""
+        while self._turns() or self._is_due():
             time.sleep(PAUSE_SECONDS)
 
     def _turns(self) -> int:
         return sum(self._turn(group.name, shard) for group in GROUPS.values() for shard in range(group.shards))
 
-    def _left(self) -> bool:
-        """Test whether anything is due that places or propagates, a worker's present batch included."""
+    def _is_due(self) -> bool:
+        """Test whether an object is due for scheduling or propagation, or is in the batch of a worker."""
         names = [one.name for group in PLACING for one in GROUPS[group].controllers]
         return Due.objects.filter(controller__in=names, due_at__lte=store().now()).exists()
 
