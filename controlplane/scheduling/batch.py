@@ -1,5 +1,8 @@
-"""Many bindings at once: equal questions are answered once where room plays no part, and every answer takes its room
-before the next is given."""
+"""Schedules many bindings against one ledger of reserved capacity.
+
+Each placement reserves its capacity before the next binding is scheduled. Questions that do not depend on free capacity
+are answered once for all bindings with an equal question.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from controlplane.settings import Settings
 
 
 class Item(msgspec.Struct, frozen=True):
-    """One binding to be placed. `uncounted`: replicas per cluster it was promised and that no report counts yet."""
+    """One binding to schedule. `uncounted`: its reserved replicas by cluster that no report of the cluster counts
+    yet."""
 
     spec: ResourceBindingSpec
     status: ResourceBindingStatus
@@ -31,7 +35,7 @@ class Item(msgspec.Struct, frozen=True):
 
 
 class Batch:
-    """Places bindings one after the other on one fleet, against one ledger."""
+    """Schedules bindings one after the other on one fleet, against one ledger."""
 
     __slots__ = ("_fleet", "_known", "_ledger", "_settings")
 
@@ -42,8 +46,10 @@ class Batch:
         self._known: dict[Question, Verdict] = {}
 
     def place(self, item: Item) -> tuple[Question, Verdict]:
-        """Return one binding's question and the verdict on it, and promise what it takes. Raises ValueError as
-        `question_of` does."""
+        """Return the question of a binding and the verdict on it, and reserve the capacity that the result takes.
+
+        Raises ValueError as `question_of` does.
+        """
         settings = self._settings
         question = question_of(
             item.spec, item.status, settings=settings, neighbours=item.neighbours, together=item.together
@@ -61,7 +67,7 @@ class Batch:
         return question, verdict
 
     def _take_all(self, question: Question, verdict: Verdict) -> None:
-        """Promise everything a first result places."""
+        """Reserve all replicas of a result for a binding without targets."""
         attempt = verdict.explanation.attempts[-1]
         assert attempt.chosen is not None, "what is placed was chosen"
         if attempt.shares is None:
@@ -72,7 +78,7 @@ class Batch:
     def _take_difference(
         self, question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]
     ) -> None:
-        """Promise the replicas no report counts. What was promised before stays promised."""
+        """Reserve the new replicas of a result. Replicas that were reserved before are in the ledger already."""
         wanted = growth(question, clusters, uncounted)
         more = {name: count - uncounted.get(name, 0) for name, count in wanted.items()}
         taken = {name: count for name, count in more.items() if count > 0}
@@ -82,14 +88,14 @@ class Batch:
 
 
 def needs_no_room(question: Question) -> bool:
-    """Test whether free room plays no part in the answer, so that equal questions have equal answers."""
+    """Test whether the answer does not depend on free capacity, so that equal questions have equal answers."""
     if _spreads(question.placement):
         return False
     return not question.workload or (not question.bundled and division_of(question.placement) in (DUPLICATED, STATIC))
 
 
 def may_need_room(spec: ResourceBindingSpec) -> bool:
-    """Test whether free room may play a part in where a binding goes; False: what is promised need not be known."""
+    """Test whether a placement may depend on free capacity. False: reserved capacity need not be read for it."""
     placement = spec.placement
     if placement is None:
         return False
@@ -101,8 +107,10 @@ def _spreads(placement: Placement) -> bool:
 
 
 def growth(question: Question, clusters: Sequence[TargetCluster], uncounted: dict[str, int]) -> dict[str, int]:
-    """Return how many replicas (or sets) of a result no report of the clusters counts: what is new, and what was
-    promised before and is not counted yet."""
+    """Return by cluster how many replicas (or sets) of a result no report of the cluster counts.
+
+    These are the new replicas, and the replicas that were reserved before and are not counted yet (`uncounted`).
+    """
     if question.bundled:
         before = {name for name, _ in question.targets}
         return {one.name: uncounted.get(one.name, 0) if one.name in before else 1 for one in clusters}

@@ -1,4 +1,4 @@
-"""What a verdict leaves on the binding: targets, the applied placement, the Scheduled condition, promised room."""
+"""Writes a verdict to the binding: its targets, the applied placement, the Scheduled condition, reserved capacity."""
 
 from __future__ import annotations
 
@@ -23,36 +23,40 @@ SUCCESS: Final = "Success"
 
 
 def placed(binding: Binding, outcome: Placed, *, asked_again: bool, now: datetime) -> Binding:
-    """Return the binding with its result; the same binding where it says all of that already.
+    """Return the binding with its result. If nothing changes, the same object is returned.
 
-    `asked_again`: a reschedule was asked for, which the new lastScheduledTime answers even where nothing moves.
+    `asked_again`: a reschedule was requested. Then lastScheduledTime is set even if the targets stay the same.
     """
     assert binding.spec.placement is not None, "only a binding with a placement is placed"
     moved = binding.with_spec(clusters=outcome.clusters)
     noted = moved.with_meta(
         annotations={**moved.metadata.annotations, APPLIED_PLACEMENT: applied_text(binding.spec.placement)}
     )
-    said = Condition(SCHEDULED, "True", SUCCESS, "Binding has been scheduled successfully.")
-    told = noted.with_status(
-        conditions=with_condition(noted.status.conditions, said, now=now),
+    scheduled = Condition(SCHEDULED, "True", SUCCESS, "Binding has been scheduled successfully.")
+    reported = noted.with_status(
+        conditions=with_condition(noted.status.conditions, scheduled, now=now),
         scheduler_observed_generation=noted.metadata.generation,
         scheduler_observed_affinity_name=outcome.affinity_name,
     )
     first = binding.status.last_scheduled_time is None
-    if told is noted is moved is binding and not asked_again and not first:
+    if reported is noted is moved is binding and not asked_again and not first:
         return binding
-    return told.with_status(last_scheduled_time=to_seconds(now))
+    return reported.with_status(last_scheduled_time=to_seconds(now))
 
 
 def refused(binding: Binding, outcome: Refused, *, part: tuple[TargetCluster, ...] | None, now: datetime) -> Binding:
-    """Return the binding with why it has no result. Its targets stay (D18), but for a `part` that fits (D10)."""
+    """Return the binding with the reason why it has no result.
+
+    Its targets stay [placement-is-kept]. `part`: the targets that fit and replace them [refuge-first]. None: there are
+    none.
+    """
     kept = binding if part is None else binding.with_spec(clusters=part)
-    said = Condition(SCHEDULED, "False", outcome.reason, outcome.message[:MESSAGE_LIMIT])
-    return kept.with_status(conditions=with_condition(kept.status.conditions, said, now=now))
+    unscheduled = Condition(SCHEDULED, "False", outcome.reason, outcome.message[:MESSAGE_LIMIT])
+    return kept.with_status(conditions=with_condition(kept.status.conditions, unscheduled, now=now))
 
 
 def caught_up(binding: Binding) -> Binding:
-    """Return the binding whose result stands: only the generation it was looked at moves."""
+    """Return the binding with its current generation as the observed one. The result itself stays."""
     return binding.with_status(scheduler_observed_generation=binding.metadata.generation)
 
 
@@ -64,7 +68,10 @@ def capacity_reservations(
     asked: Asked,
     now: datetime,
 ) -> Iterator[Save | Drop]:
-    """Yield what changes in the promises of a binding: `wanted` replicas by cluster that no report counts."""
+    """Yield the changes of a binding's capacity reservations.
+
+    `wanted`: replicas by cluster that no report counts. `known`: the stored reservations by cluster.
+    """
     request = encoded(asked)
     for cluster in sorted({*wanted, *known}):
         row, replicas = known.get(cluster), wanted.get(cluster, 0)
@@ -87,7 +94,7 @@ def capacity_reservations(
 def refuge_reservations(
     binding: Binding, wanted: Mapping[str, int], *, asked: Asked, now: datetime
 ) -> tuple[CapacityReservation, ...]:
-    """Return the room an eviction found, which is kept free until the scheduler has placed the binding again."""
+    """Return the refuge reservations of an eviction: capacity that is kept until the scheduler places the binding."""
     request, ref = encoded(asked), binding.ref
     return tuple(
         CapacityReservation(
@@ -98,13 +105,16 @@ def refuge_reservations(
 
 
 def give_back(ledger: Ledger, fleet: Fleet, reserved: Iterable[CapacityReservation], *, times: int = 1) -> None:
-    """Let a binding have the room that is reserved for it: nobody stands in its own way. `times` -1: take it again."""
-    for one in reserved:
-        if one.cluster in fleet.index:
-            counts = np.array([-times * one.replicas], dtype=np.int64)
-            ledger.reserve(fleet.places([one.cluster]), counts, decoded(one.request))
+    """Release in the ledger the capacity that is reserved for a binding, so that the binding itself may use it.
+
+    `times` -1: reserve that capacity again.
+    """
+    for row in reserved:
+        if row.cluster in fleet.index:
+            counts = np.array([-times * row.replicas], dtype=np.int64)
+            ledger.reserve(fleet.places([row.cluster]), counts, decoded(row.request))
 
 
 def ledger(fleet: Fleet, reserved_capacity: Iterable[tuple[str, str, int]]) -> Ledger:
-    """Return the ledger of what `State.promised` says: cluster, request, replicas."""
+    """Return the ledger of the totals of `State.reserved_capacity`: (cluster, request, replicas)."""
     return Ledger.of(fleet, ((cluster, replicas, decoded(request)) for cluster, request, replicas in reserved_capacity))

@@ -1,4 +1,4 @@
-"""Feasible clusters in the order they are preferred in."""
+"""Candidates: the feasible clusters in order of preference."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ import numpy as np
 from controlplane.scheduling.cluster_arrays import Counts, Places
 
 TARGET_SCORE = 100
-"""What a cluster the binding is on already scores (ClusterLocality)."""
+"""Score of a cluster that the binding is already on (Karmada's plugin ClusterLocality) [scheduling-scores]."""
 RESERVED_SCORE = 50
-"""What a cluster scores on which an eviction reserved room for the binding: less than a target, more than others."""
+"""Score of a cluster on which an eviction reserved capacity for the binding: below a target, above other clusters."""
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """Feasible clusters in the order they are preferred in, with what is known of each."""
+    """The feasible clusters in order of preference, with score and free capacity of each."""
 
     places: Places
     scores: Counts
-    room: Counts  # replicas that fit, those already there included
+    room: Counts  # replicas that fit, including the replicas that the binding already has there
 
 
 class Unselectable(Exception):
-    """The spread constraints cannot be met; the text says by what and what is there."""
+    """The spread constraints cannot be met. The text says which constraint and how many clusters there are."""
 
 
 def rank(places: Places, scores: Counts, room: Counts, tiers: Counts) -> Candidates:
-    """Return candidates by tier, score descending, room descending, name. `places` come in the order of names."""
+    """Return the candidates sorted by tier, descending score, descending free capacity and name.
+
+    `places` must be in the order of the cluster names.
+    """
     order = np.lexsort((-room, -scores, tiers))
     return Candidates(places[order], scores[order], room[order])

@@ -1,4 +1,7 @@
-"""The clusters of one tick as arrays: what thousands of bindings ask of them is computed once for all clusters."""
+"""The clusters of one tick as numpy arrays, so that a question about them is answered once for thousands of bindings.
+
+A "place" is the position of a cluster in `Fleet.names`; a mask has one boolean per place.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,16 @@ Places = NDArray[np.intp]
 Counts = NDArray[np.int64]
 
 _CACHED: Final = 8192
-"""Answers kept per question; a fleet lives for one tick, this bounds it all the same."""
+"""Upper limit for cached answers of a fleet. A fleet lives for one tick only, so the limit is rarely reached."""
 
 T = TypeVar("T")
 
 
 class Fleet:
-    """An immutable snapshot of clusters, in the order of their names. Make it with `of`, ask it by masks over `names`.
+    """An immutable snapshot of clusters in the order of their names. Create it with `Fleet.of`.
 
-    Masks and arrays that are handed out are shared: never write to them.
+    Methods return masks and arrays over `names`. They are shared, so never write to them, unless a method says that it
+    returns a new one.
     """
 
     __slots__ = (
@@ -68,15 +72,18 @@ class Fleet:
         )
         self._apis, self._api_ids = _interned(one.status.api_enablements for one in self.clusters)
         self.absent: Mask = np.zeros(self.size, dtype=np.bool_)
-        self.open: Mask = ~self._mask(lambda one: one.terminating)  # takes newcomers, as far as it alone decides
-        # One that the eviction queue empties keeps its copies until they have left through it (D20).
+        self.open: Mask = ~self._mask(lambda one: one.terminating)  # clusters that are not being deleted
+        # A deleted cluster that the eviction queue empties keeps its copies until they are evicted [unjoin-and-drain].
         self.present: Mask = self.open | np.bool_(unjoin.evicts(settings))
         self._cache: dict[Any, Any] = {}
 
     @classmethod
     def of(cls, clusters: Iterable[Cluster], *, settings: Settings, previous: Fleet | None = None) -> Fleet:
-        """Return the fleet of these clusters. What `previous` read of clusters that are the same is kept; where all are
-        the same it is returned itself, with the answers it keeps."""
+        """Return the fleet of these clusters.
+
+        `previous`: an earlier fleet. What it read of unchanged clusters is reused. If no cluster has changed,
+        `previous` itself is returned, with its cached answers.
+        """
         if previous is None:
             return cls(clusters, settings, {})
         listed = list(clusters)
@@ -87,7 +94,7 @@ class Fleet:
         return cls(listed, settings, known)
 
     def without(self, names: Collection[str]) -> Fleet:
-        """Return the fleet as it would be if these clusters took nothing new and kept nothing (dry runs, D10)."""
+        """Return the fleet as if these clusters could neither take new copies nor keep copies [refuge-first]."""
         places = self.places(names)
         if not len(places):
             return self
@@ -101,7 +108,7 @@ class Fleet:
         return fleet
 
     def places(self, names: Iterable[str]) -> Places:
-        """Return where these clusters stand; names the fleet does not know are left out."""
+        """Return the places of the clusters with these names. Names that the fleet does not know are ignored."""
         index = self.index
         return np.array([index[name] for name in names if name in index], dtype=np.intp)
 
@@ -116,7 +123,7 @@ class Fleet:
         return mask
 
     def cached(self, key: Any, make: Callable[[], T]) -> T:
-        """Return the answer kept under `key`, made where it is new."""
+        """Return the cached answer for `key`; call `make` if there is none."""
         cache = self._cache
         found = cache.get(key)
         if found is None:
@@ -127,11 +134,11 @@ class Fleet:
         return answer
 
     def known(self, key: Any) -> Any:
-        """Return the answer kept under `key`, None where there is none."""
+        """Return the cached answer for `key`. None: there is none."""
         return self._cache.get(key)
 
     def keep(self, key: Any, answer: Any) -> None:
-        """Keep an answer under one more key."""
+        """Cache an answer under a key."""
         self._cache[key] = answer
 
     def _mask(self, test: Callable[[Cluster], bool]) -> Mask:
@@ -140,11 +147,11 @@ class Fleet:
     # Capacity
 
     def replicas(self, request: Request) -> Counts:
-        """Return how many replicas with that request each cluster has room for."""
+        """Return how many replicas with this request fit on each cluster, by its report."""
         return self.cached(request, lambda: self.capacity.replicas(request))
 
     def bundles(self, bundle: Bundle) -> Counts:
-        """Return how many whole sets of components each cluster has room for."""
+        """Return how many whole sets of components fit on each cluster, by its report."""
         return self.cached(bundle, lambda: self.capacity.bundles(bundle))
 
     # What clusters are
@@ -165,11 +172,12 @@ class Fleet:
         return self.cached(condition, lambda: self._mask(condition.holds))
 
     def lacking(self, field: str) -> Mask:
-        """Return which clusters do not say their provider, region or zone."""
+        """Return the clusters whose provider, region or zone is not set."""
         return self.cached(("lacking", field), lambda: self._mask(lambda one: not field_values(one, field)))
 
     def regions(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        """Return the number of each cluster's region among the sorted region names; -1 without a region."""
+        """Return for each cluster the position of its region in the sorted region names, and these names. -1: no
+        region."""
 
         def make() -> tuple[NDArray[np.int64], tuple[str, ...]]:
             known = tuple(sorted({one.spec.region for one in self.clusters} - {""}))
@@ -179,7 +187,7 @@ class Fleet:
         return self.cached("regions", make)
 
     def refusing(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Mask:
-        """Return which clusters carry a taint with one of the effects that no toleration bears."""
+        """Return the clusters with a taint of one of these effects that no toleration tolerates."""
 
         def make() -> Mask:
             refused = [bool(untolerated(taints, tolerations, effects)) for taints in self._taints]
@@ -188,20 +196,20 @@ class Fleet:
         return self.cached((tolerations, effects), make)
 
     def refused_by(self, place: int, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Taint | None:
-        """Return the first such taint of one cluster."""
+        """Return the first taint for which `refusing` contains this cluster. None: there is none."""
         found = untolerated(self._taints[self._taint_ids[place]], tolerations, effects)
         return found[0] if found else None
 
     def leaving_soon(self) -> Mask:
-        """Return which clusters carry PreferNoExecute, which tolerations do not bear (D4)."""
+        """Return the clusters with a PreferNoExecute taint. Tolerations are not consulted [prefer-no-execute]."""
         return self.refusing((), (PREFER_NO_EXECUTE,))
 
     def moving(self) -> Mask:
-        """Return which clusters carry a taint that moves workloads, whoever may bear it for a while."""
+        """Return the clusters with a taint that evicts (NoExecute, PreferNoExecute), whether it is tolerated or not."""
         return self.refusing((), (NO_EXECUTE, PREFER_NO_EXECUTE))
 
     def enables(self, api_version: str, kind: str) -> Mask:
-        """Return which clusters serve the API."""
+        """Return the clusters that serve this kind of this API version."""
 
         def make() -> Mask:
             served = [
@@ -219,13 +227,13 @@ def _read(cluster: Cluster, known: tuple[Cluster, FreeCapacity] | None) -> tuple
 
 
 def _same(known: Cluster, one: Cluster) -> bool:
-    """Test whether two readings of a cluster say the same. Versions are not asked: another world, or one restored from
-    a backup, may have given the same one to something else."""
+    """Test whether two readings of a cluster are equal. Resource versions are not compared, because a store that was
+    restored from a backup may have given the same version to another content."""
     return known is one or known == one
 
 
 def _interned(values: Iterable[Any]) -> tuple[list[Any], Places]:
-    """Return the distinct values and, for each given one, which of them it is."""
+    """Return the distinct values, and for each given value its position among them."""
     numbers: dict[Any, int] = {}
     ids = [numbers.setdefault(value, len(numbers)) for value in values]
     return list(numbers), np.array(ids, dtype=np.intp)

@@ -1,7 +1,8 @@
-"""Parts of one application end on one cluster: each sees where the others are, and what all of them need (S002).
+"""Places the parts of one application on the same cluster: its bindings in a namespace under one policy.
 
-Who is first goes where all of them have room, the others follow. Nobody follows where it has no room: it is placed as
-if it were alone. What is placed stays, but for what has no pods and was placed before any part with pods was there.
+The first part goes to a cluster with capacity for all parts, and the others follow. A part that does not fit there is
+placed as if it were alone. A placed part stays, with one exception: a part without pods that was placed before any part
+with pods follows these for YOUNG.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from controlplane.kinds.template.pods import KINDS_WITH_PODS
 from controlplane.settings import Settings
 
 YOUNG: Final = timedelta(seconds=300)
-"""So long after it was made, what has no pods still goes after parts with pods that come later."""
+"""How long after its creation a placed binding without pods still follows parts with pods."""
 FIRST_LOOK, LONGEST_LOOK = timedelta(seconds=1), timedelta(seconds=60)
 
 
 class Together(msgspec.Struct, frozen=True):
-    """The application a binding is a part of, as its question sees it.
+    """The application of a binding, as far as scheduling depends on it.
 
-    `near`: clusters where other parts are, those with most parts that run pods first. `whole`: what all parts ask for,
-    its own included. `kinds`: (apiVersion, kind) of all. `moves`: it goes after the others although it has a place.
+    `near`: the clusters of other parts; clusters with most parts that run pods come first. `whole`: the requests of all
+    parts, including the binding's own. `kinds`: (apiVersion, kind) of all parts. `moves`: the binding follows the other
+    parts although it already has targets.
     """
 
     near: tuple[str, ...] = ()
@@ -42,8 +44,11 @@ APART: Final = Together()
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One part. `clusters`: its targets; `kept`: those and the clusters it has not left yet; `asks`: replicas and what
-    each asks for."""
+    """One part of an application: a binding.
+
+    `clusters`: its targets. `kept`: its targets and the clusters that its copies have not left yet. `asks`: pairs of
+    replicas and the request of each replica.
+    """
 
     clusters: tuple[str, ...]
     kept: frozenset[str]
@@ -53,19 +58,22 @@ class Part(msgspec.Struct, frozen=True):
 
 
 Parts = Mapping[str, Mapping[str, Part]]
-"""By application and name of the binding."""
+"""By application and binding name."""
 
 
 def parts_of(found: Mapping[str, Iterable[Binding]], settings: Settings) -> dict[str, dict[str, Part]]:
-    """Return the parts of applications from their bindings."""
-    return {key: {one.metadata.name: part_of(one, settings) for one in ones} for key, ones in found.items()}
+    """Return the parts of applications, given the bindings of each application."""
+    return {
+        key: {binding.metadata.name: part_of(binding, settings) for binding in bindings}
+        for key, bindings in found.items()
+    }
 
 
 def part_of(binding: Binding, settings: Settings) -> Part:
-    """Return a binding as a part."""
+    """Return a binding as a part of its application."""
     spec = binding.spec
     return Part(
-        tuple(one.name for one in spec.clusters),
+        tuple(target.name for target in spec.clusters),
         frozenset(binding.clusters_kept()),
         (spec.resource.api_version, spec.resource.kind),
         runs_pods(binding),
@@ -74,7 +82,7 @@ def part_of(binding: Binding, settings: Settings) -> Part:
 
 
 def runs_pods(binding: Binding) -> bool:
-    """Test whether a binding is of something that runs pods."""
+    """Test whether the resource of a binding runs pods."""
     return binding.workload or binding.spec.resource.kind in KINDS_WITH_PODS
 
 
@@ -82,22 +90,26 @@ def _asks(binding: Binding, settings: Settings) -> tuple[tuple[int, Request], ..
     spec = binding.spec
     try:
         if spec.components and settings.gate("MultiplePodTemplatesScheduling"):
-            return tuple((one.replicas, request_of(one.replica_requirements)) for one in spec.components)
+            return tuple((part.replicas, request_of(part.replica_requirements)) for part in spec.components)
         return ((spec.replicas, request_of(spec.replica_requirements)),) if spec.replicas else ()
     except ValueError:
-        return ((spec.replicas, NOTHING_ASKED),)  # it asks for no quantity: its own question says so
+        return (
+            (spec.replicas, NOTHING_ASKED),
+        )  # its request is not a quantity; scheduling of that binding reports the error
 
 
 class Applications:
-    """The applications of one batch of decisions; whoever is placed is seen by the next. The one mutable value here."""
+    """The applications of one batch of decisions. It is mutable: each placement is visible to the next binding."""
 
     def __init__(self, found: Mapping[str, Iterable[Binding]], settings: Settings) -> None:
         self._parts = parts_of(found, settings)
         self._settings = settings
 
     def seen_by(self, binding: Binding, *, now: datetime | None = None) -> Together:
-        """Return the application of a binding as it is now; APART where it stands alone. `now` None: it goes after
-        nobody although it has a place, as who asks where else it may go wants it."""
+        """Return the application of a binding as it is now. APART: the binding is its only part.
+
+        `now` None: a dry run. A binding that already has targets is then not moved to join other parts.
+        """
         others = self._others(binding)
         if not others:
             return APART
@@ -112,7 +124,10 @@ class Applications:
         )
 
     def look_again_at(self, binding: Binding, *, now: datetime) -> datetime | None:
-        """Return when to look whether parts with pods have come; None where they have, or it is too late for that."""
+        """Return when to check again whether parts with pods were placed.
+
+        None: they were placed already, or the binding is older than YOUNG.
+        """
         made = binding.metadata.creation_timestamp
         if not application(binding) or runs_pods(binding) or made is None or now - made >= YOUNG:
             return None
@@ -121,7 +136,7 @@ class Applications:
         return now + min(max(now - made, FIRST_LOOK), LONGEST_LOOK)
 
     def placed(self, binding: Binding, clusters: Iterable[TargetCluster]) -> None:
-        """Let the others know where a part goes."""
+        """Record the placement of a binding, so that the other parts of its application see it."""
         key = application(binding)
         if key:
             part = part_of(binding, self._settings)
@@ -136,12 +151,12 @@ class Applications:
 
 
 def _whole(parts: Iterable[Part]) -> Bundle:
-    """Return what parts ask for together."""
+    """Return the requests of all parts as one set."""
     asked: Counter[Request] = Counter()
     for part in parts:
         for replicas, request in part.asks:
             asked[request] += replicas
-    return Bundle(tuple((asked[request], request) for request in sorted(asked, key=lambda one: one.amounts)))
+    return Bundle(tuple((asked[request], request) for request in sorted(asked, key=lambda request: request.amounts)))
 
 
 def _near(others: Iterable[Part]) -> tuple[str, ...]:
@@ -154,7 +169,8 @@ def _near(others: Iterable[Part]) -> tuple[str, ...]:
 
 
 def _moves(binding: Binding, own: Part, others: Iterable[Part], *, now: datetime | None) -> bool:
-    """Test whether what has no pods goes after the parts with pods: it is new, and none of them is where it is."""
+    """Test whether a binding without pods follows the parts with pods: it is young, and none of them shares a cluster
+    with it."""
     made = binding.metadata.creation_timestamp
     if own.pods or made is None or now is None or now - made >= YOUNG or not own.clusters:
         return False

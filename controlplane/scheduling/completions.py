@@ -1,4 +1,4 @@
-"""Dividing the completions of a Job among its clusters (semantics 2.9)."""
+"""Divides the completions of a Job among its clusters [work-rendering]."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from controlplane.scheduling.webster import dispense
 
 
 def split(binding: Binding, template: Template, targets: Iterable[TargetCluster]) -> dict[str, int]:
-    """Return each cluster's share of a Job's completions; {} where nothing is divided.
+    """Return each cluster's share of the completions of a Job. {}: the completions are not divided.
 
-    Shares follow the replicas of the clusters, so that all finish at about the same time.
+    Shares are in proportion to the replicas, so that all clusters finish at about the same time.
     """
     spec = binding.spec
     if template.kind != "Job" or spec.replicas <= 0 or spec.placement is None or not spec.placement.divided:

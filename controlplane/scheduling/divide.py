@@ -1,4 +1,4 @@
-"""Dividing replicas among the selected clusters (semantics 3.5)."""
+"""Divides replicas among the selected clusters [replica-division]."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controlplane.scheduling.webster_arrays import divide
 
 
 class NoRoom(Exception):
-    """The selected clusters have less room than is needed. `part` is what does fit, by place among the selected."""
+    """The selected clusters have too little free capacity. `part`: the replicas that do fit on each of them."""
 
     def __init__(self, room: int, needed: int, part: Counts) -> None:
         super().__init__(f"the selected clusters have room for {room} of {needed} replicas")
@@ -20,14 +20,16 @@ class NoRoom(Exception):
 
 
 def by_static_weight(replicas: int, weights: Counts, *, turned: bool) -> Counts:
-    """Return replicas by the weights users wrote; with no weight on any selected cluster all count the same."""
+    """Return replicas by static weights. If no selected cluster has a weight, all have the same weight."""
     return divide(replicas, weights if weights.any() else np.ones_like(weights), turned=turned)
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """What a division by room starts from; arrays are over the selected clusters in the order of their names.
+    """The input of a division by free capacity. Arrays are over the selected clusters in the order of their names.
 
-    `order` lists them as they are preferred, `fresh` divides everything anew over free room and what is held.
+    `free`: how many more replicas fit. `held`: the replicas that the binding already has. `order`: the clusters in
+    order of preference. `fresh`: divide all replicas again, as if none were placed. `turned`: ties go to the larger
+    name.
     """
 
     division: str
@@ -38,21 +40,21 @@ class Shares(msgspec.Struct, frozen=True):
     turned: bool
 
     def of(self, mine: NDArray[np.bool_]) -> Shares:
-        """Return the same for some of the clusters: the others have no room and hold nothing."""
+        """Return the input restricted to some clusters: the others count as full and hold no replicas."""
         free, held = np.where(mine, self.free, 0), np.where(mine, self.held, 0)
         return Shares(self.division, free, held, self.order[mine[self.order]], self.fresh, self.turned)
 
     def at_most(self, more: Counts) -> Shares:
-        """Return the same with room on each cluster for no more than so many additional replicas."""
+        """Return the input with an upper limit for the additional replicas of each cluster."""
         free: Counts = np.clip(more, 0, self.free)
         return Shares(self.division, free, self.held, self.order, self.fresh, self.turned)
 
 
 def by_room(replicas: int, given: Shares, tiers: Counts | None = None) -> Counts:
-    """Return replicas by room.
+    """Return replicas divided by free capacity. Raises NoRoom if they do not fit.
 
-    Steady: replicas that are placed stay; only a difference is added by free room, or taken away in proportion.
-    With `tiers`, each is filled up to its room, what it holds included, before the next one is used. Raises NoRoom.
+    Placed replicas stay. Only the difference is added by free capacity, or removed in proportion to the replicas.
+    `tiers`: the clusters of one tier are filled completely before the next tier is used. None: there is one tier.
     """
     if tiers is None:
         return _within(replicas, given)
@@ -75,13 +77,13 @@ def _within(replicas: int, given: Shares) -> Counts:
     if given.fresh:
         return _spread(replicas, free + held, np.zeros_like(held), given)
     if there > replicas:
-        # Shrinking goes by what is there, and the room on clusters plays no part.
+        # Replicas are removed in proportion to what each cluster holds; free capacity does not matter.
         return _spread(replicas, held, np.zeros_like(held), given)
     return held if there == replicas else _spread(replicas - there, free, held, given)
 
 
 def _spread(need: int, weights: Counts, base: Counts, given: Shares) -> Counts:
-    """Return `base` and `need` more by weight, no cluster getting more than its weight."""
+    """Return `base` plus `need` replicas divided by weight. No cluster gets more than its weight."""
     room = int(weights.sum())
     if room < need:
         raise NoRoom(room, need, base + weights)
@@ -91,8 +93,10 @@ def _spread(need: int, weights: Counts, base: Counts, given: Shares) -> Counts:
 
 
 def _fewest(need: int, weights: Counts, base: Counts, order: NDArray[np.intp]) -> Counts:
-    """Return the weights of the shortest row of clusters with enough room, 0 for the others: first those that hold
-    replicas already, then the roomiest."""
+    """Return the weights of as few clusters as have enough capacity together, and 0 for all others.
+
+    Clusters that already hold replicas come first, then those with the most free capacity.
+    """
     roomiest = order[np.argsort(-weights[order], kind="stable")]
     holding = base[roomiest] > 0
     roomiest = np.concatenate((roomiest[holding], roomiest[~holding]))

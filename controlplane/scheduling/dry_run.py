@@ -1,4 +1,4 @@
-"""Dry runs: what the scheduler would decide about a binding on the fleet as it is, or as it might be."""
+"""Dry runs: what the scheduler would decide about a binding, on the fleet as it is or with some clusters lost."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ RESULT_STANDS: Final = "ResultStands"
 
 
 class Around(Struct, frozen=True):
-    """The other bindings a binding's place depends on: its workload affinity groups, the parts of its application."""
+    """The other bindings that a placement depends on: workload affinity groups, and the parts of applications."""
 
     groups: Groups = {}
     applications: Mapping[str, Sequence[Binding]] = {}
 
     def without(self, lost: Collection[str]) -> Around:
-        """Return the same without what is on these clusters."""
+        """Return the same bindings without their copies on these clusters."""
         groups = {
-            key: {name: [one for one in clusters if one not in lost] for name, clusters in members.items()}
+            key: {name: [cluster for cluster in clusters if cluster not in lost] for name, clusters in members.items()}
             for key, members in self.groups.items()
         }
-        parts = {key: [_after_loss(one, lost) for one in ones] for key, ones in self.applications.items()}
+        parts = {
+            key: [_after_loss(binding, lost) for binding in bindings] for key, bindings in self.applications.items()
+        }
         return Around(groups, parts)
 
 
@@ -56,16 +58,20 @@ def review(
     settings: Settings,
     now: datetime,
 ) -> PlacementReviewStatus:
-    """Return what would become of a binding. Clusters that are `lost` take nothing, and what was on them is gone.
+    """Return what the scheduler would decide about a binding.
 
-    Raises ValueError where the binding has no placement or asks for something that is no quantity.
+    `lost`: clusters that count as unavailable; the copies on them count as gone. `reserved_capacity`: (cluster,
+    request, replicas) that no report counts yet. `reported_at`: by cluster, when its capacity was last reported. Raises
+    ValueError if the binding has no placement or requests something that is not a quantity.
     """
     fleet = Fleet.of(clusters, settings=settings).without(lost)
     around = around.without(lost)
     binding = _after_loss(binding, lost)
     trigger = needs_scheduling(binding, fleet)
     if trigger is None:
-        message = "placement, replicas and targets are as they were scheduled: nothing would be decided"
+        message = (
+            "placement, replicas and targets have not changed since the last result, so the scheduler decides nothing"
+        )
         return PlacementReviewStatus(RESULT_STANDS, message, clusters=binding.spec.clusters)
     ledger = binding_outcome.ledger(fleet, reserved_capacity)
     verdict = schedule(
@@ -97,6 +103,6 @@ def review(
 
 
 def _after_loss(binding: Binding, lost: Collection[str]) -> Binding:
-    """Return the binding as evictions would leave it: not on the clusters that are lost."""
-    left = tuple(one for one in binding.spec.clusters if one.name not in lost)
-    return replace(binding, spec=replace(binding.spec, clusters=left))
+    """Return the binding without the lost clusters among its targets."""
+    remaining = tuple(target for target in binding.spec.clusters if target.name not in lost)
+    return replace(binding, spec=replace(binding.spec, clusters=remaining))

@@ -1,4 +1,4 @@
-"""Why a binding went where it went: one sentence per cluster, made only when somebody asks."""
+"""Explanation: what one scheduling decision saw. The reasons in words are made from it only when they are needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from controlplane.scheduling.question import Question
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """What was seen under one affinity term; arrays are over the fleet, `shares` over `chosen`."""
+    """What was computed under one affinity term. Arrays are over the fleet, `shares` is over `chosen`.
+
+    None: that step was not reached. `failure`: why the term gave no result; "" if it gave the result.
+    """
 
     plan: Plan
     affinity_name: str
@@ -22,11 +25,13 @@ class Attempt(msgspec.Struct, frozen=True):
     room: Counts | None
     shares: Counts | None
     failure: str
-    joined: str = ""  # how it came to its application: Followed, ForAll; "" as if it were alone
-    reserved: tuple[str, ...] = ()  # clusters that were preferred because an eviction had reserved them
+    joined: str = ""  # how it joined its application: Followed or ForAll; "" if it was placed alone
+    reserved: tuple[str, ...] = ()  # preferred clusters, on which an eviction had reserved capacity
 
 
 class Explanation(msgspec.Struct, frozen=True):
+    """The question of a binding, and an attempt for each affinity term that was tried."""
+
     question: Question
     attempts: tuple[Attempt, ...]
 

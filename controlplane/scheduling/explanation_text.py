@@ -1,4 +1,4 @@
-"""The words of a note: a PlacementExplanation document, and the same as sentences."""
+"""Turns the note of a decision into words: a PlacementExplanation document, and the same as lines of text."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ CHOSEN, REFUSED, NOT_CHOSEN = "Chosen", "Refused", "NotChosen"
 
 
 class ClusterAccount(Struct, frozen=True):
-    """What became of one cluster, and why."""
+    """What the decision made of one cluster, and why."""
 
     name: str
     verdict: str  # Chosen, Refused, NotChosen
-    filter: str = ""  # the first filter that said no
-    value: str = ""  # on which value
+    filter: str = ""  # the first filter that refused it
+    value: str = ""  # the reason of that filter
     score: int | None = None
     target_before: bool = False
     replicas_before: int = 0
-    capacity: int | None = None  # replicas there was room for, beyond those it has; None: not looked at, or not kept
+    capacity: int | None = None  # additional replicas that fit; None: not computed, or not stored
     capacity_reported_at: datetime | None = None  # the newest report; None: unknown
-    capacity_age_seconds: int | None = None  # of the report when it was decided; None: unknown, or a newer report came
+    capacity_age_seconds: int | None = None  # of the report at the decision; None: unknown, or a newer report came
     weight: int | None = None
     replicas: int | None = None
     sentence: str = ""
 
 
 class TermTried(Struct, frozen=True):
-    """One affinity term and why it gave no result; "" it gave it."""
+    """One affinity term, and why it gave no result. "": it gave the result."""
 
     affinity_name: str = ""
     failure: str = ""
 
 
 class PlacementExplanation(Struct, frozen=True):
-    """Why a binding is where it is."""
+    """Why a binding is placed where it is."""
 
-    api_version: str  # always said, so without defaults
+    api_version: str  # without a default, so that it is always written
     kind: str
     metadata: ObjectMeta = ObjectMeta()
     decision: Summary = Summary()
-    division: str = ""  # how the replicas were divided, in one sentence
-    together: str = ""  # what the other parts of its application meant for it, in one sentence; "" nothing
+    division: str = ""  # how the replicas were divided, as a sentence
+    together: str = ""  # how the other parts of its application mattered, as a sentence; "": they did not
     terms: tuple[TermTried, ...] = ()
     clusters: tuple[ClusterAccount, ...] = ()
     previous: Summary | None = None
 
 
 class Part(Struct, frozen=True):
-    """What dry runs and stored notes both have: a decision in short and in full, on a fleet."""
+    """A decision on a fleet, in short and in full. Dry runs and stored notes both have one."""
 
     decision: Summary
     detail: Detail
@@ -75,7 +75,7 @@ class Part(Struct, frozen=True):
 def explained(
     ref: Ref, note: PlacementNote, fleet: FleetNames | None, reported_at: Mapping[str, datetime]
 ) -> PlacementExplanation:
-    """Return the document of a stored note. `reported_at`: by cluster, when its capacity was last read."""
+    """Return the document of a stored note. `reported_at`: by cluster, when its capacity was last reported."""
     names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
     part = Part(msgspec.json.decode(note.decision, type=Summary), msgspec.json.decode(note.detail, type=Detail), names)
     previous = msgspec.json.decode(note.previous, type=Summary) if note.previous else None
@@ -106,14 +106,14 @@ def tried(part: Part) -> tuple[TermTried, ...]:
 
 
 def clusters(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[ClusterAccount]:
-    """Yield what became of every cluster under the last affinity term that was tried, with a sentence about it."""
+    """Yield what the last affinity term that was tried made of every cluster, with a sentence about each."""
     detail, term = part.detail, part.detail.terms[-1]
-    for one in accounts(part, reported_at):
-        yield msgspec.structs.replace(one, sentence=_sentence(one, detail, term))
+    for account in accounts(part, reported_at):
+        yield msgspec.structs.replace(account, sentence=_sentence(account, detail, term))
 
 
 def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[ClusterAccount]:
-    """Yield what became of every cluster under the last affinity term that was tried, without a sentence."""
+    """Yield what the last affinity term that was tried made of every cluster, without sentences."""
     detail, term = part.detail, part.detail.terms[-1]
     held, reserved = dict(detail.held), frozenset(detail.reserved)
     refused = {name: (filter_, value) for filter_, value, mask in term.refused for name in _named(mask, part.names)}
@@ -152,73 +152,76 @@ def division(part: Part) -> str:
     """Return in one sentence how the replicas were divided."""
     detail = part.detail
     if not detail.workload:
-        return "It has no replicas to divide: every chosen cluster gets it."
+        return "It has no replicas to divide: every chosen cluster gets a copy."
     count = f"{detail.replicas} replica{'' if detail.replicas == 1 else 's'}"
     kept = sum(replicas for _, replicas in detail.held)
     if detail.division == DUPLICATED:
         return f"Every chosen cluster gets all {count}."
     if detail.division == STATIC:
-        return f"{count} divided by static weights, one at a time to the largest weight per seat."
-    how = "onto as few clusters as have room" if detail.division == AGGREGATED else "by free room"
+        return f"{count} divided in proportion to static weights."
+    how = "among as few clusters as possible" if detail.division == AGGREGATED else "by free capacity"
     if detail.fresh:
-        return f"{count} divided anew {how}, as a reschedule was asked for."
+        return f"{count} divided again {how}, because a reschedule was requested."
     if not kept:
         return f"{count} divided {how}."
-    return f"{count}, of which the targets had {kept}; these stay where they can and the difference goes {how}."
+    return f"{count}, of which the targets had {kept}: these stay if possible, and the difference is divided {how}."
 
 
 def together(part: Part) -> str:
-    """Return in one sentence what the other parts of its application meant; "" where it has none, or stays."""
+    """Return as a sentence how the other parts of its application mattered. "": there are none, or it was placed
+    before."""
     detail = part.detail
     others = ", ".join(detail.near)
     if detail.joined == FOLLOWED:
-        named = ", ".join(one.name for one in part.decision.clusters)
-        return f"It goes where other parts of its application are: {named}."
+        named = ", ".join(target.name for target in part.decision.clusters)
+        return f"It is placed where other parts of its application are: {named}."
     if detail.joined == FOR_ALL:
-        return f"It is the first of its application to go where all parts, {detail.pods} pods together, have room."
+        return f"It is the first part of its application, placed where all parts ({detail.pods} pods together) fit."
     if detail.held or not (detail.near or detail.pods) or part.decision.outcome != PLACED:
         return ""
     if detail.near:
-        return f"Other parts of its application are on {others}, where it has no place: it goes as if it were alone."
-    return f"No cluster has room for all {detail.pods} pods of its application: it goes as if it were alone."
+        return f"Other parts of its application are on {others}, where it does not fit: it is placed alone."
+    return f"No cluster has room for all {detail.pods} pods of its application: it is placed alone."
 
 
 def message(headline: str, accounts: Iterable[ClusterAccount], *, limit: int = MESSAGE_KEPT) -> str:
-    """Return a refusal for conditions and Events: what is missing, then a sentence per cluster as far as `limit` goes,
-    clusters that could have been chosen first and those nobody asked for last."""
+    """Return a refusal for conditions and Events: the headline, then a sentence per cluster, within `limit` characters.
+
+    Feasible clusters come first. Clusters that the clusterAffinity does not select come last.
+    """
     accounts = sorted(accounts, key=_interest)
-    told, room = [headline], limit - len(headline) - len(_MORE % len(accounts))
-    for count, one in enumerate(accounts):
-        sentence = f"{one.name}: {_brief(one)}"
-        room -= len(sentence) + 2
-        if room < 0:
-            return "; ".join(told) + _MORE % (len(accounts) - count)
-        told.append(sentence)
-    return "; ".join(told)
+    sentences, left = [headline], limit - len(headline) - len(_MORE % len(accounts))
+    for count, account in enumerate(accounts):
+        sentence = f"{account.name}: {_brief(account)}"
+        left -= len(sentence) + 2
+        if left < 0:
+            return "; ".join(sentences) + _MORE % (len(accounts) - count)
+        sentences.append(sentence)
+    return "; ".join(sentences)
 
 
 _MORE: Final = "; and %d more clusters"
 
 
-def _interest(one: ClusterAccount) -> tuple[bool, bool, str]:
-    return one.verdict == REFUSED, one.filter == CLUSTER_AFFINITY, one.name
+def _interest(account: ClusterAccount) -> tuple[bool, bool, str]:
+    return account.verdict == REFUSED, account.filter == CLUSTER_AFFINITY, account.name
 
 
-def _brief(one: ClusterAccount) -> str:
-    if one.verdict == REFUSED:
-        return one.value
-    return "it is feasible" if one.capacity is None else f"room for {one.capacity} more"
+def _brief(account: ClusterAccount) -> str:
+    if account.verdict == REFUSED:
+        return account.value
+    return "it is feasible" if account.capacity is None else f"room for {account.capacity} more"
 
 
 def text(explanation: PlacementExplanation) -> str:
-    """Return a document as sentences, one a line."""
+    """Return a document as lines of text."""
     return "\n".join(_lines(explanation)) + "\n"
 
 
 def _lines(explanation: PlacementExplanation) -> Iterator[str]:
-    place = explanation.metadata
-    name = f"{place.namespace}/{place.name}" if place.namespace else place.name
-    yield f"{name}: {_told(explanation.decision)}"
+    metadata = explanation.metadata
+    name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    yield f"{name}: {_decision(explanation.decision)}"
     for term in explanation.terms:
         if term.affinity_name and term.failure:
             yield f"Affinity {term.affinity_name} gave no result: {term.failure}"
@@ -229,10 +232,10 @@ def _lines(explanation: PlacementExplanation) -> Iterator[str]:
     for cluster in explanation.clusters:
         yield f"  {cluster.name}: {cluster.sentence}"
     if explanation.previous is not None:
-        yield f"Before that: {_told(explanation.previous)}"
+        yield f"The decision before: {_decision(explanation.previous)}"
 
 
-def _told(summary: Summary) -> str:
+def _decision(summary: Summary) -> str:
     when = "" if summary.at is None else f" at {summary.at:%Y-%m-%dT%H:%M:%SZ}"
     why = f" because {summary.trigger}" if summary.trigger else ""
     if summary.outcome == PLACED:
@@ -242,33 +245,32 @@ def _told(summary: Summary) -> str:
 
 
 def _targets(targets: Sequence[TargetCluster]) -> str:
-    named = (f"{one.name} ({one.replicas})" if one.replicas else one.name for one in targets)
+    named = (f"{target.name} ({target.replicas})" if target.replicas else target.name for target in targets)
     return ", ".join(named) or "no cluster"
 
 
-def _sentence(one: ClusterAccount, detail: Detail, term: Term) -> str:
-    if one.verdict == REFUSED:
-        return f"{one.filter} refuses it: {one.value}"
+def _sentence(account: ClusterAccount, detail: Detail, term: Term) -> str:
+    if account.verdict == REFUSED:
+        return f"{account.filter} refuses it: {account.value}"
     facts = []
-    if one.target_before:
-        facts.append(f"was a target with {one.replicas_before}" if one.replicas_before else "was a target")
-    if one.name in detail.reserved:
+    if account.target_before:
+        facts.append(f"was a target with {account.replicas_before}" if account.replicas_before else "was a target")
+    if account.name in detail.reserved:
         facts.append("an eviction had reserved it")
-    if one.capacity is not None:
-        aged = (
-            "" if one.capacity_age_seconds is None else f", reported {human_duration(one.capacity_age_seconds)} before"
-        )
-        facts.append(f"room for {one.capacity} more{aged}")
-    if one.weight is not None:
-        facts.append(f"weight {one.weight}")
+    if account.capacity is not None:
+        age = account.capacity_age_seconds
+        reported = "" if age is None else f", reported {human_duration(age)} before"
+        facts.append(f"room for {account.capacity} more{reported}")
+    if account.weight is not None:
+        facts.append(f"weight {account.weight}")
     seen = f" ({'; '.join(facts)})" if facts else ""
-    if one.verdict == CHOSEN:
-        return f"chosen{seen}" + (f", gets {one.replicas} of {detail.replicas}" if detail.workload else "")
-    return f"feasible{seen}, not chosen: {term.failure or 'others are preferred'}"
+    if account.verdict == CHOSEN:
+        return f"chosen{seen}" + (f", gets {account.replicas} of {detail.replicas}" if detail.workload else "")
+    return f"feasible{seen}, not chosen: {term.failure or 'other clusters are preferred'}"
 
 
 def _age(decided: datetime | None, reported: datetime | None) -> int | None:
-    """Return how many seconds old a report was at the decision, None where a newer one took its place."""
+    """Return the age in seconds of a report at the decision. None: unknown, or a newer report has replaced it."""
     if decided is None or reported is None or reported > decided:
         return None
     return int((decided - reported).total_seconds())
@@ -280,7 +282,7 @@ def _named(mask: str, names: Sequence[str]) -> Iterator[str]:
 
 
 def _by_name(chosen: Sequence[str], numbers: Sequence[int]) -> dict[str, int]:
-    """Return numbers of the chosen clusters by name; a single number stands for all of them."""
+    """Return the numbers of the chosen clusters by name. A single number applies to all of them."""
     if len(numbers) == len(chosen):
         return dict(zip(chosen, numbers, strict=True))
     return dict.fromkeys(chosen, numbers[0]) if numbers else {}

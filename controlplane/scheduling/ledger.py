@@ -1,4 +1,5 @@
-"""Capacity that was promised and that no report of a cluster counts yet."""
+"""The ledger of reserved capacity: replicas that were placed on a cluster and that no report of the cluster counts
+yet."""
 
 from __future__ import annotations
 
@@ -15,21 +16,23 @@ from controlplane.kinds.rows import CapacityReservation
 from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
 
 RESERVATION_EXPIRY: Final = timedelta(seconds=300)
-"""A promise nobody saw kept is not believed for longer: the Work may never have been applied."""
+"""When a reservation expires that no report has counted. The Work may never have been applied."""
 
 
 def live(
     reservations: Iterable[CapacityReservation], *, collected_at: Mapping[str, datetime], now: datetime
 ) -> list[CapacityReservation]:
-    """Return the promises that still hold: younger than 300 s, and not in what their cluster reported since their Work
-    was seen applied. `collected_at`: by cluster, when its nodes and pods were last read.
+    """Return the reservations that still count: younger than RESERVATION_EXPIRY, and not counted by a report.
+
+    A report counts a reservation if the report is newer than the moment when the Work was first seen applied.
+    `collected_at`: by cluster, when its nodes and pods were last read.
     """
     return [
-        one
-        for one in reservations
-        if one.made_at is not None
-        and now - one.made_at < RESERVATION_EXPIRY
-        and not _counted(one, collected_at.get(one.cluster))
+        reservation
+        for reservation in reservations
+        if reservation.made_at is not None
+        and now - reservation.made_at < RESERVATION_EXPIRY
+        and not _counted(reservation, collected_at.get(reservation.cluster))
     ]
 
 
@@ -38,7 +41,8 @@ def _counted(reservation: CapacityReservation, collected: datetime | None) -> bo
 
 
 class Ledger:
-    """What is promised on the clusters of a fleet, while a batch of bindings is placed. The one mutable value here."""
+    """The capacity that is reserved on the clusters of a fleet while a batch of bindings is scheduled. It is
+    mutable."""
 
     __slots__ = ("_amounts", "_fleet", "_free", "_log", "_pods")
 
@@ -51,7 +55,10 @@ class Ledger:
 
     @classmethod
     def of(cls, fleet: Fleet, reservations: Iterable[tuple[str, int, Asked]]) -> Ledger:
-        """Return the ledger of promises (cluster, replicas or sets, what one asks); unknown clusters are left out."""
+        """Return the ledger of reservations: (cluster, replicas or sets, request of each).
+
+        Clusters outside the fleet are ignored.
+        """
         by_request: dict[Asked, tuple[list[int], list[int]]] = {}
         for cluster, replicas, asked in reservations:
             place = fleet.index.get(cluster)
@@ -68,7 +75,7 @@ class Ledger:
         return ledger
 
     def reserve(self, places: Places, replicas: Counts, asked: Asked) -> None:
-        """Take room on clusters. Each place may stand in `places` once."""
+        """Reserve capacity on clusters. Negative replicas give capacity back. `places` must not contain duplicates."""
         if isinstance(asked, Bundle):
             pods, amounts = asked.pods, asked.total.amounts
         else:
@@ -82,9 +89,11 @@ class Ledger:
         self._log.append(places)
 
     def capacity_guards(self, places: Places, asked: Asked, *, seen: int) -> tuple[CapacityGuard, ...]:
-        """Return what a decision rests on that has just taken room on these clusters: how much room is left there.
+        """Return the guards of a decision that has just reserved capacity on these clusters: how much is left there.
 
-        A cluster that is overcommitted already is left out: the decision did not rest on free room there.
+        The decision is dropped if other reservations take more than that meanwhile. A cluster that is overcommitted
+        already gets no guard, because the decision did not depend on its free capacity. `seen`: the number of the
+        newest reservation that the ledger contains.
         """
         pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
         columns = {"": (self._fleet.capacity.pods[places] - self._pods[places]).tolist()} if pods else {}
@@ -100,9 +109,9 @@ class Ledger:
         return tuple(found)
 
     def free(self, asked: Asked) -> Counts:
-        """Return how many more replicas (or sets) each cluster has room for, promises taken off.
+        """Return how many more replicas (or sets) fit on each cluster, after all reservations.
 
-        What is handed out keeps its values: later promises make a new array.
+        The array does not change later: each new reservation leads to a new array.
         """
         known = self._free.get(asked)
         moment = len(self._log)
@@ -130,8 +139,8 @@ class Ledger:
         return self._fleet.bundles(asked) if isinstance(asked, Bundle) else self._fleet.replicas(asked)
 
     def _left(self, asked: Asked, places: NDArray[np.intp]) -> Counts:
-        """Return the room on some clusters: what was reported less the replicas that promises displace, by the resource
-        that is hit hardest."""
+        """Return how many more replicas fit on some clusters: the reported number minus the replicas that reservations
+        displace. The scarcest resource decides."""
         reported = self._reported(asked)[places]
         pods, amounts = (asked.pods, asked.total.amounts) if isinstance(asked, Bundle) else (1, asked.amounts)
         left = np.minimum(reported, (self._fleet.capacity.pods[places] - self._pods[places]) // max(pods, 1))

@@ -1,7 +1,7 @@
-"""What a decision keeps of its reasons: per cluster the first filter that said no, what was seen, how it was divided.
+"""The stored note of a decision: for each cluster the first filter that refused it, its capacity and its share.
 
-Compact and cheap: clusters are places in the list of the fleet's names, which is kept once; what equal questions share
-is encoded once. `account` makes words of it when somebody asks.
+A note is compact. Clusters are positions in the list of the fleet's names, which is stored once per fleet. What
+bindings with equal questions share is encoded once. `explanation_text` turns a note into words when it is read.
 """
 
 from __future__ import annotations
@@ -28,57 +28,57 @@ from controlplane.scheduling.question import Question
 from controlplane.scheduling.schedule import Placed, Verdict
 
 ROOMS_KEPT: Final = 128
-"""Clusters whose free room a note keeps: the chosen ones, then those with the most."""
+"""How many clusters a note stores the free capacity of: the chosen ones first, then those with most free capacity."""
 TARGETS_KEPT: Final = 100
-"""Clusters the short form of a decision names; the binding itself names all."""
+"""How many clusters the summary of a decision lists. The binding itself lists all."""
 MESSAGE_KEPT: Final = 1024
 
 
 class Summary(Struct, frozen=True):
-    """A decision in short; what the next one keeps of it."""
+    """A decision in short. The next decision about the same binding stores it as the previous one."""
 
     at: datetime | None = None
-    trigger: str = ""  # why it was made
+    trigger: str = ""  # why the binding was scheduled
     outcome: str = ""  # Placed, NoClusterFit, Unschedulable, SchedulerError
     message: str = ""
     affinity_name: str = ""
     clusters: tuple[TargetCluster, ...] = ()
-    more_clusters: int = 0  # beyond those named
+    more_clusters: int = 0  # number of clusters that `clusters` leaves out
 
 
 class Term(Struct, frozen=True):
-    """What was seen under one affinity term. Masks are bits over the fleet's names, base64; "" nothing."""
+    """What was computed under one affinity term. Masks are base64 of bits over the fleet's names; "": an empty mask."""
 
     affinity_name: str = ""
-    failure: str = ""  # "": it gave the result
-    refused: tuple[tuple[str, str, str], ...] = ()  # filter, value, mask; the first filter that refuses a cluster
+    failure: str = ""  # why the term gave no result; "" if it gave the result
+    refused: tuple[tuple[str, str, str], ...] = ()  # filter, reason, mask of the clusters that it refused first
     chosen: str = ""
-    shares: tuple[int, ...] = ()  # of the chosen in order; one number where all have the same
-    weights: tuple[int, ...] = ()  # of the chosen in order, for static division
-    seen: tuple[int, ...] = ()  # places whose room is kept
-    room: tuple[int, ...] = ()
+    shares: tuple[int, ...] = ()  # replicas of the chosen clusters in order; a single number if all are equal
+    weights: tuple[int, ...] = ()  # of the chosen clusters in order; only for static weights
+    seen: tuple[int, ...] = ()  # positions of the clusters whose free capacity is stored
+    room: tuple[int, ...] = ()  # their free capacity in replicas
 
 
 class Detail(Struct, frozen=True):
-    """Why, in full."""
+    """All the reasons of a decision."""
 
     replicas: int = 0
     workload: bool = False
     division: str = ""
     fresh: bool = False
-    held: tuple[tuple[str, int], ...] = ()  # targets before
+    held: tuple[tuple[str, int], ...] = ()  # targets before the decision, with replicas
     terms: tuple[Term, ...] = ()
-    joined: str = ""  # how it came to the other parts of its application: Followed, ForAll; "" as if it were alone
-    near: tuple[str, ...] = ()  # where those were
-    pods: int = 0  # of all parts
-    reserved: tuple[str, ...] = ()  # clusters that were preferred because an eviction had reserved them
+    joined: str = ""  # how it joined its application: Followed or ForAll; "" if it was placed alone
+    near: tuple[str, ...] = ()  # clusters of the other parts of its application
+    pods: int = 0  # of all parts of its application
+    reserved: tuple[str, ...] = ()  # preferred clusters, on which an eviction had reserved capacity
 
 
 PLACED: Final = "Placed"
 
 
 def summary_of(verdict: Verdict, *, trigger: str, now: datetime) -> Summary:
-    """Return a verdict in short."""
+    """Return the summary of a verdict."""
     outcome = verdict.outcome
     if isinstance(outcome, Placed):
         clusters = outcome.clusters
@@ -94,7 +94,7 @@ def summary_of(verdict: Verdict, *, trigger: str, now: datetime) -> Summary:
 
 
 def detail_of(verdict: Verdict) -> Detail:
-    """Return why a verdict is what it is."""
+    """Return the reasons of a verdict."""
     explanation = verdict.explanation
     question = explanation.question
     return Detail(
@@ -112,7 +112,7 @@ def detail_of(verdict: Verdict) -> Detail:
 
 
 class Notes:
-    """Makes the notes of one batch of decisions on one fleet."""
+    """Creates the notes of one batch of decisions on one fleet."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -120,13 +120,14 @@ class Notes:
 
     @cached_property
     def names(self) -> FleetNames:
-        """Return the names that places in these notes stand for."""
+        """The names of the fleet's clusters; notes refer to them by position."""
         return names_of(self.fleet)
 
     def note(
         self, binding: Binding, verdict: Verdict, *, trigger: str, before: PlacementNote | None, now: datetime
     ) -> PlacementNote:
-        """Return the note of a decision about a binding. `before`: the note of the one before it."""
+        """Return the note of a decision about a binding. `before`: the note of the previous decision; None: there is
+        none."""
         return PlacementNote(
             key=str(binding.ref),
             decision=_text(summary_of(verdict, trigger=trigger, now=now)),
@@ -137,13 +138,13 @@ class Notes:
 
     def _detail(self, verdict: Verdict) -> str:
         known = self._details.get(id(verdict))
-        if known is None:  # equal questions share their verdict where room plays no part
+        if known is None:  # bindings with equal questions may share one verdict
             known = self._details[id(verdict)] = (verdict, _text(detail_of(verdict)))
         return known[1]
 
 
 def names_of(fleet: Fleet) -> FleetNames:
-    """Return a fleet's names as they are kept: under the digest of all of them."""
+    """Return the row with a fleet's names. Its key is the digest of all names."""
     text = _text(fleet.names)
     return FleetNames(key=hashlib.sha256(text.encode()).hexdigest()[:32], names=text)
 
@@ -158,7 +159,7 @@ def _text(value: Any) -> str:
 def _term(attempt: Attempt, question: Question) -> Term:
     chosen = attempt.chosen if not attempt.failure else None
     seen = _seen(attempt, question)
-    assert attempt.room is not None or not len(seen), "only room that was asked for is kept"
+    assert attempt.room is not None or not len(seen), "only capacity that was computed is stored"
     return Term(
         affinity_name=attempt.affinity_name,
         failure=attempt.failure,
@@ -185,7 +186,10 @@ def _weights(plan: Plan, chosen: Places) -> tuple[int, ...]:
 
 
 def _seen(attempt: Attempt, question: Question) -> Places:
-    """Return the places whose room is kept: all that are feasible, or the chosen and the roomiest of them."""
+    """Return the positions of the clusters whose free capacity is stored: the feasible ones, at most ROOMS_KEPT.
+
+    If there are more, the chosen clusters come first, then those with most free capacity.
+    """
     feasible, room = attempt.feasible, attempt.room
     if feasible is None or room is None or not question.workload:
         return np.empty(0, dtype=np.intp)

@@ -1,4 +1,4 @@
-"""What a placement asks of a fleet, worked out once for all bindings that share it."""
+"""Plan: what follows from a placement and a fleet, computed once for all bindings with this placement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DISCOURAGING: Final = (PREFER_NO_SCHEDULE,)
 
 
 def division_of(placement: Placement) -> str:
-    """Return how replicas are divided; a placement that does not say duplicates them (semantics 1.2, 3.5)."""
+    """Return how replicas are divided. A placement without replicaScheduling duplicates them [replica-division]."""
     strategy = placement.replica_scheduling
     if strategy is None or not placement.divided:
         return DUPLICATED
@@ -29,8 +29,9 @@ def division_of(placement: Placement) -> str:
 
 
 def constraint(placement: Placement, field: str) -> SpreadConstraint | None:
-    """Return the constraint on a field; the last one wins, as there may be only one (semantics 1.2)."""
-    return next((one for one in reversed(placement.spread_constraints) if one.spread_by_field == field), None)
+    """Return the spread constraint on a field; the last one if there are several. None: there is none."""
+    constraints = reversed(placement.spread_constraints)
+    return next((constraint for constraint in constraints if constraint.spread_by_field == field), None)
 
 
 class Plan:
@@ -68,7 +69,10 @@ class Plan:
         self._weights: Counts | None = None
 
     def _tiers(self) -> Counts | None:
-        """Return for each cluster how far down the overflow terms it is: 0 the term itself, -1 in none."""
+        """Return the tier of each cluster: 0 for the term itself, n for its nth overflow term, -1 if none selects it.
+
+        None: the term has no overflow terms.
+        """
         term = self.term
         if not isinstance(term, ClusterAffinityTerm) or not term.overflow_affinities:
             return None
@@ -79,7 +83,7 @@ class Plan:
         return tiers
 
     def static_weights(self) -> Counts:
-        """Return each cluster's static weight: the largest of the rules that choose it; without rules 1."""
+        """Return the static weight of each cluster: the largest weight of the rules that select it; 1 without rules."""
         if self._weights is None:
             strategy = self.placement.replica_scheduling
             preference = None if strategy is None else strategy.weight_preference
@@ -94,8 +98,8 @@ class Plan:
 
 
 def plan_of(fleet: Fleet, placement: Placement, place: int, *, workload: bool) -> Plan:
-    """Return the plan of one affinity term; `place` 0 where the placement has a single affinity or none."""
-    # Equal placements are mostly the same object (they are interned), and asking for that is cheaper than hashing.
+    """Return the plan for the affinity term at position `place`; 0 if the placement has one clusterAffinity or none."""
+    # Equal placements are mostly the same object, because they are interned. Comparing ids is cheaper than hashing.
     quick = (id(placement), place, workload)
     known: Plan | None = fleet.known(quick)
     if known is not None and known.placement is placement:

@@ -1,4 +1,5 @@
-"""What scheduling needs to know of one binding, apart from its placement."""
+"""Question: everything about one binding that its scheduling depends on. Bindings with equal questions share
+answers."""
 
 from __future__ import annotations
 
@@ -21,8 +22,11 @@ from controlplane.settings import Settings
 
 
 class Neighbours(msgspec.Struct, frozen=True):
-    """Where the other bindings of one's workload affinity groups are: `together` the clusters all of them share, maybe
-    none; `apart` those any of them is on. None: one has no such group, or nobody else of it is placed yet."""
+    """Where the other bindings of a binding's workload affinity groups are placed.
+
+    `together`: the clusters that all bindings of its affinity group share; an empty set if they share none. `apart`:
+    the clusters of its anti-affinity group. None: the binding has no such group, or no other binding of it is placed.
+    """
 
     together: frozenset[str] | None = None
     apart: frozenset[str] | None = None
@@ -32,7 +36,8 @@ ALONE = Neighbours()
 
 
 class Question(msgspec.Struct, frozen=True):
-    """Bindings with equal questions get equal answers, as long as capacity is the same."""
+    """What scheduling needs to know of a binding. Equal questions have equal answers while free capacity is the
+    same."""
 
     placement: Placement
     api_version: str
@@ -41,24 +46,24 @@ class Question(msgspec.Struct, frozen=True):
     replicas: int
     workload: bool
     targets: tuple[tuple[str, int], ...]
-    leaving: tuple[str, ...]  # clusters with a task that keeps them from being chosen (D12)
-    fails_over: bool  # failover.cluster is set: PreferNoExecute keeps it away (D4)
-    turned: bool  # ties go to the larger name
-    fresh: bool  # a reschedule was asked for: everything is divided anew
-    first_term: int
+    leaving: tuple[str, ...]  # clusters with a task that excludes them [recovered-clusters-cancel]
+    fails_over: bool  # spec.failover.cluster is set, so PreferNoExecute excludes a cluster [prefer-no-execute]
+    turned: bool  # ties between clusters go to the larger name
+    fresh: bool  # a reschedule was requested, so all replicas are divided again
+    first_term: int  # position of the affinity term that is tried first
     neighbours: Neighbours = ALONE
     components: tuple[tuple[str, int], ...] = ()
-    evicted: tuple[str, ...] = ()  # clusters left because of a taint: not chosen again while one is there (D6)
+    evicted: tuple[str, ...] = ()  # evicted from because of a taint; excluded while a taint evicts [judged-once]
     together: Together = APART
 
     @property
     def needed(self) -> int:
-        """How many replicas, or whole sets, are to be placed."""
+        """The number of replicas, or of whole sets of components, to place."""
         return 1 if self.bundled and on_one_cluster(self.placement) else self.replicas
 
     @property
     def bundled(self) -> bool:
-        """The workload is made of components that are placed as whole sets."""
+        """Whether the workload consists of components that are placed as whole sets."""
         return isinstance(self.asked, Bundle)
 
 
@@ -70,7 +75,10 @@ def question_of(
     neighbours: Neighbours = ALONE,
     together: Together = APART,
 ) -> Question:
-    """Return the question a binding puts. Raises ValueError where it has no placement or asks for no quantity."""
+    """Return the question of a binding.
+
+    Raises ValueError if the binding has no placement or requests something that is not a quantity.
+    """
     if spec.placement is None:
         raise ValueError(f"binding of {spec.resource.kind} {spec.resource.name} has no placement: nothing to schedule")
     bundled = settings.gate("MultiplePodTemplatesScheduling") and bool(spec.components)
@@ -82,7 +90,7 @@ def question_of(
         asked=bundle_of(spec.components) if bundled else request_of(spec.replica_requirements),
         replicas=spec.replicas,
         workload=spec.replicas > 0 or spec.replica_requirements is not None or bundled,
-        targets=tuple((one.name, one.replicas) for one in spec.clusters),
+        targets=tuple((target.name, target.replicas) for target in spec.clusters),
         leaving=blocked_by_tasks(whole(spec), settings),
         fails_over=spec.failover is not None and spec.failover.cluster is not None,
         turned=descending(spec.resource.uid),
@@ -91,57 +99,64 @@ def question_of(
         first_term=0 if fresh else first_term(spec.placement, status.scheduler_observed_affinity_name),
         neighbours=neighbours if settings.gate("WorkloadAffinity") else ALONE,
         together=together,
-        components=tuple((one.name, one.replicas) for one in spec.components)
+        components=tuple((part.name, part.replicas) for part in spec.components)
         if bundled and len(spec.components) > 1 and on_one_cluster(spec.placement)
         else (),
     )
 
 
 def on_one_cluster(placement: Placement) -> bool:
-    """Test whether exactly one cluster is asked for: only then does a result say how many of each component."""
+    """Test whether a placement selects exactly one cluster. Only then does a result list the replicas of components."""
     bounds = constraint(placement, "cluster")
     return bounds is not None and bounds.min_groups == bounds.max_groups == 1
 
 
 def reschedule_asked(spec: ResourceBindingSpec, status: ResourceBindingStatus) -> bool:
-    """Test whether somebody asked for a fresh result since the last one."""
-    asked, last = spec.reschedule_triggered_at, status.last_scheduled_time
-    return asked is not None and last is not None and asked > last
+    """Test whether a reschedule was requested after the last result."""
+    requested, last = spec.reschedule_triggered_at, status.last_scheduled_time
+    return requested is not None and last is not None and requested > last
 
 
 def first_term(placement: Placement, observed: str) -> int:
-    """Return the affinity term to start with: the one the last result came from (semantics 3.6)."""
+    """Return the position of the affinity term to try first: the term of the last result, else 0 [affinity-groups]."""
     names = [term.affinity_name for term in placement.cluster_affinities]
     return names.index(observed) if observed in names else 0
 
 
 def blocked_by_tasks(tasks: Collection[GracefulEvictionTask], settings: Settings) -> tuple[str, ...]:
-    """Return the clusters whose task keeps them from being chosen: those of application failover, Drain and humans; of
-    taint evictions only with `compat.cluster_eviction_filter` (D12)."""
+    """Return the clusters that a graceful eviction task excludes: tasks of application failovers, Drains and users.
+
+    Tasks of taint evictions exclude a cluster only with `compat.cluster_eviction_filter` [recovered-clusters-cancel].
+    """
     if not tasks:
         return ()
     everything = settings.compat.cluster_eviction_filter
-    return tuple(sorted(one.from_cluster for one in tasks if everything or one.reason != TAINT_UNTOLERATED))
+    return tuple(sorted(task.from_cluster for task in tasks if everything or task.reason != TAINT_UNTOLERATED))
 
 
 def whole(spec: ResourceBindingSpec) -> tuple[GracefulEvictionTask, ...]:
-    """Return the tasks of clusters that are left altogether; one that gives a part back stays a target."""
+    """Return the tasks that remove a whole copy. A task that removes only a part of a copy leaves the cluster a
+    target."""
     tasks = spec.graceful_eviction_tasks
-    return tuple(one for one in tasks if not spec.replicas_returning(one.from_cluster)) if tasks else ()
+    return tuple(task for task in tasks if not spec.replicas_returning(task.from_cluster)) if tasks else ()
 
 
 def evicted_from(tasks: Collection[GracefulEvictionTask]) -> tuple[str, ...]:
-    """Return the clusters that are being left because of a taint. A toleration that has run out still bears the taint
-    in the eyes of the filter: without this the copy would go back at once, and be evicted again."""
-    return tuple(sorted(one.from_cluster for one in tasks if one.reason == TAINT_UNTOLERATED)) if tasks else ()
+    """Return the clusters that the binding is evicted from because of a taint.
+
+    For the filter TaintToleration a toleration with an expired tolerationSeconds still tolerates the taint. Without
+    this list the copy would go back at once and be evicted again.
+    """
+    return tuple(sorted(task.from_cluster for task in tasks if task.reason == TAINT_UNTOLERATED)) if tasks else ()
 
 
 Groups = Mapping[tuple[str, str, str], Mapping[str, Collection[str]]]
-"""By namespace, "affinity" or "antiAffinity", and group: the clusters of its bindings by their names."""
+"""By (namespace, "affinity" or "antiAffinity", group): the clusters of each binding of the group, by binding name."""
 
 
 def neighbours_of(spec: ResourceBindingSpec, groups: Groups, *, own: str) -> Neighbours:
-    """Return where a binding's groups are; `own` name is left out, and so is who is placed nowhere."""
+    """Return where the groups of a binding are placed. The binding itself (`own`: its name) and bindings without
+    clusters are ignored."""
     mine = spec.workload_affinity_groups
     if mine is None:
         return ALONE

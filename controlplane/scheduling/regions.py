@@ -1,4 +1,4 @@
-"""Spreading over regions: which regions, then which clusters in them (semantics 3.4)."""
+"""Selects clusters by region: first the regions, then the clusters in them [spread-constraints]."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from controlplane.scheduling.cluster_arrays import Places
 from controlplane.scheduling.placement_plan import DUPLICATED, Plan
 
 _UNIT = 1000
-"""One replica (or one able cluster) more weighs more than any average score of at most 100."""
+"""Weight of one more replica (or cluster) in a region's score: more than any average cluster score, which is at most
+100."""
 
 _HEAD = 32
-"""Clusters of a region that are added up one by one: mostly the first few suffice."""
+"""How many clusters of a region are added up one by one before arrays are used: mostly the first few are enough."""
 
-_PATIENCE = 20_000
-"""Sets of regions that are tried."""
+_MOST_TRIES = 20_000
+"""Upper limit for the sets of regions that are tried."""
 
 _NO_CONSTRAINT = SpreadConstraint(spread_by_field="cluster", min_groups=0, max_groups=0)
 
 
 class Region(msgspec.Struct, frozen=True, eq=False):
-    """A region with the positions of its candidates, in their order."""
+    """A region, and the positions of its clusters among the candidates in order of preference."""
 
     name: str
     members: NDArray[np.intp]
@@ -43,9 +44,9 @@ def select(
     *,
     replicas: int,
 ) -> Places:
-    """Return the clusters chosen: the best of each chosen region, then the best of the rest up to maxGroups.
+    """Return the selected clusters: the best of each selected region, then the best of the others up to maxGroups.
 
-    Raises Unselectable where regions or clusters are too few.
+    Raises Unselectable if there are too few regions or clusters.
     """
     clusters = by_cluster or _NO_CONSTRAINT
     found = _group(plan, candidates, by_region, clusters, replicas=replicas)
@@ -90,14 +91,17 @@ def _group(
 
 
 def _able(room: NDArray[np.int64], scores: NDArray[np.int64], replicas: int) -> int:
-    """Score a region for copies: how many clusters hold a whole copy."""
+    """Return the score of a region for duplicated replicas: how many of its clusters can hold all replicas."""
     able = room >= replicas
     count = int(able.sum())
     return count * _UNIT + int(scores[able].sum()) // count if count else 0
 
 
 def _reach(room: NDArray[np.int64], scores: NDArray[np.int64], *, least: int, goal: int) -> int:
-    """Score a region for shares: whether its first clusters hold the region's share, else how much they hold."""
+    """Return the score of a region for divided replicas: how much of the region's share its clusters can hold.
+
+    `least`: the number of clusters that are used at least. `goal`: the replicas that one region has to hold.
+    """
     used, sum_ = 0, 0
     for some in room[:_HEAD].tolist():
         used, sum_ = used + 1, sum_ + some
@@ -111,16 +115,17 @@ def _reach(room: NDArray[np.int64], scores: NDArray[np.int64], *, least: int, go
 
 
 def best_path(regions: list[Region], *, least: int, most: int, clusters: int) -> list[Region]:
-    """Return the regions to use, best score first; an empty list where no set of regions suffices.
+    """Return the regions to use, best score first. An empty list: no set of regions meets the constraints.
 
-    A set suffices with `least` to `most` regions and at least `clusters` clusters. The set with the highest total score
-    is taken, then the one with most clusters, then the one found first. Regions that its best ones do not need are left
-    out.
+    A set meets them with `least` to `most` regions and at least `clusters` clusters. The set with the highest total
+    score wins, then the set with most clusters, then the set that was tried first. Of that set only the best regions
+    that are needed are returned.
 
-    Sets are tried from regions with few clusters to those with many, and a set that suffices is not extended. Dozens of
-    regions have too many sets: after _PATIENCE tries the best set so far is taken, or the regions with most clusters.
+    Sets are tried from regions with few clusters to regions with many, and a set that meets the constraints is not
+    extended. Dozens of regions form too many sets. After _MOST_TRIES tries the best set so far is used, or the regions
+    with most clusters.
     """
-    ordered = sorted(regions, key=lambda one: (one.clusters, -one.score, one.name))
+    ordered = sorted(regions, key=lambda region: (region.clusters, -region.score, region.name))
     deepest = min(most, len(ordered))
     hopes = _hopes([one.score for one in ordered], deepest)
     largest = [sum(one.clusters for one in ordered[len(ordered) - picks :]) for picks in range(deepest + 1)]
@@ -138,7 +143,7 @@ def best_path(regions: list[Region], *, least: int, most: int, clusters: int) ->
                 best, found = (score, total), list(path)
             return
         left = deepest - length
-        if left <= 0 or total + largest[left] < clusters or visits > _PATIENCE:
+        if left <= 0 or total + largest[left] < clusters or visits > _MOST_TRIES:
             return
         for place in range(begin, len(ordered)):
             if best is not None and (score + hopes[left][place], total + largest[left]) <= best:
@@ -149,7 +154,7 @@ def best_path(regions: list[Region], *, least: int, most: int, clusters: int) ->
             path.pop()
 
     visit(0, 0, 0)
-    if not found and visits > _PATIENCE and least <= deepest:  # the largest regions suffice, else nothing is tried
+    if not found and visits > _MOST_TRIES and least <= deepest:  # `visit` starts only if the largest regions are enough
         found = ordered[len(ordered) - deepest :]
     by_score = sorted(found, key=lambda one: (-one.score, one.name))
     for length in range(least, len(found)):
@@ -159,8 +164,10 @@ def best_path(regions: list[Region], *, least: int, most: int, clusters: int) ->
 
 
 def _hopes(scores: list[int], most: int) -> list[list[int]]:
-    """Return for each number of regions still to be picked, and each place, the most that the scores from there on can
-    add: what cannot beat the best is not visited."""
+    """Return the highest total score that `picks` regions from a position on can add, as rows by `picks`.
+
+    Sets that cannot beat the best set are skipped with it.
+    """
     hopes = []
     for picks in range(most + 1):
         top: list[int] = []

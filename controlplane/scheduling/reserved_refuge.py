@@ -1,5 +1,7 @@
-"""What the scheduler does with a refuge that an eviction reserved: takes it, keeps the rest of it, or tells what
-replaces it."""
+"""What the scheduler does with a refuge that an eviction reserved: uses it, keeps the rest of it, or explains why not.
+
+A refuge is the set of clusters that a dry run found for a binding before the eviction [refuge-first].
+"""
 
 from __future__ import annotations
 
@@ -15,35 +17,35 @@ from controlplane.scheduling.filters import refusal
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """What evictions reserved for a binding: the hint of the last one, and the reservations that have not expired.
+    """What evictions reserved for a binding: the hint of the last eviction, and the refuge reservations.
 
-    The hint is valid while a reservation holds. A binding that takes no room has no reservation; its hint is valid for
-    the generation that the eviction wrote.
+    The hint is valid while there is a reservation. A binding that needs no capacity has no reservation. Its hint is
+    valid as long as the binding has the generation that the eviction wrote.
     """
 
     binding: Binding
     hint: PlacementHint | None
-    reservations: Sequence[CapacityReservation]  # only reservations, none of them expired
+    reservations: Sequence[CapacityReservation]  # refuge reservations that have not expired
 
     @property
     def valid(self) -> bool:
-        """Whether the hint is to be taken where it still fits."""
+        """Whether the scheduler uses the hint, if its clusters are still feasible."""
         if self.hint is None:
             return False
         return bool(self.reservations) or self.hint.generation == self.binding.metadata.generation
 
     @property
     def targets(self) -> tuple[TargetCluster, ...] | None:
-        """The targets that the eviction found; None: there is no valid hint."""
+        """The targets that the eviction reserved. None: there is no valid hint."""
         if self.hint is None or not self.valid:
             return None
         return tuple(TargetCluster(name, replicas) for name, replicas in self.hint.clusters.items())
 
     def rest(self, result: Iterable[TargetCluster]) -> tuple[CapacityReservation, ...]:
-        """Return the reservations that stay after a result: those of copies whose own eviction is still to come.
+        """Return the reservations that stay after a result: those of copies that are still to be evicted.
 
-        Example: a binding on member1 and member2 loses both, and member3 and member4 are reserved. While only the
-        eviction from member1 has its token, the result is member2 and member3, and member4 stays reserved.
+        Example: a binding on member1 and member2 is evicted from both, and member3 and member4 are reserved. While only
+        the eviction from member1 has its token, the result is member2 and member3, and member4 stays reserved.
         """
         if self.hint is None or not self.valid:
             return ()
@@ -54,13 +56,13 @@ class Reserved(msgspec.Struct, frozen=True):
         return {one.name for one in self.binding.spec.clusters}
 
     def _partial(self, placed: Iterable[str]) -> bool:
-        """Test whether a result keeps a target that the binding was to leave as well: its own eviction is to come."""
+        """Test whether a result keeps a target that the binding is still to be evicted from."""
         return self.hint is not None and not self._targets().intersection(placed) <= self.hint.clusters.keys()
 
     def replaced(self, result: Sequence[TargetCluster], explanation: Explanation) -> str:
-        """Return the message of an Event: which reserved clusters the result lacks, why, and what it has instead.
+        """Return the message of an Event: which reserved clusters the result does not use, why, and what it uses.
 
-        "": the result has all of them, or those it lacks are for copies whose own eviction is still to come.
+        "": the result uses all of them, or the others are for copies that are still to be evicted.
         """
         if self.hint is None or not self.valid:
             return ""
@@ -72,33 +74,33 @@ class Reserved(msgspec.Struct, frozen=True):
         named = ", ".join(_spelled(TargetCluster(name, self.hint.clusters[name])) for name in missed)
         instead = ", ".join(map(_spelled, result)) or "no cluster"
         why = "; ".join(f"{name}: {_why(name, wanted[name], explanation)}" for name in missed)
-        return f"the eviction had reserved {named}; the scheduler placed it on {instead}. {why}"
+        return f"the eviction had reserved {named}, but the scheduler placed the binding on {instead}. {why}"
 
 
 def _unused(
     reservations: Iterable[CapacityReservation], wanted: Mapping[str, int], placed: Mapping[str, int]
 ) -> Iterator[CapacityReservation]:
     """Yield the reservations, or the parts of them, that a result does not use."""
-    for one in reservations:
-        left = wanted.get(one.cluster, 0) - placed[one.cluster] if one.cluster in placed else one.replicas
-        if one.cluster in wanted and left > 0:
-            yield replace(one, replicas=min(one.replicas, left))
+    for row in reservations:
+        left = wanted.get(row.cluster, 0) - placed[row.cluster] if row.cluster in placed else row.replicas
+        if row.cluster in wanted and left > 0:
+            yield replace(row, replicas=min(row.replicas, left))
 
 
 def _why(name: str, replicas: int, explanation: Explanation) -> str:
-    """Return why a reserved cluster is not in the result, or not with all its replicas."""
+    """Return why the result does not use a reserved cluster, or not for all its replicas."""
     attempt, question = explanation.attempts[-1], explanation.question
     place = attempt.plan.fleet.index.get(name)
     if place is None:
-        return "the cluster is gone"
+        return "the cluster no longer exists"
     refused = refusal(attempt.plan, question, place)
     if refused is not None:
         return refused.value
     if question.fresh:
-        return "a reschedule was asked for, so everything was placed anew"
+        return "a reschedule was requested, so all replicas were placed again"
     if attempt.room is not None and question.workload and int(attempt.room[place]) < replicas:
         return f"it has room for {int(attempt.room[place])} more replicas only"
-    return "the binding, its placement or the clusters have changed since, and others are preferred"
+    return "the binding, its placement or the clusters have changed since then, and other clusters are preferred"
 
 
 def _spelled(target: TargetCluster) -> str:

@@ -1,5 +1,7 @@
-"""Where a binding goes: filter, score, select, divide (semantics 3). Used by the live controller, the refuge check of
-evictions, dry runs and tests alike."""
+"""Schedules one binding: filter the clusters, score them, select some and divide the replicas [scheduling-outcomes].
+
+The scheduler controller, the refuge check of evictions and dry runs all use these functions.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,29 @@ from controlplane.settings import Settings
 NO_CLUSTER_FIT, UNSCHEDULABLE, SCHEDULER_ERROR = "NoClusterFit", "Unschedulable", "SchedulerError"
 
 FOLLOWED, FOR_ALL = "Followed", "ForAll"
-"""How parts of an application come together: after others, or first, where all have room."""
+"""How a binding joined its application: it follows other parts, or it is first, on a cluster with capacity for all
+parts."""
 
 _UNBOUNDED: Final = 2**31 - 1
-"""Room for something without replicas."""
+"""Free capacity of a cluster for a resource without replicas."""
 _LAST_TIER: Final = 10**6
-"""Below every overflow tier: clusters that are only taken when nothing else is left (D4, D21)."""
+"""Added to the tier of clusters that are used last, below every overflow tier [prefer-no-execute]
+[prefer-no-schedule]."""
 
 
 class Placed(Struct, frozen=True):
-    """A complete result. `clusters` in the order of their names; `affinity_name` of the term that gave it."""
+    """A complete result. `clusters` are in the order of their names; `affinity_name` names the term that gave the
+    result."""
 
     clusters: tuple[TargetCluster, ...]
     affinity_name: str = ""
 
 
 class Refused(Struct, frozen=True):
-    """No result; the copies there are stay (D18). `part`: what does fit, where only room was missing (D10)."""
+    """No result. Existing copies stay [placement-is-kept].
+
+    `part`: the targets that do fit, if only capacity was missing [refuge-first]. None: another reason.
+    """
 
     reason: str  # NoClusterFit, Unschedulable, SchedulerError
     message: str
@@ -73,11 +81,11 @@ def schedule(
     leaving: Collection[str] = (),
     hint: tuple[TargetCluster, ...] | None = None,
 ) -> Verdict:
-    """Return where a binding goes, or why nowhere.
+    """Return the placement of a binding, or the reason why there is none.
 
-    `ledger`: capacity that is reserved and not reported yet; it is read, not changed. `leaving`: clusters that shall be
-    counted as gone. `hint`: the result that an eviction reserved; see `answer`.
-    Raises ValueError where the binding has no placement or asks for something that is no quantity.
+    `ledger`: capacity that is reserved and that no report counts yet; it is not changed here. `leaving`: clusters that
+    count as unavailable. `hint`: the targets that an eviction reserved; see `answer`.
+    Raises ValueError if the binding has no placement or requests something that is not a quantity.
     """
     question = question_of(spec, status, settings=settings, neighbours=neighbours, together=together)
     seen = fleet.without(leaving) if leaving else fleet
@@ -92,14 +100,13 @@ def answer(
     settings: Settings,
     hint: tuple[TargetCluster, ...] | None = None,
 ) -> Verdict:
-    """Return the verdict on a question: the first affinity term that gives a result; the first failure where none
-    does.
+    """Return the verdict on a question: the result of the first affinity term that gives one, else the first failure.
 
-    `hint`: the targets that an eviction reserved for this binding. They are preferred to other clusters that fit as
-    well; a term that gives no result with the hint is tried without it.
+    `hint`: the targets that an eviction reserved for this binding. They are preferred to other feasible clusters. If a
+    term gives no result with the hint, the term is tried again without it.
     """
     terms = question.placement.cluster_affinities
-    reserved = {} if question.fresh else {one.name: one.replicas for one in hint or ()}
+    reserved = {} if question.fresh else {target.name: target.replicas for target in hint or ()}
     attempts: list[Attempt] = []
     first: _Failed | None = None
     for place in range(question.first_term, max(1, len(terms))):
@@ -123,7 +130,7 @@ def answer(
 
 
 class _Trial:
-    """One question under one affinity term; keeps what it saw for the explanation."""
+    """One question under one affinity term. It keeps the intermediate results for the explanation."""
 
     __slots__ = (
         "chosen",
@@ -149,7 +156,7 @@ class _Trial:
         self.settings = settings
         self.feasible: Places | None = None
         self.chosen: Places | None = None
-        self.picked: Places | None = None  # the chosen ones, in the order they were chosen in
+        self.picked: Places | None = None  # the chosen clusters in the order of selection
         self.room: Counts | None = None
         self.shares: Counts | None = None
         self.joined = ""
@@ -177,12 +184,12 @@ class _Trial:
         if self.question.together is not APART and self.plan.selects:
             for how, places, room in self._preferred(feasible):
                 try:
-                    found = self._within(places, room)
+                    targets = self._within(places, room)
                 except _Failed:
                     self.chosen = self.shares = None
                 else:
                     self.joined = how
-                    return found
+                    return targets
         return self._within(feasible)
 
     def _within(self, feasible: Places, room: Counts | None = None) -> tuple[TargetCluster, ...]:
@@ -193,14 +200,15 @@ class _Trial:
             raise _Failed(SCHEDULER_ERROR, str(failure)) from None
         chosen = feasible if self.picked is None else np.sort(self.picked)
         if not len(chosen):
-            raise _Failed(SCHEDULER_ERROR, "spreadConstraints: maxGroups 0 chooses no cluster; set it or leave it out")
+            message = "spreadConstraints: maxGroups 0 selects no cluster; set it to at least 1 or remove the constraint"
+            raise _Failed(SCHEDULER_ERROR, message)
         self.chosen = chosen
         return self._assign(chosen)
 
     # Score and select
 
     def _free(self) -> Counts:
-        """Return how many more replicas (or sets) each cluster of the fleet has room for."""
+        """Return how many more replicas (or sets of components) fit on each cluster of the fleet."""
         if self.room is None:
             if self.question.replicas > 0 or self.question.bundled:
                 self.room = self.ledger.free(self.question.asked)
@@ -209,7 +217,8 @@ class _Trial:
         return self.room
 
     def _tiers(self, places: Places) -> Counts | None:
-        """Return the tier of each place; None where all are alike."""
+        """Return the tier of each of these clusters; lower tiers are used first. None: all clusters have the same
+        tier."""
         plan = self.plan
         reluctant = plan.reluctant[places]
         if plan.tiers is None and not reluctant.any():
@@ -223,10 +232,12 @@ class _Trial:
         return tiers
 
     def _preferred(self, feasible: Places) -> Iterator[tuple[str, Places, Counts | None]]:
-        """Yield the clusters to try first so that the parts of an application end on one, and how it is called: each on
-        which others are, as far as there is room, then those with room for all. What has a place stays.
+        """Yield sets of clusters to try first, so that all parts of an application end on one cluster.
 
-        Clusters whose taints want nobody new come after all others here as well.
+        First each cluster that other parts are on, if it has enough free capacity. Then, for the first part of an
+        application, all clusters with capacity for all parts. A binding that already has targets is not moved, unless
+        `Together.moves` is set. Clusters with a taint that discourages new copies are left out. The first value of each
+        item is FOLLOWED or FOR_ALL.
         """
         question, fleet = self.question, self.plan.fleet
         mine = question.together
@@ -304,9 +315,12 @@ class _Trial:
             raise _Failed(UNSCHEDULABLE, str(failure), part) from None
 
     def _order(self, chosen: Places) -> Places:
-        """Return the positions of the selected clusters as they were selected (of each region its first before all
-        others), else as they are preferred; for shrinking, as the binding lists them, so that the result does not hang
-        on reports of free room."""
+        """Return the order in which an aggregated division fills the selected clusters, as positions in `chosen`.
+
+        That is the order of selection (the best cluster of each region first) or, without a selection, the order of
+        preference. If replicas are removed, it is the order of the binding's targets, so that the result does not
+        depend on reports of free capacity.
+        """
         question = self.question
         if question.fresh or not question.targets or int(self.held[chosen].sum()) <= question.replicas:
             return np.searchsorted(chosen, self._rank(chosen).places if self.picked is None else self.picked)
@@ -316,7 +330,7 @@ class _Trial:
 
 
 def _on_each(targets: Iterable[tuple[str, int]], fleet: Fleet) -> Counts:
-    """Return the replicas that targets have on each cluster of the fleet; unknown clusters are left out."""
+    """Return the replicas of these targets on each cluster of the fleet. Clusters outside the fleet are ignored."""
     found: Counts = np.zeros(fleet.size, dtype=np.int64)
     for name, replicas in targets:
         place = fleet.index.get(name)

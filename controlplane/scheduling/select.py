@@ -1,4 +1,4 @@
-"""Choosing among the feasible clusters what spread constraints ask for (semantics 3.4)."""
+"""Selects clusters among the feasible ones by the spread constraints of a placement [spread-constraints]."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from controlplane.scheduling.placement_plan import DUPLICATED, Plan, constraint
 
 
 def select(plan: Plan, candidates: Candidates, *, replicas: int, needed: int) -> Places:
-    """Return the clusters chosen, with room for `needed` replicas or sets. Raises Unselectable where the constraints
-    cannot be met."""
+    """Return the selected clusters. Together they have capacity for `needed` replicas or sets.
+
+    Raises Unselectable if the constraints cannot be met.
+    """
     placement = plan.placement
     by_cluster = constraint(placement, "cluster")
     by_region = constraint(placement, "region")
     if by_region is not None:
         return regions.select(plan, candidates, by_region, by_cluster, replicas=replicas)
     if by_cluster is None:
-        raise Unselectable("spreadConstraints: only spreadByField cluster and region select clusters; add one")
+        raise Unselectable("spreadConstraints: only spreadByField cluster and region select clusters; add one of them")
     return _by_cluster(candidates, by_cluster, needed=None if plan.division == DUPLICATED else needed)
 
 
@@ -39,8 +41,11 @@ def _by_cluster(candidates: Candidates, bounds: SpreadConstraint, *, needed: int
 
 
 def _with_room(room: Counts, count: int, needed: int) -> NDArray[np.intp] | None:
-    """Return `count` positions with room for all: the first ones, of which from the last upwards each is exchanged for
-    the roomiest cluster outside, while they do not suffice. None where that does not help or nothing is chosen."""
+    """Return the positions of `count` clusters that together have capacity for `needed` replicas.
+
+    These are the first `count` clusters. While their capacity is not enough, the last of them is exchanged for the
+    cluster with the most free capacity outside, then the last but one, and so on. None: that is not enough either.
+    """
     order = np.arange(len(room))
     chosen, rest = order[:count].copy(), order[count:].copy()
     total = int(room[chosen].sum())

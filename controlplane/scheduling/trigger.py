@@ -1,4 +1,4 @@
-"""When a binding is scheduled at all (semantics 3.1)."""
+"""Decides whether a binding has to be scheduled now, and why [scheduling-triggers]."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ from controlplane.scheduling.placement_plan import DUPLICATED, division_of
 from controlplane.scheduling.question import reschedule_asked
 
 APPLIED_PLACEMENT: Final = "policy.karmada.io/applied-placement"
-"""Annotation with the placement the last result was made for."""
+"""Annotation with the placement that the last result was computed for."""
 
 PLACEMENT_CHANGED: Final = "placement changed"
 REPLICAS_CHANGED: Final = "replicas changed"
-RESCHEDULE_ASKED: Final = "reschedule asked for"
-ALWAYS: Final = "copies follow the clusters that fit"
+RESCHEDULE_ASKED: Final = "a reschedule was requested"
+ALWAYS: Final = "every cluster that fits gets a copy"
 TARGET_GOING: Final = "a target is being deleted"
 
 
 def needs_scheduling(binding: Binding, fleet: Fleet) -> str | None:
-    """Return why the binding has to be scheduled now, None where its result stands.
+    """Return why the binding has to be scheduled now. None: its result is still valid.
 
-    In the original's order, the first that holds: another placement than the one applied; another number of replicas
-    than placed; a reschedule asked for; copies and non-workloads, which follow the clusters that fit unless somebody
-    placed them by hand (D23); a target that is being deleted or gone.
+    The first reason that applies, in Karmada's order:
+    - the placement is not the one that was applied last;
+    - the number of replicas is not the number that is placed;
+    - a reschedule was requested;
+    - the replicas are duplicated or there are none, so every feasible cluster gets a copy. This does not apply while a
+      manual placement is valid [edits-by-hand];
+    - a target is being deleted or does not exist any more.
     """
     spec, status = binding.spec, binding.status
     if spec.placement is None or binding.metadata.deletion_timestamp is not None:
@@ -46,15 +50,16 @@ def needs_scheduling(binding: Binding, fleet: Fleet) -> str | None:
 
 
 def _going(spec: ResourceBindingSpec, fleet: Fleet) -> bool:
-    """Test whether a target is gone, or being deleted with nobody to move the copy but us."""
+    """Test whether a target does not exist, or is being deleted and not emptied by the eviction queue."""
     places = (fleet.index.get(target.name) for target in spec.clusters)
     return any(place is None or not (fleet.open[place] or fleet.present[place]) for place in places)
 
 
 def placement_changed(placement: Placement, applied: str, *, observed: str) -> bool:
-    """Test whether a placement differs from the applied one; of several affinities only the observed one counts.
+    """Test whether a placement differs from the applied one.
 
-    An annotation that cannot be read counts as the same placement, so that nothing moves because of it.
+    Of several clusterAffinities only the observed term is compared. `applied`: text of the annotation. If it cannot be
+    read, it counts as the same placement, so that nothing moves because of it.
     """
     if not applied:
         return True
@@ -68,7 +73,7 @@ def placement_changed(placement: Placement, applied: str, *, observed: str) -> b
 
 
 def applied_text(placement: Placement) -> str:
-    """Return the placement as it is noted on the binding."""
+    """Return the text of the annotation for a placement."""
     return msgspec.json.encode(placement).decode()
 
 

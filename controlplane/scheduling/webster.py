@@ -1,7 +1,7 @@
-"""Dividing replicas in proportion to weights: the Webster / Sainte-Laguë method (semantics 3.5).
+"""Divides replicas in proportion to weights by the Webster (Sainte-Laguë) method [replica-division].
 
-One replica at a time goes to the target with the largest quotient weight / (2 · seats + 1), in 64-bit floating point;
-at a tie to the one with fewer seats, then by name. Only the start is taken in one step, see `_head_start`.
+One replica at a time goes to the target with the largest quotient weight / (2 · seats + 1), in 64-bit floating point.
+A tie goes to the target with fewer seats, then by name. `_head_start` computes the first replicas in one step.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from controlplane.apimachinery.names import fnv1a32
 
 _HEAD_START_FROM: Final = 4
-"""Replicas for each target from which computing a head start is cheaper than handing them out singly."""
+"""Replicas per target from which a head start is cheaper than giving out every replica separately."""
 
 
 def dispense(
@@ -23,10 +23,10 @@ def dispense(
     initial: Mapping[str, int] | None = None,
     uid: str = "",
 ) -> dict[str, int]:
-    """Return the seats of every target after ``replicas`` more were handed out on top of ``initial``.
+    """Return the seats of every target after `replicas` were given out in addition to `initial`.
 
-    Targets without weight stay as they are; with no weight at all nothing is handed out. ``uid`` is the template's: an
-    odd hash turns the order of names round, so that the last replica does not always land on the first cluster.
+    A target without weight gets nothing. If no target has a weight, nothing is given out. `uid`: of the template. If
+    its hash is odd, ties go to the larger name, so that the last replica does not always go to the first cluster.
     """
     held = dict(initial or {})
     total_weight = sum(weights.values())
@@ -44,7 +44,7 @@ def dispense(
 
 
 def _hand_out(replicas: int, weights: Mapping[str, int], seats: dict[str, int], *, descending: bool) -> None:
-    """Add ``replicas`` to ``seats`` one by one."""
+    """Add `replicas` to `seats` one by one."""
     names = sorted(weights, reverse=descending)
     votes = [float(weights[name]) for name in names]
     queue = [(-votes[rank] / (2 * seats[name] + 1), seats[name], rank) for rank, name in enumerate(names)]
@@ -57,12 +57,12 @@ def _hand_out(replicas: int, weights: Mapping[str, int], seats: dict[str, int], 
 
 
 def _head_start(replicas: int, weights: Mapping[str, int], seats: dict[str, int]) -> int:
-    """Raise ``seats`` to a level every target is sure to reach; return how many replicas that took.
+    """Raise `seats` to a number that every target reaches in any case. Return how many replicas that used.
 
-    With W the weights of those still in the race, k their number and N all seats they end with, a target has at most
-    w·(2N-k)/2W + 1/2 quotients above the level W/(2N-k), and these bounds add up to N. So whatever stands clearly above
-    that level is among the first N of the one-by-one order. A target that already holds more than its bound leaves the
-    race, which only raises the level for the rest.
+    W: the sum of weights of the targets that still compete. k: their number. N: the seats they end with. A target has
+    at most w·(2N-k)/2W + 1/2 quotients above the level W/(2N-k), and these bounds add up to N. So every quotient
+    clearly above that level is among the first N. A target that already holds more than its bound stops competing,
+    which only raises the level for the others.
     """
     racing = list(weights)
     while True:

@@ -1,4 +1,4 @@
-"""Webster's division (`webster.dispense`) over arrays: the same seats, at a cost that hardly grows with replicas."""
+"""The division of `webster.dispense` over arrays: the same result, at a cost that hardly depends on the replicas."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from controlplane.scheduling.webster import dispense
 Counts = NDArray[np.int64]
 
 _EXACT: Final = 2.0**52
-"""Products up to here are exact in float64; beyond, the plain method is asked."""
+"""Products up to this number are exact in float64. Larger inputs are divided by `webster.dispense`."""
 
 
 def descending(uid: str) -> bool:
-    """Return whether ties go to the larger name: the template's uid decides, the empty one does not turn them."""
+    """Return whether ties go to the larger name. The hash of the template's uid decides; an empty uid: no."""
     return uid != "" and fnv1a32(uid) & 1 == 1
 
 
 def divide(replicas: int, weights: Counts, held: Counts | None = None, *, turned: bool = False) -> Counts:
-    """Return the seats of every place after `replicas` more were handed out by weight on top of those held.
+    """Return the seats of every cluster after `replicas` were given out by weight in addition to `held`.
 
-    Places are in the order of their names; `turned` gives ties to the later ones. Without any weight nothing is
-    handed out.
+    Clusters are in the order of their names. `turned`: ties go to the later clusters. If no cluster has a weight,
+    nothing is given out.
     """
     seats = np.zeros(len(weights), dtype=np.int64) if held is None else held.astype(np.int64, copy=True)
     racing = (weights > 0).nonzero()[0]
@@ -47,10 +47,10 @@ def divide(replicas: int, weights: Counts, held: Counts | None = None, *, turned
 
 
 def _sure_seats(replicas: int, votes: NDArray[np.float64], taken: Counts) -> Counts:
-    """Return how many seats each place ends with at least.
+    """Return how many seats each cluster ends with at least.
 
-    As in `webster`: with W the votes in the race and N all seats, whatever stands a whole seat below w·(2N-k)/2W - 1/2
-    is among the first N. One seat more is left away for what floating point may round.
+    W: the sum of weights of the clusters that still compete. k: their number. N: all seats. As in `webster`, every seat
+    below w·(2N-k)/2W - 1/2 is among the first N. One seat is subtracted because floating point may round.
     """
     racing = np.ones(len(votes), dtype=np.bool_)
     while True:
@@ -67,16 +67,16 @@ def _sure_seats(replicas: int, votes: NDArray[np.float64], taken: Counts) -> Cou
 
 
 def _best(replicas: int, votes: NDArray[np.float64], taken: Counts, *, turned: bool) -> Counts:
-    """Return how many of the next `replicas` seats each place wins: those with the largest quotients.
+    """Return how many of the next `replicas` seats each cluster wins. The seats with the largest quotients win.
 
-    Quotients of one place fall with every seat, so the winners are the best of all of them, however many are looked
-    at; a place that won all its looked-at seats might win more and is looked at deeper.
+    The quotients of a cluster fall with every seat, so only the next `depth` seats of each cluster are compared. If a
+    cluster wins all of these, it might win more, and the depth is increased.
     """
     size = len(votes)
     depth = min(replicas, 2 + 2 * replicas // size)
     order = np.arange(size)
     if size > 4 * replicas:
-        # Only the `replicas` best first quotients can win anything.
+        # Only clusters with one of the `replicas` best first quotients can win a seat.
         order = _first(votes / (2 * taken + 1), taken, np.arange(size), replicas, turned=turned)
     while True:
         steps = np.arange(depth)
@@ -93,7 +93,7 @@ def _best(replicas: int, votes: NDArray[np.float64], taken: Counts, *, turned: b
 def _first(
     quotients: NDArray[np.float64], seats: Counts, places: NDArray[np.intp], count: int, *, turned: bool
 ) -> NDArray[np.intp]:
-    """Return the positions of the `count` best: larger quotient, then fewer seats, then name."""
+    """Return the positions of the best `count` seats: by larger quotient, then fewer seats, then name."""
     size = len(quotients)
     if size <= count:
         return np.arange(size)
@@ -111,7 +111,7 @@ _TURNED_UID: Final = "b"  # any text with an odd hash
 
 
 def _plainly(replicas: int, weights: Counts, seats: Counts, *, turned: bool) -> Counts:
-    """Divide numbers too large for exact arithmetic in float64 with the method for dictionaries."""
+    """Divide with `webster.dispense`, for numbers that are too large for exact arithmetic in float64."""
     width = len(str(len(weights)))
     names = [f"{place:0{width}d}" for place in range(len(weights))]
     result = dispense(

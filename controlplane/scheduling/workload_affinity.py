@@ -1,4 +1,5 @@
-"""Workload affinity groups: bindings that go where the others are, or where none of them is (semantics 3.2)."""
+"""Workload affinity groups: bindings that are placed on the same clusters, or never on the same cluster
+[scheduling-filters]."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from controlplane.scheduling.question import Groups, Neighbours, neighbours_of
 
 
 class WorkloadGroups:
-    """The groups of one batch of decisions; whoever is placed is seen by the next."""
+    """The groups of one batch of decisions. It is mutable: each placement is visible to the next binding."""
 
     __slots__ = ("_found",)
 
@@ -18,12 +19,12 @@ class WorkloadGroups:
         self._found = {key: dict(members) for key, members in found.items()}
 
     def seen_by(self, binding: Binding) -> Neighbours:
-        """Return where the groups of a binding are now."""
+        """Return where the groups of a binding are placed now."""
         return neighbours_of(binding.spec, self._found, own=binding.metadata.name)
 
     def placed(self, binding: Binding, clusters: Iterable[TargetCluster]) -> None:
-        """Let the others know where a binding goes."""
+        """Record the placement of a binding, so that the other bindings of its groups see it."""
         for key in group_keys(binding):
             namespace, way, group = key.split("/", 2)
             members = self._found.setdefault((namespace, way, group), {})
-            members[binding.metadata.name] = [one.name for one in clusters]
+            members[binding.metadata.name] = [target.name for target in clusters]

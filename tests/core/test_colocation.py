@@ -148,8 +148,8 @@ def test_the_first_part_goes_where_all_of_them_have_room() -> None:
     assert homes(told, *PARTS) == {"member2"}
     told_all = {name: explained(told, name) for name in PARTS}
     first = told_all.pop("settings")
-    assert first == "It is the first of its application to go where all parts, 25 pods together, have room."
-    assert set(told_all.values()) == {"It goes where other parts of its application are: member2."}
+    assert first == "It is the first part of its application, placed where all parts (25 pods together) fit."
+    assert set(told_all.values()) == {"It is placed where other parts of its application are: member2."}
 
 
 def test_a_part_that_has_no_room_beside_the_others_goes_as_if_it_were_alone() -> None:
@@ -161,7 +161,7 @@ def test_a_part_that_has_no_room_beside_the_others_goes_as_if_it_were_alone() ->
 
     assert homes(told, "database") == {"member2"}
     assert explained(told, "database") == (
-        "Other parts of its application are on member1, where it has no place: it goes as if it were alone."
+        "Other parts of its application are on member1, where it does not fit: it is placed alone."
     )
     assert homes(told, "server") == {"member1"}
 

@@ -296,6 +296,6 @@ def test_regions_are_the_best_that_keep_all_bounds(
 def test_after_so_many_tries_the_best_set_so_far_is_taken_or_the_largest_regions(
     tries: int, least: int, clusters: int, found: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(regions, "_PATIENCE", tries)
+    monkeypatch.setattr(regions, "_MOST_TRIES", tries)
 
     assert names(best_path(some((1, 10), (2, 20), (3, 30)), least=least, most=2, clusters=clusters)) == found

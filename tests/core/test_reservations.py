@@ -246,7 +246,7 @@ def test_what_replaces_a_reserved_refuge_is_told_with_the_reason() -> None:
 
     assert lost.story.placed("web") == {"member3": 1, "member5": 1}
     assert lost.replaced() == [
-        "the eviction had reserved member4:1; the scheduler placed it on member3:1, member5:1. "
+        "the eviction had reserved member4:1, but the scheduler placed the binding on member3:1, member5:1. "
         "member4: taint full:NoSchedule is not tolerated"
     ]
     told = lost.story.events("EvictionRefugeReplaced")
