@@ -1,15 +1,20 @@
 """Fixtures all tests may ask for. The servers behind them are started by tests/services.py."""
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from tests.simulation.histogram import Histogram
+
+if TYPE_CHECKING:
+    from tests.api.server import Client, Server
 
 # How long an example takes says something of the machine, not of the claim.
 hypothesis_settings.register_profile("claims", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,6 +59,34 @@ def redis_client(redis_url: str) -> Iterator[object]:
     with redis.Redis.from_url(redis_url) as client:
         client.flushdb()
         yield client
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Server"]:
+    """A running API server with its own database; the tests of the API and of kubectl in one process share it."""
+    from tests.api.server import Server  # here: pure tests run without Django
+
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    with Server(tmp_path_factory.mktemp("api"), name=f"lifeboat_api_{worker}") as running:
+        yield running
+
+
+@pytest.fixture
+def api(server: "Server") -> "Client":
+    """A connection to `server` with an administrator's token."""
+    return server.client()
+
+
+_namespaces = itertools.count(1)
+
+
+@pytest.fixture
+def namespace(api: "Client") -> str:
+    """A new namespace on `server`."""
+    name = f"test-{os.getpid()}-{next(_namespaces)}"
+    made = api.post("/api/v1/namespaces", {"metadata": {"name": name}})
+    assert made.status == 201, made.body
+    return name
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.note import Notes
 from controlplane.settings import Settings
-from tests.api.builders import CLUSTERS, deployment
+from tests.api.builders import deployment
 from tests.api.server import Client, Server
 from tests.builders.objects import cluster
 from tests.builders.placements import DYNAMIC, placement
@@ -105,10 +105,11 @@ def newest(server: Server) -> Any:
     return server.sql("SELECT (SELECT version FROM objects_counter), (SELECT count(*) FROM objects_changelog)")
 
 
-def test_a_review_is_answered_and_writes_nothing(server: Server, api: Client) -> None:
-    joined = [
+def test_a_review_is_answered_and_writes_nothing(server: Server, api: Client, namespace: str) -> None:
+    names = [f"{namespace}-review{number}" for number in (1, 2)]  # clusters of no other test have these names
+    added = [
         {
-            "metadata": {"name": f"member{number}"},
+            "metadata": {"name": name},
             "spec": {"syncMode": "Push", "apiEndpoint": "https://127.0.0.1:1"},
             "status": {
                 "apiEnablements": [
@@ -116,20 +117,19 @@ def test_a_review_is_answered_and_writes_nothing(server: Server, api: Client) ->
                 ]
             },
         }
-        for number in (1, 2)
+        for name in names
     ]
     before = newest(server)
-    known = {one["metadata"]["name"] for one in api.get(CLUSTERS).document["items"]}
-    added = [one for one in joined if one["metadata"]["name"] not in known]
 
-    asked = {"manifest": deployment("web", replicas=2), "placement": {}, "clusters": {"added": added}}
+    where = {"clusterAffinity": {"clusterNames": names}}
+    asked = {"manifest": deployment("web", replicas=2), "placement": where, "clusters": {"added": added}}
     answer = api.post(REVIEWS, {"kind": "PlacementReview", "spec": asked})
 
     assert answer.status == 201, answer.body
     status = answer.document["status"]
     assert status["outcome"] == "Placed"
-    assert {"name": "member1", "replicas": 2} in status["clusters"]
-    assert {one["name"] for one in status["explanation"]["clusters"]} >= {"member1", "member2"}
+    assert status["clusters"] == [{"name": name, "replicas": 2} for name in names]
+    assert {one["name"] for one in status["explanation"]["clusters"]} >= set(names)
     assert newest(server) == before
 
 
