@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from tests.api.builders import config_map, config_maps
 from tests.api.server import Client, Server
+from tests.builders.documents import config_map, config_maps
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.api.builders import CLUSTERS, cluster
 from tests.api.server import Client
+from tests.builders.documents import CLUSTERS, cluster
 
 BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"
 RECORDS = "/apis/failover.lifeboat.io/v1alpha1"

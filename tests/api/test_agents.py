@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.api.builders import CLUSTERS, cluster, config_map, config_maps
 from tests.api.server import SECONDS, Client, Server
+from tests.builders.documents import CLUSTERS, cluster, config_map, config_maps
 from tests.processes import until
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/karmada-cluster/leases"

@@ -9,9 +9,9 @@ import pytest
 
 from controlplane.kind import KINDS, Kind
 from controlplane.wire.schema import Schema
-from tests.api.builders import CLUSTERS, cluster
 from tests.api.server import Client
 from tests.api.written import MOVED, SPECS, Document, Variant, fields, variants, without_positions
+from tests.builders.documents import CLUSTERS, cluster
 
 APPLY = "application/apply-patch+yaml"
 WRITTEN_BY_USERS = sorted({key for key, _ in SPECS})

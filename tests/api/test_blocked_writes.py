@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.api.builders import config_map, config_maps
 from tests.api.server import SECONDS, Answer, Client, Server
+from tests.builders.documents import config_map, config_maps
 from tests.processes import until
 
 LIMIT = 2  # seconds a writer waits

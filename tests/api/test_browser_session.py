@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.api.builders import config_maps
 from tests.api.server import Answer, Client, Server
+from tests.builders.documents import config_maps
 
 HTML = "text/html,application/xhtml+xml,*/*;q=0.8"
 

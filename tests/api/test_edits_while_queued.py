@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.api.builders import policies, policy
 from tests.api.server import Client, Server
 from tests.api.test_evictions import queue
+from tests.builders.documents import policies, policy
 
 TAINT_POLICIES = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies"
 CLUSTERS = "/apis/cluster.karmada.io/v1alpha1/clusters"

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tests.api.builders import CLUSTERS, cluster, config_map, config_maps, deployment, deployments
 from tests.api.server import SECONDS, Client, Server
 from tests.api.test_browser_session import Browser
+from tests.builders.documents import CLUSTERS, cluster, config_map, config_maps, deployment, deployments
 from tests.processes import until
 
 MIB = 1024 * 1024

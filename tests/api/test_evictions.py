@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from apps.api.query import Continue
-from tests.api.builders import TABLE
 from tests.api.server import Client, Server
+from tests.builders.documents import TABLE
 
 GROUP = "/apis/failover.lifeboat.io/v1alpha1"
 TAINT = ("gone", "NoExecute", "2026-01-01T00:00:00Z")

@@ -12,9 +12,9 @@ from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION as HOME
 from controlplane.eviction.purge import with_task
 from controlplane.kinds.binding import Binding, TargetCluster
 from controlplane.kinds.binding.origin import with_departures
-from tests.api.builders import CLUSTERS, TABLE, cluster
 from tests.api.controllers import work
 from tests.api.server import Answer, Client, Server
+from tests.builders.documents import CLUSTERS, TABLE, cluster
 
 FAILBACKS = "/apis/failover.lifeboat.io/v1alpha1/failbacks"
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.builders import (
+from tests.api.server import Client
+from tests.builders.documents import (
     CLUSTERS,
     Document,
     cluster,
@@ -25,7 +26,6 @@ from tests.api.builders import (
     policies,
     policy,
 )
-from tests.api.server import Client
 
 NUL = "a\0b"
 LONG = "".join(random.Random(1).choices(string.ascii_letters, k=9000))  # more than an index takes, however packed

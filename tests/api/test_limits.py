@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.api.builders import config_map, config_maps
 from tests.api.server import Client, Server
 from tests.api.test_browser_session import Browser
+from tests.builders.documents import config_map, config_maps
 from tests.processes import until
 
 MIB = 1024 * 1024

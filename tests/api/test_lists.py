@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.builders import TABLE, config_map, config_maps, deployment, deployments
 from tests.api.server import Client, Server, forgotten
+from tests.builders.documents import TABLE, config_map, config_maps, deployment, deployments
 
 
 def names(api: Client, path: str, **query: object) -> list[str]:

@@ -17,9 +17,9 @@ from django.test import RequestFactory
 from apps.api import streams
 from apps.api.admin import TokenAdmin
 from apps.api.models import Token
-from tests.api.builders import config_map, config_maps
 from tests.api.server import Client, Server
 from tests.api.test_browser_session import Browser
+from tests.builders.documents import config_map, config_maps
 from tests.processes import PROJECT
 
 LISTS = "/api/v1/namespaces"

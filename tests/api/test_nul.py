@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.builders import config_map, config_maps, deployment, deployments, policy
 from tests.api.controllers import work
 from tests.api.server import Client, Server
+from tests.builders.documents import config_map, config_maps, deployment, deployments, policy
 
 WORK = "/apis/work.karmada.io/v1alpha2"
 OURS = "/apis/failover.lifeboat.io/v1alpha1"

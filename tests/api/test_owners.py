@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.builders import config_map, config_maps, deployment, deployments
 from tests.api.controllers import work
 from tests.api.server import Client, Server
+from tests.builders.documents import config_map, config_maps, deployment, deployments
 from tests.processes import until
 
 BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"

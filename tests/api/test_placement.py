@@ -14,8 +14,8 @@ from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.note import Notes
 from controlplane.settings import Settings
-from tests.api.builders import deployment
 from tests.api.server import Client, Server
+from tests.builders.documents import deployment
 from tests.builders.objects import cluster
 from tests.builders.placements import DYNAMIC, placement
 from tests.builders.scheduling import ask, spec

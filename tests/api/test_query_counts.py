@@ -21,9 +21,9 @@ from apps.api.query import Continue
 from apps.objects.configuration import configuration
 from apps.objects.namespaces import make_namespaces
 from apps.objects.store import store
-from tests.api.builders import TABLE, config_map, config_maps
 from tests.apps.pages import stored
 from tests.apps.test_records import evicted, tainted
+from tests.builders.documents import TABLE, config_map, config_maps
 from tests.stores.grounds import binding, cluster
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.api.builders import CLUSTERS, cluster
 from tests.api.server import Client
+from tests.builders.documents import CLUSTERS, cluster
 
 BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"
 FLEET = "/apis/failover.lifeboat.io/v1alpha1/fleetreadinesses"

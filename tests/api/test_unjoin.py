@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.builders import CLUSTERS, cluster
 from tests.api.server import Client
+from tests.builders.documents import CLUSTERS, cluster
 
 BINDINGS = "/apis/work.karmada.io/v1alpha2/namespaces/{}/resourcebindings"
 WISH = "failover.lifeboat.io/unjoin"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.api.builders import (
+from tests.api.server import Client, Server
+from tests.builders.documents import (
     CLUSTERS,
     TABLE,
     cluster,
@@ -21,7 +22,6 @@ from tests.api.builders import (
     policies,
     policy,
 )
-from tests.api.server import Client, Server
 
 
 def test_a_created_object_has_what_the_server_gives(api: Client, namespace: str) -> None:

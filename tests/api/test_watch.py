@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from tests.api.builders import TABLE, config_map, config_maps, deployment, deployments
 from tests.api.server import Client, Server, forgotten
+from tests.builders.documents import TABLE, config_map, config_maps, deployment, deployments
 
 
 def told(events: list[dict]) -> list[tuple[str, str]]:

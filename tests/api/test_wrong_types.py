@@ -13,9 +13,18 @@ import pytest
 
 from controlplane.kind import KINDS
 from controlplane.wire import protobuf
-from tests.api.builders import CLUSTERS, cluster, config_map, config_maps, deployment, deployments, policies, policy
 from tests.api.server import Client
 from tests.api.wrong_types import attempts, bent, created
+from tests.builders.documents import (
+    CLUSTERS,
+    cluster,
+    config_map,
+    config_maps,
+    deployment,
+    deployments,
+    policies,
+    policy,
+)
 from tests.core.test_wire_protobuf import body as enveloped
 
 OURS = sorted(kind.key for kind in KINDS if kind.resource.group.endswith(("karmada.io", "lifeboat.io")))

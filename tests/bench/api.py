@@ -12,9 +12,9 @@ from controlplane.apimachinery.meta import ObjectMeta, to_seconds
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
 from controlplane.kinds.template import Template
-from tests.api.builders import TABLE, deployment, deployments
 from tests.bench.figure import Figure
 from tests.bench.served import Served, exchange, served
+from tests.builders.documents import TABLE, deployment, deployments
 
 OBJECTS = 500
 CONNECTIONS = 8

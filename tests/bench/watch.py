@@ -14,9 +14,9 @@ from controlplane.apimachinery.meta import ObjectMeta, to_seconds
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
 from controlplane.kinds.template import Template
-from tests.api.builders import config_maps
 from tests.bench.figure import Figure, percentile
 from tests.bench.served import Served, exchange, served
+from tests.builders.documents import config_maps
 from tests.processes import peak_megabytes
 
 WRITES_PER_SECOND = 20

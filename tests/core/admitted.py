@@ -12,12 +12,12 @@ from controlplane.apimachinery.errors import Cause, Invalid
 from controlplane.apimachinery.meta import kind_key
 from controlplane.kind import KINDS
 from controlplane.settings import GATES, Settings
+from tests.builders import documents
+from tests.builders.documents import Document
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 500, tzinfo=UTC)
 UID = "0c2b8a4e-5f6d-4a3b-9c1d-7e8f9a0b1c2d"
 ON = Settings(feature_gates={**GATES, "Failover": True, "StatefulFailoverInjection": True})
-
-Document = dict[str, Any]
 
 
 def created(doc: Document, *, namespace: str = "default", settings: Settings = ON) -> Any:
@@ -42,36 +42,9 @@ def fields(doc: Document, **more: Any) -> set[str]:
     return {cause.field for cause in refused(doc, **more)}
 
 
-def policy(name: str = "p", *, metadata: Document | None = None, **spec: Any) -> Document:
-    selectors = [{"apiVersion": "apps/v1", "kind": "Deployment"}]
-    return {
-        "apiVersion": "policy.karmada.io/v1alpha1",
-        "kind": "PropagationPolicy",
-        "metadata": {"name": name, **(metadata or {})},
-        "spec": {"resourceSelectors": selectors, **spec},
-    }
-
-
-def cluster(name: str = "member1", **spec: Any) -> Document:
-    return {
-        "apiVersion": "cluster.karmada.io/v1alpha1",
-        "kind": "Cluster",
-        "metadata": {"name": name},
-        "spec": {"syncMode": "Push", **spec},
-    }
-
-
-def taint_policy(**spec: Any) -> Document:
-    return {
-        "apiVersion": "policy.karmada.io/v1alpha1",
-        "kind": "ClusterTaintPolicy",
-        "metadata": {"name": "p"},
-        "spec": spec,
-    }
-
-
-def config_map(name: str = "cm", **metadata: Any) -> Document:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": {"a": "b"}}
+def with_metadata(name: str = "cm", **metadata: Any) -> Document:
+    """Return a ConfigMap with this metadata."""
+    return documents.config_map(name, metadata=metadata, a="b")
 
 
 def placed(**placement: Any) -> Document:

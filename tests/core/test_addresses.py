@@ -10,7 +10,8 @@ import pytest
 from controlplane.apimachinery import addresses
 from controlplane.apimachinery.errors import Invalid
 from controlplane.settings import MemberSettings, SettingError, Settings, checked
-from tests.core.admitted import cluster, created, fields, updated
+from tests.builders.documents import cluster
+from tests.core.admitted import created, fields, updated
 
 LOOPBACK = "https://127.0.0.1:6443"
 

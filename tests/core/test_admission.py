@@ -11,24 +11,12 @@ from controlplane.admission.admit import admit_create
 from controlplane.apimachinery.errors import BadRequest, Conflict
 from controlplane.kind import KINDS
 from controlplane.kinds.template import Template
-from tests.core.admitted import (
-    NOW,
-    ON,
-    UID,
-    Document,
-    cluster,
-    config_map,
-    created,
-    fields,
-    policy,
-    refused,
-    taint_policy,
-    updated,
-)
+from tests.builders.documents import Document, cluster, policy, taint_policy
+from tests.core.admitted import NOW, ON, UID, created, fields, refused, updated, with_metadata
 
 
 def test_a_new_object_gets_what_only_the_server_knows() -> None:
-    doc = config_map(uid="mine", resourceVersion="7", generation=9, creationTimestamp=None)
+    doc = with_metadata(uid="mine", resourceVersion="7", generation=9, creationTimestamp=None)
 
     metadata = created(doc).object.metadata
 
@@ -44,7 +32,7 @@ def test_a_status_sent_with_a_new_object_is_ignored() -> None:
 
 
 def test_a_generated_name_ends_in_letters_drawn_from_the_uid() -> None:
-    doc = config_map("", generateName="cm-")
+    doc = with_metadata("", generateName="cm-")
 
     first, second = created(doc).object.metadata.name, created(doc).object.metadata.name
 
@@ -70,7 +58,7 @@ def test_a_generated_name_ends_in_letters_drawn_from_the_uid() -> None:
     ],
 )
 def test_metadata_that_cannot_be_is_refused_by_field(change: Document, field: str) -> None:
-    assert field in fields(config_map(**change) if "name" not in change else {**config_map(), "metadata": change})
+    assert field in fields(with_metadata(**change) if "name" not in change else {**with_metadata(), "metadata": change})
 
 
 def test_all_causes_are_told_at_once_schema_and_metadata_together() -> None:
@@ -158,11 +146,11 @@ def test_a_built_in_kind_is_checked_against_its_own_schema() -> None:
 
 
 def test_another_kinds_or_namespaces_document_is_a_bad_request() -> None:
-    doc = config_map(namespace="other")
+    doc = with_metadata(namespace="other")
     with pytest.raises(BadRequest, match="namespace"):
         created(doc)
     with pytest.raises(BadRequest, match="kind"):
-        admit_create(KINDS["Secret"], config_map(), namespace="default", settings=ON, now=NOW, uid=UID)
+        admit_create(KINDS["Secret"], with_metadata(), namespace="default", settings=ON, now=NOW, uid=UID)
 
 
 # Updates
@@ -196,17 +184,17 @@ def test_an_update_of_the_spec_leaves_the_status_and_one_of_the_status_the_spec(
     ("metadata", "error"), [({"name": "other"}, BadRequest), ({"name": "cm", "uid": "another"}, Conflict)]
 )
 def test_name_and_uid_never_change(metadata: Document, error: type[Exception]) -> None:
-    old = created(config_map()).object
+    old = created(with_metadata()).object
 
     with pytest.raises(error):
-        updated({**config_map(), "metadata": metadata}, old)
+        updated({**with_metadata(), "metadata": metadata}, old)
 
 
 def test_nothing_may_begin_to_hold_an_object_that_is_going() -> None:
-    old = created(config_map(finalizers=["a/b"])).object.with_meta(deletion_timestamp=NOW)
+    old = created(with_metadata(finalizers=["a/b"])).object.with_meta(deletion_timestamp=NOW)
 
-    assert "metadata.finalizers" in fields(config_map(finalizers=["a/b", "c/d"]), old=old)
-    assert updated(config_map(), old).object.metadata.finalizers == ()
+    assert "metadata.finalizers" in fields(with_metadata(finalizers=["a/b", "c/d"]), old=old)
+    assert updated(with_metadata(), old).object.metadata.finalizers == ()
 
 
 def test_what_rules_forbid_is_said_together_with_what_types_forbid() -> None:
@@ -257,8 +245,8 @@ def test_data_of_a_secret_is_base64_and_never_repeated(data: Document, wrong: li
 
 
 def test_what_is_binary_in_a_config_map_is_base64_and_no_key_has_two_values() -> None:
-    good = {**config_map(), "binaryData": {"b": "Y\ng=="}}
-    bad = {**config_map(), "binaryData": {"a": "Yg==", "b": "no base64!", "c": "Yg="}}
+    good = {**with_metadata(), "binaryData": {"b": "Y\ng=="}}
+    bad = {**with_metadata(), "binaryData": {"a": "Yg==", "b": "no base64!", "c": "Yg="}}
 
     causes = refused(bad)
 

@@ -9,14 +9,8 @@ import pytest
 from controlplane.apimachinery.errors import Invalid
 from controlplane.apimachinery.names import BINDING_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION
 from controlplane.kinds.binding import Binding
-from tests.core.admitted import (
-    UID,
-    Document,
-    config_map,
-    created,
-    fields,
-    updated,
-)
+from tests.builders.documents import Document
+from tests.core.admitted import UID, created, fields, updated, with_metadata
 
 
 def binding(**spec: Any) -> Document:
@@ -92,7 +86,7 @@ def test_a_binding_that_cannot_be_is_refused_by_field(spec: Document, field: str
 
 
 def test_a_work_written_by_hand_is_pruned_and_marked_like_ours() -> None:
-    manifest = config_map(uid="u", resourceVersion="3") | {"status": {"x": 1}}
+    manifest = with_metadata(uid="u", resourceVersion="3") | {"status": {"x": 1}}
 
     made = created(of_manifest(manifest)).object.manifest
 
@@ -122,25 +116,25 @@ def test_a_work_whose_manifest_is_no_object_is_refused_by_field_when_it_is_made_
 ) -> None:
     """Whoever brings manifests to members reads them as objects, all of them: one that is none is in the way."""
     more, expected = BENT[case]
-    good = of_manifest(config_map())
+    good = of_manifest(with_metadata())
 
     for old in (None, created(good).object):
-        found = fields(of_manifest({**config_map(), **more}), old=old)
+        found = fields(of_manifest({**with_metadata(), **more}), old=old)
 
         assert found == {f"spec.workload.manifests[0].{field}" for field in expected}
 
 
 def test_what_is_null_in_a_manifest_is_not_set() -> None:
-    old = created(of_manifest(config_map())).object
+    old = created(of_manifest(with_metadata())).object
 
-    made = updated(of_manifest({**config_map(annotations=None), "data": None}), old).object.manifest
+    made = updated(of_manifest({**with_metadata(annotations=None), "data": None}), old).object.manifest
 
     assert None not in made["metadata"].values()
     assert "data" not in made
 
 
 def test_a_work_that_is_applied_again_is_marked_as_when_it_was_made() -> None:
-    work = of_manifest(config_map())
+    work = of_manifest(with_metadata())
     old = created(work).object
 
     assert updated(work, old).object.spec == old.spec
@@ -149,15 +143,15 @@ def test_a_work_that_is_applied_again_is_marked_as_when_it_was_made() -> None:
 @pytest.mark.parametrize("name", [BINDING_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION])
 def test_nobody_writes_the_annotations_that_say_what_a_work_is_made_for(name: str) -> None:
     """A Work that named another binding would keep that one from being deleted."""
-    forged = of_manifest(config_map(), annotations={name: "work.karmada.io/ResourceBinding:default/web-deployment"})
-    plain = created(of_manifest(config_map()), namespace="karmada-es-member1").object
+    forged = of_manifest(with_metadata(), annotations={name: "work.karmada.io/ResourceBinding:default/web-deployment"})
+    plain = created(of_manifest(with_metadata()), namespace="karmada-es-member1").object
     ours = plain.with_meta(annotations={name: "work.karmada.io/ResourceBinding:default/other"})
-    kept = of_manifest(config_map(), annotations=dict(ours.metadata.annotations))
+    kept = of_manifest(with_metadata(), annotations=dict(ours.metadata.annotations))
 
     for namespace in ("karmada-es-member1", "default"):
         with pytest.raises(Invalid, match=f"{name}.*written by Lifeboat alone"):
             created(forged, namespace=namespace)
-    for old, new in ((plain, forged), (ours, forged), (ours, of_manifest(config_map()))):
+    for old, new in ((plain, forged), (ours, forged), (ours, of_manifest(with_metadata()))):
         with pytest.raises(Invalid, match=f"{name}.*written by Lifeboat alone"):
             updated(new, old)
     assert updated(kept, ours).object.metadata.annotations == ours.metadata.annotations

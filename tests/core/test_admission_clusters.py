@@ -9,14 +9,8 @@ from controlplane.apimachinery.meta import Condition
 from controlplane.clusters.taints import OWNERS_ANNOTATION
 from controlplane.kinds.cluster import PUBLISHED, Cluster
 from controlplane.settings import GATES, Settings
-from tests.core.admitted import (
-    NOW,
-    Document,
-    cluster,
-    created,
-    taint_policy,
-    updated,
-)
+from tests.builders.documents import Document, cluster, taint_policy
+from tests.core.admitted import NOW, created, updated
 
 
 @pytest.mark.parametrize(
@@ -94,7 +88,7 @@ def test_a_status_as_members_have_it_is_taken() -> None:
 
 def test_a_push_cluster_without_an_address_is_taken_and_said_to_be_asked_by_nobody() -> None:
     """As in the original: a Cluster may be made first and get its address and credentials later."""
-    told = {mode: created(cluster(syncMode=mode), namespace="").warnings for mode in ("Push", "Pull")}
+    told = {mode: created(cluster(syncMode=mode, apiEndpoint=""), namespace="").warnings for mode in ("Push", "Pull")}
     dialled = created(cluster(apiEndpoint="https://member1.example"), namespace="").warnings
 
     assert any("spec.apiEndpoint is empty" in one for one in told["Push"])

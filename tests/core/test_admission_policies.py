@@ -13,17 +13,8 @@ from controlplane.kinds.policy import Policy
 from controlplane.kinds.policy.placement_rules import effective
 from controlplane.settings import Compat, Settings
 from controlplane.wire.prune import validate_fields
-from tests.core.admitted import (
-    NOW,
-    UID,
-    Document,
-    created,
-    fields,
-    placed,
-    policy,
-    preserving,
-    updated,
-)
+from tests.builders.documents import Document, policy
+from tests.core.admitted import NOW, UID, created, fields, placed, preserving, updated
 
 
 def test_a_policy_gets_its_id_finalizer_and_defaults() -> None:

@@ -24,9 +24,10 @@ from controlplane.kinds.policy import Placement, Policy
 from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.propagation import bindings as made_of
 from controlplane.scheduling import explanation_text
+from tests.builders.documents import policy
 from tests.builders.objects import START, binding, cluster, no_execute
 from tests.builders.placements import by_room, by_weight, duplicated
-from tests.core.admitted import created, fields, policy
+from tests.core.admitted import created, fields
 from tests.core.eviction_fleet import FAST
 from tests.core.fleet_story import Story
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.core.admitted import Document, created, refused, updated
+from tests.builders.documents import Document
+from tests.core.admitted import created, refused, updated
 
 TEXTS = {"ConfigMap": "plain", "Secret": "cGxhaW4="}
 MISSPELT = (

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.core.admitted import created, policy, refused
+from tests.builders.documents import policy
+from tests.core.admitted import created, refused
 
 CLUSTERS = "spec.placement.spreadConstraints[0]"
 REGIONS = "spec.placement.spreadConstraints[1]"

@@ -11,8 +11,9 @@ from controlplane.apimachinery.names import FENCE_ANNOTATION
 from controlplane.clusters.fence import fence_of
 from controlplane.kind import KINDS
 from controlplane.kinds.maintenance_window import MaintenanceWindow
+from tests.builders.documents import Document, cluster
 from tests.builders.objects import cluster as typed_cluster
-from tests.core.admitted import Document, cluster, created, refused, updated
+from tests.core.admitted import created, refused, updated
 
 NAIVE, ABROAD = "2026-03-29T02:30:00", "2026-03-29T02:30:00+05:30"
 GIVEN = datetime(2026, 3, 28, 21, 0, tzinfo=UTC)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.api.builders import policy
 from tests.api.controllers import work
 from tests.api.server import Server
+from tests.builders.documents import policy
 from tests.kubectl.test_kubectl import Kubectl
 
 pytestmark = pytest.mark.kubectl

@@ -22,8 +22,8 @@ from controlplane.kinds import RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Taint
 from controlplane.settings import Settings
-from tests.api.builders import config_map, config_maps, deployment, deployments, policy
 from tests.api.server import Client, Server
+from tests.builders.documents import config_map, config_maps, deployment, deployments, policy
 from tests.builders.objects import cluster
 from tests.builders.placements import placement
 from tests.builders.scheduling import spec

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.builders import CLUSTERS, deployment, deployments, policies, policy
 from tests.api.controllers import work
 from tests.api.server import Client, Server
 from tests.api.test_actions import BINDINGS, join
+from tests.builders.documents import CLUSTERS, deployment, deployments, policies, policy
 from tests.kubectl.test_kubectl import Kubectl
 
 
@@ -120,4 +120,4 @@ def test_a_hold_shows_whether_it_still_holds_and_who_made_it(k: Kubectl) -> None
 
     assert re.search(rf"{name}\s+cluster member1\s+we release\s+Expired 20m ago", k("get", "evictionhold", name))
     k("delete", "evictionhold", name)
-    assert "admin removed it" in k("events", "-n", "default", "--for", f"evictionhold/{name}")
+    assert "admin removed this EvictionHold" in k("events", "-n", "default", "--for", f"evictionhold/{name}")

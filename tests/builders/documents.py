@@ -1,4 +1,4 @@
-"""Documents in English."""
+"""Documents as users send them, and the URLs they are sent to."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ Document = dict[str, Any]
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
-def config_map(name: str, *, labels: dict[str, str] | None = None, **data: str) -> Document:
-    metadata: Document = {"name": name, **({"labels": labels} if labels else {})}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+def config_map(name: str = "cm", *, metadata: Document | None = None, labels: Any = None, **data: str) -> Document:
+    """Return a ConfigMap with this data."""
+    head = {"name": name, **({"labels": labels} if labels else {}), **(metadata or {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": head, "data": data}
 
 
 def deployment(name: str, *, replicas: int = 1, image: str = "nginx", **labels: str) -> Document:
@@ -31,22 +32,34 @@ def deployment(name: str, *, replicas: int = 1, image: str = "nginx", **labels: 
     }
 
 
-def policy(name: str, **spec: Any) -> Document:
-    selectors = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}]
+def policy(name: str = "p", *, metadata: Document | None = None, **spec: Any) -> Document:
+    """Return a PropagationPolicy that selects every Deployment of its namespace, for every cluster."""
+    selectors = [{"apiVersion": "apps/v1", "kind": "Deployment"}]
     return {
         "apiVersion": "policy.karmada.io/v1alpha1",
         "kind": "PropagationPolicy",
-        "metadata": {"name": name},
+        "metadata": {"name": name, **(metadata or {})},
         "spec": {"resourceSelectors": selectors, "placement": {}, **spec},
     }
 
 
-def cluster(name: str, **spec: Any) -> Document:
+def cluster(name: str = "member1", **spec: Any) -> Document:
+    """Return a Push cluster."""
     return {
         "apiVersion": "cluster.karmada.io/v1alpha1",
         "kind": "Cluster",
         "metadata": {"name": name},
-        "spec": {"syncMode": "Push", "apiEndpoint": "https://127.0.0.1:1", **spec},
+        "spec": {"syncMode": "Push", "apiEndpoint": f"https://{name}.example:6443", **spec},
+    }
+
+
+def taint_policy(name: str = "p", **spec: Any) -> Document:
+    """Return a ClusterTaintPolicy."""
+    return {
+        "apiVersion": "policy.karmada.io/v1alpha1",
+        "kind": "ClusterTaintPolicy",
+        "metadata": {"name": name},
+        "spec": spec,
     }
 
 
