@@ -7,6 +7,7 @@ its bug any more, all seeds are asked in their order, as CI would ask them.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -81,16 +82,16 @@ def creates_tokens_at_a_tier_change(patch: pytest.MonkeyPatch) -> None:
         changed = bucket is not None and bucket.rate != rate
         return real(Bucket(1.0, rate, at) if changed else bucket, wanted, rate=rate, at=at)
 
-    real, Bucket = simulated.take, rate.Bucket
-    patch.setattr(simulated, "take", take)
+    real, Bucket = simulated.take_tokens, rate.Bucket
+    patch.setattr(simulated, "take_tokens", take)
 
 
 def starts_a_bucket_full(patch: pytest.MonkeyPatch) -> None:
     def take(bucket: Any, wanted: int, *, rate: float, at: float) -> Any:
         return real(bucket or Bucket(1.0, rate, at), wanted, rate=rate, at=at)
 
-    real, Bucket = simulated.take, rate.Bucket
-    patch.setattr(simulated, "take", take)
+    real, Bucket = simulated.take_tokens, rate.Bucket
+    patch.setattr(simulated, "take_tokens", take)
 
 
 def goes_on_when_blind(patch: pytest.MonkeyPatch) -> None:
@@ -140,10 +141,10 @@ CAUGHT: dict[Plant, int] = {
     starts_a_bucket_full: 0,
     goes_on_when_blind: 1,
     ignores_tolerations: 6,
-    judges_again_after_an_edit: 16,
+    judges_again_after_an_edit: 32,
     forgets_that_a_cluster_recovered: 1,
     ignores_holds: 0,
-    drains_whatever_goes_on: 8,
+    drains_whatever_goes_on: 132,
     brings_back_whatever_goes_on: 6,
 }
 
@@ -164,6 +165,10 @@ def test_random_trouble_catches_a_planted_bug(plant: Plant, monkeypatch: pytest.
         seed = next((seed for seed in (CAUGHT[plant], *range(ALL)) if caught(seed)), -1)
 
     assert seed >= 0, f"{plant.__name__} went unseen in {ALL} seeds"
+    if seed != CAUGHT[plant]:
+        warnings.warn(
+            f"{plant.__name__} is caught by seed {seed}: write that into CAUGHT, the search is slow", stacklevel=1
+        )
     assert caught(seed) == "", f"seed {seed} finds something without {plant.__name__} as well"
 
 
