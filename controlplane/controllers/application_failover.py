@@ -1,4 +1,7 @@
-"""ApplicationFailover: lets copies leave that have been unhealthy for too long, by their policy (semantics 2.12)."""
+"""ApplicationFailover: evicts copies that have been unhealthy for longer than their policy tolerates.
+
+The policy sets it in `spec.failover.application` [application-failover]. The Failover gate plays no part in it.
+"""
 
 from __future__ import annotations
 
@@ -33,28 +36,26 @@ from controlplane.propagation.bindings import template_ref
 from controlplane.settings import Settings
 
 RETRY = timedelta(seconds=30)
+PARTS = "Parts"  # kind of a fan-out origin: an application of which one part was evicted from a cluster
 
 
-PARTS = "Parts"  # kind of a fan-out origin: an application one part of which has left a cluster
-
-
-class Ailing(msgspec.Struct, frozen=True):
-    """A binding, since when which of its copies are unhealthy, which version of its workload is to run, the parts of
-    its application and the clusters they left."""
+class ApplicationFailoverSnapshot(msgspec.Struct, frozen=True):
+    """A binding with what is stored about its unhealthy copies, and the other parts of its application."""
 
     subject: Binding
-    row: UnhealthyCopies
-    version: str = ""
-    parts: Sequence[Binding] = ()
-    moves: ClustersLeft = {}
+    row: UnhealthyCopies  # since when which copies are unhealthy, and the clusters they were evicted from
+    version: str = ""  # digest of the workload that is to run
+    parts: Sequence[Binding] = ()  # the bindings of the same application
+    moves: ClustersLeft = {}  # the clusters that each part was evicted from
 
 
-def _asks(binding: Binding | None) -> bool:
+def _has_application_failover(binding: Binding | None) -> bool:
     return binding is not None and binding.spec.failover is not None and binding.spec.failover.application is not None
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    if new is None or not (_asks(new) or _asks(old)):
+    """A binding with application failover is due when its spec or the reported health of its copies changed."""
+    if new is None or not (_has_application_failover(new) or _has_application_failover(old)):
         return ()
     same = old is not None and old.spec == new.spec
     same = same and old is not None and old.status.aggregated_status == new.status.aggregated_status
@@ -62,15 +63,20 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
 
 
 def _part_left(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    """The parts of an application are due when one of them has left a cluster for being ill there, and has a place."""
-    if new is None or not new.spec.graceful_eviction_tasks or not _asks(new) or (old and old.spec == new.spec):
+    """The parts of an application are due when one of them was evicted as unhealthy and has a new place."""
+    if (
+        new is None
+        or not new.spec.graceful_eviction_tasks
+        or not _has_application_failover(new)
+        or (old and old.spec == new.spec)
+    ):
         return ()
-    found = application_to_follow(new)
-    return (Ref(PARTS, "", found),) if found else ()
+    key = application_to_follow(new)
+    return (Ref(PARTS, "", key),) if key else ()
 
 
 class ApplicationFailover(Controller):
-    """Key: a binding. Independent of the gate Failover (D17)."""
+    """Key: a binding. Writes its clusters and eviction tasks. The Failover gate has no effect here [failover-gate]."""
 
     name = "application_failover"
     group = "scheduling"
@@ -85,48 +91,57 @@ class ApplicationFailover(Controller):
     )
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the parts of an application."""
+        """Return the bindings that are parts of an application."""
         found = state.refs_by_index(RESOURCE_BINDING, "together", origin.name, after=cursor_after(after), limit=limit)
         return page(found, limit=limit)
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Ailing | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ApplicationFailoverSnapshot | None]:
         bindings = state.get(refs)
-        parts = applications(state, (one for one in bindings.values() if _asks(one) and one.spec.clusters))
-        near = {part.ref for ones in parts.values() for part in ones}
-        rows = state.rows(UnhealthyCopies, "key", sorted(str(ref) for ref in near | bindings.keys()))
+        parts = applications(
+            state, (one for one in bindings.values() if _has_application_failover(one) and one.spec.clusters)
+        )
+        part_refs = {part.ref for ones in parts.values() for part in ones}
+        rows = state.rows(UnhealthyCopies, "key", sorted(str(ref) for ref in part_refs | bindings.keys()))
         templates = state.get([template_ref(binding) for binding in bindings.values()])
         versions = {
-            ref: workload_version(templates.get(template_ref(one))) for ref, one in bindings.items() if _asks(one)
+            ref: workload_version(templates.get(template_ref(one)))
+            for ref, one in bindings.items()
+            if _has_application_failover(one)
         }
         return [
-            self._ailing(bindings[ref], rows, versions.get(ref, ""), parts) if ref in bindings else None for ref in refs
+            self._snapshot(bindings[ref], rows, versions.get(ref, ""), parts) if ref in bindings else None
+            for ref in refs
         ]
 
-    def _ailing(
+    def _snapshot(
         self,
         binding: Binding,
         rows: Mapping[str, Sequence[UnhealthyCopies]],
         version: str,
         applications: Mapping[str, Sequence[Binding]],
-    ) -> Ailing:
+    ) -> ApplicationFailoverSnapshot:
         def row(one: Binding) -> UnhealthyCopies:
             return next(iter(rows.get(str(one.ref), ())), UnhealthyCopies(str(one.ref)))
 
         parts = applications.get(application(binding), ())
-        return Ailing(binding, row(binding), version, parts, {str(one.ref): tuple(row(one).moves) for one in parts})
+        return ApplicationFailoverSnapshot(
+            binding, row(binding), version, parts, {str(one.ref): tuple(row(one).moves) for one in parts}
+        )
 
-    def decide(self, snapshot: Ailing, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(
+        self, snapshot: ApplicationFailoverSnapshot, settings: Settings, *, now: datetime, answer: Any = None
+    ) -> Decision:
         old = snapshot.subject
         if old.metadata.deletion_timestamp is not None:
             return Decision()
         stored = snapshot.row
         if stored.version not in ("", snapshot.version):
-            stored = UnhealthyCopies(stored.key)  # another version: what is known of the last one says nothing of it
+            stored = UnhealthyCopies(stored.key)  # the health of another version says nothing about this one
         found = decide_application_failover(old, stored.since, settings, moves=stored.moves, now=now)
-        new, lacking = with_following_tasks(
+        new, missing_for_parts = with_following_tasks(
             found.binding, clusters_to_follow_from(found.binding, snapshot.parts, snapshot.moves), settings, now=now
         )
-        missing = found.missing | lacking
+        missing = found.missing | missing_for_parts
         rows: tuple[Save | Drop, ...] = ()
         row = UnhealthyCopies(snapshot.row.key, found.since, snapshot.version, found.left)
         if not found.since and not found.left:
@@ -136,19 +151,22 @@ class ApplicationFailover(Controller):
         wakes = [found.wake_at] if found.wake_at is not None else []
         wakes += [now + RETRY] if missing else []
         return Decision(
-            changes=(*((Put(with_departures(_once(old, new), old, now=now), old),) if new is not old else ()), *rows),
-            events=(*_told_left(old, new), *_told_missing(old, missing), *_told_stays(old, found)),
+            changes=(
+                *((Put(with_departures(_in_one_edit(old, new), old, now=now), old),) if new is not old else ()),
+                *rows,
+            ),
+            events=(*_eviction_events(old, new), *_held_events(old, missing), *_stopped_events(old, found)),
             wake_at=min(wakes, default=None),
             reason="ApplicationFailover",
         )
 
 
-def _once(old: Binding, new: Binding) -> Binding:
-    """Return the change as one: leaving several clusters together raises the generation once."""
+def _in_one_edit(old: Binding, new: Binding) -> Binding:
+    """Return the old binding with the new spec, as a single edit that raises the generation once."""
     return old.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=new.spec.graceful_eviction_tasks)
 
 
-def _told_left(old: Binding, new: Binding) -> Iterable[Event]:
+def _eviction_events(old: Binding, new: Binding) -> Iterable[Event]:
     for task in new.spec.graceful_eviction_tasks:
         if old.spec.task(task.from_cluster) is None:
             why = task.message or "the application is unhealthy there"
@@ -156,16 +174,17 @@ def _told_left(old: Binding, new: Binding) -> Iterable[Event]:
             yield Event(old, "EvictWorkloadFromClusterSucceed", message)
 
 
-def _told_stays(binding: Binding, found: ApplicationFailoverDecision) -> Iterable[Event]:
+def _stopped_events(binding: Binding, found: ApplicationFailoverDecision) -> Iterable[Event]:
     for name in found.stays:
         message = (
-            f"stays on cluster {name} although unhealthy: this version was so on {', '.join(found.left)} too and "
-            "does not move any more; it may again once its copies are healthy, or the spec of the workload is another"
+            f"stays on cluster {name} although it is unhealthy there: this version was unhealthy on "
+            f"{', '.join(found.left)} too and is not moved again before all its copies are healthy; "
+            "to move it earlier, change the spec of the workload"
         )
         yield Event(binding, "ApplicationFailoverStopped", message, warning=True)
 
 
-def _told_missing(old: Binding, missing: dict[str, str]) -> Iterable[Event]:
+def _held_events(old: Binding, missing: dict[str, str]) -> Iterable[Event]:
     for name, problem in sorted(missing.items()):
-        message = f"stays on cluster {name} although unhealthy, because state is missing (D15): {problem}"
+        message = f"stays on cluster {name} although unhealthy, because the state to carry over is missing: {problem}"
         yield Event(old, "EvictionHeld", message, warning=True)

@@ -1,7 +1,8 @@
-"""ClusterStatus: publishes what was observed of and collected from a member, debounced (semantics 2.1, 2.2; D22).
+"""ClusterStatus: publishes the conditions and resources of a member in the status of its Cluster [cluster-status].
 
-Whoever probes writes Observation and Collected rows, which make the cluster due here; so does the end of a debounce.
-Pull members are not probed: what arrives from their agents (Lease, status) is taken as observation here.
+Conditions are debounced. A Push member is probed by controllers.probes and read by controllers.collection; their rows
+make the cluster due. A Pull member is not probed: the Lease and the status that its agent writes count as observations
+here [heartbeat-leases].
 """
 
 from __future__ import annotations
@@ -29,15 +30,17 @@ from controlplane.settings import Settings
 
 
 class ClusterStatusSnapshot(msgspec.Struct, frozen=True):
+    """A cluster with what was observed of it and collected from it. None: nothing yet."""
+
     subject: Cluster
     observation: Observation | None
     collected: Collected | None
-    lease: Template | None = None  # a Pull member's heartbeats
-    heard_until: datetime | None = None  # up to when its agent could report; None: nobody says
+    lease: Template | None = None  # the heartbeats of a Pull member
+    heard_until: datetime | None = None  # up to when this control plane could receive heartbeats; None: not known
 
 
-def _changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
-    """A cluster is due when its conditions change, or its fence."""
+def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
+    """A cluster is due when its conditions or its fence changed."""
     if new is None:
         return ()
     same = (
@@ -48,8 +51,8 @@ def _changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
     return () if same else (new.ref,)
 
 
-def _renewed(old: Template | None, new: Template | None) -> Iterable[Ref]:
-    """A Pull member is due when its agent's Lease is renewed."""
+def _lease_renewed(old: Template | None, new: Template | None) -> Iterable[Ref]:
+    """A cluster is due when the agent of the Pull member has renewed its Lease."""
     if (
         new is None
         or new.metadata.namespace != CLUSTER_NAMESPACE
@@ -60,12 +63,14 @@ def _renewed(old: Template | None, new: Template | None) -> Iterable[Ref]:
 
 
 class ClusterStatus(Controller):
+    """Key: a Cluster. Writes its status and ends its fence, and writes the Observation of a Pull member."""
+
     name = "cluster_status"
     group = "fleet"
     keys = (CLUSTER,)
     watches = (
-        Watch(CLUSTER, _changed),
-        Watch(LEASE, _renewed),
+        Watch(CLUSTER, _cluster_changed),
+        Watch(LEASE, _lease_renewed),
         Watch("row/Observation", lambda old, new: [Ref(CLUSTER, "", (new or old).key)]),
         Watch("row/Collected", lambda old, new: [Ref(CLUSTER, "", (new or old).key)]),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
@@ -74,7 +79,7 @@ class ClusterStatus(Controller):
     due_at_start = (FLEET,)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """The settings say how long every cluster's answers have to last."""
+        """Return all clusters, because the settings decide how long observations have to last."""
         return all_clusters(state, after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ClusterStatusSnapshot | None]:
@@ -104,68 +109,78 @@ class ClusterStatus(Controller):
         cluster, seen = snapshot.subject, snapshot.observation
         pulled = cluster.spec.sync_mode == PULL
         if pulled:
-            ears = snapshot.heard_until
-            seen = heartbeats.heard(cluster, snapshot.lease, seen, settings, now=now, heard_until=ears)
+            until = snapshot.heard_until
+            seen = heartbeats.heard(cluster, snapshot.lease, seen, settings, now=now, heard_until=until)
         settled = health.settle(cluster, seen, settings, now=now)
         until = health.observed_until(seen, settings, now=now)
         flaps = flapping.settle(cluster, seen, settings, until=until)
         conditions = cluster.status.conditions
-        for one in (*settled.conditions, *(() if flaps.condition is None else (flaps.condition,))):
-            conditions = with_condition(conditions, one, now=now)
+        for new in (*settled.conditions, *(() if flaps.condition is None else (flaps.condition,))):
+            conditions = with_condition(conditions, new, now=now)
         status = cluster.status
         if conditions is not status.conditions:
             status = replace(status, conditions=conditions)
-        if snapshot.collected is not None and not pulled and _healthy(conditions):
+        if snapshot.collected is not None and not pulled and _is_ready(conditions):
             status = _with_collected(status, snapshot.collected, now=now)
         changed = cluster if status == cluster.status else replace(cluster, status=status)
         fenced = fence.settle(changed, answered_at=None if seen is None else seen.answered_at, now=now)
         changed = fenced.cluster
         pause = timedelta(seconds=settings.cluster_monitor_period)
-        looks = [now + pause, settled.wake_at, flaps.wake_at, fenced.wake_at]
-        rows = (Save(seen),) if pulled and seen is not None and _news(seen, snapshot.observation, settings) else ()
+        wakes = [now + pause, settled.wake_at, flaps.wake_at, fenced.wake_at]
+        rows = (
+            (Save(seen),)
+            if pulled and seen is not None and _is_worth_storing(seen, snapshot.observation, settings)
+            else ()
+        )
         return Decision(
             changes=(*((Put(changed, cluster),) if changed is not cluster else ()), *rows),
-            events=_told(cluster, changed),
-            wake_at=min(moment for moment in looks if moment is not None and moment > now),
+            events=_condition_events(cluster, changed),
+            wake_at=min(moment for moment in wakes if moment is not None and moment > now),
             reason="ClusterStatus",
         )
 
 
-def _news(seen: Observation, before: Observation | None, settings: Settings) -> bool:
-    """Test whether a look at a Pull member is worth keeping: something arrived, or it was long ago that we listened."""
+def _is_worth_storing(seen: Observation, before: Observation | None, settings: Settings) -> bool:
+    """Test whether the Observation of a Pull member is stored: it changed, or the stored one is out of date."""
     if before is None or before.observed_at is None or replace(seen, observed_at=before.observed_at) != before:
         return True
-    assert seen.observed_at is not None, "whoever listens says when"
+    assert seen.observed_at is not None, "an observation of a Pull member has a time"
     return (seen.observed_at - before.observed_at).total_seconds() >= settings.cluster_status_update_frequency
 
 
-def _healthy(conditions: tuple[Condition, ...]) -> bool:
+def _is_ready(conditions: tuple[Condition, ...]) -> bool:
     ready = condition(conditions, READY)
     return ready is not None and ready.status == health.TRUE
 
 
 def _with_collected(status: Status, collected: Collected, *, now: datetime) -> Status:
-    told = Condition(COMPLETE_APIS, *_completeness(collected))
+    """Return the status with the version, APIs, nodes and resources that were collected from the member."""
+    complete = Condition(COMPLETE_APIS, *_completeness(collected))
     return replace(
         status,
         kubernetes_version=collected.kubernetes_version,
         api_enablements=collected.api_enablements,
         node_summary=collected.node_summary,
         resource_summary=collected.resource_summary,
-        conditions=with_condition(status.conditions, told, now=now),
+        conditions=with_condition(status.conditions, complete, now=now),
     )
 
 
 def _completeness(collected: Collected) -> tuple[str, str, str]:
-    """Return status, reason and message of the condition about a member's APIs (semantics 1.1)."""
+    """Return status, reason and message of the condition about the APIs of a member [cluster-object]."""
     if not collected.api_enablements:
         return "False", "Empty", "the member reported no API resources"
     if collected.unread:
-        return "False", "Partial", f"not answered for, and shown as last read: {', '.join(collected.unread)}"
+        return (
+            "False",
+            "Partial",
+            f"the member did not answer for these APIs, which are shown as last read: {', '.join(collected.unread)}",
+        )
     return "True", "Complete", "the member's API resources were read"
 
 
-def _told(old: Cluster, new: Cluster) -> tuple[Event, ...]:
+def _condition_events(old: Cluster, new: Cluster) -> tuple[Event, ...]:
+    """Return the Events about changed conditions: Ready, AccessLost, Flapping and Fenced."""
     if new is old:
         return ()
     name, events = new.metadata.name, list[Event]()
@@ -173,15 +188,15 @@ def _told(old: Cluster, new: Cluster) -> tuple[Event, ...]:
         ready = condition(new.status.conditions, READY)
         message = f"cluster {name} is Ready={new.ready}: {ready.message if ready else ''}"
         events.append(Event(new, "ClusterReadyChanged", message, warning=new.ready != health.TRUE))
-    before, after = (condition(one.status.conditions, ACCESS_LOST) for one in (old, new))
+    before, after = (condition(side.status.conditions, ACCESS_LOST) for side in (old, new))
     if after is not None and (before is None or (before.status, before.reason) != (after.status, after.reason)):
         events.append(Event(new, after.reason, f"cluster {name}: {after.message}", warning=after.status == health.TRUE))
     if old.flapping != new.flapping:
         flaps = condition(new.status.conditions, FLAPPING)
-        what, why = "ClusterFlapping" if new.flapping else "ClusterCalm", "" if flaps is None else flaps.message
-        events.append(Event(new, what, f"cluster {name}: {why}", warning=new.flapping))
-    before, after = (condition(one.status.conditions, FENCED) for one in (old, new))
+        reason, why = "ClusterFlapping" if new.flapping else "ClusterCalm", "" if flaps is None else flaps.message
+        events.append(Event(new, reason, f"cluster {name}: {why}", warning=new.flapping))
+    before, after = (condition(side.status.conditions, FENCED) for side in (old, new))
     if after is not None and (before is None or (before.status, before.message) != (after.status, after.message)):
-        what = "ClusterFenced" if after.status == health.TRUE else "ClusterFenceEnded"
-        events.append(Event(new, what, f"cluster {name}: {after.message}", warning=after.reason == fence.EXPIRED))
+        reason = "ClusterFenced" if after.status == health.TRUE else "ClusterFenceEnded"
+        events.append(Event(new, reason, f"cluster {name}: {after.message}", warning=after.reason == fence.EXPIRED))
     return tuple(events)

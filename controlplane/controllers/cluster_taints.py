@@ -1,6 +1,7 @@
-"""ClusterTaints: one decision per cluster on all taints the system and the policies want (D1, D3, D9, D17, D22).
+"""ClusterTaints: keeps the taints that the system and the ClusterTaintPolicies want on a cluster [taint-policies].
 
-The model the other controllers copy: declare, load in a constant number of queries, decide, say when to look again.
+This file is the model for other controllers. It declares what it watches and writes, loads in a constant number of
+queries, decides, and returns when to look again.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from controlplane.kinds.rows import FleetState, MatchWindow, Observation
 from controlplane.kinds.taint_policy import ClusterTaintPolicy
 from controlplane.settings import Settings
 
-NOT_YET = timedelta(seconds=1)
+SOON = timedelta(seconds=1)  # until controllers.fleet_watch has stored since when the Failover gate is open
 
 
 class ClusterTaintsSnapshot(msgspec.Struct, frozen=True):
-    """`blind`: all clusters are faulty at this moment, whatever FleetState remembers."""
+    """A cluster with all that decides which taints it carries.
+
+    `blind`: all clusters are faulty now, even if the stored FleetState does not report it yet [blind-fleet].
+    """
 
     subject: Cluster
     policies: tuple[ClusterTaintPolicy, ...]
@@ -37,8 +41,8 @@ class ClusterTaintsSnapshot(msgspec.Struct, frozen=True):
     blind: bool
 
 
-def _changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
-    """Look again where anything but the member's resources changed; a cluster that is gone needs no taints."""
+def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
+    """A cluster is due when its spec, its metadata or its conditions changed. Its resources play no part."""
     if new is None:
         return ()
     same = (
@@ -51,16 +55,19 @@ def _changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
 
 
 def _policy_changed(old: ClusterTaintPolicy | None, new: ClusterTaintPolicy | None) -> Iterable[Ref]:
+    """All clusters are due when a policy was created, deleted, or its spec was edited."""
     present = new or old
     return () if present is None or (old and new and old.spec == new.spec) else (present.ref,)
 
 
 class ClusterTaints(Controller):
+    """Key: a Cluster. Writes its taints, their owners, and since when the conditions of policies hold."""
+
     name = "cluster_taints"
     group = "fleet"
     keys = (CLUSTER,)
     watches = (
-        Watch(CLUSTER, _changed),
+        Watch(CLUSTER, _cluster_changed),
         Watch(CLUSTER_TAINT_POLICY, _policy_changed, fan_out=True),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
         Watch("row/FleetState", fleet_state_changed, fan_out=True),
@@ -69,27 +76,27 @@ class ClusterTaints(Controller):
     due_at_start = (FLEET,)
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """A policy or the settings concern every cluster."""
+        """Return all clusters: a change of a policy, of the settings or of the fleet concerns each of them."""
         return all_clusters(state, after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ClusterTaintsSnapshot | None]:
         names = [ref.name for ref in refs]
         fleet = tuple(state.list(CLUSTER))
-        known = {cluster.ref: cluster for cluster in fleet}
+        clusters = {cluster.ref: cluster for cluster in fleet}
         policies = tuple(state.list(CLUSTER_TAINT_POLICY))
         windows = state.rows(MatchWindow, "cluster", names)
         observations = state.rows(Observation, "key", names)
-        remembered, blind = fleet_state(state), health.fleet_health(fleet).blind
+        stored_fleet, blind = fleet_state(state), health.fleet_health(fleet).blind
         return [
             ClusterTaintsSnapshot(
-                known[ref],
+                clusters[ref],
                 policies,
                 tuple(windows.get(ref.name, ())),
                 next(iter(observations.get(ref.name, ())), None),
-                remembered,
+                stored_fleet,
                 blind,
             )
-            if ref in known
+            if ref in clusters
             else None
             for ref in refs
         ]
@@ -110,13 +117,13 @@ class ClusterTaints(Controller):
                 snapshot.policies,
                 taints.owners(cluster),
                 {window.key: window for window in snapshot.windows},
-                sight=_sight(snapshot.observation, settings, now=now),
+                sight=_observed_time(snapshot.observation, settings, now=now),
                 moving_since=moving_since,
                 counting_since=opened,
                 now=now,
             )
-        elif gate:  # controllers.fleet_watch has not noted yet since when: nothing of the policies changes meanwhile
-            return Decision(wake_at=now + NOT_YET)
+        elif gate:  # it is not stored yet since when the gate is open: no taint of a policy changes meanwhile
+            return Decision(wake_at=now + SOON)
 
         wants = automatic.wants + policies.wanted.wants
         after, owned = taints.settled(cluster.spec.taints, taints.owners(cluster), wants, now=now)
@@ -126,17 +133,17 @@ class ClusterTaints(Controller):
         changed = _with_taints(cluster, after, owned)
         return Decision(
             changes=(
-                *_windows(snapshot.windows, policies.windows),
+                *_window_writes(snapshot.windows, policies.windows),
                 *((Put(changed, cluster),) if changed is not cluster else ()),
             ),
-            events=_told(cluster, changed),
+            events=_taint_events(cluster, changed),
             wake_at=min(wakes, default=None),
             reason="ClusterTaints",
         )
 
 
-def _sight(row: Observation | None, settings: Settings, *, now: datetime) -> taint_policies.Sight:
-    """Return until when the cluster is observed; a cluster that nobody probes always is."""
+def _observed_time(row: Observation | None, settings: Settings, *, now: datetime) -> taint_policies.Sight:
+    """Return the times in which the cluster was observed. A cluster that is not probed counts as always observed."""
     if row is None or row.observed_at is None:
         return taint_policies.Sight(now)
     until = health.observed_until(row, settings, now=now)
@@ -144,27 +151,25 @@ def _sight(row: Observation | None, settings: Settings, *, now: datetime) -> tai
 
 
 def _with_taints(cluster: Cluster, after: tuple[Any, ...], owned: taints.Owners) -> Cluster:
+    """Return the cluster with these taints, and with the annotation that names their owners [taint-ownership]."""
     annotations = {k: v for k, v in cluster.metadata.annotations.items() if k != taints.OWNERS_ANNOTATION}
     if text := taints.written(owned):
         annotations[taints.OWNERS_ANNOTATION] = text
     return cluster.with_spec(taints=after).with_meta(annotations=annotations)
 
 
-def _windows(old: Sequence[MatchWindow], new: Sequence[MatchWindow]) -> Iterable[Save | Drop]:
+def _window_writes(old: Sequence[MatchWindow], new: Sequence[MatchWindow]) -> Iterable[Save | Drop]:
     kept = {window.key for window in new}
     yield from (Drop(window) for window in old if window.key not in kept)
     yield from (Save(window) for window in new if window not in old)
 
 
-def _told(old: Cluster, new: Cluster) -> tuple[Event, ...]:
+def _taint_events(old: Cluster, new: Cluster) -> tuple[Event, ...]:
     if old.spec.taints == new.spec.taints:
         return ()
     before = {(taint.key, taint.effect) for taint in old.spec.taints}
     after = {(taint.key, taint.effect) for taint in new.spec.taints}
     parts = [f"+{key}:{effect}" for key, effect in sorted(after - before)]
     parts += [f"-{key}:{effect}" for key, effect in sorted(before - after)]
-    return (
-        (Event(old, "TaintClusterSucceed", f"taints of cluster {old.metadata.name}: {' '.join(parts)}"),)
-        if parts
-        else ()
-    )
+    message = f"taints of cluster {old.metadata.name}: {' '.join(parts)}"
+    return (Event(old, "TaintClusterSucceed", message),) if parts else ()

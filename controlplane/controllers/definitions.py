@@ -1,8 +1,8 @@
-"""CustomResourceDefinitions: established where their names are free; deleted, they take what they brought along.
+"""Definitions: establishes CustomResourceDefinitions, and deletes the objects of a definition that is deleted.
 
-What a definition brings is served as soon as it is written (`controlplane.propagation.definitions`). This controller
-settles who has a name two definitions want, lets the other one have it when it is free again, and empties
-a kind that goes (semantics of apiextensions.k8s.io/v1).
+A definition is served as soon as it is written (`controlplane.propagation.definitions`). If two definitions claim a
+name, this controller decides which of them has it. The other one gets the name once it is free. The behaviour is that
+of apiextensions.k8s.io/v1.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from controlplane.settings import Settings
 from controlplane.wire.definition import CLEANUP_FINALIZER
 from controlplane.wire.resource import Resource
 
-PAGE = 500  # objects of a kind deleted in one go
-# Processes look at definitions every half second: until then one may still make an object of a kind that goes.
-HEARD = timedelta(seconds=2)
-LOOK_AGAIN = timedelta(seconds=1)  # while finalizers of others hold objects of the kind
-# Stands for all definitions of a group in a key; no kind is called so.
+PAGE = 500  # objects of a kind deleted at once
+# Processes read definitions every half second. Until then, one of them may still create an object of a deleted kind.
+ALL_PROCESSES_KNOW = timedelta(seconds=2)
+LOOK_AGAIN = timedelta(seconds=1)  # while finalizers keep objects of the kind
+# Stands for all definitions of a group in a key. No kind has this name.
 GROUP = "apiextensions.k8s.io/*"
 
 
-class Bringing(Struct, frozen=True):
-    """A definition, the kinds whose names it may not take, and, where it goes, objects it has brought."""
+class DefinitionsSnapshot(Struct, frozen=True):
+    """A definition, the kinds whose names it may not take, and objects of its kind if it is being deleted."""
 
     definition: Template
     taken: tuple[Resource, ...]
@@ -43,7 +43,8 @@ class Bringing(Struct, frozen=True):
         return self.definition
 
 
-def _changed(old: Template | None, new: Template | None) -> Iterator[Ref]:
+def _definition_changed(old: Template | None, new: Template | None) -> Iterator[Ref]:
+    """A definition is due when it was created, edited or marked for deletion."""
     if new is None:
         return
     going = new.metadata.deletion_timestamp is not None
@@ -51,58 +52,61 @@ def _changed(old: Template | None, new: Template | None) -> Iterator[Ref]:
         yield new.ref
 
 
-def _freed(old: Template | None, new: Template | None) -> Iterator[Ref]:
-    """A definition that has gone leaves its names to the others of its group."""
+def _definition_gone(old: Template | None, new: Template | None) -> Iterator[Ref]:
+    """The definitions of a group are due when one of them was removed, because its names are free now."""
     if old is not None and new is None:
         yield Ref(GROUP, "", str(old.spec.get("group", "")))
 
 
 class Definitions(Controller):
-    """Key: a CustomResourceDefinition."""
+    """Key: a CustomResourceDefinition. Writes its status, deletes its objects, and removes its finalizer."""
 
     name: ClassVar[str] = "definitions"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = (kinds.DEFINITION,)
     watches: ClassVar[tuple[Watch, ...]] = (
-        Watch(kinds.DEFINITION, _changed),
-        Watch(kinds.DEFINITION, _freed, fan_out=True),
+        Watch(kinds.DEFINITION, _definition_changed),
+        Watch(kinds.DEFINITION, _definition_gone, fan_out=True),
     )
     owns: ClassVar[Ownership] = Ownership({"*": ("delete",), kinds.DEFINITION: ("status", "metadata.finalizers")})
-    batch: ClassVar[int] = 1  # it asks for the objects of a kind
+    batch: ClassVar[int] = 1  # each definition reads objects of its kind
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         return [one.ref for one in state.list(kinds.DEFINITION) if _group(one) == origin.name], None
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Bringing | None]:
-        everybody: Sequence[Template] = state.list(kinds.DEFINITION)
-        found = {one.ref: one for one in everybody}
-        return [self._bringing(state, found[ref], everybody) if ref in found else None for ref in refs]
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[DefinitionsSnapshot | None]:
+        all_definitions: Sequence[Template] = state.list(kinds.DEFINITION)
+        found = {definition.ref: definition for definition in all_definitions}
+        return [self._snapshot(state, found[ref], all_definitions) if ref in found else None for ref in refs]
 
-    def _bringing(self, state: State, one: Template, everybody: Sequence[Template]) -> Bringing:
-        going = one.metadata.deletion_timestamp is not None
-        kind = f"{_group(one)}/{(one.spec.get('names') or {}).get('kind', '')}"
-        brought = going and not definitions.is_refused(one) and kind not in _DECLARED
-        objects = state.list(kind, limit=PAGE) if brought else ()
-        others = (kind_ for other in everybody if _goes_before(other, one) if (kind_ := definitions.kind_of(other)))
-        return Bringing(one, (*_DECLARED.values(), *(other.resource for other in others)), tuple(objects))
+    def _snapshot(self, state: State, definition: Template, all_definitions: Sequence[Template]) -> DefinitionsSnapshot:
+        deleted = definition.metadata.deletion_timestamp is not None
+        kind = f"{_group(definition)}/{(definition.spec.get('names') or {}).get('kind', '')}"
+        has_objects = deleted and not definitions.is_refused(definition) and kind not in _DECLARED
+        objects = state.list(kind, limit=PAGE) if has_objects else ()
+        preferred = (other for other in all_definitions if _has_precedence(other, definition))
+        taken = (other_kind.resource for other in preferred if (other_kind := definitions.kind_of(other)))
+        return DefinitionsSnapshot(definition, (*_DECLARED.values(), *taken), tuple(objects))
 
-    def decide(self, snapshot: Bringing, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(
+        self, snapshot: DefinitionsSnapshot, settings: Settings, *, now: datetime, answer: Any = None
+    ) -> Decision:
         one = snapshot.definition
         try:
             new = definitions.settled(one, snapshot.taken, now=now)
         except (KeyError, TypeError, AttributeError, StopIteration):
-            return NOTHING  # written before anybody validated definitions: it brings nothing
+            return NOTHING  # stored before definitions were validated: it defines no kind
         if one.metadata.deletion_timestamp is None:
             return NOTHING if new == one else Decision(changes=(Put(new, one),), reason="NamesSettled")
-        heard = one.metadata.deletion_timestamp + HEARD
-        if not snapshot.objects and now < heard:
-            return Decision(changes=(Put(new, one),) if new != one else (), wake_at=heard, reason="KindDeleted")
+        known_at = one.metadata.deletion_timestamp + ALL_PROCESSES_KNOW
+        if not snapshot.objects and now < known_at:
+            return Decision(changes=(Put(new, one),) if new != one else (), wake_at=known_at, reason="KindDeleted")
         if not snapshot.objects:
             kept = tuple(name for name in one.metadata.finalizers if name != CLEANUP_FINALIZER)
             new = new.with_meta(finalizers=kept)
             return NOTHING if new == one else Decision(changes=(Put(new, one),), reason="KindEmpty")
-        going = (found for found in snapshot.objects if found.metadata.deletion_timestamp is None)
-        changes = (*(deleting(found, now=now) for found in going), *((Put(new, one),) if new != one else ()))
+        left = (obj for obj in snapshot.objects if obj.metadata.deletion_timestamp is None)
+        changes = (*(deleting(obj, now=now) for obj in left), *((Put(new, one),) if new != one else ()))
         return Decision(changes=changes, wake_at=now + LOOK_AGAIN, reason="KindDeleted")
 
 
@@ -114,8 +118,11 @@ def _group(one: Template) -> str:
     return str(one.spec.get("group", ""))
 
 
-def _goes_before(other: Template, one: Template) -> bool:
-    """Test whether another definition keeps a name that both want: who has it already, then who was there first."""
+def _has_precedence(other: Template, one: Template) -> bool:
+    """Test whether another definition has precedence for a name that both claim.
+
+    The definition that has the name already keeps it. Otherwise the older one gets it.
+    """
     if other.ref == one.ref or _group(other) != _group(one) or definitions.is_refused(other):
         return False
     return definitions.is_refused(one) or _age(other) < _age(one)

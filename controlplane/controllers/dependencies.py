@@ -1,4 +1,8 @@
-"""Dependencies: keeps the attached bindings of what a workload needs, gate PropagateDeps (semantics 2.15)."""
+"""Dependencies: propagates the objects that a workload needs together with the workload [dependency-propagation].
+
+An object that is needed, for example a ConfigMap, gets an attached binding. It names the bindings of the workloads that
+need the object, and the object follows them to their clusters. The gate PropagateDeps switches this on.
+"""
 
 from __future__ import annotations
 
@@ -20,66 +24,67 @@ from controlplane.kinds.template import Template
 from controlplane.propagation import attached_bindings, bindings
 from controlplane.settings import Settings
 
-FOLLOWED = frozenset({"ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim", "Service", "EndpointSlice"})
-CHOSEN = frozenset({"EndpointSlice"})  # of those, what workloads may choose by label
+NEEDED_KINDS = frozenset({"ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim", "Service", "EndpointSlice"})
+SELECTED_BY_LABEL = frozenset({"EndpointSlice"})  # of those, the kinds that workloads may select by label
 
 
-class Family(msgspec.Struct, frozen=True):
-    """A workload's binding (None: gone), its template, what it needs that exists, and the bindings of that."""
+class DependenciesSnapshot(msgspec.Struct, frozen=True):
+    """The binding of a workload (None: deleted), its template, and what the workload needs."""
 
     ref: Ref
     parent: Binding | None
     template: Template | None
     needs: tuple[Dependency, ...]
-    objects: tuple[Template, ...]
-    attached: dict[Ref, Binding]  # of what it needs, and those that still say it needs them
-    others: dict[Ref, Binding]  # that need the same
+    objects: tuple[Template, ...]  # those of the needed objects that exist
+    attached: dict[Ref, Binding]  # bindings of the needed objects, and bindings that still name this workload
+    others: dict[Ref, Binding]  # bindings of all workloads that need the same objects
 
     @property
     def subject(self) -> Binding | None:
         return self.parent
 
 
-def _binding(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    """A workload's binding is due when it changes, and when what was attached for it has gone: it may need it again."""
+def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
+    """The binding of a workload is due when its spec changed, or when a binding attached for it was deleted."""
     present = new or old
     if old is not None and new is None and old.spec.required_by:
         return (old.ref, *attached_bindings.needing(old))
-    if present is None or not any(one is not None and one.spec.propagate_deps for one in (old, new)):
+    if present is None or not any(side is not None and side.spec.propagate_deps for side in (old, new)):
         return ()
     same = old is not None and new is not None and old.metadata.generation == new.metadata.generation
     return () if same else (present.ref,)
 
 
-def _template(old: Template | None, new: Template | None) -> Iterable[Ref]:
-    """What a workload says concerns its binding; an object that comes or goes those that may need it."""
+def _workload_changed(old: Template | None, new: Template | None) -> Iterable[Ref]:
+    """The binding of a workload is due when the content of the workload changed."""
     present = new or old
     assert present is not None, "a change has an old or a new side"
-    if present.kind not in FOLLOWED and old is not None and new is not None and old.content != new.content:
+    if present.kind not in NEEDED_KINDS and old is not None and new is not None and old.content != new.content:
         return (bindings.binding_ref(present.ref),)
     return ()
 
 
-def _needed(old: Template | None, new: Template | None) -> Iterable[Ref]:
+def _needed_object_changed(old: Template | None, new: Template | None) -> Iterable[Ref]:
+    """The workloads that may need an object are due when it was created or deleted, or its labels changed."""
     present = new or old
     assert present is not None, "a change has an old or a new side"
-    if present.kind not in FOLLOWED:
+    if present.kind not in NEEDED_KINDS:
         return ()
     if old is None or new is None:
         return (present.ref,)
-    return (present.ref,) if present.kind in CHOSEN and old.metadata.labels != new.metadata.labels else ()
+    return (present.ref,) if present.kind in SELECTED_BY_LABEL and old.metadata.labels != new.metadata.labels else ()
 
 
 class Dependencies(Controller):
-    """Key: the binding of a workload with propagateDeps."""
+    """Key: the binding of a workload with propagateDeps. Writes the attached bindings."""
 
     name = "dependencies"
     group = "propagation"
     keys = BINDINGS
     watches = (
-        *(Watch(kind, _binding) for kind in BINDINGS),
-        Watch("*", _template),
-        Watch("*", _needed, fan_out=True),
+        *(Watch(kind, _binding_changed) for kind in BINDINGS),
+        Watch("*", _workload_changed),
+        Watch("*", _needed_object_changed, fan_out=True),
     )
     owns = Ownership(
         dict.fromkeys(
@@ -93,11 +98,11 @@ class Dependencies(Controller):
     batch = 100
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """An object concerns the workloads that name it, and those that choose among its kind by label."""
-        chosen = [str(origin._replace(name=SELECTED))] if origin.kind.rpartition("/")[2] in CHOSEN else []
-        return placed_on(state, [str(origin), *chosen], index="depends", after=after, limit=limit)
+        """Return the bindings of the workloads that name an object, or that select objects of its kind by label."""
+        by_label = [str(origin._replace(name=SELECTED))] if origin.kind.rpartition("/")[2] in SELECTED_BY_LABEL else []
+        return placed_on(state, [str(origin), *by_label], index="depends", after=after, limit=limit)
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Family | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[DependenciesSnapshot | None]:
         parents: dict[Ref, Binding] = state.get(refs)
         templates: dict[Ref, Template] = state.get([bindings.template_ref(one) for one in parents.values()])
         needs: dict[Ref, list[Dependency]] = {}
@@ -105,20 +110,22 @@ class Dependencies(Controller):
             template = templates.get(bindings.template_ref(parent))
             follows = template is not None and parent.spec.propagate_deps
             needs[ref] = attached_bindings.needed(template) if follows and template is not None else []
-        found = _Found(state, [one for ones in needs.values() for one in ones])
+        found = _NeededObjects(state, [one for ones in needs.values() for one in ones])
         owners = [f"{ref.namespace}/{ref.name}" for ref in refs]
-        still = {kind: state.by_index(kind, "required", owners) for kind in BINDINGS}
+        requiring = {kind: state.by_index(kind, "required", owners) for kind in BINDINGS}
         attached: dict[Ref, dict[Ref, Binding]] = {}
         for ref in refs:
-            mine = {one.ref: one for kind in BINDINGS for one in still[kind].get(f"{ref.namespace}/{ref.name}", ())}
-            attached[ref] = mine | found.bindings(needs.get(ref, ()))
+            naming = {
+                one.ref: one for kind in BINDINGS for one in requiring[kind].get(f"{ref.namespace}/{ref.name}", ())
+            }
+            attached[ref] = naming | found.bindings(needs.get(ref, ()))
         sharing = {
             other for ones in attached.values() for one in ones.values() for other in attached_bindings.needing(one)
         }
         missing = sorted(sharing - parents.keys())
         others: dict[Ref, Binding] = {**parents, **(state.get(missing) if missing else {})}
         return [
-            Family(
+            DependenciesSnapshot(
                 ref,
                 parents.get(ref),
                 templates.get(bindings.template_ref(parents[ref])) if ref in parents else None,
@@ -130,17 +137,19 @@ class Dependencies(Controller):
             for ref in refs
         ]
 
-    def decide(self, snapshot: Family, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(
+        self, snapshot: DependenciesSnapshot, settings: Settings, *, now: datetime, answer: Any = None
+    ) -> Decision:
         parent = snapshot.parent
-        live = parent is not None and parent.metadata.deletion_timestamp is None
-        follows = live and parent is not None and parent.spec.propagate_deps and settings.gate("PropagateDeps")
+        alive = parent is not None and parent.metadata.deletion_timestamp is None
+        follows = alive and parent is not None and parent.spec.propagate_deps and settings.gate("PropagateDeps")
         changes: list[Put | Delete] = []
         events: list[Event] = []
-        if parent is not None and live:
-            told = attached_bindings.annotated(parent, snapshot.needs if follows else ())
-            if told is not parent:
-                changes.append(Put(told, parent))
-                events += _told(snapshot) if follows else []
+        if parent is not None and alive:
+            annotated = attached_bindings.annotated(parent, snapshot.needs if follows else ())
+            if annotated is not parent:
+                changes.append(Put(annotated, parent))
+                events += _dependency_events(snapshot) if follows else []
         wanted = {bindings.binding_ref(one.ref): one for one in snapshot.objects} if follows else {}
         for ref, attached in snapshot.attached.items():
             if attached.metadata.deletion_timestamp is not None:
@@ -156,8 +165,8 @@ class Dependencies(Controller):
                 continue
             changes.append(Put(new, attached))
             if policy is not None and policy.mixed and attached.spec.placement is None:
-                differing = f"those that need it differ in {policy.mixed}"
-                events.append(Event(attached, "DependencyPolicyConflict", differing, warning=True))
+                message = f"the policies of the workloads that need it differ in {policy.mixed}: make them equal"
+                events.append(Event(attached, "DependencyPolicyConflict", message, warning=True))
         for ref, template in wanted.items():
             if ref not in snapshot.attached and parent is not None and template.metadata.deletion_timestamp is None:
                 changes.append(Put(attached_bindings.created(template, parent, now=now), None))
@@ -166,40 +175,40 @@ class Dependencies(Controller):
         return Decision(changes=tuple(changes), events=tuple(events), reason="SyncDependencies")
 
 
-def _told(family: Family) -> list[Event]:
-    """Return the Event of a workload whose dependencies are news."""
-    if family.template is None or family.parent is None:
+def _dependency_events(snapshot: DependenciesSnapshot) -> list[Event]:
+    """Return the Events of a workload whose needed objects changed."""
+    if snapshot.template is None or snapshot.parent is None:
         return []
-    named = ", ".join(f"{one.kind} {one.name or 'by label'}" for one in family.needs)
-    found, synced = f"Get dependencies({named or 'none'}) succeed.", "Sync schedule results to dependencies succeed."
+    needed = ", ".join(f"{one.kind} {one.name or 'by label'}" for one in snapshot.needs)
+    found, synced = f"Get dependencies({needed or 'none'}) succeed.", "Sync schedule results to dependencies succeed."
     return [
-        Event(family.template, "GetDependenciesSucceed", found, step=True),
-        Event(family.parent, "SyncScheduleResultToDependenciesSucceed", synced, step=True),
+        Event(snapshot.template, "GetDependenciesSucceed", found, step=True),
+        Event(snapshot.parent, "SyncScheduleResultToDependenciesSucceed", synced, step=True),
     ]
 
 
-class _Found:
-    """What the workloads of a batch need that exists, and the bindings of that: three queries for all of them."""
+class _NeededObjects:
+    """The objects that the workloads of a batch need, as far as they exist, and their bindings. Makes three queries."""
 
     def __init__(self, state: State, needs: Sequence[Dependency]) -> None:
-        asked = attached_bindings.selections(needs)
+        selections = attached_bindings.selections(needs)
         self._named: dict[Ref, Template] = state.get(sorted(set(attached_bindings.named(needs))))
-        self._chosen: dict[Selection, Sequence[Template]] = state.selected(asked) if asked else {}
-        everything = {*self._named, *(one.ref for ones in self._chosen.values() for one in ones)}
+        self._selected: dict[Selection, Sequence[Template]] = state.selected(selections) if selections else {}
+        everything = {*self._named, *(one.ref for ones in self._selected.values() for one in ones)}
         self._bindings: dict[Ref, Binding] = state.get(sorted({bindings.binding_ref(ref) for ref in everything}))
 
     def objects(self, needs: Sequence[Dependency]) -> Iterator[Template]:
-        """Yield what is there of what a workload needs, each once."""
+        """Yield the existing objects that a workload needs, without duplicates."""
         found = [self._named[ref] for ref in attached_bindings.named(needs) if ref in self._named]
-        found += [one for asked in attached_bindings.selections(needs) for one in self._chosen.get(asked, ())]
+        found += [one for selection in attached_bindings.selections(needs) for one in self._selected.get(selection, ())]
         yield from {one.ref: one for one in found}.values()
 
     def bindings(self, needs: Sequence[Dependency]) -> dict[Ref, Binding]:
-        """Return the bindings of what a workload needs."""
-        places = (bindings.binding_ref(one.ref) for one in self.objects(needs))
-        return {ref: self._bindings[ref] for ref in places if ref in self._bindings}
+        """Return the existing bindings of the objects that a workload needs."""
+        refs = (bindings.binding_ref(one.ref) for one in self.objects(needs))
+        return {ref: self._bindings[ref] for ref in refs if ref in self._bindings}
 
 
-def _parents(family: Family, attached: Binding) -> list[Binding]:
-    """Return the workloads' bindings that need an attached one, as they are now."""
-    return [family.others[ref] for ref in attached_bindings.needing(attached) if ref in family.others]
+def _parents(snapshot: DependenciesSnapshot, attached: Binding) -> list[Binding]:
+    """Return the present bindings of the workloads that need the object of an attached binding."""
+    return [snapshot.others[ref] for ref in attached_bindings.needing(attached) if ref in snapshot.others]

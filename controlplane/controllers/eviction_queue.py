@@ -1,4 +1,8 @@
-"""EvictionQueue: keeps the queue rows of a binding as the taints of its clusters want them (D6, D7, D12)."""
+"""EvictionQueue: queues an eviction for each copy on a cluster with an evicting taint [eviction-queue].
+
+Whether and when a copy is evicted is decided once for each taint, when the taint appears [judged-once]. A row is
+dropped when its taint disappears [recovered-clusters-cancel].
+"""
 
 from __future__ import annotations
 
@@ -35,11 +39,14 @@ from controlplane.kinds.template import Template
 from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
 
-NOT_YET = timedelta(seconds=1)
+SOON = timedelta(seconds=1)  # until controllers.fleet_watch has stored since when the Failover gate is open
 
 
 class EvictionQueueSnapshot(msgspec.Struct, frozen=True):
-    """`subject` None: the binding is gone and only its rows are left. `holds`: read where something is on hold."""
+    """A binding with its rows and all clusters that carry an evicting taint.
+
+    `subject` None: the binding was deleted and only its rows are left. `holds` are read only if a row is on hold.
+    """
 
     subject: Binding | None
     clusters: dict[str, Cluster]
@@ -48,22 +55,25 @@ class EvictionQueueSnapshot(msgspec.Struct, frozen=True):
     holds: Holds = Holds()
 
 
-def _moving(cluster: Cluster | None) -> tuple[tuple[Taint, ...], frozenset[tuple[str, str]]]:
+def _evicting_taints(cluster: Cluster | None) -> tuple[tuple[Taint, ...], frozenset[tuple[str, str]]]:
+    """Return the evicting taints of a cluster, and (key, effect) of those that are about to be removed."""
     if cluster is None:
         return (), frozenset()
-    found = tuple(taint for taint in cluster.spec.taints if taint.effect in EVICTING_EFFECTS)
-    return (found, ending(cluster)) if found else ((), frozenset())
+    evicting = tuple(taint for taint in cluster.spec.taints if taint.effect in EVICTING_EFFECTS)
+    return (evicting, ending(cluster)) if evicting else ((), frozenset())
 
 
 def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
-    """A cluster concerns its bindings where the taints that move workloads changed, or stopped being meant."""
+    """The bindings on a cluster are due when its evicting taints changed, or are about to be removed."""
     present = new or old
-    return (present.ref,) if present is not None and _moving(old) != _moving(new) else ()
+    return (present.ref,) if present is not None and _evicting_taints(old) != _evicting_taints(new) else ()
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    """A binding is looked at where its targets or what it is judged by changed, and where the state came that it takes
-    along; a new one without targets is not."""
+    """A binding is due when its spec or its orders changed, or when a member reported state that is to be preserved.
+
+    A new binding without clusters is not.
+    """
     present = new or old
     if present is None or (old is None and not present.spec.clusters):
         return ()
@@ -81,12 +91,12 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
     ):
         return ()
     if old and new and evicted_condition(new) not in (None, evicted_condition(old)):
-        return ()  # Evictions wrote this, and ended the rows with it
+        return ()  # controllers.evictions wrote the binding, and its rows with it
     return (present.ref,)
 
 
 def _labels_changed(old: Template | None, new: Template | None) -> Iterable[Ref]:
-    """Holds choose by the labels of workloads: what has others may no longer be held."""
+    """A binding is due when the labels of its workload changed, because EvictionHolds select by them."""
     return () if old is None or new is None or old.metadata.labels == new.metadata.labels else (binding_ref(new.ref),)
 
 
@@ -96,6 +106,8 @@ def _holds(state: State, bindings: Iterable[Binding]) -> Holds:
 
 
 class EvictionQueue(Controller):
+    """Key: a binding. Writes its Eviction rows."""
+
     name = "eviction_queue"
     group = "failover"
     keys = BINDINGS
@@ -109,29 +121,31 @@ class EvictionQueue(Controller):
     owns = Ownership({}, rows=(Eviction,))
     due_at_start = (FLEET,)
     batch = 1000
-    # It writes rows only, so no decision can lose, and 100,000 bindings are queued in seconds.
+    # Rows are written without conflicts, so that 100,000 bindings can be queued within seconds.
     decides_in_fan_out = True
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """A cluster concerns the bindings on it; the settings (gate) those on every cluster that moves workloads."""
+        """Return the bindings on the cluster; for the fleet and the settings, those on all tainted clusters."""
         names = [origin.name]
         if origin.kind == FAILOVER_CONFIGURATION:
             names = clusters_with_evicting_taints(state)
         return placed_on(state, names, index="placed", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionQueueSnapshot | None]:
-        """Bindings are read only where a cluster moves workloads or rows are left: otherwise there is nothing to do."""
+        """Return a snapshot per binding. Bindings are read only if there is an evicting taint or a row."""
         stored = state.rows(Eviction, "binding", [str(ref) for ref in refs])
         tainted = state.by_index(CLUSTER, "taint", EVICTING_EFFECTS)
         if not stored and not tainted:
             return [None] * len(refs)
         bindings = state.get(refs)
-        clusters = {one.metadata.name: one for found in tainted.values() for one in found}
+        clusters = {cluster.metadata.name: cluster for found in tainted.values() for cluster in found}
         fleet = fleet_state(state)
         on_hold = {
             row.binding for rows in stored.values() for row in rows if (row.state, row.reason) == (HELD, ON_HOLD)
         }
-        holds = _holds(state, [one for ref, one in bindings.items() if str(ref) in on_hold]) if on_hold else Holds()
+        holds = (
+            _holds(state, [binding for ref, binding in bindings.items() if str(ref) in on_hold]) if on_hold else Holds()
+        )
         return [
             EvictionQueueSnapshot(bindings.get(ref), clusters, tuple(stored.get(str(ref), ())), fleet, holds)
             for ref in refs
@@ -148,7 +162,7 @@ class EvictionQueue(Controller):
         gate = settings.gate("Failover")
         clocks_from = health.clock_start(snapshot.fleet) if gate else None
         if gate and clocks_from is None:
-            return Decision(wake_at=now + NOT_YET)
+            return Decision(wake_at=now + SOON)
         wants = queue.wanted_rows(
             binding,
             snapshot.clusters,
@@ -158,5 +172,5 @@ class EvictionQueue(Controller):
             holds=snapshot.holds,
             now=now,
         )
-        concerned = snapshot.clusters if gate and binding.metadata.deletion_timestamp is None else {}
-        return Decision(changes=queue.row_changes(stored, wants, concerned, now=now), reason="EvictionQueue")
+        clusters = snapshot.clusters if gate and binding.metadata.deletion_timestamp is None else {}
+        return Decision(changes=queue.row_changes(stored, wants, clusters, now=now), reason="EvictionQueue")

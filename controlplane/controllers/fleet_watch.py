@@ -1,5 +1,8 @@
-"""FleetWatch: remembers when the fleet went blind (D9) and since when the gate Failover is open (D17), and tells when
-the tier of evictions changes (D8)."""
+"""FleetWatch: stores the state of the fleet as a whole, which no single cluster shows.
+
+It stores since when the Failover gate is open [failover-gate], since when the fleet is blind [blind-fleet], and the
+times in which the eviction tier stopped all evictions [eviction-tier].
+"""
 
 from __future__ import annotations
 
@@ -33,14 +36,18 @@ from controlplane.settings import Settings
 
 
 class FleetSnapshot(msgspec.Struct, frozen=True):
+    """All clusters and windows, with the two rows that are stored about the fleet."""
+
     state: FleetState
     clusters: tuple[Cluster, ...]
     subject: FailoverConfiguration
     windows: tuple[MaintenanceWindow, ...] = ()
-    told: FleetState = FleetState(TIER_ROW)
+    tier_row: FleetState = FleetState(TIER_ROW)
 
 
 class FleetWatch(Controller):
+    """Key: the fleet. Writes the FleetState rows FLEET_ROW and TIER_ROW."""
+
     name = "fleet"
     group = "fleet"
     keys = (FAILOVER_CONFIGURATION,)
@@ -54,12 +61,13 @@ class FleetWatch(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FleetSnapshot | None]:
         windows = tuple(state.list(MAINTENANCE_WINDOW))
-        known, told = fleet_states(state, FLEET_ROW, TIER_ROW)
-        one = FleetSnapshot(known, tuple(state.list(CLUSTER)), failover_configuration(state), windows, told)
-        return [one if ref == FLEET else None for ref in refs]
+        fleet_row, tier_row = fleet_states(state, FLEET_ROW, TIER_ROW)
+        clusters = tuple(state.list(CLUSTER))
+        snapshot = FleetSnapshot(fleet_row, clusters, failover_configuration(state), windows, tier_row)
+        return [snapshot if ref == FLEET else None for ref in refs]
 
     def decide(self, snapshot: FleetSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
-        maintained = {name for one in snapshot.windows if one.open(now=now) for name in one.spec.clusters}
+        maintained = {name for window in snapshot.windows if window.open(now=now) for name in window.spec.clusters}
         fleet, old = health.fleet_health(snapshot.clusters, maintained=maintained), snapshot.state
         new, events = old, []
         if settings.gate("Failover") != (old.failover_on_since is not None):
@@ -67,33 +75,37 @@ class FleetWatch(Controller):
         if fleet.blind and old.blind_since is None:
             new = replace(new, blind_since=now)
             why = health.tier(fleet, settings).why
-            events.append(Event(snapshot.subject, "FleetBlind", f"{why}; nothing is evicted until one returns", True))
+            events.append(
+                Event(snapshot.subject, "FleetBlind", f"{why}; nothing is evicted until one of them recovers", True)
+            )
         elif not fleet.blind and old.blind_since is not None:
             new = replace(new, blind_since=None, sighted_at=now)
-            message = "a cluster is no longer faulty; timers of taints and tolerations start again (D9)"
+            message = "a cluster is no longer faulty; the times of taints and tolerations start again"
             events.append(Event(snapshot.subject, "FleetSighted", message))
         tier = health.in_force(fleet, new, settings)
-        told, before = _stopped(snapshot.told, tier, settings, now=now), snapshot.told.tier or health.NORMAL
+        tier_row = _with_stop(snapshot.tier_row, tier, settings, now=now)
+        before = snapshot.tier_row.tier or health.NORMAL
         if settings.gate("Failover") and tier.name != before:
-            told = replace(told, tier=tier.name)
-            message = f"evictions go at {tier.rate:g} a second, tier {tier.name} after {before}"
+            tier_row = replace(tier_row, tier=tier.name)
+            message = f"at most {tier.rate:g} evictions per second: the tier is {tier.name}, it was {before}"
             message = f"{message}: {tier.why}" if tier.why else message
             events.append(Event(snapshot.subject, "EvictionTierChanged", message, tier.name != health.NORMAL))
+        rows = ((new, old), (tier_row, snapshot.tier_row))
         return Decision(
-            changes=tuple(Save(row) for row, was in ((new, old), (told, snapshot.told)) if row != was),
+            changes=tuple(Save(row) for row, stored in rows if row != stored),
             events=tuple(events),
             wake_at=now + timedelta(seconds=settings.cluster_monitor_period),
             reason="FleetWatch",
         )
 
 
-def _stopped(row: FleetState, tier: health.Tier, settings: Settings, *, now: datetime) -> FleetState:
-    """Return the row with the times in which nothing was evicted, up to now: evictions tell what they waited for."""
+def _with_stop(row: FleetState, tier: health.Tier, settings: Settings, *, now: datetime) -> FleetState:
+    """Return the row with the present stop of evictions begun or ended. Evictions report what they have waited for."""
     last = row.stops[-1] if row.stops else None
-    running = last is not None and last.until is None
-    if (settings.gate("Failover") and tier.rate <= 0) == running:
+    is_stopped = last is not None and last.until is None
+    if (settings.gate("Failover") and tier.rate <= 0) == is_stopped:
         return row
-    if last is not None and running:
+    if last is not None and is_stopped:
         return replace(row, stops=(*row.stops[:-1], replace(last, until=now)))
-    why = tier.why or "the rate of evictions is 0"
+    why = tier.why or "the eviction rate is set to 0"
     return replace(row, stops=(*row.stops, Stop(now, why))[-STOPS_KEPT:])

@@ -70,8 +70,9 @@ def test_fault_13_each_change_of_the_tier_is_told_once_with_its_reason() -> None
 
     told = [one.message for one in story.events("EvictionTierChanged")]
     assert told == [
-        "evictions go at 0.1 a second, tier Secondary after Normal: 7 of 12 clusters are faulty, more than 55.00%",
-        "evictions go at 0.5 a second, tier Normal after Secondary",
+        "at most 0.1 evictions per second: the tier is Secondary, it was Normal: "
+        "7 of 12 clusters are faulty, more than 55.00%",
+        "at most 0.5 evictions per second: the tier is Normal, it was Secondary",
     ]
     assert {one.count for one in story.events("EvictionTierChanged")} == {1}
 
