@@ -1,4 +1,4 @@
-"""The ASGI application: the shell around Django (`apps.api.shell`)."""
+"""The ASGI application: Django in threads, and watches on the event loop (`apps.api.shell`)."""
 
 import os
 
@@ -13,6 +13,6 @@ env.keys("LIFEBOAT_ENCRYPTION_KEYS", env.text("LIFEBOAT_ENCRYPTION_KEYS", defaul
 
 _django = get_wsgi_application()
 
-from apps.api.shell import Shell  # noqa: E402  # needs the apps to be loaded
+from apps.api.shell import Shell  # noqa: E402  # after the apps have been loaded
 
 application = Shell(_django, threads=settings.API_THREADS, buffer=settings.API_BUFFER)

@@ -1,4 +1,4 @@
-"""Celery: the doorbell. Beat rings, a worker answers; no results, no ETA, and nothing is lost with a lost message."""
+"""Celery: beat sends ticks, and a worker runs a turn for each. No results, no ETA; a lost message loses nothing."""
 
 import os
 
@@ -12,23 +12,23 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 env.required("LIFEBOAT_SECRET_KEY", example="$(openssl rand -base64 48)")
 env.keys("LIFEBOAT_ENCRYPTION_KEYS", env.text("LIFEBOAT_ENCRYPTION_KEYS", default=""))
 
-# A tick nobody answered in time is worth nothing: the next one is there.
+# A tick that no worker received in time expires: the next one has been sent.
 TICK_OPTIONS = {"expires": INTERVAL_SECONDS, "retry": False}
 
-# A worker that loses its broker would first try to put unanswered ticks back there, fail, and end (kombu 5.6).
+# Otherwise a worker that loses its broker would try to return unprocessed ticks to it, fail, and end (kombu 5.6).
 Channel.do_restore = False
 
 app = Celery("lifeboat")
 app.conf.update(
     broker_url=env.text("REDIS_URL", default="redis://127.0.0.1:6379/0"),
     broker_connection_retry_on_startup=True,
-    broker_connection_max_retries=None,  # for ever: a worker outlives its broker
-    broker_channel_error_retry=True,  # and one that answers and refuses: READONLY, NOREPLICAS, MISCONF, OOM
+    broker_connection_max_retries=None,  # None: try for ever; workers also run without the broker
+    broker_channel_error_retry=True,  # also if the broker answers and refuses: READONLY, NOREPLICAS, MISCONF, OOM
     result_backend=None,
     task_ignore_result=True,
-    task_acks_late=False,  # a tick is a bell: one that was not answered is worth nothing, the next one is there
+    task_acks_late=False,  # a tick that was lost need not be repeated: the next one follows
     worker_prefetch_multiplier=1,
-    worker_concurrency=len(tick_names()),  # turns linger: each group needs a process of its own
+    worker_concurrency=len(tick_names()),  # a turn lasts a whole interval, so each group needs a process of its own
     worker_hijack_root_logger=False,
     worker_send_task_events=False,
     accept_content=["json"],

@@ -1,4 +1,4 @@
-"""The names LIFEBOAT_CONTROLLERS may use. A name of Karmada stands for the controllers that do that work here."""
+"""The names that LIFEBOAT_CONTROLLERS may contain: our controllers, and Karmada's names for the same work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES: Final = tuple(controller.name for controller in CONTROLLERS)
 _CLUSTER = ("cluster_taints", "unjoin")
 _CLUSTER_STATUS = ("probes", "collection", "cluster_status")
 _TAINT_MANAGER = ("eviction_queue", "evictions")
-# As the flag --controllers of karmada-controller-manager spells them, and as the design documents do.
+# The names of the flag --controllers of karmada-controller-manager, and those of its documentation.
 ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "taint-manager": _TAINT_MANAGER,
     "taint-manager-controller": _TAINT_MANAGER,
@@ -48,9 +48,9 @@ ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def resolved(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of our controllers that the words of LIFEBOAT_CONTROLLERS stand for.
+    """Return the names of our controllers for the words of LIFEBOAT_CONTROLLERS.
 
-    Raises SettingError for a name that is unknown, and for a list that would leave no controller running.
+    Raises SettingError for an unknown name, and for a list with which no controller would run.
     """
     found: dict[str, None] = {}
     for word in words:

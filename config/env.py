@@ -1,4 +1,4 @@
-"""The environment, read once and typed; what cannot be is refused at start, naming the variable and an example."""
+"""Typed reads of environment variables. An invalid value stops the start, with the variable and an example."""
 
 import base64
 import os
@@ -12,7 +12,7 @@ TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 PREFIX: Final = "LIFEBOAT_"
-# Variables that commands, the supervisor, docker/compose.yaml and tests read, and not through this module.
+# Variables that commands, the supervisor, docker/compose.yaml and tests read without this module.
 ELSEWHERE: Final = frozenset(
     {
         "LIFEBOAT_ADMIN_NAME",
@@ -25,7 +25,7 @@ ELSEWHERE: Final = frozenset(
         "LIFEBOAT_WRONG_TYPES",
     }
 )
-# What Kubernetes sets in every pod for a Service whose name begins with "lifeboat".
+# Variables that Kubernetes sets in every pod for a Service whose name begins with "lifeboat".
 _OF_A_SERVICE = re.compile(r"LIFEBOAT(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
 _read: set[str] = set()
 
@@ -40,10 +40,10 @@ def names_read() -> frozenset[str]:
 
 
 def refuse_unknown(environ: Mapping[str, str], known: Collection[str]) -> None:
-    """Refuse variables that begin with LIFEBOAT_ and that nothing reads: most are misspelled, and would be ignored.
+    """Refuse variables that begin with LIFEBOAT_ and are not read: most are misspelled and would be ignored.
 
-    `known` are read elsewhere; what the functions of this module have read is known as well. Raises EnvironmentInvalid
-    naming the variable and the nearest known one.
+    `known`: variables that are read elsewhere. Those that this module has read are known as well. Raises
+    EnvironmentInvalid, which names the variable and the most similar known one.
     """
     names = {one for one in _read | set(known) | ELSEWHERE if one.startswith(PREFIX)}
     for name in sorted(environ):
@@ -71,7 +71,7 @@ def _text(name: str) -> str:
 
 
 def required(name: str, *, example: str) -> str:
-    """Return a variable that has no default. Raises EnvironmentInvalid where it is unset or empty."""
+    """Return a variable that has no default. Raises EnvironmentInvalid if it is unset or empty."""
     value = _text(name)
     if not value:
         raise EnvironmentInvalid(f"{name} is not set; e.g. {name}={example}")
@@ -79,8 +79,11 @@ def required(name: str, *, example: str) -> str:
 
 
 def keys(name: str, value: str) -> tuple[str, ...]:
-    """Return the keys of a comma list, the one that encrypts first. Raises EnvironmentInvalid where there is none, or
-    one is not 32 bytes of URL-safe base64; what it says of it is its place alone."""
+    """Return the encryption keys of a comma list; the first one encrypts.
+
+    Raises EnvironmentInvalid if the list is empty, or if a key is not 32 bytes of URL-safe base64. The message has the
+    position of the key, never its value.
+    """
     found = tuple(part.strip() for part in value.split(",") if part.strip())
     for place, word in enumerate(found, start=1):
         padded = word + "=" * (-len(word) % 4)
@@ -100,7 +103,7 @@ _KEY_HINT = "make one with: openssl rand -base64 32 | tr +/ -_"
 
 
 def flag(name: str, default: bool) -> bool:
-    """Return a switch: 1, true, yes, on or 0, false, no, off."""
+    """Return a boolean variable. True: 1, true, yes, on. False: 0, false, no, off."""
     value = _text(name).strip().lower()
     if not value:
         return default
@@ -110,7 +113,7 @@ def flag(name: str, default: bool) -> bool:
 
 
 def number(name: str, default: int, *, at_least: int) -> int:
-    """Return a whole number not below `at_least`."""
+    """Return a variable that is a whole number of `at_least` or more."""
     value = _text(name).strip()
     if not value:
         return default
@@ -124,13 +127,13 @@ def number(name: str, default: int, *, at_least: int) -> int:
 
 
 def words(name: str, default: list[str]) -> list[str]:
-    """Return a list written with commas."""
+    """Return the words of a comma list."""
     value = _text(name)
     return [word.strip() for word in value.split(",") if word.strip()] if value else default
 
 
 def database(name: str, default: str) -> dict[str, object]:
-    """Return Django's settings of the PostgreSQL a URL names, e.g. postgresql://user:password@host:5432/lifeboat.
+    """Return Django's database settings for a URL, e.g. postgresql://user:password@host:5432/lifeboat.
 
     A unix socket is named as libpq does: postgresql://user@/lifeboat?host=/var/run/postgresql. Other parameters
     of the URL are handed to libpq (sslmode, …).

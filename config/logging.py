@@ -1,11 +1,11 @@
-"""Log lines: one JSON object each, so that a search by field works on the first day."""
+"""Log lines as JSON objects, so that they can be searched by field."""
 
 import json
 import logging
 import time
 from datetime import UTC, datetime
 
-# What every LogRecord carries; the rest came in through extra={...} and is the caller's own.
+# The attributes of every LogRecord. All others were passed by the caller in extra={...}.
 _ORDINARY = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -26,7 +26,7 @@ class LineFormatter(logging.Formatter):
 
 
 class Seldom(logging.Filter):
-    """Passes a message once in `seconds`, whatever its values are: for a loop of a library that logs every round."""
+    """Passes a message at most once in `seconds`, whatever its arguments: for libraries that log in a loop."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from controlplane.settings import Setting, SettingError, Settings, all_settings,
 PREFIX = "LIFEBOAT_"
 GATES_SETTING = "feature_gates"
 CONTROLLERS_SETTING = "controllers"
-# Flags of earlier generations, accepted without effect and answered with what replaces them.
+# Flags of earlier releases that are accepted without effect, and what replaces each.
 RETIRED: Mapping[str, str] = {
     "ENABLE_TAINT_MANAGER": "feature gate Failover decides whether taints evict",
     "ENABLE_NO_EXECUTE_TAINT_EVICTION": "feature gate Failover decides whether NoExecute evicts",
@@ -28,21 +28,21 @@ def variable(setting: Setting) -> str:
 
 
 def variables() -> set[str]:
-    """Return every variable that `from_environment` reads, or accepts without effect."""
+    """Return all variables that `from_environment` reads or accepts without effect."""
     return {variable(setting) for setting in all_settings()} | {PREFIX + name for name in RETIRED}
 
 
 def from_environment(environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
-    """Return the typed settings, and warnings for what is accepted without effect.
+    """Return the settings, and warnings about variables that have no effect.
 
-    Raises EnvironmentInvalid naming variable, value and an example.
+    Raises EnvironmentInvalid, which names the variable, the value and an example.
     """
     values: dict[str, Any] = {}
-    warnings = [f"{PREFIX}{name} has no effect: {told}" for name, told in RETIRED.items() if PREFIX + name in environ]
+    warnings = [f"{PREFIX}{name} has no effect: {why}" for name, why in RETIRED.items() if PREFIX + name in environ]
     for setting in all_settings():
         text = environ.get(variable(setting), "").strip()
         if setting.name == GATES_SETTING and not text:
-            text = environ.get("FEATURE_GATES", "").strip()  # as the seeds spell it (D17)
+            text = environ.get("FEATURE_GATES", "").strip()  # as Karmada's manual writes it [failover-gate]
         if not text:
             continue
         *outer, last = setting.path
@@ -57,7 +57,7 @@ def from_environment(environ: Mapping[str, str]) -> tuple[Settings, list[str]]:
 
 
 def shown(value: Any) -> str:
-    """Return a value as the environment would spell it; an unset one as nothing."""
+    """Return a value as it is written in the environment. "": the value is None."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -70,7 +70,7 @@ def shown(value: Any) -> str:
 
 
 def allowed(kind: Any) -> str:
-    """Return the values a setting's type allows, as documents say it; "" where its text says it."""
+    """Return the values that the type of a setting allows, for documents. "": its description has them."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind is bool:
         return "true, false"

@@ -1,4 +1,4 @@
-"""Django's settings. What an operator may turn is read in config.env; the product's switches: controlplane.settings."""
+"""Django's settings. Environment variables are read with config.env. The product's settings: controlplane.settings."""
 
 import os
 from pathlib import Path
@@ -7,14 +7,14 @@ from config import env, product
 
 BASE_DIR = Path(__file__).resolve().parents[2]
 
-# Development: plain HTTP on loopback. Errors are never rendered with source and settings, not even there.
+# Development serves plain HTTP on loopback. DEBUG is off even there: error pages never show source and settings.
 DEVELOPMENT = env.flag("LIFEBOAT_DEVELOPMENT", default=False)
 DEBUG = False
-# Empty is refused by Django on first use, and at start by what serves (config.asgi, config.wsgi, config.celery).
+# "" is refused by Django on first use. config.asgi, config.wsgi and config.celery refuse it at the start.
 SECRET_KEY = env.text("LIFEBOAT_SECRET_KEY", default="")
-# Comma list; the first encrypts what Secrets hold, all decrypt. Refused where it is empty like the one above.
+# Comma list: the first key encrypts the contents of Secrets, all of them decrypt. "" is refused at the start as well.
 ENCRYPTION_KEYS = env.text("LIFEBOAT_ENCRYPTION_KEYS", default="")
-# A switch of the product that cannot be is refused at start; apps.objects.configuration reads them.
+# Refuses invalid settings of the product at the start; apps.objects.configuration reads them.
 product.from_environment(os.environ)
 
 ALLOWED_HOSTS = env.words("LIFEBOAT_ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
@@ -55,7 +55,7 @@ MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
 ROOT_URLCONF = "config.urls"
-APPEND_SLASH = False  # Kubernetes' paths have none; a redirect would lose the body of a PUT
+APPEND_SLASH = False  # paths of Kubernetes have no slash at the end; a redirect would lose the body of a PUT
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
@@ -71,10 +71,10 @@ TEMPLATES = [
 ]
 WSGI_APPLICATION = "config.wsgi.application"
 
-# How long a worker that died without a word keeps its group from others, and how soon a paused one is fenced off.
+# How long the lease of a killed worker stays valid, and how soon the writes of a paused one are refused.
 LEASE_SECONDS = env.number("LIFEBOAT_LEASE_SECONDS", default=15, at_least=1)
-# Our statements are few, set-based and prepared: one look into an index per row is what each wants, whatever the
-# statistics say of a table that was empty a minute ago.
+# Our statements are few, set-based and prepared. Each needs one index lookup per row, whatever the statistics say about
+# a table that was empty a minute ago.
 _PLANS = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -82,12 +82,12 @@ _PLANS = {
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
 }
-# A batch reads and sorts some thousand documents: in memory, not in files that are written and removed each time; and
-# no query of ours is worth starting processes for.
-_ROOM = {"work_mem": "32MB", "max_parallel_workers_per_gather": "0"}
-# A process that is paused inside a transaction, or whose host is gone, keeps the write lock no longer than its lease.
-# No statement waits longer for a lock, nor runs longer: a session of somebody else that holds the write lock stops
-# neither reads nor health, and what a request waits for is told to it.
+# A batch reads and sorts some thousand documents in memory, without temporary files. No query of ours is large enough
+# for parallel processes.
+_MEMORY = {"work_mem": "32MB", "max_parallel_workers_per_gather": "0"}
+# A process that is paused inside a transaction, or whose host is lost, keeps the write lock no longer than its lease.
+# The limits for waiting and running keep reads and health checks working while another session holds the write lock,
+# and let a request end with an error that names the cause.
 DATABASE_LOCK_SECONDS = env.number("LIFEBOAT_DATABASE_LOCK_SECONDS", default=10, at_least=1)
 _STATEMENT_SECONDS = env.number("LIFEBOAT_DATABASE_STATEMENT_SECONDS", default=60, at_least=1)
 _LIMITS = {
@@ -95,7 +95,7 @@ _LIMITS = {
     "lock_timeout": f"{DATABASE_LOCK_SECONDS}s",
     "statement_timeout": f"{_STATEMENT_SECONDS}s",
 }
-# A server whose host is gone says nothing any more: libpq finds out in half a minute, not in a quarter of an hour.
+# With these libpq notices within half a minute that the host of the server is lost, instead of a quarter of an hour.
 _LIVENESS = {
     "connect_timeout": 5,  # s
     "keepalives_idle": 10,  # s
@@ -104,10 +104,10 @@ _LIVENESS = {
     "tcp_user_timeout": 25_000,  # ms
 }
 _database = env.database("DATABASE_URL", default="postgresql:///lifeboat")
-_given: dict[str, object] = _database["OPTIONS"]  # type: ignore[assignment]  # one of several types of values
+_given: dict[str, object] = _database["OPTIONS"]  # type: ignore[assignment]  # `database` returns values of several types
 _server_options = [
     str(_given.get("options", "")),
-    *(f"-c {name}={value}" for name, value in (_PLANS | _ROOM | _LIMITS).items()),
+    *(f"-c {name}={value}" for name, value in (_PLANS | _MEMORY | _LIMITS).items()),
 ]
 DATABASES = {
     "default": {
@@ -129,22 +129,22 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LIFEBOAT_HOME = Path(env.text("LIFEBOAT_HOME", default=str(BASE_DIR / ".lifeboat")))
 REDIS_URL = env.text("REDIS_URL", default="redis://127.0.0.1:6379/0")
 
-TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1)  # a new token is valid, unless told otherwise
+TOKEN_DAYS = env.number("LIFEBOAT_TOKEN_DAYS", default=90, at_least=1)  # validity of a new token without --days
 
-# Requests served at once by one process: as many threads as database connections.
+# Requests that one process answers at the same time: as many threads as database connections.
 API_THREADS = env.number("LIFEBOAT_DATABASE_POOL", default=8, at_least=1)
-# Bytes that one API process may hold of requests and answers in progress, and again of what watches send first.
+# Bytes of requests and answers in progress in one API process, and as many again for the first objects of watches.
 API_BUFFER = env.number("LIFEBOAT_API_BUFFER_MIB", default=256, at_least=32) * 1024 * 1024
-# Open connections of one API process; above it idle ones are closed first.
+# Open connections of one API process. Beyond that, idle ones are closed first.
 API_CONNECTIONS = env.number("LIFEBOAT_API_CONNECTIONS", default=8192, at_least=16)
-# Logins by password that one address, or one browser that is known, may try in a minute.
+# Logins by password in a minute, for each address and for each browser that has logged in before.
 LOGINS_PER_MINUTE = env.number("LIFEBOAT_LOGINS_PER_MINUTE", default=10, at_least=1)
-DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024  # bytes; the API's own limit is 3 MiB and says so
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024  # bytes; the limit of the API is 3 MiB, and its error is more helpful
 CSRF_FAILURE_VIEW = "apps.api.error_mapping.csrf_failure"
 LOGIN_URL = "/login/login/"
 LOGIN_REDIRECT_URL = "/"
 REST_FRAMEWORK = {
-    # A view that does not say what its requests attempt is refused, also one of another library.
+    # A view that does not declare what its requests attempt is refused, also a view of a library.
     "DEFAULT_PERMISSION_CLASSES": ["apps.api.permissions.DeclaredPermission"],
     "URL_FORMAT_OVERRIDE": "format",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
@@ -187,14 +187,14 @@ LOGGING = {
         "django": {"handlers": [], "level": "INFO", "propagate": True},
         "django.request": {"handlers": [], "level": "ERROR", "propagate": True},  # a 404 is an answer, not an event
         "django.server": {"handlers": [], "level": "INFO", "propagate": True},
-        # One line for every tick received and done says nothing; what a turn did is in the change log.
+        # Celery would log every tick; what a turn has done is in the change log.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
-        # A broker that answers and refuses is connected to several times a second.
+        # Celery connects several times a second to a broker that refuses.
         "celery.worker.consumer.consumer": {"filters": ["seldom"]},
         "celery.worker.consumer.connection": {"filters": ["seldom"]},
     },
 }
 
-# Everything that is read has been read by now.
+# All variables have been read at this point.
 env.refuse_unknown(os.environ, product.variables())
