@@ -74,7 +74,7 @@ def decide_application_failover(
         return ApplicationFailoverDecision(binding, {})
     if interpret.interpreter_for(binding.spec.resource.api_version, binding.spec.resource.kind).healthy is None:
         return ApplicationFailoverDecision(binding, {})  # a kind without a health rule is never unhealthy
-    known = {name: moment for name, moment in since.items() if binding.spec.target(name) is not None}
+    unhealthy_since = {name: moment for name, moment in since.items() if binding.spec.target(name) is not None}
     seconds = behaviour.decision_conditions.toleration_seconds
     toleration = float(DEFAULT_TOLERATION_SECONDS if seconds is None else seconds)
     due: list[str] = []
@@ -82,14 +82,14 @@ def decide_application_failover(
     for item in binding.status.aggregated_status:
         name = item.cluster_name
         if item.reported_health in (HEALTHY, UNKNOWN):
-            known.pop(name, None)
+            unhealthy_since.pop(name, None)
         if (
             item.reported_health != UNHEALTHY
             or binding.spec.target(name) is None
             or binding.spec.task(name) is not None
         ):
             continue
-        ends = later(known.setdefault(name, now), toleration)
+        ends = later(unhealthy_since.setdefault(name, now), toleration)
         if now > ends:
             due += [name] if name not in due else []
         else:
@@ -109,9 +109,9 @@ def decide_application_failover(
             missing[name] = state.problem
             continue
         after = with_application_task(after, binding, name, behaviour, state, now=now)
-        known.pop(name)
+        unhealthy_since.pop(name)
         left[name] = now
-    return ApplicationFailoverDecision(after, known, min(wakes, default=None), missing, left, tuple(stays))
+    return ApplicationFailoverDecision(after, unhealthy_since, min(wakes, default=None), missing, left, tuple(stays))
 
 
 def _all_targets_healthy(binding: Binding) -> bool:

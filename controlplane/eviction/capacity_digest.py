@@ -25,20 +25,20 @@ class CapacityDigest:
         """Return the digest of these clusters. It is the same in all processes."""
         served = {one.metadata.name: self._apis(one) for one in clusters}
         self._served = served
-        seen = [
+        facts = [
             (name, one.metadata.labels, one.spec, one.ready, one.status.resource_summary, served[name][1])
             for one in clusters
             for name in (one.metadata.name,)
         ]
-        if self._seen[0] != seen:
-            self._seen = seen, digest(map(msgspec.json.encode, seen))
+        if self._seen[0] != facts:
+            self._seen = facts, digest(map(msgspec.json.encode, facts))
         return self._seen[1]
 
     def _apis(self, cluster: Cluster) -> tuple[Any, str]:
         """Return the APIs of a cluster and their digest."""
         apis = cluster.status.api_enablements
-        known = self._served.get(cluster.metadata.name)
-        return known if known is not None and known[0] == apis else (apis, digest((msgspec.json.encode(apis),)))
+        cached = self._served.get(cluster.metadata.name)
+        return cached if cached is not None and cached[0] == apis else (apis, digest((msgspec.json.encode(apis),)))
 
 
 def digest(texts: Iterable[bytes]) -> str:

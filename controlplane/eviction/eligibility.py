@@ -32,13 +32,13 @@ def judge_taints(
     until then [failover-gate] [blind-fleet]. `judge_again`: all taints are judged again (setting
     eviction.reevaluate_policies). A taint without timeAdded is left out until it has one.
     """
-    known = {} if judge_again else {(one.key, one.effect, one.time_added): one for one in before}
+    stored = {} if judge_again else {(one.key, one.effect, one.time_added): one for one in before}
     taints = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
     judgements = []
     for taint in taints:
         if taint.time_added is None:
             continue
-        old = known.get((taint.key, taint.effect, taint.time_added))
+        old = stored.get((taint.key, taint.effect, taint.time_added))
         seconds = wait_seconds(spec, taint, taints) if old is None else old.wait_seconds
         due = None if seconds is None else later(max(taint.time_added, clocks_from), seconds)
         judgements.append(Judgement(taint.key, taint.effect, taint.time_added, due, seconds))
@@ -51,9 +51,9 @@ def has_unjudged_taint(spec: ResourceBindingSpec, clusters: Mapping[str, Cluster
     Until it is judged, an edit of the policy may not reach the binding: the policy at the time of the taint counts
     [judged-once].
     """
-    known = {(row.cluster, one.key, one.effect, one.time_added) for row in rows for one in row.judged}
+    judged = {(row.cluster, one.key, one.effect, one.time_added) for row in rows for one in row.judged}
     return any(
-        (target.name, taint.key, taint.effect, taint.time_added) not in known
+        (target.name, taint.key, taint.effect, taint.time_added) not in judged
         for target in spec.clusters
         if target.name in clusters
         for taint in clusters[target.name].spec.taints

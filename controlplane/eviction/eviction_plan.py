@@ -121,9 +121,9 @@ class _Planner:
         elif row.state == HELD:
             self.saved.append(replace(row, state=QUEUED))
         else:
-            place, state = outcome
+            refuge, state = outcome
             self._left.setdefault(row.binding, set()).add(row.cluster)
-            self.moves.append(Move(row, checked, place, state, self._reserve(row, binding, place)))
+            self.moves.append(Move(row, checked, refuge, state, self._reserve(row, binding, refuge)))
 
     def _obstacle(self, row: Eviction, binding: Binding, cluster: Cluster) -> _Obstacle | tuple[Refuge, PreservedState]:
         """Return what holds the copy, or its refuge and the state it takes along."""
@@ -133,14 +133,14 @@ class _Planner:
         leaving = self._left.get(row.binding, set()) | clusters_left_together(
             row, self._queue.rows.get(row.binding, ())
         )
-        answer = self._dry_run(binding, leaving)
-        place = refuge_from(binding, leaving, answer, self._settings, source_ready=cluster.ready == "True")
-        if not place.found:
-            return _Obstacle(NO_REFUGE, place.why)
+        result = self._dry_run(binding, leaving)
+        refuge = refuge_from(binding, leaving, result, self._settings, source_ready=cluster.ready == "True")
+        if not refuge.found:
+            return _Obstacle(NO_REFUGE, refuge.why)
         state = preserved_state(binding, row.cluster, self._settings)
         if state.problem and self._settings.state_preservation_on_missing == "Hold":
             return _Obstacle(STATE_MISSING, state.problem)
-        return place, state
+        return refuge, state
 
     def _hold(self, row: Eviction, binding: Binding, why: _Obstacle) -> None:
         """Hold a row. The first time that no refuge is found is stored for the metric evict_success_rate."""

@@ -122,18 +122,18 @@ def refusal_causes(
             yield invalid("spec.cluster", spec.cluster, f"{why}; create the failback once that is over")
     if not spec.binding:
         return
-    known = None if binding is None else origin.origin_of(binding)
+    earlier = None if binding is None else origin.origin_of(binding)
     if binding is None:
         yield invalid("spec.binding", spec.binding, "there is no such binding; write <namespace>/<name>")
-    elif known is None:
+    elif earlier is None:
         rule = "it is where it was before its last failover, or its placement has changed since, so nothing moves back"
         yield invalid("spec.binding", spec.binding, rule)
-    elif spec.cluster and spec.cluster not in known.left:
+    elif spec.cluster and spec.cluster not in earlier.left:
         yield invalid("spec.binding", spec.binding, f"it has not left cluster {spec.cluster}")
     elif not spec.cluster:
-        found = [unfit_reason(clusters.get(name), name, seasoned=seasoned, now=now) for name in sorted(known.left)]
-        if all(found):
-            yield invalid("spec.binding", spec.binding, f"{'; '.join(found)}; create the failback once that is over")
+        reasons = [unfit_reason(clusters.get(name), name, seasoned=seasoned, now=now) for name in sorted(earlier.left)]
+        if all(reasons):
+            yield invalid("spec.binding", spec.binding, f"{'; '.join(reasons)}; create the failback once that is over")
 
 
 def binding_ref(text: str) -> Ref:
@@ -160,7 +160,7 @@ class FailbackPlanner:
         self._seen = reserved_capacity.seen
 
     def plan(
-        self, binding: Binding, home: Origin, cluster: str, request: FailbackRequest
+        self, binding: Binding, earlier: Origin, cluster: str, request: FailbackRequest
     ) -> FailbackPlan | FailbackBlocked:
         """Return how a binding moves back to a cluster, or why it cannot. The scheduler decides whether it may be
         there."""
@@ -179,16 +179,16 @@ class FailbackPlanner:
         question, attempt = found
         divided = question.workload and not question.bundled and spec.placement.divided
         wanted = (
-            self._divided(binding, home, cluster, question, attempt)
+            self._divided(binding, earlier, cluster, question, attempt)
             if divided
-            else self._duplicated(binding, bare, home, cluster, question)
+            else self._duplicated(binding, bare, earlier, cluster, question)
         )
         if isinstance(wanted, FailbackBlocked):
             return wanted
-        less = self._tasks(binding, wanted, request)
-        if isinstance(less, FailbackBlocked):
-            return less
-        leaves, tasks = less
+        result = self._tasks(binding, wanted, request)
+        if isinstance(result, FailbackBlocked):
+            return result
+        leaves, tasks = result
         tasks = tuple(task for task in tasks if task.from_cluster != cluster)
         new = binding.with_spec(clusters=_targets(binding, wanted), graceful_eviction_tasks=tasks)
         new = origin.with_return(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
@@ -201,8 +201,8 @@ class FailbackPlanner:
         """Return the scheduler's question, and the first affinity term that allows the cluster."""
         status = msgspec.structs.replace(binding.status, scheduler_observed_affinity_name="")
         explanation = schedule(bare, status, self._fleet, settings=self._settings, ledger=self._ledger).explanation
-        place = self._fleet.index[cluster]
-        refusals = [refusal(attempt.plan, explanation.question, place) for attempt in explanation.attempts]
+        index = self._fleet.index[cluster]
+        refusals = [refusal(attempt.plan, explanation.question, index) for attempt in explanation.attempts]
         for attempt, why in zip(explanation.attempts, refusals, strict=True):
             if why is None:
                 return explanation.question, attempt
@@ -210,7 +210,7 @@ class FailbackPlanner:
         return FailbackBlocked(f"the scheduler may not choose cluster {cluster}: {refusals[0].value}")
 
     def _divided(
-        self, binding: Binding, home: Origin, cluster: str, question: Question, attempt: Attempt
+        self, binding: Binding, earlier: Origin, cluster: str, question: Question, attempt: Attempt
     ) -> dict[str, int] | FailbackBlocked:
         """Return the replicas by cluster after a Divided workload got its share on the cluster back.
 
@@ -218,60 +218,60 @@ class FailbackPlanner:
         on its earlier clusters that have more than their share.
         """
         replicas = binding.spec.replicas
-        shares = _replicas_by_cluster(home, replicas, turned=question.turned)
+        shares = _replicas_by_cluster(earlier, replicas, turned=question.turned)
         held = {one.name: one.replicas for one in binding.spec.clusters}
-        have, need = dict(held), shares[cluster]
-        taken = min(need, max(0, replicas - sum(held.values())))
-        for name in self._givers(binding, home):
-            give = min(need - taken, have[name] - shares.get(name, 0))
+        planned, share = dict(held), shares[cluster]
+        taken = min(share, max(0, replicas - sum(held.values())))
+        for name in self._givers(binding, earlier):
+            give = min(share - taken, planned[name] - shares.get(name, 0))
             if give > 0:
-                have[name], taken = have[name] - give, taken + give
+                planned[name], taken = planned[name] - give, taken + give
         if taken <= 0:
             return FailbackBlocked(
                 f"there is nothing to bring back to cluster {cluster}: the other clusters have no more than their share"
             )
-        room = int(self._ledger.free(question.asked)[self._fleet.index[cluster]])
-        if attempt.plan.division in (DYNAMIC, AGGREGATED) and room < taken:
-            return FailbackBlocked(f"cluster {cluster} has room for {room} of {taken} replicas")
-        return {**{name: count for name, count in have.items() if count or not held[name]}, cluster: taken}
+        free = int(self._ledger.free(question.asked)[self._fleet.index[cluster]])
+        if attempt.plan.division in (DYNAMIC, AGGREGATED) and free < taken:
+            return FailbackBlocked(f"cluster {cluster} has room for {free} of {taken} replicas")
+        return {**{name: count for name, count in planned.items() if count or not held[name]}, cluster: taken}
 
     def _duplicated(
-        self, binding: Binding, bare: ResourceBindingSpec, home: Origin, cluster: str, question: Question
+        self, binding: Binding, bare: ResourceBindingSpec, earlier: Origin, cluster: str, question: Question
     ) -> dict[str, int] | FailbackBlocked:
         """Return the targets with one more copy on the cluster.
 
         The copy is added to all others if the scheduler would keep them all. Otherwise it replaces the copy on a
         cluster where the binding was not before the failover.
         """
-        each = binding.spec.replicas if question.workload and not question.bundled else 0
-        have = {one.name: one.replicas for one in binding.spec.clusters}
-        new_clusters = [name for name in self._givers(binding, home) if name not in home.clusters]
-        for leaver in ("", *new_clusters):
-            wanted = {**{name: count for name, count in have.items() if name != leaver}, cluster: each}
-            if self._kept(binding, bare, wanted, leaver):
+        replicas = binding.spec.replicas if question.workload and not question.bundled else 0
+        current = {one.name: one.replicas for one in binding.spec.clusters}
+        new_clusters = [name for name in self._givers(binding, earlier) if name not in earlier.clusters]
+        for leaving in ("", *new_clusters):
+            wanted = {**{name: count for name, count in current.items() if name != leaving}, cluster: replicas}
+            if self._kept(binding, bare, wanted, leaving):
                 return wanted
         return FailbackBlocked(
             f"the scheduler would not keep a copy on cluster {cluster} in addition to its other copies"
         )
 
-    def _kept(self, binding: Binding, bare: ResourceBindingSpec, wanted: Mapping[str, int], leaver: str) -> bool:
+    def _kept(self, binding: Binding, bare: ResourceBindingSpec, wanted: Mapping[str, int], leaving: str) -> bool:
         """Test whether the scheduler would keep the copies where they are planned, and not choose the leaving cluster
         again."""
         spec = msgspec.structs.replace(bare, clusters=_targets(binding, wanted))
         status = msgspec.structs.replace(binding.status, scheduler_observed_affinity_name="")
         outcome = schedule(spec, status, self._fleet, settings=self._settings, ledger=self._ledger).outcome
         names = {one.name for one in outcome.clusters} if isinstance(outcome, Placed) else set()
-        return set(wanted) <= names and leaver not in names
+        return set(wanted) <= names and leaving not in names
 
-    def _givers(self, binding: Binding, home: Origin) -> list[str]:
+    def _givers(self, binding: Binding, earlier: Origin) -> list[str]:
         """Return the targets in the order in which they give replicas back.
 
         Clusters where the binding was not before the failover come first. Among them, clusters that are not Ready come
         first.
         """
-        well = {one.metadata.name: one.ready == health.TRUE for one in self._fleet.clusters}
+        ready = {one.metadata.name: one.ready == health.TRUE for one in self._fleet.clusters}
         names = [one.name for one in binding.spec.clusters]
-        return sorted(names, key=lambda name: (name in home.clusters, well.get(name, False), name))
+        return sorted(names, key=lambda name: (name in earlier.clusters, ready.get(name, False), name))
 
     def _tasks(
         self, binding: Binding, wanted: Mapping[str, int], request: FailbackRequest
@@ -326,21 +326,26 @@ class FailbackPlanner:
             return (), ()
         places = self._fleet.places([cluster])
         self._ledger.reserve(places, np.array([count], dtype=np.int64), question.asked)
-        made = binding_outcome.capacity_reservations(binding, {cluster: count}, {}, asked=question.asked, now=self._now)
-        return tuple(one.row for one in made), self._ledger.capacity_guards(places, question.asked, seen=self._seen)
+        reservations = binding_outcome.capacity_reservations(
+            binding, {cluster: count}, {}, asked=question.asked, now=self._now
+        )
+        return tuple(one.row for one in reservations), self._ledger.capacity_guards(
+            places, question.asked, seen=self._seen
+        )
 
 
-def _replicas_by_cluster(home: Origin, replicas: int, *, turned: bool) -> dict[str, int]:
+def _replicas_by_cluster(earlier: Origin, replicas: int, *, turned: bool) -> dict[str, int]:
     """Return the replicas of each earlier cluster. If the total has changed, they are divided in proportion."""
-    names = sorted(home.clusters)
-    weights = np.array([home.clusters[name] for name in names], dtype=np.int64)
+    names = sorted(earlier.clusters)
+    weights = np.array([earlier.clusters[name] for name in names], dtype=np.int64)
     return dict(zip(names, divide.by_static_weight(replicas, weights, turned=turned).tolist(), strict=True))
 
 
 def _targets(binding: Binding, wanted: Mapping[str, int]) -> tuple[TargetCluster, ...]:
     """Return the targets in the order of their names. A new target has the same components as the others."""
-    known = {one.name: one for one in binding.spec.clusters}
-    like = next(iter(binding.spec.clusters), TargetCluster(""))
+    current = {one.name: one for one in binding.spec.clusters}
+    template = next(iter(binding.spec.clusters), TargetCluster(""))
     return tuple(
-        msgspec.structs.replace(known.get(name, like), name=name, replicas=wanted[name]) for name in sorted(wanted)
+        msgspec.structs.replace(current.get(name, template), name=name, replicas=wanted[name])
+        for name in sorted(wanted)
     )

@@ -225,8 +225,8 @@ def unhealthy_reason(
 
 
 def _observed_before(state: ClusterState, task: GracefulEvictionTask) -> bool:
-    seen = state.observed_at
-    return seen is not None and task.creation_timestamp is not None and seen < task.creation_timestamp
+    observed_at = state.observed_at
+    return observed_at is not None and task.creation_timestamp is not None and observed_at < task.creation_timestamp
 
 
 def _needs_observation(

@@ -59,8 +59,8 @@ def active_orders(binding: Binding, cluster: Cluster, *, held: bool = False) -> 
     """Return the active orders about leaving a cluster, by verb. `held`: a Hold order holds the eviction already, so it
     remains active."""
     present = {(taint.key, taint.effect, taint.time_added) for taint in cluster.spec.taints}
-    known = orders_by_cluster(binding).get(cluster.metadata.name, ())
-    return {one.verb: one for one in known if _is_active(one, present, held=held)}
+    orders = orders_by_cluster(binding).get(cluster.metadata.name, ())
+    return {one.verb: one for one in orders if _is_active(one, present, held=held)}
 
 
 def _is_active(order: Order, taints: Iterable[tuple[str, str, datetime | None]], *, held: bool) -> bool:
@@ -73,21 +73,21 @@ def with_order(binding: Binding, row: Eviction, verb: str, *, reason: str, by: s
     Only Release ends a Hold: an eviction that is expedited or skipped while it is held stays held. Skip and Expedite
     replace each other. Release removes the Hold, or, if there is none, all other orders.
     """
-    known = orders_by_cluster(binding)
+    orders = orders_by_cluster(binding)
     taints = tuple((one.key, one.effect, one.time_added) for one in row.judged)
-    old = [one for one in known.pop(row.cluster, ()) if _is_active(one, taints, held=row.reason == HELD_BY_HAND)]
+    old = [one for one in orders.pop(row.cluster, ()) if _is_active(one, taints, held=row.reason == HELD_BY_HAND)]
     held = tuple(one for one in old if one.verb == HOLD)
     others = tuple(one for one in old if one.verb != HOLD)
     if verb == RELEASE:
-        left = others if held else ()
+        kept = others if held else ()
     else:
         order = Order(verb, reason, by, to_seconds(now), taints)
-        left = (order, *others) if verb == HOLD else (*held, order)
-    if left:
-        known[row.cluster] = left
+        kept = (order, *others) if verb == HOLD else (*held, order)
+    if kept:
+        orders[row.cluster] = kept
     annotations = {
         name: text for name, text in binding.metadata.annotations.items() if name != EVICTION_ORDERS_ANNOTATION
     }
-    if known:
-        annotations[EVICTION_ORDERS_ANNOTATION] = msgspec.json.encode(known, order="sorted").decode()
+    if orders:
+        annotations[EVICTION_ORDERS_ANNOTATION] = msgspec.json.encode(orders, order="sorted").decode()
     return binding.with_meta(annotations=annotations)

@@ -51,12 +51,12 @@ def wanted_rows(
     """
     if clocks_from is None or binding.metadata.deletion_timestamp is not None:
         return ()
-    known = {row.cluster: row for row in stored if row.state not in ENDED or row.reason == SKIPPED}
+    stored_rows = {row.cluster: row for row in stored if row.state not in ENDED or row.reason == SKIPPED}
     rows = []
     for target in binding.spec.clusters:
         cluster = clusters.get(target.name)
         if cluster is not None:
-            old = known.get(target.name)
+            old = stored_rows.get(target.name)
             row = _wanted_row(
                 binding, cluster, old, clocks_from=clocks_from, judge_again=judge_again, holds=holds, now=now
             )

@@ -100,7 +100,7 @@ class Reservation(msgspec.Struct, frozen=True):
 
 
 def reserve_refuge(
-    ledger: Ledger, fleet: Fleet, binding: Binding, place: Refuge, *, seen: int, now: datetime
+    ledger: Ledger, fleet: Fleet, binding: Binding, refuge: Refuge, *, seen: int, now: datetime
 ) -> Reservation:
     """Take the additional capacity that a refuge needs from the ledger, and return it as a reservation.
 
@@ -108,17 +108,17 @@ def reserve_refuge(
     set on each new cluster; other workloads take replicas. `seen`: the number of the newest reservation in the ledger.
     """
     before = {one.name: one.replicas for one in binding.spec.clusters}
-    if isinstance(place.asked, Bundle):
-        grown = {one.name: 1 for one in place.clusters if one.name not in before}
+    if isinstance(refuge.asked, Bundle):
+        additional = {one.name: 1 for one in refuge.clusters if one.name not in before}
     else:
-        grown = {one.name: one.replicas - before.get(one.name, 0) for one in place.clusters}
-    more = {name: count for name, count in grown.items() if count > 0 and name in fleet.index}
-    if not more:
+        additional = {one.name: one.replicas - before.get(one.name, 0) for one in refuge.clusters}
+    needed = {name: count for name, count in additional.items() if count > 0 and name in fleet.index}
+    if not needed:
         return Reservation()
-    places = fleet.places(more)
-    ledger.reserve(places, np.array(list(more.values()), dtype=np.int64), place.asked)
-    rooms = ledger.capacity_guards(places, place.asked, seen=seen)
-    return Reservation(refuge_reservations(binding, more, asked=place.asked, now=now), rooms)
+    places = fleet.places(needed)
+    ledger.reserve(places, np.array(list(needed.values()), dtype=np.int64), refuge.asked)
+    guards = ledger.capacity_guards(places, refuge.asked, seen=seen)
+    return Reservation(refuge_reservations(binding, needed, asked=refuge.asked, now=now), guards)
 
 
 def spread_minimum(binding: Binding) -> int:

@@ -107,11 +107,11 @@ def reverted_binding(binding: Binding, before: Binding, settings: Settings, *, b
                     message=message,
                     now=now,
                 )
-    known = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - earlier.keys()
+    earlier_tasks = {task.from_cluster for task in before.spec.graceful_eviction_tasks} - earlier.keys()
     kept = tuple(
         task
         for task in new.spec.graceful_eviction_tasks
-        if task.reason in (REVERTED, PARTLY_REVERTED) or task.from_cluster in known
+        if task.reason in (REVERTED, PARTLY_REVERTED) or task.from_cluster in earlier_tasks
     )
     each = (
         before.spec.clusters

@@ -98,18 +98,20 @@ class SchedulerDryRun:
         own, at = self._reserved_capacity.own.get(str(binding.ref), ()), self._reserved_capacity.at
         return [] if at is None else [one for one in live(own, collected_at={}, now=at) if one.reserved]
 
-    def reserve(self, binding: Binding, place: Refuge, *, now: datetime) -> Reservation:
+    def reserve(self, binding: Binding, refuge: Refuge, *, now: datetime) -> Reservation:
         """Reserve the capacity that a binding's refuge needs.
 
         The reservation replaces an earlier one for the same binding, because a refuge names all clusters of the
         binding.
         """
-        self._applications.placed(binding, place.clusters)
-        self._groups.placed(binding, place.clusters)
+        self._applications.placed(binding, refuge.clusters)
+        self._groups.placed(binding, refuge.clusters)
         binding_outcome.give_back(self._ledger, self._fleet, self._reserved(binding))
         ledger, seen = self._ledger, self._reserved_capacity.seen
-        taken = self._taken[binding.ref] = reserve_refuge(ledger, self._fleet, binding, place, seen=seen, now=now)
-        return taken
+        reservation = self._taken[binding.ref] = reserve_refuge(
+            ledger, self._fleet, binding, refuge, seen=seen, now=now
+        )
+        return reservation
 
 
 def targets_with_reservations(binding: Binding, reserved: Iterable[CapacityReservation]) -> tuple[TargetCluster, ...]:

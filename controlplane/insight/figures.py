@@ -99,7 +99,7 @@ def _cluster_figures(rows: Iterable[Eviction], *, now: datetime) -> ClusterFigur
         by_binding_kind=dict(sorted(Counter(_binding_kind(row) for row in waiting).items())),
         evicted=len(done),
         failed=len(failed),
-        latency_counts=tuple(counts[place] for place in range(len(BUCKETS) + 1)),
+        latency_counts=tuple(counts[index] for index in range(len(BUCKETS) + 1)),
         latency_sum=sum(seconds),
         rate=len(recently) / _rate_window(rows, now=now).total_seconds(),
         success_rate=len(recently) / processed if processed else None,
@@ -146,7 +146,7 @@ def eviction_latency(row: Eviction) -> float:
 
 
 def _bucket(seconds: float) -> int:
-    return next((place for place, bound in enumerate(BUCKETS) if seconds <= bound), len(BUCKETS))
+    return next((index for index, bound in enumerate(BUCKETS) if seconds <= bound), len(BUCKETS))
 
 
 def cumulative_buckets(counts: Iterable[int]) -> Mapping[str, int]:

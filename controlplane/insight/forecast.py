@@ -42,19 +42,19 @@ def forecast(
     Held rows have no position, because it is unknown when their hold ends. Their forecast has the hold reason.
     """
     waiting = [row for row in rows if row.due_at is not None]
-    found = {row.key: Forecast(unknown_because=row.reason or row.state) for row in waiting if row.state != QUEUED}
+    forecasts = {row.key: Forecast(unknown_because=row.reason or row.state) for row in waiting if row.state != QUEUED}
     order = _in_order([row for row in waiting if row.state == QUEUED], ageing_seconds=ageing_seconds, now=now)
     sharing: dict[str, list[Eviction]] = {}
     for row in order:
         sharing.setdefault(bucket_of(row.cluster, scope), []).append(row)
-    moments: dict[str, datetime | None] = {}
+    times_by_key: dict[str, datetime | None] = {}
     for bucket, queue in sharing.items():
         times = _eviction_times(queue, rate=rate, tokens=tokens.get(bucket, 0.0), now=now)
-        moments.update(zip((row.key for row in queue), times, strict=True))
-    for place, row in enumerate(order, start=1):
-        at = moments[row.key]
-        found[row.key] = Forecast(place, at, STOPPED if at is None else "")
-    return found
+        times_by_key.update(zip((row.key for row in queue), times, strict=True))
+    for position, row in enumerate(order, start=1):
+        at = times_by_key[row.key]
+        forecasts[row.key] = Forecast(position, at, STOPPED if at is None else "")
+    return forecasts
 
 
 def _in_order(rows: Sequence[Eviction], *, ageing_seconds: float, now: datetime) -> list[Eviction]:

@@ -194,11 +194,11 @@ def _same_namespace(spec: PlacementReviewSpec, template: Template) -> None:
 
 def _same_object(spec: PlacementReviewSpec, template: Template, binding: Binding) -> None:
     """Raise _InvalidReview if the manifest describes another object than the binding."""
-    of, place = binding.spec.resource, template.metadata
-    own = (of.api_version, of.kind, of.name, of.namespace)
-    if (template.api_version, template.kind, place.name, place.namespace or of.namespace) != own:
-        where = f"{of.namespace}/{of.name}" if of.namespace else of.name
-        rule = f"the binding is of {of.kind} {where} of {of.api_version}; omit spec.binding to review a new object"
+    resource, metadata = binding.spec.resource, template.metadata
+    reviewed = (resource.api_version, resource.kind, resource.name, resource.namespace)
+    if (template.api_version, template.kind, metadata.name, metadata.namespace or resource.namespace) != reviewed:
+        where = f"{resource.namespace}/{resource.name}" if resource.namespace else resource.name
+        rule = f"the binding is of {resource.kind} {where} ({resource.api_version}); omit spec.binding for a new object"
         raise _InvalidReview([invalid("spec.manifest", _subject_name(spec), rule)])
 
 
@@ -232,38 +232,38 @@ def _supposed_clusters(
     spec: PlacementReviewSpec, clusters: Sequence[Cluster], *, settings: Settings, now: datetime
 ) -> tuple[list[Cluster], list[Cause]]:
     """Return the clusters as the review supposes them, and the causes if its documents are invalid."""
-    found = {one.metadata.name: one for one in clusters}
+    by_name = {one.metadata.name: one for one in clusters}
     causes: list[Cause] = []
     for index, name in enumerate(spec.clusters.lost):
-        if name not in found:
+        if name not in by_name:
             causes.append(invalid(f"spec.clusters.lost[{index}]", name, "there is no such cluster"))
     for field, documents in (("added", spec.clusters.added), ("changed", spec.clusters.changed)):
         for index, document in enumerate(documents):
             path = f"spec.clusters.{field}[{index}]"
             try:
-                one = _cluster(document, found, path, new=field == "added", settings=settings, now=now)
+                one = _cluster(document, by_name, path, new=field == "added", settings=settings, now=now)
             except _InvalidReview as wrong:
                 causes += wrong.causes
                 continue
-            found[one.metadata.name] = one
-    return list(found.values()), causes
+            by_name[one.metadata.name] = one
+    return list(by_name.values()), causes
 
 
 def _cluster(
-    document: Document, known: Mapping[str, Cluster], path: str, *, new: bool, settings: Settings, now: datetime
+    document: Document, clusters: Mapping[str, Cluster], path: str, *, new: bool, settings: Settings, now: datetime
 ) -> Cluster:
     metadata = document.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     if not isinstance(name, str):
         raise _InvalidReview([mistyped(f"{path}.metadata.name", name, "must be of type string")])
-    if new and name in known:
+    if new and name in clusters:
         raise _InvalidReview([invalid(f"{path}.metadata.name", name, "exists already; put it under changed")])
     if not new:
-        if name not in known:
+        if name not in clusters:
             raise _InvalidReview(
                 [invalid(f"{path}.metadata.name", name, "there is no such cluster; put it under added")]
             )
-        document = merge_patch(msgspec.to_builtins(known[name]), document)
+        document = merge_patch(msgspec.to_builtins(clusters[name]), document)
     cluster: Cluster = _admit(CLUSTER, document, path, settings=settings, now=now)
     try:
         status = msgspec.convert(document.get("status") or {}, ClusterStatus)

@@ -127,20 +127,20 @@ def dry_run_of(situation: Situation, settings: Settings) -> SchedulerDryRun:
     )
 
 
-def summary(found: Iterable[Readiness], *, covered: int, in_all: int) -> FleetReadinessStatus:
+def summary(answers: Iterable[Readiness], *, covered: int, in_all: int) -> FleetReadinessStatus:
     """Return a summary of the answers for many bindings, with the obstacles of most bindings first.
 
     `covered`: the number of bindings that were checked, out of `in_all`. The message reports it if some are missing.
     """
     total = ready = 0
-    known: dict[str, tuple[Obstacle, list[str]]] = {}
-    for one in found:
-        total, ready = total + 1, ready + one.ready
-        for obstacle in {each.what: each for each in one.obstacles}.values():
-            known.setdefault(obstacle.what, (obstacle, []))[1].append(one.binding)
+    by_kind: dict[str, tuple[Obstacle, list[str]]] = {}
+    for answer in answers:
+        total, ready = total + 1, ready + answer.ready
+        for obstacle in {each.what: each for each in answer.obstacles}.values():
+            by_kind.setdefault(obstacle.what, (obstacle, []))[1].append(answer.binding)
     lines = [
         ObstacleCount(what, obstacle.severity, len(names), obstacle.remedy, tuple(names[:MAX_EXAMPLES]))
-        for what, (obstacle, names) in known.items()
+        for what, (obstacle, names) in by_kind.items()
     ]
     return FleetReadinessStatus(
         bindings=total,
@@ -169,7 +169,7 @@ def readiness(
     if is_attached(binding):
         return _attached_readiness(binding)
     dry_run = dry_run or dry_run_of(situation, settings)
-    known = {cluster.metadata.name: cluster for cluster in situation.clusters}
+    clusters = {cluster.metadata.name: cluster for cluster in situation.clusters}
     general = [
         *_switched_off(settings),
         *_binding_obstacles(binding, settings),
@@ -177,7 +177,7 @@ def readiness(
     ]
     obstacles, prospects = list(general), []
     for target in binding.spec.clusters:
-        cluster = known.get(target.name)
+        cluster = clusters.get(target.name)
         if cluster is None:
             obstacles.append(_cluster_gone(binding, target.name))
             prospects.append(Prospect(target.name, False))
@@ -185,22 +185,22 @@ def readiness(
         taints = possible_taints(cluster, situation.policies, settings, now=now)
         specific = [*_detection_obstacles(cluster, settings), *_taint_obstacles(binding, cluster, taints)]
         answer = dry_run.place_without(binding, {target.name})
-        place = refuge_from(binding, {target.name}, answer, settings, source_ready=False)
-        if not place.found and not binding.spec.scheduling_suspended:
-            specific.append(_no_refuge(target.name, place.why))
-        specific += _dispatch_suspended(binding, target.name, place)
+        refuge = refuge_from(binding, {target.name}, answer, settings, source_ready=False)
+        if not refuge.found and not binding.spec.scheduling_suspended:
+            specific.append(_no_refuge(target.name, refuge.why))
+        specific += _dispatch_suspended(binding, target.name, refuge)
         specific += [
             *_state_obstacles(binding, target.name, settings),
             *_hold_obstacles(binding, cluster, situation, now=now),
         ]
         obstacles += specific
-        stays = any(one.severity == BLOCKS for one in (*general, *specific))
+        stays = any(obstacle.severity == BLOCKS for obstacle in (*general, *specific))
         last = "" if stays else _waits_for(binding, target.name, settings)
-        prospects.append(Prospect(target.name, not stays, _eviction_delay(binding, taints), place.why, last))
+        prospects.append(Prospect(target.name, not stays, _eviction_delay(binding, taints), refuge.why, last))
     if not binding.spec.clusters:
         obstacles.append(_not_placed(binding))
     obstacles += [_waiting_eviction(row) for row in rows if row.reason and row.due_at is not None]
-    ready = not any(one.severity == BLOCKS for one in obstacles)
+    ready = not any(obstacle.severity == BLOCKS for obstacle in obstacles)
     return Readiness(str(binding.ref), ready, tuple(obstacles), tuple(prospects))
 
 
@@ -221,10 +221,10 @@ def possible_taints(
     cluster: Cluster, policies: Iterable[ClusterTaintPolicy], settings: Settings, *, now: datetime
 ) -> tuple[Taint, ...]:
     """Return the evicting taints that a cluster has, or would get if it stopped being Ready."""
-    found = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
+    taints = [one for one in cluster.spec.taints if one.effect in EVICTING_EFFECTS]
     if settings.compat.auto_no_execute_taints:
         key = NOT_READY_KEY if cluster.spec.sync_mode == PUSH else UNREACHABLE_KEY
-        found.append(Taint(key, NO_EXECUTE, time_added=now))
+        taints.append(Taint(key, NO_EXECUTE, time_added=now))
     for status in ("False", "Unknown") if cluster.spec.sync_mode != PUSH else ("False",):
         conditions = with_condition(cluster.status.conditions, Condition("Ready", status), now=now)
         for policy in policies:
@@ -233,12 +233,12 @@ def possible_taints(
                 continue
             if not chooses(taint_policies.target(spec), cluster):
                 continue
-            asked = spec.match_conditions if policy.windowed else spec.add_on_conditions
-            if not taint_policies.match(asked, conditions, empty=policy.windowed):
+            conditions_to_match = spec.match_conditions if policy.windowed else spec.add_on_conditions
+            if not taint_policies.match(conditions_to_match, conditions, empty=policy.windowed):
                 continue
             added = spec.taints_to_add if policy.windowed else spec.taints
-            found += [Taint(one.key, one.effect, one.value, now) for one in added if one.effect in EVICTING_EFFECTS]
-    return tuple(dict.fromkeys(found))
+            taints += [Taint(one.key, one.effect, one.value, now) for one in added if one.effect in EVICTING_EFFECTS]
+    return tuple(dict.fromkeys(taints))
 
 
 def _eviction_delay(binding: Binding, taints: Sequence[Taint]) -> float | None:
@@ -387,15 +387,15 @@ def _no_refuge(cluster: str, why: str) -> Obstacle:
     )
 
 
-def _dispatch_suspended(binding: Binding, cluster: str, place: Refuge) -> Iterator[Obstacle]:
+def _dispatch_suspended(binding: Binding, cluster: str, refuge: Refuge) -> Iterator[Obstacle]:
     """Yield an obstacle if dispatching to a new cluster is suspended."""
     suspension = binding.spec.suspension
     withheld = None if suspension is None else suspension.dispatching_on_clusters
-    names = [one.name for one in place.clusters if binding.spec.target(one.name) is None]
-    idle = [name for name in names if withheld is not None and name in withheld.cluster_names]
-    if idle:
+    names = [one.name for one in refuge.clusters if binding.spec.target(one.name) is None]
+    suspended = [name for name in names if withheld is not None and name in withheld.cluster_names]
+    if suspended:
         message = (
-            f"the copy from cluster {cluster} would not start on {', '.join(idle)}: dispatching there is suspended"
+            f"the copy from cluster {cluster} would not start on {', '.join(suspended)}: dispatching there is suspended"
         )
         remedy = "remove the cluster from spec.suspension.dispatchingOnClusters in the policy"
         yield Obstacle("Suspended", BLOCKS, message, remedy, cluster)

@@ -75,43 +75,45 @@ RelatedChanges = Mapping[Ref, Sequence[DecodedChange]]
 
 def decode_changes(changes: Iterable[Change]) -> list[DecodedChange]:
     """Return changes in order, with their documents decoded. A document that two changes share is decoded once."""
-    known: dict[Ref, tuple[bytes, Any]] = {}
-    found = []
-    for change in sorted(changes, key=lambda one: one.version):
+    last: dict[Ref, tuple[bytes, Any]] = {}
+    decoded = []
+    for change in sorted(changes, key=lambda change: change.version):
         if change.ref.kind == WORK:
-            found.append(DecodedChange(change, None, None))
+            decoded.append(DecodedChange(change, None, None))
             continue
-        document, before = known.get(change.ref, (b"", None))
+        document, before = last.get(change.ref, (b"", None))
         old = before if change.old_document == document else _decoded(change.ref, change.old_document)
         new = None if change.type == "DELETED" else _decoded(change.ref, change.document)
-        known[change.ref] = (change.document, new)
-        found.append(DecodedChange(change, old, new))
-    return found
+        last[change.ref] = (change.document, new)
+        decoded.append(DecodedChange(change, old, new))
+    return decoded
 
 
 def _decoded(ref: Ref, document: bytes | None) -> Any:
     return None if document is None else decode(KINDS[ref.kind], document)
 
 
-def related_refs(found: Iterable[Failover]) -> set[Ref]:
+def related_refs(begun: Iterable[Failover]) -> set[Ref]:
     """Return the clusters and Works whose changes belong to these failovers."""
     refs = set()
-    for one in found:
-        old: Binding = one.first.old
-        for name in {task.from_cluster for task in one.tasks} | {target.name for target in _targets_after(one)}:
+    for failover in begun:
+        old: Binding = failover.first.old
+        names = {task.from_cluster for task in failover.tasks}
+        names |= {target.name for target in _targets_after(failover)}
+        for name in names:
             refs |= {Ref(CLUSTER, "", name), _work(old, name)}
     return refs
 
 
-def clusters_read_before(found: Iterable[Failover]) -> set[tuple[Ref, int]]:
+def clusters_read_before(begun: Iterable[Failover]) -> set[tuple[Ref, int]]:
     """Return the clusters whose taints began failovers, each with the version of the change that began the failover.
 
     The record describes such a cluster as it was before that version (`change_times`).
     """
     return {
-        (Ref(CLUSTER, "", task.from_cluster), one.first.change.version)
-        for one in found
-        for task in one.tasks
+        (Ref(CLUSTER, "", task.from_cluster), failover.first.change.version)
+        for failover in begun
+        for task in failover.tasks
         if task.reason == TAINT_UNTOLERATED
     }
 
@@ -121,12 +123,12 @@ def change_times(cluster: Cluster) -> set[datetime]:
 
     The changes that wrote this were made within WRITTEN_WITHIN after these times.
     """
-    turned = not_ready_since(cluster)
-    return {taint.time_added for taint in _evicting(cluster) if taint.time_added} | ({turned} if turned else set())
+    since = not_ready_since(cluster)
+    return {taint.time_added for taint in _evicting(cluster) if taint.time_added} | ({since} if since else set())
 
 
 def not_ready_since(cluster: Cluster | None) -> datetime | None:
-    """Return when Ready of a cluster became what it is; None while it is True or was never reported."""
+    """Return since when a cluster is not Ready; None: it is Ready, or Ready was never reported."""
     ready = None if cluster is None else condition(cluster.status.conditions, READY)
     return None if ready is None or ready.status == "True" else ready.last_transition_time
 
@@ -135,12 +137,12 @@ def _evicting(cluster: Cluster) -> list[Taint]:
     return [taint for taint in cluster.spec.taints if taint.effect in EVICTING_EFFECTS]
 
 
-def records(found: Iterable[Failover], around: Iterable[DecodedChange] = ()) -> tuple[FailoverRecord, ...]:
+def records(begun: Iterable[Failover], around: Iterable[DecodedChange] = ()) -> tuple[FailoverRecord, ...]:
     """Return the records of failovers. `around`: in order, at least the changes of all `related_refs`."""
     by_ref: dict[Ref, list[DecodedChange]] = {}
-    for one in around:
-        by_ref.setdefault(one.change.ref, []).append(one)
-    return tuple(_record(one, by_ref) for one in found)
+    for decoded in around:
+        by_ref.setdefault(decoded.change.ref, []).append(decoded)
+    return tuple(_record(failover, by_ref) for failover in begun)
 
 
 def binding_before_failover(changes: Iterable[Change]) -> Binding | None:
@@ -149,10 +151,12 @@ def binding_before_failover(changes: Iterable[Change]) -> Binding | None:
     A revert does not count as a failover. So a second revert, for example after a request without an answer, changes
     nothing.
     """
-    found = [
-        one for one in failovers(decode_changes(changes)) if one.tasks[0].reason not in (REVERTED, PARTLY_REVERTED)
+    begun = [
+        failover
+        for failover in failovers(decode_changes(changes))
+        if failover.tasks[0].reason not in (REVERTED, PARTLY_REVERTED)
     ]
-    return found[-1].first.old if found else None
+    return begun[-1].first.old if begun else None
 
 
 def record_name(binding: str, version: int) -> str:
@@ -165,56 +169,57 @@ def failovers(changes: Iterable[DecodedChange]) -> list[Failover]:
 
     Failovers of one binding may overlap, and each ends on its own.
     """
-    found: list[Failover] = []
-    latest: dict[str, int] = {}  # by cluster: index in `found` of the last failover that left it
+    begun: list[Failover] = []
+    latest: dict[str, int] = {}  # by cluster: index in `begun` of the last failover that left it
     pending: tuple[DecodedChange, ...] = ()
-    for one in changes:
-        for place, running in enumerate(found):
-            if not running.finished:
-                ended = _tasks_cleared(one, running.tasks)
-                found[place] = running._replace(since=(*running.since, one), finished=ended)
-        for name, place in latest.items():
-            if name not in found[place].regained and one.new is not None and one.new.spec.target(name) is not None:
-                regained = {**found[place].regained, name: one.change.version}
-                found[place] = found[place]._replace(regained=regained)
-        if started := _new_tasks(one):
+    for decoded in changes:
+        for index, failover in enumerate(begun):
+            if not failover.finished:
+                finished = _tasks_cleared(decoded, failover.tasks)
+                begun[index] = failover._replace(since=(*failover.since, decoded), finished=finished)
+        for name, index in latest.items():
+            placed = decoded.new is not None and decoded.new.spec.target(name) is not None
+            if placed and name not in begun[index].regained:
+                regained = {**begun[index].regained, name: decoded.change.version}
+                begun[index] = begun[index]._replace(regained=regained)
+        if started := _new_tasks(decoded):
             names = [task.from_cluster for task in started]
-            previous = {name: found[latest[name]].first.change.version for name in names if name in latest}
-            latest |= dict.fromkeys(names, len(found))
-            found.append(Failover(one, (), started, finished=False, pending=pending, previous=previous))
-        pending = _pending_changes(pending, one)
-    return found
+            previous = {name: begun[latest[name]].first.change.version for name in names if name in latest}
+            latest |= dict.fromkeys(names, len(begun))
+            begun.append(Failover(decoded, (), started, finished=False, pending=pending, previous=previous))
+        pending = _pending_changes(pending, decoded)
+    return begun
 
 
-def _pending_changes(before: tuple[DecodedChange, ...], one: DecodedChange) -> tuple[DecodedChange, ...]:
+def _pending_changes(before: tuple[DecodedChange, ...], decoded: DecodedChange) -> tuple[DecodedChange, ...]:
     """Return the changes in which a binding reported what its evictions wait for, up to and with this change.
 
     Empty once the binding reports that no eviction waits.
     """
-    said = None if one.new is None else condition(one.new.status.conditions, EVICTION_PENDING)
-    if said is None or said.status != "True":
+    pending = None if decoded.new is None else condition(decoded.new.status.conditions, EVICTION_PENDING)
+    if pending is None or pending.status != "True":
         return ()
-    same = one.old is not None and said == condition(one.old.status.conditions, EVICTION_PENDING)
-    return before if same else (*before, one)
+    same = decoded.old is not None and pending == condition(decoded.old.status.conditions, EVICTION_PENDING)
+    return before if same else (*before, decoded)
 
 
-def _new_tasks(one: DecodedChange) -> tuple[GracefulEvictionTask, ...]:
+def _new_tasks(decoded: DecodedChange) -> tuple[GracefulEvictionTask, ...]:
     """Return the tasks that a change of a binding made from its targets."""
-    if one.old is None or one.new is None:
+    if decoded.old is None or decoded.new is None:
         return ()
     return tuple(
         task
-        for task in one.new.spec.graceful_eviction_tasks
-        if one.old.spec.task(task.from_cluster) is None and one.old.spec.target(task.from_cluster) is not None
+        for task in decoded.new.spec.graceful_eviction_tasks
+        if decoded.old.spec.task(task.from_cluster) is None and decoded.old.spec.target(task.from_cluster) is not None
     )
 
 
-def _tasks_cleared(one: DecodedChange, tasks: Sequence[GracefulEvictionTask]) -> bool:
-    return one.new is None or all(one.new.spec.task(task.from_cluster) is None for task in tasks)
+def _tasks_cleared(decoded: DecodedChange, tasks: Sequence[GracefulEvictionTask]) -> bool:
+    return decoded.new is None or all(decoded.new.spec.task(task.from_cluster) is None for task in tasks)
 
 
-def _targets_after(one: Failover) -> tuple[TargetCluster, ...]:
-    last = next((found.new for found in reversed(one.since) if found.new is not None), one.first.new)
+def _targets_after(failover: Failover) -> tuple[TargetCluster, ...]:
+    last = next((decoded.new for decoded in reversed(failover.since) if decoded.new is not None), failover.first.new)
     targets: tuple[TargetCluster, ...] = last.spec.clusters
     return targets
 
@@ -224,14 +229,15 @@ def _work(binding: Binding, cluster: str) -> Ref:
     return Ref(WORK, execution_namespace(cluster), work_name(about.kind, about.name, about.namespace))
 
 
-def _record(one: Failover, around: RelatedChanges) -> FailoverRecord:
-    change, old = one.first.change, one.first.old
+def _record(failover: Failover, around: RelatedChanges) -> FailoverRecord:
+    change, old = failover.first.change, failover.first.old
     steps = sorted(
-        _steps(one, around), key=lambda step: (step.version, STEP_ORDER.get(step.what, len(STEP_ORDER)), step.cluster)
+        _steps(failover, around),
+        key=lambda step: (step.version, STEP_ORDER.get(step.what, len(STEP_ORDER)), step.cluster),
     )
     start = steps[0].at
     timed = tuple(_with_seconds(step, start) for step in steps)
-    task = one.tasks[0]
+    task = failover.tasks[0]
     return FailoverRecord(
         api_version=kind.RESOURCE.api_version,
         kind=kind.RESOURCE.kind,
@@ -239,20 +245,20 @@ def _record(one: Failover, around: RelatedChanges) -> FailoverRecord:
             name=record_name(change.ref.name, change.version),
             namespace=change.ref.namespace or EVENTS_NAMESPACE,
             uid=f"{old.metadata.uid}.{change.version}",
-            resource_version=str(one.since[-1].change.version if one.since else change.version),
+            resource_version=str(failover.since[-1].change.version if failover.since else change.version),
             creation_timestamp=to_seconds(change.at),
         ),
         status=FailoverRecordStatus(
             binding=str(change.ref),
             resource=old.spec.resource,
-            state=kind.FINISHED if one.finished else kind.RUNNING,
+            state=kind.FINISHED if failover.finished else kind.RUNNING,
             reason=task.reason,
             purge_mode=task.purge_mode,
-            left=tuple(_replicas_left(old, task) for task in one.tasks),
+            left=tuple(_replicas_left(old, task) for task in failover.tasks),
             before=old.spec.clusters,
-            after=_targets_after(one),
-            preserved={key: value for left in one.tasks for key, value in left.preserved_label_state.items()},
-            durations=_durations(timed, finished=one.finished),
+            after=_targets_after(failover),
+            preserved={key: value for left in failover.tasks for key, value in left.preserved_label_state.items()},
+            durations=_durations(timed, finished=failover.finished),
             steps=timed,
         ),
     )
@@ -274,19 +280,19 @@ def _step(change: Change, what: str, cluster: str, message: str) -> Step:
     return Step(change.at, 0, what, cluster, message, change.actor, change.reason, change.version, change.cause)
 
 
-def _steps(one: Failover, around: RelatedChanges) -> Iterator[Step]:
-    for task in one.tasks:
-        yield from _detection_steps(task, one, around)
-        yield from _wait_steps(task, one)
+def _steps(failover: Failover, around: RelatedChanges) -> Iterator[Step]:
+    for task in failover.tasks:
+        yield from _detection_steps(task, failover, around)
+        yield from _wait_steps(task, failover)
         for why in task.waited_for:
-            yield _step(one.first.change, kind.WAITED_FOR, task.from_cluster, why)
-        yield _step(one.first.change, kind.DECIDED, task.from_cluster, task.message or task.reason)
-    yield from _binding_steps(one)
-    last = one.since[-1].change.version if one.since and one.finished else None
-    yield from _work_steps(one, around, last=last)
+            yield _step(failover.first.change, kind.WAITED_FOR, task.from_cluster, why)
+        yield _step(failover.first.change, kind.DECIDED, task.from_cluster, task.message or task.reason)
+    yield from _binding_steps(failover)
+    last = failover.since[-1].change.version if failover.since and failover.finished else None
+    yield from _work_steps(failover, around, last=last)
 
 
-def _detection_steps(task: GracefulEvictionTask, one: Failover, around: RelatedChanges) -> Iterator[Step]:
+def _detection_steps(task: GracefulEvictionTask, failover: Failover, around: RelatedChanges) -> Iterator[Step]:
     """Yield what was wrong with a cluster when a taint evicted from it: it was not Ready, and which taint it had.
 
     Failovers that a user or an unhealthy application began have no such steps. Only what the cluster reported at the
@@ -294,32 +300,34 @@ def _detection_steps(task: GracefulEvictionTask, one: Failover, around: RelatedC
     outages nor on which other changes were read.
     """
     lines = [
-        found
-        for found in around.get(Ref(CLUSTER, "", task.from_cluster), ())
-        if found.change.version < one.first.change.version
+        decoded
+        for decoded in around.get(Ref(CLUSTER, "", task.from_cluster), ())
+        if decoded.change.version < failover.first.change.version
     ]
     if task.reason != TAINT_UNTOLERATED or not lines or lines[-1].new is None:
         return
-    known: Cluster = lines[-1].new
-    lines = [found for found in lines if found.change.version > one.previous.get(task.from_cluster, 0)]
-    if (seen := _not_ready_change(known, lines)) is not None:
-        ready = condition(seen.new.status.conditions, READY)
-        assert ready is not None, "Ready was found in it"
+    cluster: Cluster = lines[-1].new
+    lines = [decoded for decoded in lines if decoded.change.version > failover.previous.get(task.from_cluster, 0)]
+    if (not_ready := _not_ready_change(cluster, lines)) is not None:
+        ready = condition(not_ready.new.status.conditions, READY)
+        assert ready is not None, "a cluster that is not Ready has the condition Ready"
         why = f"Ready is {ready.status} ({ready.reason}: {ready.message})"
-        yield _step(seen.change, kind.SEEN, task.from_cluster, why)
-    named = [taint for taint in _evicting(known) if f"{taint.key}:{taint.effect}" == task.taint]
+        yield _step(not_ready.change, kind.SEEN, task.from_cluster, why)
+    named = [taint for taint in _evicting(cluster) if f"{taint.key}:{taint.effect}" == task.taint]
     added = [
-        (found, taint) for taint in named or _evicting(known) if (found := _taint_change(taint, lines)) is not None
+        (decoded, taint)
+        for taint in named or _evicting(cluster)
+        if (decoded := _taint_change(taint, lines)) is not None
     ]
     if added:
-        last = max((found for found, _ in added), key=lambda found: found.change.version)
-        said = ", ".join(f"{taint.key}:{taint.effect}" for found, taint in added if found is last)
-        yield _step(last.change, kind.TAINTED, task.from_cluster, said)
+        last = max((decoded for decoded, _ in added), key=lambda decoded: decoded.change.version)
+        names = ", ".join(f"{taint.key}:{taint.effect}" for decoded, taint in added if decoded is last)
+        yield _step(last.change, kind.TAINTED, task.from_cluster, names)
 
 
-def _not_ready_change(known: Cluster, lines: Sequence[DecodedChange]) -> DecodedChange | None:
+def _not_ready_change(cluster: Cluster, lines: Sequence[DecodedChange]) -> DecodedChange | None:
     """Return the change since which a cluster was not Ready; None: it is not among these changes."""
-    found, since = None, not_ready_since(known)
+    found, since = None, not_ready_since(cluster)
     for _ in range(MAX_READY_CHANGES):
         turns = [line for line in lines if since is not None and _reports_since(line, since, not_ready_since)]
         if not turns:
@@ -346,7 +354,7 @@ def _reports_since(line: DecodedChange, moment: datetime, reading: Callable[[Clu
     return within and reading(line.new) == moment and reading(line.old) != moment
 
 
-def _wait_steps(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
+def _wait_steps(task: GracefulEvictionTask, failover: Failover) -> Iterator[Step]:
     """Yield what the eviction from one cluster waited for, as the binding reported, since it last began to wait.
 
     EvictionPending reports evictions by taints only, so a Drain, a failback or a revert has no such steps.
@@ -354,74 +362,80 @@ def _wait_steps(task: GracefulEvictionTask, one: Failover) -> Iterator[Step]:
     if task.reason != TAINT_UNTOLERATED:
         return
     steps, before = list[Step](), ""
-    for found in one.pending:
-        if found.change.version <= one.previous.get(task.from_cluster, 0):
+    for decoded in failover.pending:
+        if decoded.change.version <= failover.previous.get(task.from_cluster, 0):
             continue
-        why = waits_for(found.new, task.from_cluster)
-        if not why:
+        waiting = waits_for(decoded.new, task.from_cluster)
+        if not waiting:
             steps.clear()
-        elif why != before:
-            steps.append(_step(found.change, kind.WAITED_FOR, task.from_cluster, why))
-        before = why
+        elif waiting != before:
+            steps.append(_step(decoded.change, kind.WAITED_FOR, task.from_cluster, waiting))
+        before = waiting
     yield from steps
 
 
-def _binding_steps(one: Failover) -> Iterator[Step]:
+def _binding_steps(failover: Failover) -> Iterator[Step]:
     """Yield the steps that the changes of the binding report after the eviction."""
-    healthy = _healthy_targets(one.first.new)
-    for found in one.since:
-        old, new = found.old, found.new
+    healthy = _healthy_targets(failover.first.new)
+    for decoded in failover.since:
+        old, new = decoded.old, decoded.new
         if old is None or new is None:
             continue
-        if new.spec.clusters != old.spec.clusters and not _new_tasks(found):
-            placed = ", ".join(f"{one.name}:{one.replicas}" if one.replicas else one.name for one in new.spec.clusters)
-            yield _step(found.change, kind.SCHEDULED, "", placed or "nowhere")
-        yield from _condition_steps(found)
+        if new.spec.clusters != old.spec.clusters and not _new_tasks(decoded):
+            placed = ", ".join(
+                f"{target.name}:{target.replicas}" if target.replicas else target.name for target in new.spec.clusters
+            )
+            yield _step(decoded.change, kind.SCHEDULED, "", placed or "nowhere")
+        yield from _condition_steps(decoded)
         now_healthy = _healthy_targets(new)
         for name in sorted(now_healthy - healthy):
-            yield _step(found.change, kind.HEALTHY, name, "the copy is healthy")
+            yield _step(decoded.change, kind.HEALTHY, name, "the copy is healthy")
         healthy = now_healthy
-        for task in one.tasks:
+        for task in failover.tasks:
             if old.spec.task(task.from_cluster) is not None and new.spec.task(task.from_cluster) is None:
-                yield _step(found.change, kind.CLEARED, task.from_cluster, "the old copy may be removed")
+                yield _step(decoded.change, kind.CLEARED, task.from_cluster, "the old copy may be removed")
 
 
 def _healthy_targets(binding: Binding) -> set[str]:
     """Return the targets that are healthy with all their replicas ready."""
-    said = {item.cluster_name: item for item in binding.status.aggregated_status if item.health == HEALTHY}
-    ready = {name: (item.status or {}).get("readyReplicas") for name, item in said.items()}
+    reported = {item.cluster_name: item for item in binding.status.aggregated_status if item.health == HEALTHY}
+    ready = {name: (item.status or {}).get("readyReplicas") for name, item in reported.items()}
     return {
         target.name
         for target in binding.spec.clusters
-        if target.name in said and not (isinstance(count := ready[target.name], int) and count < target.replicas)
+        if target.name in reported and not (isinstance(count := ready[target.name], int) and count < target.replicas)
     }
 
 
-def _condition_steps(found: DecodedChange) -> Iterator[Step]:
+def _condition_steps(decoded: DecodedChange) -> Iterator[Step]:
     for type_ in (DIRECTLY_WAITING, EVICTION_STUCK):
-        said, before = (condition(one.status.conditions, type_) for one in (found.new, found.old))
-        if said is not None and (before is None or (said.status, said.reason) != (before.status, before.reason)):
-            yield _step(found.change, kind.WAITED_FOR, "", f"{said.reason}: {said.message}")
+        present, before = (condition(one.status.conditions, type_) for one in (decoded.new, decoded.old))
+        if present is not None and (
+            before is None or (present.status, present.reason) != (before.status, before.reason)
+        ):
+            yield _step(decoded.change, kind.WAITED_FOR, "", f"{present.reason}: {present.message}")
 
 
-def _work_steps(one: Failover, around: RelatedChanges, *, last: int | None) -> Iterator[Step]:
+def _work_steps(failover: Failover, around: RelatedChanges, *, last: int | None) -> Iterator[Step]:
     """Yield when the Works of new copies were created and those of old copies were deleted.
 
     `last`: the version that ended the failover. A Work that is deleted after the binding was placed on its cluster
     again does not belong to this failover.
     """
-    old, began = one.first.old, one.first.change.version
-    left = {_work(old, task.from_cluster): task.from_cluster for task in one.tasks}
+    old, began = failover.first.old, failover.first.change.version
+    left = {_work(old, task.from_cluster): task.from_cluster for task in failover.tasks}
     new = {
-        _work(old, target.name): target.name for target in _targets_after(one) if old.spec.target(target.name) is None
+        _work(old, target.name): target.name
+        for target in _targets_after(failover)
+        if old.spec.target(target.name) is None
     }
-    for place, cluster in new.items():
-        for change in (found.change for found in around.get(place, ())):
+    for work, cluster in new.items():
+        for change in (decoded.change for decoded in around.get(work, ())):
             if change.version > began and change.type == "ADDED" and (last is None or change.version <= last):
                 yield _step(change, kind.STARTED, cluster, "the Work for the cluster was created")
-    for place, cluster in left.items():
-        until = one.regained.get(cluster)
-        gone = (found.change for found in around.get(place, ()) if found.change.type == "DELETED")
+    for work, cluster in left.items():
+        until = failover.regained.get(cluster)
+        gone = (decoded.change for decoded in around.get(work, ()) if decoded.change.type == "DELETED")
         own = (change for change in gone if change.version > began and (until is None or change.version < until))
         if first := next(own, None):
             yield _step(first, kind.REMOVED, cluster, "the old copy is gone")
