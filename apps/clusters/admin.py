@@ -1,4 +1,4 @@
-"""Admin of clusters, with cordon, uncordon and fence, and of what was last seen of them."""
+"""Admin pages of clusters, with the actions cordon, uncordon and fence, and of their latest observations."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _MODES = (("Push", "Push"), ("Pull", "Pull"))
 
 
 def cordoned(taints: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return taints with the one that keeps new workloads away."""
+    """Return the taints of a cordoned cluster: with the one that keeps new workloads away."""
     return [*uncordoned(taints), {"key": UNSCHEDULABLE_KEY, "effect": NO_SCHEDULE}]
 
 
 def uncordoned(taints: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return taints without the one that keeps new workloads away."""
+    """Return the taints of a cluster that is not cordoned: without the one that keeps new workloads away."""
     return [taint for taint in taints if (taint.get("key"), taint.get("effect")) != (UNSCHEDULABLE_KEY, NO_SCHEDULE)]
 
 
-Turn = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+TaintChange = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 
 class ClusterAdmin(ObjectAdmin):
-    """Members of the fleet."""
+    """Member clusters."""
 
     list_display = ("name", "ready", "taints", "sync_mode", "region", "provider", "kubernetes_version", "created_at")
     list_display_links = ("name",)
@@ -58,19 +58,23 @@ class ClusterAdmin(ObjectAdmin):
 
     @admin.action(description="Cordon: no new workloads", permissions=["change"])
     def cordon(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._turn_all(request, queryset, cordoned, "cordoned")
+        self._change_all(request, queryset, cordoned, "cordoned")
 
     @admin.action(description="Uncordon", permissions=["change"])
     def uncordon(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._turn_all(request, queryset, uncordoned, "uncordoned")
+        self._change_all(request, queryset, uncordoned, "uncordoned")
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view
         own = [
-            path("<path:object_id>/cordon/", view(self._deed(cordoned, "cordoned")), name="clusters_cluster_cordon"),
+            path(
+                "<path:object_id>/cordon/",
+                view(self._taint_view(cordoned, "cordoned")),
+                name="clusters_cluster_cordon",
+            ),
             path(
                 "<path:object_id>/uncordon/",
-                view(self._deed(uncordoned, "uncordoned")),
+                view(self._taint_view(uncordoned, "uncordoned")),
                 name="clusters_cluster_uncordon",
             ),
             path("<path:object_id>/fence/", view(self._fence_page), name="clusters_cluster_fence"),
@@ -86,80 +90,84 @@ class ClusterAdmin(ObjectAdmin):
             ("Leaving", _list("failover_gracefulevictiontask", {"cluster": row.name})),
             ("Fence", self.url("fence", row.pk)),
         ]
-        deeds = [("Cordon", self.url("cordon", row.pk)), ("Uncordon", self.url("uncordon", row.pk))]
-        return {"links": links, "deeds": deeds}
+        buttons = [("Cordon", self.url("cordon", row.pk)), ("Uncordon", self.url("uncordon", row.pk))]
+        return {"links": links, "buttons": buttons}
 
-    def _deed(self, turn: Turn, said: str) -> Callable[[HttpRequest, str], HttpResponse]:
+    def _taint_view(self, change: TaintChange, state: str) -> Callable[[HttpRequest, str], HttpResponse]:
         def view(request: HttpRequest, object_id: str) -> HttpResponse:
             if request.method != "POST":
                 return HttpResponseNotAllowed(["POST"])
             row = self._row(request, object_id)
             if not self.has_change_permission(request, row):
                 raise PermissionDenied
-            self._turn(request, row.name, turn, said)
+            self._change_taints(request, row.name, change, state)
             return HttpResponseRedirect(self.url("change", row.pk))
 
         return view
 
     def _fence_page(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Confirm that a cluster nobody can reach is down (D14), or take that back."""
+        """Show and process the form that confirms that an unreachable cluster is down [directly-unreachable].
+
+        The same page removes such a confirmation.
+        """
         row = self._row(request, object_id)
         if not self.has_change_permission(request, row):
             raise PermissionDenied
         ref = Ref(CLUSTER, "", row.name)
-        taken_back = "_undo" in request.POST
-        form = FenceForm(request.POST if request.method == "POST" and not taken_back else None)
-        if taken_back or form.is_valid():
-            asked = FenceRequest() if taken_back else FenceRequest(**form.cleaned_data)
+        removes = "_undo" in request.POST
+        form = FenceForm(request.POST if request.method == "POST" and not removes else None)
+        if removes or form.is_valid():
+            fence = FenceRequest() if removes else FenceRequest(**form.cleaned_data)
             try:
-                self._fence(ref, asked, request.user.get_username())
+                self._fence(ref, fence, request.user.get_username())
             except StatusError as error:
-                form.tell(error)
+                form.add_errors(error)
             else:
-                said = "is no longer fenced" if taken_back else "is fenced"
-                self.message_user(request, f"Cluster {row.name} {said}.", messages.SUCCESS)
+                state = "is no longer fenced" if removes else "is fenced"
+                self.message_user(request, f"Cluster {row.name} {state}.", messages.SUCCESS)
                 return HttpResponseRedirect(self.url("change", row.pk))
         shown = {
             "title": f"Fence {row.name}",
-            "told": "Evictions with purge mode Directly wait for a source nobody can reach. Your word that it is down "
-            "lets them go on, whatever may still run there unseen.",
+            "explanation": "An eviction with purge mode Directly waits while its source cluster cannot be reached. "
+            "Fence the cluster only if you know that it is down: evictions then start new copies elsewhere, even if "
+            "old copies still run on the cluster unseen.",
             "form": form,
             "errors": form.non_field_errors(),
-            "verb": "Fence it",
-            "undo": "Take the fence away" if fence_of(_cluster(ref)) is not None else "",
+            "verb": "Fence the cluster",
+            "undo": "Remove the fence" if fence_of(_cluster(ref)) is not None else "",
         }
         return self._render(request, "admin/objects/act.html", shown)
 
-    def _fence(self, ref: Ref, asked: FenceRequest, user: str) -> None:
+    def _fence(self, ref: Ref, fence: FenceRequest, user: str) -> None:
         now = store().now()
-        edits.act(ref, lambda live: fenced(live, asked, by=user, now=now), rule="Fence", user=user)
+        edits.act(ref, lambda live: fenced(live, fence, by=user, now=now), rule="Fence", user=user)
 
-    def _turn_all(self, request: HttpRequest, rows: QuerySet[Any], turn: Turn, said: str) -> None:
+    def _change_all(self, request: HttpRequest, rows: QuerySet[Any], change: TaintChange, state: str) -> None:
         for name in rows.values_list("name", flat=True):
-            self._turn(request, name, turn, said)
+            self._change_taints(request, name, change, state)
 
-    def _turn(self, request: HttpRequest, name: str, turn: Turn, said: str) -> None:
-        """Change a cluster's taints as an edit of its manifest would."""
+    def _change_taints(self, request: HttpRequest, name: str, change: TaintChange, state: str) -> None:
+        """Change the taints of a cluster as an edit of its manifest would, and report the result to the user."""
         ref = Ref(CLUSTER, "", name)
         try:
             cluster = edits.stored(ref)
             document = edits.document_of(cluster)
-            taints = turn(document.setdefault("spec", {}).get("taints", []))
-            document["spec"]["taints"] = taints
+            spec = document.setdefault("spec", {})
+            spec["taints"] = change(spec.get("taints", []))
             basis = int(cluster.metadata.resource_version)
             done = edits.change(ref, document, basis=basis, user=request.user.get_username())
         except StatusError as error:
-            self.message_user(request, f"Cluster {name} is not {said}: {error.message}", messages.ERROR)
+            self.message_user(request, f"Cluster {name} could not be {state}: {error.message}", messages.ERROR)
             return
         for warning in done.warnings:
             self.message_user(request, warning, messages.WARNING)
-        self.message_user(request, f"Cluster {name} is {said}.", messages.SUCCESS)
+        self.message_user(request, f"Cluster {name} is {state}.", messages.SUCCESS)
 
 
 def _cluster(ref: Ref) -> FleetMember:
-    found = edits.stored(ref)
-    assert isinstance(found, FleetMember), f"{ref} is a cluster"
-    return found
+    cluster = edits.stored(ref)
+    assert isinstance(cluster, FleetMember), f"{ref} is a cluster"
+    return cluster
 
 
 def _list(name: str, query: dict[str, str]) -> str:
@@ -167,7 +175,7 @@ def _list(name: str, query: dict[str, str]) -> str:
 
 
 class MatchWindowAdmin(RowAdmin):
-    """Since when policies match clusters."""
+    """Match windows: since when cluster taint policies match clusters."""
 
     search_fields = ("key",)
 

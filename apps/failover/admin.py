@@ -1,4 +1,4 @@
-"""Admin of the eviction queue, of what is leaving, and of what is remembered of the fleet."""
+"""Admin pages of the eviction queue, of graceful evictions and of the state of the fleet."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from controlplane.kinds.rows import ENDED, HELD, QUEUED, RECOVERING
 
 
 class OrderForm(ActionForm):
-    """Which order, and why."""
+    """The reason of an order about evictions."""
 
     reason = forms.CharField(required=False, label="Reason:", max_length=180)
 
 
 class EvictionAdmin(RowAdmin):
-    """What waits to leave a cluster, and what became of it. Rows without a due time stay: that was decided."""
+    """The eviction queue: copies that wait for their eviction, and the results of earlier evictions.
+
+    A row without a due time is a copy that stays: its binding tolerates the taints.
+    """
 
     actions = ("hold", "release", "skip", "expedite")
     action_form = OrderForm
@@ -61,8 +64,10 @@ class EvictionAdmin(RowAdmin):
     def _order(self, request: HttpRequest, rows: QuerySet[Any], verb: str) -> None:
         reason = request.POST.get("reason", "").strip()
         if not reason:
-            said = "Nothing was ordered. Say why, in the field Reason: it is kept with the order and in the change log."
-            self.message_user(request, said, messages.ERROR)
+            text = (
+                "The order was not given, because it has no reason. Write the reason into the field Reason and repeat "
+            )
+            self.message_user(request, text + "the order. The change log keeps the reason.", messages.ERROR)
             return
         done = 0
         for key in rows.values_list("key", flat=True):
@@ -70,7 +75,7 @@ class EvictionAdmin(RowAdmin):
                 if order(key, verb, reason=reason, by=request.user.get_username()):
                     done += 1
                 else:
-                    self.message_user(request, f"{key} is no longer in the queue.", messages.WARNING)
+                    self.message_user(request, f"{key} is no longer in the eviction queue.", messages.WARNING)
             except StatusError as error:
                 self.message_user(request, error.message, messages.ERROR)
         if done:
@@ -78,7 +83,7 @@ class EvictionAdmin(RowAdmin):
 
 
 class TaskAdmin(RowAdmin):
-    """Copies on their way out: kept until the new ones are healthy."""
+    """Graceful evictions: old copies that are kept until the new copies are healthy."""
 
     list_display = ("from_cluster", "binding", "purge_mode", "reason", "producer", "created_at", "grace_period_seconds")
     list_display_links = ("binding",)

@@ -1,4 +1,4 @@
-"""Admin of what has no table of its own, of Events, and of the ground: change log, due rows, leases."""
+"""Admin pages of Events, of objects without a table of their own, of the change log, due rows and leases."""
 
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ STATES = {EVICTION_HOLD: eviction_hold.state, MAINTENANCE_WINDOW: maintenance_wi
 
 
 class EventAdmin(ObjectAdmin):
-    """What happened, newest first."""
+    """Events, newest first."""
 
     list_display = ("last_at", "type", "reason", "about", "count", "message")
     list_display_links = ("reason",)
@@ -39,9 +39,9 @@ class EventAdmin(ObjectAdmin):
 
     @admin.display
     def about(self, row: Event) -> str:
-        told = row.document.get("involvedObject", {})  # type: ignore[attr-defined]
-        place = f"{told['namespace']}/" if told.get("namespace") else ""
-        return f"{told.get('kind', '')} {place}{told.get('name', '')}"
+        about = row.document.get("involvedObject", {})  # type: ignore[attr-defined]
+        namespace = f"{about['namespace']}/" if about.get("namespace") else ""
+        return f"{about.get('kind', '')} {namespace}{about.get('name', '')}"
 
     @admin.display
     def count(self, row: Event) -> int:
@@ -53,7 +53,7 @@ class EventAdmin(ObjectAdmin):
 
 
 class OthersAdmin(ObjectAdmin):
-    """What has no table of its own. What holds evictions says whether it still does."""
+    """Objects of kinds without a table of their own. The list shows the state of kinds like EvictionHold."""
 
     list_display = ("kind", "namespace", "name", "state", "created_at")
     list_display_links = ("name",)
@@ -75,7 +75,7 @@ class OthersAdmin(ObjectAdmin):
 
 
 class DueAdmin(RowAdmin):
-    """Who has to look at what, and when."""
+    """Due rows: which controller looks at which object, and when."""
 
     list_display = ("controller", "kind", "namespace", "name", "due_at", "lease_until", "cursor")
     list_display_links = ("name",)
@@ -85,7 +85,7 @@ class DueAdmin(RowAdmin):
 
 
 class LeaseAdmin(RowAdmin):
-    """Who runs which group of controllers."""
+    """Leases: which process runs which group of controllers."""
 
     list_display = ("name", "shard", "holder", "epoch", "until")
     ordering = ("name", "shard")

@@ -1,6 +1,7 @@
-"""The admin of stored objects: lists from projections, one text to edit, writes through admission and apply.
+"""The admin of stored objects: lists from columns, objects as YAML to edit, writes through admission and apply.
 
-Anybody of the staff may look, except at Secrets; superusers may write, and what they write goes the way of kubectl.
+Staff users may look at every object except Secrets. Superusers may look at all and write. Their writes go through the
+same checks as writes of kubectl.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from controlplane.wire.table import table
 
 SECRET = "Secret"
 SHOWN_CHANGES, SHOWN_EVENTS, SHOWN_NAMES = 20, 10, 100
-_AT_ONCE = 500  # objects deleted between two looks at the table
+_AT_ONCE = 500  # objects that are deleted with one call
 
 
 class ObjectAdmin(admin.ModelAdmin):
@@ -42,7 +43,7 @@ class ObjectAdmin(admin.ModelAdmin):
     model: type[StoredObject]
     list_display: Any = ("__str__",)
     actions: Any = ("delete_selected",)
-    note = ""  # said above the list
+    note = ""  # shown above the list
     paginator = CappedPaginator
     show_full_result_count = False
     ordering: ClassVar[Any] = ("kind", "namespace", "name")
@@ -53,7 +54,7 @@ class ObjectAdmin(admin.ModelAdmin):
     class Media:
         css: ClassVar = {"all": ["lifeboat/admin.css"]}
 
-    # Who may
+    # Permissions
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self._is_staff(request)
@@ -90,9 +91,9 @@ class ObjectAdmin(admin.ModelAdmin):
     ) -> tuple[QuerySet[Any], bool]:
         return search_objects(queryset.defer(*self.unlisted), search_term), False
 
-    unlisted: ClassVar[tuple[str, ...]] = ("doc", "keys", "labels")  # too much to read for a line of a list
+    unlisted: ClassVar[tuple[str, ...]] = ("doc", "keys", "labels")  # large columns that lists do not read
 
-    relations: ClassVar[tuple[str, ...]] = ()  # what the columns of the list read of other tables
+    relations: ClassVar[tuple[str, ...]] = ()  # relations that the columns of the list show
 
     def attach(self, rows: Sequence[Any]) -> None:
         """Read the relations that the list shows: one query per relation for all rows of the page."""
@@ -100,10 +101,10 @@ class ObjectAdmin(admin.ModelAdmin):
 
     @admin.action(description="Delete selected", permissions=["delete"])
     def delete_selected(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-        """Delete objects through apply, after asking."""
+        """Show which objects were selected and ask for confirmation; when confirmed, delete them through apply."""
         if request.POST.get("post"):
             gone, waiting = self._delete(_refs(queryset), request)
-            self._tell_removed(request, gone, waiting)
+            self._report_removed(request, gone, waiting)
             return None
         refs = list(_refs(queryset.order_by(*self.ordering)[: SHOWN_NAMES + 1]))
         shown = {
@@ -130,19 +131,19 @@ class ObjectAdmin(admin.ModelAdmin):
                 gone, waiting, batch = gone + len(removed.gone), waiting + len(removed.waiting), []
         return gone, waiting
 
-    def _tell_removed(self, request: HttpRequest, gone: int, waiting: int) -> None:
+    def _report_removed(self, request: HttpRequest, gone: int, waiting: int) -> None:
         if gone:
             self.message_user(request, f"Deleted: {gone}.", messages.SUCCESS)
         if waiting:
-            told = f"Marked for deletion: {waiting}. They go when the last of their finalizers is done."
-            self.message_user(request, told, messages.WARNING)
+            text = f"Marked for deletion: {waiting}. An object is removed when the last of its finalizers is done."
+            self.message_user(request, text, messages.WARNING)
 
     # One object
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        # Django's own works inside a transaction; apply has to begin and end its own.
+        # Django's own view works inside a transaction, and apply must begin and end its own.
         if object_id is None:
             return self._add_page(request)
         try:
@@ -181,14 +182,14 @@ class ObjectAdmin(admin.ModelAdmin):
         return self._render(request, "admin/objects/document.html", {**shown, **self.more(row)})
 
     def more(self, row: Any) -> dict[str, Any]:
-        """Return what the page of an object shows for its kind: `links` (text, URL) and `deeds` (text, URL to POST)."""
-        return {"links": [], "deeds": []}
+        """Return what an object page shows for its kind: `links` (text, URL) and `buttons` (text, URL to POST)."""
+        return {"links": [], "buttons": []}
 
     def _create(self, document: Document, request: HttpRequest) -> Edited:
         kind = edits.kind_of(document)
-        if kind not in (taken := kinds_in(self.model)):
-            names = ", ".join(one.resource.kind for one in taken)
-            raise BadRequest(f"{kind.resource.kind} is not added on this page, which takes: {names}")
+        if kind not in (accepted := kinds_in(self.model)):
+            names = ", ".join(one.resource.kind for one in accepted)
+            raise BadRequest(f"this page adds objects of the kinds {names}, and not {kind.resource.kind}")
         return edits.create(document, user=request.user.get_username())
 
     def _change(self, ref: Ref, document: Document, basis: int | None, request: HttpRequest) -> Edited:
@@ -205,7 +206,7 @@ class ObjectAdmin(admin.ModelAdmin):
         return HttpResponseRedirect(self.url("change", row.pk))
 
     def _facts(self, row: Any) -> dict[str, Any]:
-        """Return what the page shows of an object; masked, so that no Secret's value can reach a template."""
+        """Return what the page of an object shows, with the values of Secrets hidden, so that no template gets them."""
         ref = _ref(row)
         document = masked(edits.document_of(edits.stored(ref)))
         kind = KINDS.get(ref.kind)
@@ -233,7 +234,7 @@ class ObjectAdmin(admin.ModelAdmin):
             raise PermissionDenied
         ref = _ref(row)
         if request.method == "POST":
-            self._tell_removed(request, *self._delete([ref], request))
+            self._report_removed(request, *self._delete([ref], request))
             return HttpResponseRedirect(self.url("changelist"))
         finalizers = edits.stored(ref).metadata.finalizers
         shown = {"title": f"Delete {row}?", "original": row, "ref": ref, "finalizers": finalizers}
@@ -243,18 +244,18 @@ class ObjectAdmin(admin.ModelAdmin):
         ref = _ref(self._row(request, object_id))
         return HttpResponseRedirect(f"{reverse('admin:objects_changelog_changelist')}?{urlencode({'q': str(ref)})}")
 
-    # Between the two
+    # Shared by the pages
 
     def _row(self, request: HttpRequest, object_id: str) -> Any:
         row = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdecimal() else None
         if row is None:
-            raise Http404(f"there is no {self.opts.verbose_name} {object_id}")
+            raise Http404(f"no {self.opts.verbose_name} has the id {object_id}")
         if not self.has_view_permission(request, row):
             raise PermissionDenied
         return row
 
     def _beginning(self, request: HttpRequest) -> str:
-        """Return the text a new object starts from, of the kind the list was filtered by."""
+        """Return the manifest that the page for a new object shows first, of the kind by which the list is filtered."""
         filtered = parse_qs(request.GET.get("_changelist_filters", ""))
         wanted = filtered.get("kind", [""])[0]
         kinds = kinds_in(self.model)
@@ -276,7 +277,10 @@ class ObjectAdmin(admin.ModelAdmin):
 def admin_for(
     model: type[StoredObject], *, page: type[ObjectAdmin] = ObjectAdmin, filters: Sequence[Any] = ()
 ) -> type[ObjectAdmin]:
-    """Return the admin of the kinds a table keeps: `page`, with the list it does not declare made from the kinds."""
+    """Return the admin class of a table: `page`, with list columns and filters made from the kinds in the table.
+
+    Columns that `page` declares itself are kept.
+    """
     kinds = kinds_in(model)
     several = len(kinds) > 1
     made: dict[str, Any] = {"__module__": page.__module__}
@@ -290,7 +294,7 @@ def admin_for(
 
 
 def kinds_in(model: type[StoredObject]) -> list[Kind]:
-    """Return the kinds a table keeps, those users brought among them."""
+    """Return the kinds whose objects a table keeps, kinds defined by users included."""
     return [kind for kind in KINDS if kind.table == model._meta.label]
 
 

@@ -1,4 +1,4 @@
-"""From a document somebody sent, over the API or on a page, to the object that is stored: the same steps for both."""
+"""Admission of documents that users send to the API or on pages of the admin: from the document to the new object."""
 
 from __future__ import annotations
 
@@ -23,28 +23,33 @@ Document = dict[str, Any]
 
 
 def check_namespace(store: DjangoStore, kind: Kind, document: Document) -> None:
-    """Raise BadRequest where a new object names no namespace and needs one, NotFound where it is missing, Forbidden
-    where it is on its way out."""
+    """Check the namespace of a new object. Objects of cluster-scoped kinds pass.
+
+    Raises BadRequest if the document names no namespace, NotFound if the namespace does not exist, and Forbidden if it
+    is being deleted.
+    """
     resource, metadata = kind.resource, document["metadata"]
     if not resource.namespaced:
         return
     name = metadata.get("namespace") or ""
     if not name:
-        raise BadRequest(f"{resource.plural} live in namespaces: name one in the URL or in metadata.namespace")
+        raise BadRequest(
+            f"{resource.plural} belong to a namespace: name the namespace in the URL or in metadata.namespace"
+        )
     ref = Ref(NAMESPACE, "", str(name))
-    home = store.get([ref]).get(ref)
-    is_ending = None if home is None else home.metadata.deletion_timestamp is not None
+    namespace = store.get([ref]).get(ref)
+    is_ending = None if namespace is None else namespace.metadata.deletion_timestamp is not None
     check_accepts_objects(resource, namespace=ref.name, name=str(metadata.get("name", "")), is_ending=is_ending)
 
 
 def created(store: DjangoStore, kind: Kind, document: Document, *, settings: Settings, now: datetime) -> Admitted:
-    """Return the new object of a document as it begins. Raises BadRequest, Invalid with every cause."""
+    """Return the first state of a new object, with warnings. Raises BadRequest, Invalid with every cause."""
     namespace = document["metadata"].get("namespace", "")
     admitted = admit.admit_create(
         kind, document, namespace=namespace, settings=settings, now=now, uid=str(uuid.uuid4())
     )
-    told = state_checks.check_write(store, kind, admitted.object, None, settings, now=now)
-    return Admitted(lifecycle.prepare_created(admitted.object), (*admitted.warnings, *told))
+    warnings = state_checks.check_write(store, kind, admitted.object, None, settings, now=now)
+    return Admitted(lifecycle.prepare_created(admitted.object), (*admitted.warnings, *warnings))
 
 
 def changed(
@@ -57,7 +62,10 @@ def changed(
     settings: Settings,
     now: datetime,
 ) -> Admitted:
-    """Return the new state of an object. Raises BadRequest, Conflict, Invalid with every cause."""
+    """Return the new state of a stored object, with warnings. Raises BadRequest, Conflict, Invalid with every cause.
+
+    `subresource`: "status" if only the status is written; "": all other parts.
+    """
     admitted = admit.admit_update(kind, document, live, subresource=subresource, settings=settings, now=now)
-    told = state_checks.check_write(store, kind, admitted.object, live, settings, now=now)
-    return replace(admitted, warnings=(*admitted.warnings, *told))
+    warnings = state_checks.check_write(store, kind, admitted.object, live, settings, now=now)
+    return replace(admitted, warnings=(*admitted.warnings, *warnings))

@@ -1,4 +1,4 @@
-"""List pages that cost the same however large the table is: capped counts, declared choices, bounded searches."""
+"""List pages whose cost does not grow with the table: limited counts and searches, filters with declared values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from apps.objects.tables import object_table
 from controlplane.apimachinery.meta import Ref
 from controlplane.kinds import CLUSTER
 
-COUNTED = 10_000  # rows a list counts and can be turned to; what lies behind is found by searching
-SEARCHED_VERSIONS = 100_000  # changes the log is searched through for anything but one object
+COUNTED = 10_000  # rows that a list counts and pages through; other rows are found by searching
+SEARCHED_VERSIONS = 100_000  # newest changes that a search looks through, except a search for one object
 
 
 class CappedPaginator(Paginator):
-    """Counts no further than COUNTED: the count of a table of millions costs what the count of ten thousand does."""
+    """Counts at most COUNTED rows, so that a list of millions of rows costs no more than one of ten thousand."""
 
     @cached_property
     def count(self) -> int:
@@ -31,7 +31,7 @@ class CappedPaginator(Paginator):
 
 
 class Page(ChangeList):
-    """A page of a list that asks its admin to attach what the rows show besides, for all of them at once."""
+    """A page of a list. Its admin reads what the rows show of other tables for all rows at once (`attach`)."""
 
     def get_results(self, request: Any) -> None:
         super().get_results(request)
@@ -42,7 +42,7 @@ class Page(ChangeList):
 
 
 def search_objects(rows: QuerySet[Any], text: str) -> QuerySet[Any]:
-    """Return the rows each word fits: a label (app=web), namespace/name, or a part of name or namespace."""
+    """Return the rows that match every word: a label (app=web), namespace/name, or a part of the name or namespace."""
     for word in text.split():
         key, equals, _ = word.partition("=")
         namespace, slash, name = word.partition("/")
@@ -50,22 +50,22 @@ def search_objects(rows: QuerySet[Any], text: str) -> QuerySet[Any]:
             rows = rows.filter(labels__contains=[word])
         elif slash:
             in_place = Q(namespace=namespace, name__contains=name) if namespace else Q(name__contains=name)
-            rows = rows.filter(in_place | Q(labels__contains=[word]))  # keys of labels have slashes too
+            rows = rows.filter(in_place | Q(labels__contains=[word]))  # keys of labels may contain slashes too
         else:
             rows = rows.filter(Q(name__contains=word) | Q(namespace__contains=word) | Q(labels__contains=[word]))
     return rows
 
 
 def search_log(rows: QuerySet[Any], text: str) -> QuerySet[Any]:
-    """Return the changes of one object (Kind:namespace/name), or the newest ones whose name, actor or reason fits."""
+    """Return the changes of an object (Kind:namespace/name), or the newest changes by name, actor or reason."""
     for word in text.split():
         if ":" in word:
             ref = Ref.parse(word)
             rows = rows.filter(kind=ref.kind, namespace=ref.namespace, name=ref.name)
             continue
         newest = ChangeLog.objects.aggregate(newest=Max("version"))["newest"] or 0
-        fits = Q(name__contains=word) | Q(namespace=word) | Q(actor__contains=word) | Q(reason=word)
-        rows = rows.filter(fits, version__gt=newest - SEARCHED_VERSIONS)
+        matches = Q(name__contains=word) | Q(namespace=word) | Q(actor__contains=word) | Q(reason=word)
+        rows = rows.filter(matches, version__gt=newest - SEARCHED_VERSIONS)
     return rows
 
 
@@ -75,10 +75,10 @@ Choices = Iterable[tuple[str, str]]
 def choices(
     parameter: str, title: str, values: Choices | Callable[[], Choices] = (), *, column: str = "", index: str = ""
 ) -> type[SimpleListFilter]:
-    """Return a filter whose values are declared, so that nobody has to look for them in the table.
+    """Return a filter for lists whose values are declared, so that they need not be searched in the table.
 
-    It compares a column (called `parameter`, where `column` names no other), or asks an index the kind declares.
-    Without values it is not shown: pages link to it.
+    The filter compares a column (`column`, or else the one called `parameter`) or an index that the kind declares
+    (`index`). A filter without values is not shown, and other pages link to it.
     """
 
     class Choice(SimpleListFilter):
@@ -100,7 +100,7 @@ def choices(
 
 
 def cluster_names() -> Choices:
-    """Return the clusters a filter offers; a name that is not among them can be given in the URL."""
+    """Return the clusters that a filter offers, at most OFFERED. Other names can be given in the URL."""
     names = object_table(CLUSTER).model.objects.order_by("name").values_list("name", flat=True)
     return [(name, name) for name in names[:OFFERED]]
 

@@ -1,4 +1,4 @@
-"""The kinds users brought, known to this process: read again where a CustomResourceDefinition came, changed or went."""
+"""The kinds that users define with CustomResourceDefinitions, as far as this process knows them."""
 
 from __future__ import annotations
 
@@ -13,41 +13,48 @@ from controlplane.propagation.definitions import is_refused, kind_of
 from controlplane.wire.definition import KEY
 
 FRESH_SECONDS = 0.5
-Said = tuple[str, str, int, bool, bool]  # what of a definition its kind depends on: whose, generation, going, refused
+# The parts of a definition on which its kind depends: name, uid, generation, whether it is being deleted, or refused.
+Fingerprint = tuple[str, str, int, bool, bool]
 
 
 class Definitions:
-    """Looks at the versions of all definitions at most every half second, and at the definitions where those moved."""
+    """Keeps KINDS up to date: reads the versions of all definitions at most every half second.
+
+    The definitions themselves are read only if a version has changed.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._versions: dict[str, int] = {}
-        self._kinds: dict[Said, Kind | None] = {}
+        self._kinds: dict[Fingerprint, Kind | None] = {}
         self._read_at = -FRESH_SECONDS
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Know what is defined now; `at_once` for somebody who asks for a kind this process has not heard of."""
+        """Bring KINDS up to date. `at_once`: even if that was done within the last half second.
+
+        A request for a kind that this process does not know sets `at_once`.
+        """
         if not at_once and time.monotonic() - self._read_at < FRESH_SECONDS:
             return
         self._read_at = time.monotonic()
         versions = dict(Object.objects.filter(kind=KEY).values_list("name", "resource_version"))
         if versions != self._versions:
-            KINDS.set_custom(self._brought())
+            KINDS.set_custom(self._defined())
             self._versions = versions
 
-    def _brought(self) -> list[Kind]:
-        """Return the kinds there are; one whose definition says the same as before stays as it is, with what was
-        compiled of it."""
-        kinds: dict[Said, Kind | None] = {}
-        for one in self._state.list(KEY):  # in order of their names
-            place = one.metadata
-            said = (place.name, place.uid, place.generation, place.deletion_timestamp is not None, is_refused(one))
-            kinds[said] = self._kinds[said] if said in self._kinds else kind_of(one)
+    def _defined(self) -> list[Kind]:
+        """Return the kinds of all definitions. The kind of an unchanged definition is the same object as before, so
+        that its compiled schema is not lost."""
+        kinds: dict[Fingerprint, Kind | None] = {}
+        for definition in self._state.list(KEY):  # in order of their names
+            meta, refused = definition.metadata, is_refused(definition)
+            key = (meta.name, meta.uid, meta.generation, meta.deletion_timestamp is not None, refused)
+            kinds[key] = self._kinds[key] if key in self._kinds else kind_of(definition)
         self._kinds = kinds
         return [kind for kind in kinds.values() if kind is not None]
 
 
 @lru_cache(maxsize=1)
 def definitions() -> Definitions:
-    """Return this process's definitions, read through its store."""
+    """Return the definitions as this process knows them."""
     return Definitions(store())

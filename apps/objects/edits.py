@@ -1,4 +1,7 @@
-"""What people change on pages: through the same admission and the same writer as kubectl, under their own name."""
+"""Writes from pages of the admin: through the same admission and the same writer as writes of kubectl.
+
+The change log names the user as the actor.
+"""
 
 from __future__ import annotations
 
@@ -28,31 +31,31 @@ from controlplane.wire.prune import validate_fields
 
 Document = dict[str, Any]
 
-MANAGER = "lifeboat-admin"  # who owns these fields, to kubectl apply --server-side
+MANAGER = "lifeboat-admin"  # the field manager of these writes, for kubectl apply --server-side
 REASON = "Admin"
 
 
 class Edited(NamedTuple):
-    """An object as it is stored now, and what was accepted but is worth a warning."""
+    """The stored object after an edit, and the warnings about what was accepted."""
 
     stored: Object
     warnings: list[str]
 
 
 class Removed(NamedTuple):
-    """What became of a deletion: gone, or waiting for finalizers."""
+    """The result of deletions: objects that are gone, and objects that wait for their finalizers."""
 
     gone: list[Ref]
     waiting: list[Ref]
 
 
 def parse(text: str) -> Document:
-    """Return the one document of a YAML (or JSON) text. Raises BadRequest with line and column."""
+    """Return the document of a text in YAML or JSON. Raises BadRequest with line and column."""
     return decode_body("application/yaml", text.encode())
 
 
 def kind_of(document: Document) -> Kind:
-    """Return the kind a document says it is of. Raises BadRequest where nothing of that name is served."""
+    """Return the kind of a document by its apiVersion and kind. Raises BadRequest if no such kind is served."""
     api_version, name = str(document.get("apiVersion", "")), str(document.get("kind", ""))
     kind = KINDS.get(kind_key(api_version, name))
     if kind is None or kind.resource.api_version != api_version:
@@ -62,7 +65,7 @@ def kind_of(document: Document) -> Kind:
 
 def create(document: Document, *, user: str) -> Edited:
     """Store a new object. Raises BadRequest, NotFound, Invalid with every cause, AlreadyExists."""
-    settings = configuration().settings()  # first: it also knows the kinds users have brought meanwhile
+    settings = configuration().settings()  # first: this also reads kinds that users have defined meanwhile
     kind = kind_of(document)
     document, causes = unmasked(document, None)
     document, normalised = _known(kind, _without_servers(document))
@@ -77,15 +80,15 @@ def create(document: Document, *, user: str) -> Edited:
 
 
 def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
-    """Store a new state of the object a person began to edit at the version `basis`.
+    """Store the new state of an object that a user began to edit at the version `basis`.
 
-    Parts that others changed meanwhile and the person did not (a status, say) are kept. Raises NotFound, Invalid with
-    every cause, Conflict where both changed the same part.
+    Parts that others have changed since and the user has not, for example the status, are kept. Raises NotFound,
+    Invalid with every cause, and Conflict if both changed the same part.
     """
     kind = KINDS[ref.kind]
     base = as_of(ref, basis)
     before = document_of(base)
-    causes = _moved(kind, ref, document)
+    causes = _identity_causes(kind, ref, document)
     document, hidden = unmasked(document, before)
     document, normalised = _known(kind, _without_servers(document))
     _refuse(kind, document, [*causes, *hidden])
@@ -94,7 +97,10 @@ def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
 
 
 def act(ref: Ref, does: Callable[[Any], Object], *, rule: str, user: str) -> Object:
-    """Store what an action makes of an object; `rule` is the change's reason. Raises NotFound, Conflict, Invalid."""
+    """Store the object that an action (`does`) makes of the stored one. `rule`: the reason in the change log.
+
+    Raises NotFound, Conflict, Invalid.
+    """
     live = stored(ref)
     decision = Decision(changes=(Put(does(live), live),), reason=rule)
     outcome = store().apply([(None, decision)], by=Actor(user))[0]
@@ -104,46 +110,48 @@ def act(ref: Ref, does: Callable[[Any], Object], *, rule: str, user: str) -> Obj
 
 
 def remove(refs: Sequence[Ref], *, user: str) -> Removed:
-    """Delete objects; those with finalizers are marked and go when the last one is done. What is gone already is.
+    """Delete objects. An object with finalizers is marked, and removed when the last finalizer is done.
 
-    Raises Forbidden for namespaces every installation has, Conflict for a Cluster while bindings are on it.
+    Objects that do not exist are ignored. Raises Forbidden for a namespace that every installation needs, and Conflict
+    for a Cluster on which bindings are placed.
     """
     found = store().get(refs)
     unjoin.check(store(), found.values(), configuration().settings())
     now = store().now()
     changes = [lifecycle.request_deletion(obj, now=now) for obj in found.values()]
     decisions = [
-        (None, Decision(changes=(one,), events=hold_events.hold_events(one, by=user), reason=REASON)) for one in changes
+        (None, Decision(changes=(change_,), events=hold_events.hold_events(change_, by=user), reason=REASON))
+        for change_ in changes
     ]
     outcomes = store().apply(decisions, by=Actor(user))
     removed = Removed([], [])
     for ref, outcome in zip(found, outcomes, strict=True):
-        left = outcome.lost or outcome.objects[0] is not None
-        (removed.waiting if left else removed.gone).append(ref)
+        waits = outcome.lost or outcome.objects[0] is not None
+        (removed.waiting if waits else removed.gone).append(ref)
     return removed
 
 
 def stored(ref: Ref) -> Object:
-    """Return the object as it is. Raises NotFound."""
-    found: Object | None = store().get([ref]).get(ref)
-    if found is None:
+    """Return the stored object. Raises NotFound."""
+    obj: Object | None = store().get([ref]).get(ref)
+    if obj is None:
         resource = KINDS[ref.kind].resource
         raise NotFound.of(resource.plural, ref.name, group=resource.group)
-    return found
+    return obj
 
 
 def as_of(ref: Ref, version: int) -> Object:
-    """Return the object as it was at its version. Raises NotFound, Conflict where that is no longer known."""
+    """Return the object as it was at a version. Raises NotFound, and Conflict if the change log lost that version."""
     current = stored(ref)
     if current.metadata.resource_version == str(version):
         return current
     query = f"SELECT doc FROM {change_log.TABLE} WHERE version = %s AND kind = %s AND namespace = %s AND name = %s"
     with binary_cursor() as cursor:
         row = cursor.run(query, (version, *ref)).fetchone()
-    then: Object | None = None if row is None else read(ref.kind, row[0])
-    if then is None or then.metadata.uid != current.metadata.uid:
+    earlier: Object | None = None if row is None else read(ref.kind, row[0])
+    if earlier is None or earlier.metadata.uid != current.metadata.uid:
         raise _conflict(KINDS[ref.kind], ref.name)
-    return then
+    return earlier
 
 
 def document_of(obj: Object) -> Document:
@@ -169,7 +177,7 @@ def _put(kind: Kind, new: Object, old: Object | None, *, user: str) -> Object:
         if old is None:
             raise AlreadyExists.of(kind.resource.plural, new.metadata.name, group=kind.resource.group)
         raise _conflict(kind, new.metadata.name)
-    return outcome.objects[0] or new  # removed, where the last finalizer of an object being deleted was taken out
+    return outcome.objects[0] or new  # None: the edit removed the last finalizer of an object being deleted
 
 
 def _conflict(kind: Kind, name: str) -> Conflict:
@@ -177,36 +185,36 @@ def _conflict(kind: Kind, name: str) -> Conflict:
 
 
 def _without_servers(document: Document) -> Document:
-    """Return the document without what only the server says."""
+    """Return the document without its status and the metadata that only the server writes."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):
-        raise BadRequest("metadata has to be an object with a name")
+        raise BadRequest("metadata must be an object with a name")
     own = {key: value for key, value in metadata.items() if key not in SERVERS}
     return {**{key: value for key, value in document.items() if key != "status"}, "metadata": own}
 
 
 def _known(kind: Kind, document: Document) -> tuple[Document, list[str]]:
-    """Return the document in today's spelling, and warnings. Raises BadRequest for fields the kind does not have."""
+    """Return the document with deprecated spellings replaced, and warnings. Raises BadRequest for unknown fields."""
     warnings = kind.normalise(document)
     if unknown := validate_fields(document, kind.schema()):
         raise BadRequest(f"strict decoding error: {', '.join(unknown)}")
     return document, warnings
 
 
-def _moved(kind: Kind, ref: Ref, document: Document) -> list[Cause]:
-    """Return a cause for each part of what an object is called that an edit would change."""
+def _identity_causes(kind: Kind, ref: Ref, document: Document) -> list[Cause]:
+    """Return a cause for each part of the object's identity that an edit would change."""
     metadata = document.get("metadata")
-    said = metadata if isinstance(metadata, dict) else {}
-    wanted = {
+    named = metadata if isinstance(metadata, dict) else {}
+    parts = {
         "apiVersion": (document.get("apiVersion"), kind.resource.api_version),
         "kind": (document.get("kind"), kind.resource.kind),
-        "metadata.name": (said.get("name"), ref.name),
-        "metadata.namespace": (said.get("namespace") or "", ref.namespace),
+        "metadata.name": (named.get("name"), ref.name),
+        "metadata.namespace": (named.get("namespace") or "", ref.namespace),
     }
     return [
-        Cause("FieldValueInvalid", f'Invalid value: "{value}": field is immutable, it is "{is_}"', field)
-        for field, (value, is_) in wanted.items()
-        if value != is_
+        Cause("FieldValueInvalid", f'Invalid value: "{edited}": field is immutable, it is "{stored_}"', field)
+        for field, (edited, stored_) in parts.items()
+        if edited != stored_
     ]
 
 

@@ -1,7 +1,7 @@
-"""Secrets at rest: what they hold is encrypted in every table and in the change log, also inside Works that carry them.
+"""Encryption of Secrets in the database: in tables, in the change log, and in Works that carry Secrets to clusters.
 
-`sealed` is called where an object becomes text for the database, `opened` where such text is read. Keys come from
-LIFEBOAT_ENCRYPTION_KEYS and from nothing else; the first one encrypts, all of them decrypt (DESIGN section 9).
+`sealed` is called where an object becomes text for the database, `opened` where such text is read. The keys are those
+of LIFEBOAT_ENCRYPTION_KEYS. The first key encrypts, and all of them decrypt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from controlplane.kinds.work import Work
 VARIABLE: Final = "LIFEBOAT_ENCRYPTION_KEYS"
 SECRET: Final = "Secret"
 KINDS: Final = frozenset((SECRET, WORK))
-"""Kinds whose documents may hold something sealed."""
+"""Kinds whose documents may contain encrypted values."""
 
 _PREFIX: Final = "lifeboat:sealed:1:"
 _MARK: Final = b'"lifeboat:sealed:1:'
@@ -36,12 +36,14 @@ Form = TypeVar("Form", str, bytes)
 
 
 class SealError(Exception):
-    """Secrets cannot be encrypted or decrypted with the keys there are."""
+    """Secrets cannot be encrypted or decrypted with the keys of LIFEBOAT_ENCRYPTION_KEYS."""
 
 
 def keys(text: str) -> tuple[Fernet, ...]:
-    """Return the keys of a comma list, the one that encrypts first. Raises SealError where there is none or one is no
-    32 bytes of URL-safe base64."""
+    """Return the keys of a list with commas; the first one encrypts.
+
+    Raises SealError if the list is empty, or if a key is not 32 bytes in URL-safe base64.
+    """
     try:
         return tuple(Fernet(word + "=" * (-len(word) % 4)) for word in env.keys(VARIABLE, text))
     except env.EnvironmentInvalid as error:
@@ -49,34 +51,34 @@ def keys(text: str) -> tuple[Fernet, ...]:
 
 
 @lru_cache(maxsize=4)
-def _ring(text: str) -> MultiFernet:
+def _all_keys(text: str) -> MultiFernet:
     return MultiFernet(keys(text))
 
 
 def sealed(obj: Object) -> Object:
-    """Return the object as it goes into the database: itself where it holds no Secret."""
+    """Return the object with the values of Secrets encrypted. An object without Secrets stays as it is."""
     if isinstance(obj, Work):
         return _sealed_work(obj)
     if obj.kind != SECRET or not isinstance(obj, Template) or obj.api_version != "v1":
         return obj
-    held = {"metadata": {"annotations": dict(obj.metadata.annotations)}, **obj.content}
-    closed = _changed(held, _seal)
-    annotations = closed.pop("metadata")["annotations"]
-    return replace(obj, content=closed, metadata=replace(obj.metadata, annotations=annotations))
+    document = {"metadata": {"annotations": dict(obj.metadata.annotations)}, **obj.content}
+    encrypted = _changed(document, _seal)
+    annotations = encrypted.pop("metadata")["annotations"]
+    return replace(obj, content=encrypted, metadata=replace(obj.metadata, annotations=annotations))
 
 
 def _sealed_work(work: Work) -> Work:
     manifests = work.spec.workload.manifests
     if not any(map(is_secret, manifests)):
         return work
-    closed = tuple(_changed(one, _seal) if is_secret(one) else one for one in manifests)
-    return replace(work, spec=replace(work.spec, workload=replace(work.spec.workload, manifests=closed)))
+    encrypted = tuple(_changed(manifest, _seal) if is_secret(manifest) else manifest for manifest in manifests)
+    return replace(work, spec=replace(work.spec, workload=replace(work.spec.workload, manifests=encrypted)))
 
 
 def opened(kind: str, text: Form) -> Form:
-    """Return a stored document as it is served. Other kinds and documents without Secrets come back as they are.
+    """Return a stored document with the values of Secrets decrypted, as it is served. Other documents stay as they are.
 
-    Raises SealError where no key fits.
+    Raises SealError if a value was encrypted with a key that is not in the list.
     """
     if kind not in KINDS:
         return text
@@ -84,12 +86,15 @@ def opened(kind: str, text: Form) -> Form:
 
 
 def rotated(text: str) -> str:
-    """Return a stored document sealed with the first key; itself where it is already, or holds nothing sealed."""
+    """Return a stored document with its encrypted values encrypted by the first key.
+
+    The document stays as it is if they already are, or if it has none.
+    """
     return converted(text, _rotate)
 
 
 def converted(text: Form, change: Change) -> Form:
-    """Return a stored document with `change` applied to every sealed value; itself where that changes nothing."""
+    """Return a stored document with `change` applied to every encrypted value; the same text if nothing changes."""
     raw = text.encode() if isinstance(text, str) else text
     if _MARK not in raw:
         return text
@@ -99,8 +104,8 @@ def converted(text: Form, change: Change) -> Form:
         result = _replaced(result, path, lambda secret: _changed(secret, change))
     if result == document:
         return text
-    found = orjson.dumps(result)
-    return found.decode() if isinstance(text, str) else found
+    written = orjson.dumps(result)
+    return written.decode() if isinstance(text, str) else written
 
 
 def _replaced(value: Any, path: tuple[str | int, ...], change: Callable[[Document], Document]) -> Any:
@@ -113,29 +118,29 @@ def _replaced(value: Any, path: tuple[str | int, ...], change: Callable[[Documen
 
 
 def _changed(secret: Document, change: Change) -> Document:
-    """Return a Secret with everything it holds changed: values, and kubectl's copy of the whole."""
+    """Return a Secret with `change` applied to its values and to kubectl's copy of it in an annotation."""
     copy = dict(secret)
     for part in HELD:
         if isinstance(copy.get(part), dict):
             copy[part] = {key: change(value) if isinstance(value, str) else value for key, value in copy[part].items()}
-    said = annotations_of(copy)
-    if isinstance(said.get(LAST_APPLIED), str):
-        applied = {**said, LAST_APPLIED: change(said[LAST_APPLIED])}
-        copy["metadata"] = {**copy["metadata"], "annotations": applied}
+    annotations = annotations_of(copy)
+    if isinstance(annotations.get(LAST_APPLIED), str):
+        changed = {**annotations, LAST_APPLIED: change(annotations[LAST_APPLIED])}
+        copy["metadata"] = {**copy["metadata"], "annotations": changed}
     return copy
 
 
 def _seal(value: str) -> str:
-    return _PREFIX + _ring(settings.ENCRYPTION_KEYS).encrypt(value.encode()).decode()
+    return _PREFIX + _all_keys(settings.ENCRYPTION_KEYS).encrypt(value.encode()).decode()
 
 
 def _open(value: str) -> str:
     if not value.startswith(_PREFIX):
         return value
     try:
-        return _ring(settings.ENCRYPTION_KEYS).decrypt(value.removeprefix(_PREFIX)).decode()
+        return _all_keys(settings.ENCRYPTION_KEYS).decrypt(value.removeprefix(_PREFIX)).decode()
     except InvalidToken:
-        raise _lost_key() from None
+        raise _missing_key() from None
 
 
 def _rotate(value: str) -> str:
@@ -146,11 +151,13 @@ def _rotate(value: str) -> str:
         keys(settings.ENCRYPTION_KEYS)[0].decrypt(token)
     except InvalidToken:
         try:
-            return _PREFIX + _ring(settings.ENCRYPTION_KEYS).rotate(token).decode()
+            return _PREFIX + _all_keys(settings.ENCRYPTION_KEYS).rotate(token).decode()
         except InvalidToken:
-            raise _lost_key() from None
+            raise _missing_key() from None
     return value
 
 
-def _lost_key() -> SealError:
-    return SealError(f"a stored Secret was sealed with none of {VARIABLE}: add the key it was sealed with to the list")
+def _missing_key() -> SealError:
+    return SealError(
+        f"a stored Secret was encrypted with a key that is not in {VARIABLE}: add that key to the end of the list"
+    )

@@ -1,4 +1,4 @@
-"""The one form of every object: its manifest as text, and the version it was read at."""
+"""The form with which the admin edits objects of every kind: the manifest as text, and the version it is based on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controlplane.apimachinery.errors import Conflict, StatusError
 
 
 class DocumentForm(forms.Form):
-    """A manifest to be written. Whatever is wrong with it is said at the field, and the text stays as it was typed."""
+    """A manifest to be saved. Errors are shown at the field, and the text stays as the user typed it."""
 
     basis = forms.IntegerField(required=False, widget=forms.HiddenInput)
     document = forms.CharField(
@@ -23,27 +23,27 @@ class DocumentForm(forms.Form):
         widget=forms.Textarea(
             attrs={"rows": 30, "cols": 100, "class": "manifest", "spellcheck": "false", "autocapitalize": "off"}
         ),
-        help_text="YAML or JSON. Status and the server's part of metadata are not edited here.",
+        help_text="YAML or JSON. The status and the metadata that the server writes cannot be edited here.",
     )
 
-    is_conflict = False  # somebody else changed the same part meanwhile
+    is_conflict = False  # another user changed the same part meanwhile
 
     def write(self, change: Callable[[Document], Edited]) -> Edited | None:
-        """Hand the document to `change`; return what was stored, None with errors in the form where it was refused."""
+        """Call `change` with the document and return the stored object; None: refused, and the form has the errors."""
         if not self.is_valid():
             return None
         try:
             return change(edits.parse(self.cleaned_data["document"]))
         except StatusError as error:
-            self._tell(error)
+            self._add_errors(error)
         return None
 
     def rebase(self, version: str) -> None:
-        """Let the next save replace what is stored at that version."""
+        """Make the next save replace the object that is stored at this version."""
         self.data: Any = self.data.copy()
         self.data["basis"] = version
 
-    def _tell(self, error: StatusError) -> None:
+    def _add_errors(self, error: StatusError) -> None:
         self.is_conflict = isinstance(error, Conflict)
         if not error.details.causes:
             self.add_error("document", error.message)

@@ -1,4 +1,4 @@
-"""What happened to an object: its changes, and the Events about it."""
+"""The history of an object for pages: its changes, and the Events about it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controlplane.apimachinery.meta import Ref
 
 
 class Entry(NamedTuple):
-    """One change: when, by whom, under which rule, because of which change, and what it touched."""
+    """One change of an object. `fields`: the paths of the changed fields, at most two levels deep."""
 
     version: int
     at: datetime
@@ -26,12 +26,12 @@ class Entry(NamedTuple):
     ref: Ref
     actor: str
     reason: str
-    cause: int  # version of the change acted upon, 0 unknown
+    cause: int  # version of the change that the actor reacted to; 0: unknown
     fields: list[str]
 
 
-class Told(NamedTuple):
-    """An Event about an object. `times`: how often it was seen."""
+class EventEntry(NamedTuple):
+    """An Event about an object. `times`: how often it happened."""
 
     last_at: datetime | None
     times: int
@@ -42,17 +42,17 @@ class Told(NamedTuple):
 
 
 def timeline(refs: Collection[Ref], *, limit: int) -> list[Entry]:
-    """Return the newest changes of some objects, newest first. One query."""
+    """Return the newest changes of objects, newest first. One query."""
     if not refs:
         return []
     any_of = reduce(or_, (Q(kind=ref.kind, namespace=ref.namespace, name=ref.name) for ref in refs))
     return [_entry(row) for row in ChangeLog.objects.filter(any_of).order_by("-version")[:limit]]
 
 
-def events_about(uid: str, *, limit: int) -> list[Told]:
-    """Return the newest Events about the object of that uid, newest first. One query."""
-    found = Event.objects.filter(keys__contains=[f"about={uid}"]).order_by("-last_at")[:limit]
-    return [_told(row) for row in found]
+def events_about(uid: str, *, limit: int) -> list[EventEntry]:
+    """Return the newest Events about the object with that uid, newest first. One query."""
+    rows = Event.objects.filter(keys__contains=[f"about={uid}"]).order_by("-last_at")[:limit]
+    return [_event_entry(row) for row in rows]
 
 
 def _entry(row: ChangeLog) -> Entry:
@@ -62,10 +62,10 @@ def _entry(row: ChangeLog) -> Entry:
     return Entry(row.version, row.at, row.type, ref, row.actor, row.reason, row.cause, fields)
 
 
-def _told(row: Event) -> Told:
+def _event_entry(row: Event) -> EventEntry:
     document: dict[str, Any] = orjson.loads(row.doc)
     source = document.get("reportingComponent") or document.get("source", {}).get("component", "")
-    return Told(
+    return EventEntry(
         row.last_at,
         document.get("count", 1),
         document.get("type", ""),

@@ -1,4 +1,4 @@
-"""Hiding what Secrets hold: people see which keys there are, never a value, and edit without having seen one."""
+"""Hiding the values of Secrets: pages show the keys, never a value. A Secret can be edited with its values hidden."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from controlplane.apimachinery.errors import Cause
 
 Document = dict[str, Any]
 
-MASK = "(hidden)"  # no base64, so it can never be taken for a value
+MASK = "(hidden)"  # not base64, so it cannot be the value of a Secret
 
 
 def masked(document: Document) -> Document:
-    """Return the document with the values of every Secret in it hidden: itself, or one a Work carries to a member."""
-    found = list(secrets(document))
-    if not found:
+    """Return the document with all values of Secrets replaced by MASK.
+
+    The document may be a Secret, or a Work that carries Secrets to a cluster.
+    """
+    paths = list(secrets(document))
+    if not paths:
         return document
     copy = _copied(document)
-    for path in found:
+    for path in paths:
         _mask(_at(copy, path))
     return copy
 
 
 def without_contents(document: Document) -> Document:
-    """Return the document with every Secret in it reduced to its metadata: not even the keys are named."""
+    """Return the document with every Secret in it reduced to its metadata, without values and without keys."""
     copy = _copied(document)
     for path in secrets(document):
         secret = _at(copy, path)
@@ -35,7 +38,11 @@ def without_contents(document: Document) -> Document:
 
 
 def unmasked(document: Document, stored: Document | None) -> tuple[Document, list[Cause]]:
-    """Return the document with the values that were left hidden put back, and a cause for each that never was one."""
+    """Return the document with each MASK replaced by the stored value.
+
+    `stored`: the object as the user saw it; None: a new object. The second result has a cause for each MASK that stands
+    for no stored value.
+    """
     causes: list[Cause] = []
     copy = _copied(document)
     for path in secrets(document):
@@ -48,20 +55,21 @@ def unmasked(document: Document, stored: Document | None) -> tuple[Document, lis
             for key in values if isinstance(values, dict) else ():
                 if values[key] != MASK:
                     continue
-                kept = (before.get(part) or {}).get(key)
-                if kept is None:
+                value = (before.get(part) or {}).get(key)
+                if value is None:
                     field = ".".join((*map(str, path), part, key))
-                    causes.append(
-                        Cause("FieldValueInvalid", f'"{MASK}" stands for a value that is stored, and none is', field)
+                    message = (
+                        f'"{MASK}" stands for a stored value, and no value is stored for this key: write the value'
                     )
+                    causes.append(Cause("FieldValueInvalid", message, field))
                 else:
-                    values[key] = kept
+                    values[key] = value
         _restore_last_applied(secret, before)
     return copy, causes
 
 
 def _at(document: Document, path: tuple[str | int, ...]) -> Document:
-    """Return what stands at a path, {} where the document does not go that far."""
+    """Return the object at a path of a document; {}: there is none."""
     value: Any = document
     for step in path:
         try:
@@ -76,20 +84,20 @@ def _mask(secret: Document) -> None:
         values = secret.get(part)
         if isinstance(values, dict):
             secret[part] = dict.fromkeys(values, MASK)
-    said = annotations_of(secret)
-    if LAST_APPLIED in said:
-        said[LAST_APPLIED] = MASK
+    annotations = annotations_of(secret)
+    if LAST_APPLIED in annotations:
+        annotations[LAST_APPLIED] = MASK
 
 
 def _restore_last_applied(secret: Document, before: Document) -> None:
-    said = annotations_of(secret)
-    if said.get(LAST_APPLIED) != MASK:
+    annotations = annotations_of(secret)
+    if annotations.get(LAST_APPLIED) != MASK:
         return
-    kept = annotations_of(before).get(LAST_APPLIED)
-    if kept is None:
-        del said[LAST_APPLIED]
+    stored = annotations_of(before).get(LAST_APPLIED)
+    if stored is None:
+        del annotations[LAST_APPLIED]
     else:
-        said[LAST_APPLIED] = kept
+        annotations[LAST_APPLIED] = stored
 
 
 def _copied(value: Any) -> Any:

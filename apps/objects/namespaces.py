@@ -1,4 +1,4 @@
-"""The namespaces every installation has."""
+"""Creation of the namespaces that every installation has."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from controlplane.kinds.template import Template
 
 
 def make_namespaces(store: DjangoStore) -> list[str]:
-    """Make what is missing; return which were."""
+    """Create the namespaces that are missing; return their names."""
     refs = [Ref(NAMESPACE, "", name) for name in lifecycle.PERMANENT_NAMESPACES]
     found = store.get(refs)
     now = to_seconds(store.now())
-    made = []
+    created = []
     for ref in refs:
         if ref in found:
             continue
         metadata = ObjectMeta(name=ref.name, uid=str(uuid.uuid4()), creation_timestamp=now, generation=1)
         new = lifecycle.prepare_created(Template("v1", "Namespace", metadata))
         outcome = store.apply([(None, Decision(changes=(Put(new, None),)))], by=Actor("prepare"))[0]
-        made += [] if outcome.lost else [ref.name]
-    return made
+        created += [] if outcome.lost else [ref.name]
+    return created

@@ -1,4 +1,4 @@
-"""A connection of one's own that hears notices for as long as it lives: Django's go back to the pool."""
+"""Connections for LISTEN. They are not taken from Django's pool, because they stay open as long as a process runs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from django.db import connection
 
 
 def listening(channel: str) -> psycopg.Connection[Any]:
-    """Return a connection that hears a channel, made as Django's are: with all DATABASE_URL says of TLS and the rest.
+    """Return a new connection that listens on a channel. It has the same parameters as Django's, TLS included.
 
-    Raises psycopg.OperationalError where the database is away.
+    Raises psycopg.OperationalError if the database cannot be reached.
     """
     given: dict[str, Any] = connection.get_connection_params()
     own = psycopg.connect(**{**given, "autocommit": True, "prepare_threshold": 5})

@@ -1,4 +1,4 @@
-"""Why PostgreSQL does not do what it was asked, in words without secrets: no address, no login, no content of rows."""
+"""Messages for errors of PostgreSQL. They contain no secrets: no address, no login, no content of rows."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from psycopg_pool import PoolTimeout
 TOO_MANY, NOT_YET, NO_LOGIN, NO_DATABASE = "53300", "57P03", "28000", "3D000"
 LOCKED, READ_ONLY = "55P03", "25006"
 
-# By SQLSTATE. `Appendix A` of PostgreSQL's manual lists all.
+# By SQLSTATE. Appendix A of the manual of PostgreSQL lists all of them.
 CAUSES: Final[Mapping[str, str]] = {
     "53100": "the disk of PostgreSQL is full",
     "53200": "PostgreSQL is out of memory",
-    TOO_MANY: "PostgreSQL takes no more connections (max_connections)",
+    TOO_MANY: "PostgreSQL accepts no more connections (max_connections)",
     "53400": "PostgreSQL has reached a limit of its configuration",
     READ_ONLY: "PostgreSQL is read-only: it is a standby, or default_transaction_read_only is on",
-    "55000": "PostgreSQL lets nobody into this database",
+    "55000": "the database does not accept connections (ALLOW_CONNECTIONS)",
     LOCKED: "another session holds a lock for longer than LIFEBOAT_DATABASE_LOCK_SECONDS",
-    "57014": "a statement was cancelled: it took longer than LIFEBOAT_DATABASE_STATEMENT_SECONDS, or on request",
-    "57P01": "PostgreSQL ended the session: it is stopping, or somebody terminated the session",
+    "57014": "a statement was cancelled: on request, or after LIFEBOAT_DATABASE_STATEMENT_SECONDS",
+    "57P01": "PostgreSQL ended the session: it is stopping, or an administrator terminated the session",
     "57P02": "PostgreSQL ended the session, because one of its processes crashed",
     NOT_YET: "PostgreSQL is starting, stopping or recovering",
     "57P04": "the database was dropped",
-    "25P03": "PostgreSQL ended a transaction in which nothing happened for LIFEBOAT_LEASE_SECONDS",
-    "40P01": "PostgreSQL ended a deadlock",
+    "25P03": "PostgreSQL ended a transaction that was idle for LIFEBOAT_LEASE_SECONDS",
+    "40P01": "PostgreSQL ended a transaction to resolve a deadlock",
     "58030": "PostgreSQL cannot read or write its files",
     NO_LOGIN: "PostgreSQL refuses the login",
     "28P01": "PostgreSQL refuses the login: the password is wrong",
     NO_DATABASE: "PostgreSQL has no database of that name",
 }
-# A connection that is not even made has no SQLSTATE: libpq keeps only the server's or the system's words.
+# The error of a failed connection has no SQLSTATE: libpq reports only the text of the server or of the system.
 _WORDS: Final = (
     ("too many clients", TOO_MANY),
     ("remaining connection slots", TOO_MANY),
@@ -62,7 +62,7 @@ UNKNOWN: Final = "PostgreSQL is not reachable"
 
 
 def sqlstate(error: BaseException) -> str:
-    """Return the SQLSTATE of an error of Django or psycopg, "" where it has none."""
+    """Return the SQLSTATE of an error of Django or psycopg; "": the error has none."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, psycopg.Error):
@@ -72,16 +72,16 @@ def sqlstate(error: BaseException) -> str:
 
 
 def cause(error: BaseException) -> str:
-    """Return why the database did not do what it was asked; with the SQLSTATE where there is one."""
+    """Return why the database did not execute a statement, for users; with the SQLSTATE if there is one."""
     if state := sqlstate(error):
         return f"{CAUSES.get(state, 'PostgreSQL refuses')} (SQLSTATE {state})"
     if isinstance(error, PoolTimeout) or isinstance(error.__cause__, PoolTimeout):
         return POOL_EMPTY
-    words = str(error).lower()
-    return next((told for word, told in _SYSTEM_WORDS if word in words), UNKNOWN)
+    text = str(error).lower()
+    return next((message for words, message in _SYSTEM_WORDS if words in text), UNKNOWN)
 
 
 def _sqlstate_of_words(text: str) -> str:
-    """Return the SQLSTATE behind what a server said when it refused a connection."""
-    _, _, said = text.partition("FATAL:")
-    return next((state for words, state in _WORDS if words in said), "")
+    """Return the SQLSTATE for the text with which a server refused a connection; "": the text is not known."""
+    _, _, refusal = text.partition("FATAL:")
+    return next((state for words, state in _WORDS if words in refusal), "")

@@ -1,5 +1,7 @@
-"""Sealing anew what is stored, after the first of the encryption keys changed. No version changes: what is served does
-not, and so nobody who watches hears of it."""
+"""Encryption of all stored Secrets with the first key, after a new key was put in front of the list.
+
+No resourceVersion changes and no watcher is notified, because the documents that are served stay the same.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,10 @@ BATCH = 500  # rows read and written in one transaction
 
 
 def rotate() -> int:
-    """Seal every Secret with the first key, in the objects and in the log; return how many documents were changed.
+    """Encrypt every Secret with the first key, in the tables and in the change log; return how many documents changed.
 
-    Writers wait for one batch at most. It may be broken off and begun again at any time. Raises SealError where
-    something was sealed with a key that is no longer named.
+    Other writers wait for at most one batch. The rotation may be interrupted and started again at any time. Raises
+    SealError if a value was encrypted with a key that is no longer in the list.
     """
     changed = 0
     for table, key in ((name, "id") for name in sorted({object_table(kind).name for kind in encryption.KINDS})):
@@ -29,11 +31,11 @@ def rotate() -> int:
 
 
 def _passes(table: str, key: str, columns: tuple[str, ...]) -> Iterator[int]:
-    """Yield how many rows each batch changed."""
+    """Encrypt a table in batches; yield how many rows each batch changed."""
     after = -1
     while True:
         with transaction.atomic(durable=True), binary_cursor() as cursor:
-            cursor.run(due.WRITE_LOCK)  # nobody writes a row between its reading and its writing
+            cursor.run(due.WRITE_LOCK)  # so that no other process writes a row after it was read here
             rows = _read(cursor, table, key, columns, after)
             yield _write(cursor, table, key, columns, rows)
         if len(rows) < BATCH:
@@ -51,8 +53,8 @@ def _read(cursor: BinaryCursor, table: str, key: str, columns: tuple[str, ...], 
 def _write(cursor: BinaryCursor, table: str, key: str, columns: tuple[str, ...], rows: list[Any]) -> int:
     written: set[int] = set()
     for place, column in enumerate(columns, start=1):
-        found = [(row[0], row[place], encryption.rotated(row[place])) for row in rows if row[place] is not None]
-        new = [(number, after) for number, before, after in found if after != before]
+        documents = [(row[0], row[place], encryption.rotated(row[place])) for row in rows if row[place] is not None]
+        new = [(number, after) for number, before, after in documents if after != before]
         if not new:
             continue
         statement = f"""

@@ -1,4 +1,4 @@
-"""Admin of what nobody edits: row-native tables, due rows, leases, the change log."""
+"""Admin pages of tables that users only look at: row-native values, due rows, leases, the change log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NOISE = ("resourceVersion", "managedFields")
 
 
 class RowAdmin(admin.ModelAdmin):
-    """Lists and shows; anybody of the staff may look, nobody may write."""
+    """Lists and shows rows. Staff users may look, and no user may write."""
 
     paginator = CappedPaginator
     show_full_result_count = False
@@ -42,7 +42,7 @@ class RowAdmin(admin.ModelAdmin):
         return Page
 
     def attach(self, rows: Any) -> None:
-        """Rows are shown as they are."""
+        """Called with the rows of a page before they are shown."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
@@ -61,13 +61,13 @@ class RowAdmin(admin.ModelAdmin):
 
 
 class ChangeLogAdmin(RowAdmin):
-    """Who changed what, when and why. What Secrets hold is not in it."""
+    """The change log: who changed which object, when and why. The contents of Secrets are not shown."""
 
     list_display = ("at", "version", "type", "kind", "namespace", "name", "actor", "reason", "cause")
     list_display_links = ("version",)
     ordering = ("-version",)
     search_fields = ("name",)
-    search_help_text = "Kind:namespace/name for one object; else part of a name or actor, in the newest 100,000 changes"
+    search_help_text = "Kind:namespace/name of an object, or a part of a name or actor (newest 100,000 changes only)"
     sortable_by = ()
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -86,7 +86,7 @@ class ChangeLogAdmin(RowAdmin):
             raise PermissionDenied
         change = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdecimal() else None
         if change is None:
-            raise Http404(f"change {object_id} is not in the log; it keeps what is younger than its retention")
+            raise Http404(f"change {object_id} is not in the change log; old changes are removed from it")
         shown = {
             **self.admin_site.each_context(request),
             "opts": self.opts,

@@ -1,4 +1,4 @@
-"""Where Secrets stand in a document, and which parts of one are secret: asked by what seals and by what hides."""
+"""The Secrets in a document, and the parts of a Secret that are secret; for encryption and for hiding on pages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def is_secret(document: Any) -> bool:
-    """Test whether a document is a Secret."""
+    """Return whether a document is a Secret."""
     return isinstance(document, dict) and document.get("kind") == "Secret" and document.get("apiVersion") == "v1"
 
 
 def secrets(document: Document) -> Iterator[Path]:
-    """Yield where a document is a Secret, or carries one to a member; people may have written anything into it."""
+    """Yield the path of each Secret: () if the document is one, and the manifests of a Work that are Secrets.
+
+    The document may be malformed: users write it.
+    """
     if is_secret(document):
         yield ()
     spec = document.get("spec")
@@ -31,7 +34,7 @@ def secrets(document: Document) -> Iterator[Path]:
 
 
 def annotations_of(document: Document) -> Document:
-    """Return the annotations of a document, {} where there are none or they are no map."""
+    """Return the annotations of a document; {}: it has none, or they are malformed."""
     metadata = document.get("metadata")
     found = metadata.get("annotations") if isinstance(metadata, dict) else None
     return found if isinstance(found, dict) else {}

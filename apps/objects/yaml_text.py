@@ -1,4 +1,4 @@
-"""Documents as people read and write them: YAML without what only machines look at."""
+"""Documents as YAML for users: what they edit, where a field stands in the text, and what differs between two texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 
 Document = dict[str, Any]
 
-# Kept by the server: shown beside the text, put back when it is saved.
+# Fields of metadata that the server writes: shown beside the text, and added again when the text is saved.
 SERVERS = (
     *("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"),
     *("deletionTimestamp", "deletionGracePeriodSeconds"),
@@ -20,7 +20,7 @@ _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
 class _Dumper(yaml.CSafeDumper):
-    """YAML with texts of several lines as blocks."""
+    """Writes texts of several lines as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -41,7 +41,7 @@ def to_yaml(value: Any) -> str:
 
 
 def edited(document: Document) -> Document:
-    """Return what of a document a person edits: no status, nothing the server keeps."""
+    """Return the part of a document that users edit: without status and without the server's part of metadata."""
     metadata = {key: value for key, value in document.get("metadata", {}).items() if key not in SERVERS}
     kept = {key: value for key, value in document.items() if key not in ("status", "metadata")}
     head: Document = {key: kept.pop(key) for key in ("apiVersion", "kind") if key in kept}
@@ -49,8 +49,10 @@ def edited(document: Document) -> Document:
 
 
 def line_of(text: str, field: str) -> int:
-    """Return the line (from 1) of a YAML text at which a field path (spec.taints[0].effect), or as much of it as is
-    there, is written; 0 where nothing of it is."""
+    """Return the line of a YAML text, from 1, at which a field is written. `field`: a path, `spec.taints[0].effect`.
+
+    If the field is missing, the line of the nearest parent that is there; 0: not even the first part is there.
+    """
     try:
         node: Node | None = yaml.compose(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError:
@@ -79,13 +81,16 @@ def _item(node: Node | None, index: int) -> tuple[int, Node] | None:
 
 
 def difference(before: str, after: str) -> list[tuple[str, str]]:
-    """Return what changed between two texts as lines ("+" added, "-" removed, " " around them, "@" a gap)."""
+    """Return how two texts differ, as (sign, line): "+" added, "-" removed, " " unchanged, "@" lines left out."""
     lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3))[2:]
     return [(line[:1] or " ", "…" if line.startswith("@@") else line[1:]) for line in lines]
 
 
 def changed_fields(before: Document | None, after: Document, *, depth: int = 2) -> list[str]:
-    """Return the paths that differ, at most so deep; the server's own bookkeeping does not count."""
+    """Return the paths of the fields that differ, at most `depth` levels deep: ["metadata.labels", "spec.replicas"].
+
+    Versions and managed fields, which change with every write, are not listed.
+    """
     if before is None:
         return []
     left, right = _plain(before), _plain(after)

@@ -1,4 +1,4 @@
-"""Admin of bindings and Works."""
+"""Admin pages of bindings and Works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN_CHANGES = 40
 
 
 class BindingAdmin(ObjectAdmin):
-    """Where templates run, and what they are leaving."""
+    """Bindings: the clusters on which templates run, and the clusters from which they are evicted."""
 
     list_display = (
         *("namespace", "name", "targets", "healthy", "leaving", "eviction", "scheduled", "replicas"),
@@ -38,13 +38,13 @@ class BindingAdmin(ObjectAdmin):
     relations: ClassVar = ("targets", "eviction_tasks")
 
     def attach(self, rows: Sequence[Any]) -> None:
-        """Give the rows of a page their documents as well; one query for all of them."""
+        """Compute the columns that kubectl shows too, from the documents of the rows; one query for all of them."""
         super().attach(rows)
-        found = Binding.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", "doc")
-        documents = {key: orjson.loads(text) for key, text in found}
+        texts = Binding.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", "doc")
+        documents = {key: orjson.loads(text) for key, text in texts}
         now = store().now()
         for row in rows:
-            cells = {one.name: one.cell(documents.get(row.pk, {}), now) for one in binding_columns.COLUMNS}
+            cells = {column.name: column.cell(documents.get(row.pk, {}), now) for column in binding_columns.COLUMNS}
             row.__dict__["cells"] = cells
 
     @admin.display(description="healthy")
@@ -69,7 +69,7 @@ class BindingAdmin(ObjectAdmin):
         return ", ".join(task.from_cluster for task in sorted(row.eviction_tasks.all(), key=attrgetter("pk")))
 
     def more(self, row: Any) -> dict[str, Any]:
-        """Return links, and the timeline of the binding together with its Works': one failover in one table."""
+        """Return links, and the timeline of the binding with its Works, so that one table shows a whole failover."""
         ref = Ref(row.kind, row.namespace, row.name)
         works = store().by_index(WORK, "binding", [str(ref)]).get(str(ref), ())
         links = [
@@ -77,7 +77,7 @@ class BindingAdmin(ObjectAdmin):
             ("Evictions", reverse("admin:failover_eviction_changelist", query={"q": str(ref)})),
         ]
         changes = history.timeline([ref, *(work.ref for work in works)], limit=SHOWN_CHANGES)
-        return {"links": links, "deeds": [], "changes": changes, "with_objects": True, "why": why_there(ref)}
+        return {"links": links, "buttons": [], "changes": changes, "with_objects": True, "why": why_there(ref)}
 
 
 def _cell(row: Binding, name: str) -> str:
@@ -85,32 +85,31 @@ def _cell(row: Binding, name: str) -> str:
 
 
 def why_there(ref: Ref) -> str:
-    """Return in sentences why a binding is where it is; "" where nothing was decided about it."""
+    """Return why a binding is placed where it is, as sentences; "": the scheduler has not decided about it."""
     notes = store().rows(PlacementNote, "key", [str(ref)]).get(str(ref), ())
     if not notes:
         return ""
     fleets = store().rows(FleetNames, "key", [notes[0].fleet]).get(notes[0].fleet, ())
     fleet = fleets[0] if fleets else None
     names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
-    read = store().rows(Collected, "key", names)
-    reported_at = {name: rows[0].at for name, rows in read.items() if rows[0].at is not None}
+    collected = store().rows(Collected, "key", names)
+    reported_at = {name: rows[0].at for name, rows in collected.items() if rows[0].at is not None}
     return explanation_text.text(explanation_text.explained(ref, notes[0], fleet, reported_at))
 
 
 class WorkAdmin(ObjectAdmin):
-    """What members get."""
+    """Works: the manifests that clusters get."""
 
     list_display = ("cluster", "name", "manifest_kind", "applied", "last_known", "created_at")
     list_display_links = ("name",)
 
     def attach(self, rows: Sequence[Any]) -> None:
-        """Give the rows of a page what is known of their clusters as well; two queries for all of them."""
+        """Note for each row how long its cluster has been unreachable; two queries for all rows."""
         super().attach(rows)
-        reading = store()
-        found = reading.get([Ref(CLUSTER, "", name) for name in {row.cluster for row in rows}])
-        now = reading.now()
+        clusters = store().get([Ref(CLUSTER, "", name) for name in {row.cluster for row in rows}])
+        now = store().now()
         for row in rows:
-            cluster = found.get(Ref(CLUSTER, "", row.cluster))
+            cluster = clusters.get(Ref(CLUSTER, "", row.cluster))
             since = None if cluster is None else cluster.out_of_reach_since
             row.__dict__["last_known"] = "" if since is None else f"last known: out of reach for {age(since, now)}"
 

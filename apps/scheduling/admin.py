@@ -1,4 +1,4 @@
-"""Admin of the ledger of promised capacity, and of why bindings are where they are."""
+"""Admin pages of reserved capacity and of the explanations of placements."""
 
 from django.contrib import admin
 
@@ -8,28 +8,28 @@ from apps.scheduling.models import FleetNames, PlacementHint, PlacementNote, Pro
 
 
 class PromiseAdmin(RowAdmin):
-    """Capacity promised and not yet seen in any status."""
+    """Capacity that is reserved for Works and that no report of a cluster counts yet."""
 
     search_fields = ("key",)
     list_filter = (choices("cluster", "cluster", cluster_names),)
 
 
 class HintAdmin(RowAdmin):
-    """Where evictions found room for bindings the scheduler has not placed since."""
+    """Clusters on which evictions found capacity for bindings that the scheduler has not placed since."""
 
     list_display = ("key", "generation", "clusters")
     search_fields = ("key",)
 
 
 class NoteAdmin(RowAdmin):
-    """The last decision about every binding, as the scheduler notes it down."""
+    """The explanation of the latest decision about each binding."""
 
     list_display = ("key", "decision")
     search_fields = ("key",)
 
 
 class FleetNamesAdmin(RowAdmin):
-    """What the clusters were called that notes count through."""
+    """Lists of cluster names that explanations refer to."""
 
     list_display = ("key",)
 

@@ -166,8 +166,8 @@ def test_a_database_that_is_away_is_a_503_and_comes_back(server: Server, api: Cl
         assert (page.status, page.type) == (503, "application/json"), (path, page.body)
         assert page.document["reason"] == "ServiceUnavailable"
     assert ready.status == 503
-    assert b"[-]database failed: PostgreSQL lets nobody into this database" in ready.body
-    assert "PostgreSQL lets nobody into this database" in pages["/admin/"].document["message"]
+    assert b"[-]database failed: the database does not accept connections (ALLOW_CONNECTIONS)" in ready.body
+    assert "the database does not accept connections (ALLOW_CONNECTIONS)" in pages["/admin/"].document["message"]
     assert ready.body.count(b"not looked at: the database does not answer") == 5
     assert b"[+]redis ok" in ready.body
     assert alive.status == 200

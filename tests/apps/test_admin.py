@@ -222,12 +222,12 @@ def test_objects_are_added_as_text(root: Client) -> None:
 REFUSED = {
     "a: [": "the body is not YAML",
     "kind: Nothing\napiVersion: v1\nmetadata: {name: x}": "no kind &quot;Nothing&quot;",
-    "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x}": "name one in the URL or in metadata.namespace",
+    "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x}": "name the namespace in the URL or in metadata.namespace",
     "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x, namespace: none}": "namespaces &quot;none&quot; not found",
     "kind: ConfigMap\napiVersion: v1\nmetadata: {name: x, namespace: shop}\nspek: 1": "unknown field &quot;spek&quot;",
     "kind: ConfigMap\napiVersion: v1\nmetadata: {name: UPPER, namespace: shop}": "metadata.name: ",
     "kind: ConfigMap\napiVersion: v1\nmetadata: {name: taken, namespace: shop}": "already exists",
-    "kind: Work\napiVersion: work.karmada.io/v1alpha1\nmetadata: {name: x}": "is not added on this page",
+    "kind: Work\napiVersion: work.karmada.io/v1alpha1\nmetadata: {name: x}": "and not Work",
 }
 
 
@@ -345,7 +345,7 @@ def test_the_page_of_a_binding_says_why_it_is_there(root: Client) -> None:
 
     said = root.get(page_of(made)).content.decode()
 
-    assert "Why it is there" in said
+    assert "Why it is placed there" in said
     assert "shop/web: " in said
     assert "ScheduleBindingFailed" in said
 

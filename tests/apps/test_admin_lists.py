@@ -92,7 +92,7 @@ def test_lists_count_no_further_than_they_can_be_turned(root: Client, monkeypatc
     counted = [sql for sql in asked if "COUNT(*)" in sql]
     assert counted
     assert all("LIMIT 7" in sql for sql in counted)
-    assert "The first 7 are counted" in root.get(list_of("ConfigMap")).content.decode()
+    assert "The list shows the first 7 rows" in root.get(list_of("ConfigMap")).content.decode()
 
 
 def test_the_log_is_searched_for_one_object_through_its_index(root: Client) -> None:

@@ -59,7 +59,7 @@ def test_without_a_reason_nothing_is_ordered(root: Client) -> None:
 
     said = asked(root, "hold", key, reason="  ")
 
-    assert "Say why, in the field Reason" in said
+    assert "Write the reason into the field Reason" in said
     assert order_on(key) is None
 
 
@@ -98,7 +98,7 @@ def test_a_lost_cluster_is_fenced_and_the_fence_taken_away(root: Client) -> None
     logged = ChangeLog.objects.filter(name="member1").latest("version")
     assert (logged.actor, logged.reason) == ("root", "Fence")
 
-    assert "Take the fence away" in root.get(fence_page(ref)).content.decode()
+    assert "Remove the fence" in root.get(fence_page(ref)).content.decode()
     root.post(fence_page(ref), {"_undo": "yes"})
     assert fence_of(found(ref)) is None
 

@@ -46,7 +46,7 @@ def test_a_server_that_takes_no_more_connections() -> None:
     with role() as name:
         error = connecting(user=name, password=SECRET)
 
-    assert cause(error) == "PostgreSQL takes no more connections (max_connections) (SQLSTATE 53300)"
+    assert cause(error) == "PostgreSQL accepts no more connections (max_connections) (SQLSTATE 53300)"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_refusal_of_the_server_is_told_by_its_state_and_not_in_its_words(state
         ("55P03", "another session holds a lock", 5),
         ("58030", "PostgreSQL cannot read or write its files", 5),
         ("57014", "a statement was cancelled", 1),
-        ("40P01", "PostgreSQL ended a deadlock", 1),
+        ("40P01", "PostgreSQL ended a transaction to resolve a deadlock", 1),
     ],
 )
 def test_a_request_that_the_server_refuses_is_answered_with_the_cause(state: str, told: str, seconds: int) -> None:
@@ -114,7 +114,7 @@ def test_a_request_without_a_connection_left_is_answered_with_the_cause() -> Non
         answer = status_error(connecting(user=name, password=SECRET))
 
     assert (answer.code, answer.details.retry_after_seconds) == (503, 5)
-    assert "PostgreSQL takes no more connections (max_connections) (SQLSTATE 53300)" in str(answer)
+    assert "PostgreSQL accepts no more connections (max_connections) (SQLSTATE 53300)" in str(answer)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("lock_timeout", "10s"), ("statement_timeout", "1min")])

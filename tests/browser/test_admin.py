@@ -81,9 +81,9 @@ def test_two_people_edit_one_object(server: Server, any_browser: BrowserContext)
 
     _edit(page, "region: eu", "region: mine")
 
-    expect(page.locator(".errornote")).to_contain_text("Nothing was written")
+    expect(page.locator(".errornote")).to_contain_text("The object was not saved")
     expect(page.get_by_label("Manifest")).to_have_value(_containing("region: mine"))
-    expect(page.get_by_role("region", name="Stored now")).to_contain_text("region: theirs")
+    expect(page.get_by_role("region", name="Stored object")).to_contain_text("region: theirs")
     assert found(made.ref).spec.region == "theirs"
 
 

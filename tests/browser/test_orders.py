@@ -98,22 +98,22 @@ def test_a_lost_cluster_is_fenced_with_a_reason_and_the_fence_is_taken_away(
     open_cluster(page, server, "member1")
     open_link(page, "Fence")
 
-    page.get_by_label("Counts for (seconds)").fill("604801")
-    page.get_by_role("button", name="Fence it").click()
+    page.get_by_label("Valid for (seconds)").fill("604801")
+    page.get_by_role("button", name="Fence the cluster").click()
     expect(page.locator("#content-main")).to_contain_text("say how the cluster is known to be down")
     expect(page.locator("#content-main")).to_contain_text("must be between 1 and 604800")
     assert told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
 
     page.get_by_label("Reason").fill("its power is off")
-    page.get_by_label("Counts for (seconds)").fill("600")
-    page.get_by_role("button", name="Fence it").click()
+    page.get_by_label("Valid for (seconds)").fill("600")
+    page.get_by_role("button", name="Fence the cluster").click()
     expect(page.locator(".messagelist")).to_contain_text("Cluster member1 is fenced.")
     fence = told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION)
     assert (fence["by"], fence["reason"]) == ("root", "its power is off")
     expect(page.get_by_role("table", name="Timeline").get_by_role("row").nth(1)).to_contain_text("root")
 
     open_link(page, "Fence")
-    page.get_by_role("button", name="Take the fence away").click()
+    page.get_by_role("button", name="Remove the fence").click()
     expect(page.locator(".messagelist")).to_contain_text("Cluster member1 is no longer fenced.")
     assert told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}
 
@@ -131,7 +131,7 @@ def test_a_cluster_that_answers_is_not_fenced_and_the_page_says_why(
     open_link(page, "Fence")
 
     page.get_by_label("Reason").fill("I believe it is off")
-    page.get_by_role("button", name="Fence it").click()
+    page.get_by_role("button", name="Fence the cluster").click()
 
     expect(page.locator(".errorlist")).to_contain_text("Ready")
     assert told_kubectl(kubectl, server, "cluster", "member1", annotation=FENCE_ANNOTATION) == {}

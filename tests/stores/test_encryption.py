@@ -163,14 +163,14 @@ def test_rotating_twice_changes_nothing_the_second_time(
 
     call_command("rotate-encryption")
 
-    assert capsys.readouterr().out == "0 documents were sealed anew\n"
+    assert capsys.readouterr().out == "0 documents were encrypted with the first key\n"
     assert dict.fromkeys(every_row()) == rows
 
 
 def test_rotating_with_a_key_missing_is_refused(filled: DjangoStore, settings: Settings) -> None:
     settings.ENCRYPTION_KEYS = Fernet.generate_key().decode()
 
-    with pytest.raises(CommandError, match="add the key"):
+    with pytest.raises(CommandError, match="add that key"):
         call_command("rotate-encryption")
 
 

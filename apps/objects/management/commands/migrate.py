@@ -1,4 +1,4 @@
-"""`manage.py migrate`: Django's, without the limit on the time of a statement. That on waiting for a lock stays."""
+"""`manage.py migrate`: Django's command, without the time limit of statements. Waiting for a lock stays limited."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.objects.refusal import LOCKED, sqlstate
 
 class Command(Migrate):
     def handle(self, *args: Any, **options: Any) -> None:
-        """Migrate. Building an index takes as long as it takes; waiting for a lock would stop everybody behind it."""
+        """Migrate. Building an index may take long. A long wait for a lock would block every session behind it."""
         with connections[options["database"]].cursor() as cursor:
             cursor.execute("SET statement_timeout = 0")
         try:
@@ -22,8 +22,9 @@ class Command(Migrate):
             if sqlstate(error) != LOCKED:
                 raise
             raise CommandError(
-                "a migration waited for a lock longer than LIFEBOAT_DATABASE_LOCK_SECONDS and was taken back: another "
-                "session, a backup for instance, uses its table; run this again when it has ended"
+                "a migration waited for a lock longer than LIFEBOAT_DATABASE_LOCK_SECONDS and was rolled back: another "
+                "session, for example a backup, uses its table. When that session has ended, run again: "
+                "manage.py migrate"
             ) from error
         finally:
             with connections[options["database"]].cursor() as cursor:

@@ -1,4 +1,4 @@
-"""`manage.py rotate-encryption`: seal every stored Secret with the first of LIFEBOAT_ENCRYPTION_KEYS."""
+"""`manage.py rotate-encryption`: encrypt every stored Secret with the first key of LIFEBOAT_ENCRYPTION_KEYS."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from apps.objects.rotation import rotate
 
 class Command(BaseCommand):
     help = (
-        "Seals every stored Secret with the first of LIFEBOAT_ENCRYPTION_KEYS. Put the new key in front, restart, run "
-        "this, then drop the old key from the list. It may be run at any time, beside everything else."
+        "Encrypts every stored Secret with the first key of LIFEBOAT_ENCRYPTION_KEYS. Put the new key in front of the "
+        "list and restart all processes, run this command, then remove the old key from the list. The command may run "
+        "at any time and does not interrupt other processes."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -21,4 +22,4 @@ class Command(BaseCommand):
             changed = rotate()
         except SealError as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(f"{changed} documents were sealed anew")
+        self.stdout.write(f"{changed} documents were encrypted with the first key")
