@@ -16,7 +16,7 @@ from controlplane.controllers.eviction_records import EvictionRecords
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.failbacks import Failbacks
-from controlplane.controllers.fleet_names import FleetLists
+from controlplane.controllers.fleet_names import FleetNamesCleanup
 from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.controllers.garbage import Garbage
 from controlplane.controllers.graceful_eviction import GracefulEviction
@@ -26,8 +26,8 @@ from controlplane.controllers.owners import Owners
 from controlplane.controllers.policies import Policies
 from controlplane.controllers.policy_release import PolicyRelease
 from controlplane.controllers.probes import Probes
-from controlplane.controllers.promises import Promises
 from controlplane.controllers.rebalancer import Rebalancer
+from controlplane.controllers.reservations import Reservations
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.controllers.template_status import TemplateStatus
 from controlplane.controllers.unjoin import Unjoin
@@ -49,8 +49,8 @@ CONTROLLERS: tuple[Controller, ...] = (
     GracefulEviction(),
     Rebalancer(),
     Scheduler(),
-    Promises(),
-    FleetLists(),
+    Reservations(),
+    FleetNamesCleanup(),
     Policies(),
     PolicyRelease(),
     Dependencies(),

@@ -1,4 +1,7 @@
-"""FleetNames: drops the names of fleets that no note of a placement speaks of any more (see scheduling.note)."""
+"""FleetNames: drops lists of cluster names that no stored explanation of a placement refers to any more.
+
+Explanations (`scheduling.note`) refer to clusters by their position in such a list, so that each list is stored once.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,22 @@ from controlplane.kinds.rows import FleetNames, PlacementNote
 from controlplane.settings import Settings
 
 LOOK: Final = timedelta(hours=1)
-"""Bindings are placed anew now and then, and their notes leave the fleet they spoke of."""
+"""How often unused lists are looked for. A binding that is scheduled again refers to a newer list."""
 AT_ONCE: Final = 500
 
 
-class Lists(Struct, frozen=True):
-    """The fleets whose names are kept, and those some note speaks of; both as keys."""
+class FleetNamesSnapshot(Struct, frozen=True):
+    """The keys of the stored lists, and of those that an explanation refers to."""
 
-    kept: frozenset[str]
-    noted: frozenset[str]
+    stored: frozenset[str]
+    used: frozenset[str]
 
 
-class FleetLists(Controller):
-    """Key: the fleet. Runs in the scheduler's group, so that no note is written between its look and its decision.
+class FleetNamesCleanup(Controller):
+    """Key: the fleet. Drops FleetNames rows.
 
-    Nothing makes it due but itself: there is a list for every cluster that came or went, and none is large.
+    This controller runs in the group of the scheduler, so that no explanation is written between load and decision. No
+    change makes it due: there is one list for each cluster that joined or left, and the lists are small.
     """
 
     name: ClassVar[str] = "fleet_names"
@@ -39,11 +43,15 @@ class FleetLists(Controller):
     owns: ClassVar[Ownership] = Ownership({}, rows=(FleetNames,))
     due_at_start: ClassVar[tuple[Ref, ...]] = (FLEET,)
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Lists | None]:
-        lists = Lists(frozenset(state.values(FleetNames, "key")), frozenset(state.values(PlacementNote, "fleet")))
-        return [lists for _ in refs]
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[FleetNamesSnapshot | None]:
+        snapshot = FleetNamesSnapshot(
+            frozenset(state.values(FleetNames, "key")), frozenset(state.values(PlacementNote, "fleet"))
+        )
+        return [snapshot for _ in refs]
 
-    def decide(self, snapshot: Lists, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
-        unused = sorted(snapshot.kept - snapshot.noted)
+    def decide(
+        self, snapshot: FleetNamesSnapshot, settings: Settings, *, now: datetime, answer: Any = None
+    ) -> Decision:
+        unused = sorted(snapshot.stored - snapshot.used)
         dropped = tuple(Drop(FleetNames(key)) for key in unused[:AT_ONCE])
         return Decision(changes=dropped, wake_at=now if len(unused) > AT_ONCE else now + LOOK, reason="NotNoted")

@@ -1,4 +1,7 @@
-"""Garbage: what nobody needs any more, and what should have gone with something that is gone."""
+"""Garbage: deletes expired Events, rows about deleted objects, and bindings whose template does not exist.
+
+Rows are dropped when their object is deleted. Events and bindings are checked in rounds over all of them, page by page.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,11 @@ from controlplane.propagation import bindings
 from controlplane.settings import Settings
 
 EVENT_LIFETIME = timedelta(hours=1)
-PAGE = 500  # objects of one kind looked at in one go
+PAGE = 500  # objects of one kind checked at once
 PAUSE = timedelta(minutes=5)  # between two rounds over a kind
 STEP = timedelta(seconds=1)  # between two pages of a round
 
-# Stands for a whole kind in a key; no object can be called so.
+# Stands for a whole kind in a key. No object can have this name.
 EVERYTHING = "*"
 SWEPT = (kinds.EVENT, *kinds.BINDINGS)
 _OF_BINDING: tuple[tuple[type[Row], str], ...] = (
@@ -56,8 +59,11 @@ ROWS_OF: dict[str, tuple[tuple[type[Row], str], ...]] = {
 }
 
 
-class Rubbish(Struct, frozen=True):
-    """One key with what may go: rows about a gone object, or a page of a kind with the templates of its bindings."""
+class GarbageSnapshot(Struct, frozen=True):
+    """The rows about a deleted object, or a page of a kind that is checked in rounds.
+
+    `alive`: the templates of the bindings of the page that exist.
+    """
 
     ref: Ref
     rows: tuple[Row, ...] = ()
@@ -66,18 +72,19 @@ class Rubbish(Struct, frozen=True):
     sweep: Sweep | None = None
 
 
-def _gone(old: Object | None, new: Object | None) -> Iterator[Ref]:
+def _object_gone(old: Object | None, new: Object | None) -> Iterator[Ref]:
+    """An object is due when it was removed, or replaced by a new object of the same name."""
     if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
         yield old.ref
 
 
 class Garbage(Controller):
-    """Key: a gone object, or a whole kind (name "*") that is looked through page by page."""
+    """Key: a deleted object, or a whole kind (name EVERYTHING) that is checked page by page."""
 
     name: ClassVar[str] = "garbage"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = (kinds.EVENT, *ROWS_OF)
-    watches: ClassVar[tuple[Watch, ...]] = tuple(Watch(kind, _gone) for kind in ROWS_OF)
+    watches: ClassVar[tuple[Watch, ...]] = tuple(Watch(kind, _object_gone) for kind in ROWS_OF)
     owns: ClassVar[Ownership] = Ownership(
         {kinds.EVENT: ("delete",), **dict.fromkeys(kinds.BINDINGS, ("delete",))},
         rows=(
@@ -93,18 +100,18 @@ class Garbage(Controller):
         ),
     )
     batch: ClassVar[int] = 100
-    # The rounds keep themselves going; a process that begins picks up those of a database restored without due rows.
+    # Each page makes the next one due. A database that was restored without due rows gets them when a process starts.
     due_at_start: ClassVar[tuple[Ref, ...]] = tuple(Ref(kind, "", EVERYTHING) for kind in SWEPT)
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Rubbish | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[GarbageSnapshot | None]:
         swept = [ref for ref in refs if ref.name == EVERYTHING]
         single = [ref for ref in refs if ref.name != EVERYTHING]
         pages = self._pages(state, swept) if swept else {}
         rows = self._rows(state, single) if single else {}
         return [pages[ref] if ref in pages else rows.get(ref) for ref in refs]
 
-    def _pages(self, state: State, refs: Sequence[Ref]) -> dict[Ref, Rubbish]:
-        """Return the next page of each swept kind; there are three of them at most."""
+    def _pages(self, state: State, refs: Sequence[Ref]) -> dict[Ref, GarbageSnapshot]:
+        """Return the next page of each kind that is checked in rounds. There are at most three of them."""
         sweeps = state.rows(Sweep, "key", [ref.kind for ref in refs])
         found = {}
         for ref in refs:
@@ -113,11 +120,11 @@ class Garbage(Controller):
             alive: frozenset[Ref] = frozenset()
             if ref.kind in kinds.BINDINGS:
                 alive = frozenset(state.get([bindings.template_ref(one) for one in page]))
-            found[ref] = Rubbish(ref, page=tuple(page), alive=alive, sweep=sweep)
+            found[ref] = GarbageSnapshot(ref, page=tuple(page), alive=alive, sweep=sweep)
         return found
 
-    def _rows(self, state: State, refs: Sequence[Ref]) -> dict[Ref, Rubbish]:
-        """Return the rows about objects that are gone; nothing about those that are there (again)."""
+    def _rows(self, state: State, refs: Sequence[Ref]) -> dict[Ref, GarbageSnapshot]:
+        """Return the rows about each deleted object. Objects that exist, or exist again, are left out."""
         present = state.get(refs)
         gone = [ref for ref in refs if ref not in present]
         found: dict[Ref, list[Row]] = {ref: [] for ref in gone}
@@ -126,34 +133,35 @@ class Garbage(Controller):
             if about:
                 for value, rows in state.rows(type_, index, list(about)).items():
                     found[about[value]] += rows
-        return {ref: Rubbish(ref, rows=tuple(rows)) for ref, rows in found.items()}
+        return {ref: GarbageSnapshot(ref, rows=tuple(rows)) for ref, rows in found.items()}
 
-    def decide(self, snapshot: Rubbish, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(self, snapshot: GarbageSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         sweep = snapshot.sweep
         if sweep is None:
             dropped = tuple(Drop(row) for row in snapshot.rows)
             return Decision(changes=dropped, reason="Gone") if dropped else NOTHING
         changes: list[Put | Delete | Save | Drop] = [
-            deleting(one, now=now) for one in snapshot.page if _rubbish(one, snapshot.alive, now=now)
+            deleting(obj, now=now) for obj in snapshot.page if _is_garbage(obj, snapshot.alive, now=now)
         ]
         full = len(snapshot.page) >= PAGE
         last = snapshot.page[-1].metadata if full else None
-        place = ("", "") if last is None else (last.namespace, last.name)
-        if place != (sweep.after_namespace, sweep.after_name):
-            changes.append(Save(Sweep(key=sweep.key, after_namespace=place[0], after_name=place[1])))
+        cursor = ("", "") if last is None else (last.namespace, last.name)
+        if cursor != (sweep.after_namespace, sweep.after_name):
+            changes.append(Save(Sweep(key=sweep.key, after_namespace=cursor[0], after_name=cursor[1])))
         return Decision(changes=tuple(changes), wake_at=now + (STEP if full else PAUSE), reason="Expired")
 
 
 def _value(ref: Ref) -> str:
-    """Return what rows call an object: bindings by their whole reference, clusters and policies by name."""
+    """Return the text by which rows name an object: the reference of a binding, the name of a cluster or policy."""
     return str(ref) if ref.kind in kinds.BINDINGS else ref.name
 
 
-def _rubbish(obj: Object, alive: frozenset[Ref], *, now: datetime) -> bool:
+def _is_garbage(obj: Object, alive: frozenset[Ref], *, now: datetime) -> bool:
+    """Test whether an Event has expired, or the template of a binding does not exist any more."""
     if isinstance(obj, Event):
         seen = obj.last_timestamp or obj.event_time or obj.metadata.creation_timestamp
         return seen is not None and now - seen >= EVENT_LIFETIME
     if not hasattr(obj, "clusters_kept") or obj.metadata.deletion_timestamp is not None:
         return False
-    template = bindings.template_ref(obj)  # type: ignore[arg-type]  # the only other kind that is swept
+    template = bindings.template_ref(obj)  # type: ignore[arg-type]  # the other kinds that are checked are bindings
     return template.kind in KINDS and template not in alive

@@ -1,7 +1,8 @@
-"""Owners: what an object owns goes with it, before it, or is let go, as whoever deletes it says.
+"""Owners: deletes or releases the objects that another object owns, as the garbage collector of Kubernetes does.
 
-Kubernetes' garbage collection by `ownerReferences` (propagationPolicy Background, Foreground, Orphan), for templates
-and policies. A reference to a kind nobody serves holds its object: nothing goes because something could not be read.
+Owners are named in `metadata.ownerReferences`, and the propagationPolicy of a deletion (Background, Foreground, Orphan)
+decides. This holds for templates and policies. An object whose owner is of an unknown kind is kept, because nothing is
+deleted on account of something that could not be read.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from controlplane.kinds.template import Template
 from controlplane.propagation import bindings
 from controlplane.settings import Settings
 
-PAGE = 200  # dependents of one owner looked at in one go
+PAGE = 200  # dependents of one owner checked at once
 LOOK_AGAIN = timedelta(seconds=1)  # while there are more
-# Their deletion alone makes nobody look: there are too many of them, and they own nothing.
+# Kinds whose deletion makes no owner due: there are too many of them, and they own nothing.
 _OWN_NOTHING = (kinds.WORK, *kinds.BINDINGS)
 _TYPED = tuple(kind.key for kind in KINDS if kind.type is not Template and "delete" in kind.resource.verbs)
 _OWNERS = tuple(key for key in _TYPED if key not in (kinds.EVENT, *_OWN_NOTHING))
 _HELD = ("metadata.finalizers", "metadata.deletion_timestamp", "metadata.deletion_grace_period_seconds")
 
 
-class Family(Struct, frozen=True):
-    """An owner (None: gone), what names it as its owner, and the other owners of those."""
+class OwnersSnapshot(Struct, frozen=True):
+    """An owner (None: deleted), the objects that name it as their owner, and the other owners of those."""
 
     ref: Ref
     owner: Any
     dependents: tuple[Any, ...]
     others: dict[Ref, Any]
-    is_bound: bool  # a template whose binding is still there
+    is_bound: bool  # the owner is a template whose binding still exists
 
     @property
     def subject(self) -> Any:
@@ -51,7 +52,7 @@ class Family(Struct, frozen=True):
 
 
 class AnyKind(tuple[str, ...]):
-    """Whatever there is may own something, also what users bring."""
+    """A tuple that contains every kind: any object may own others, also of kinds that users define."""
 
     __slots__ = ()
 
@@ -59,60 +60,61 @@ class AnyKind(tuple[str, ...]):
         return isinstance(key, str)
 
 
-def owner_ref(dependent: Object, one: OwnerReference) -> Ref | None:
-    """Return what an owner reference names, None where nobody serves such a kind."""
-    kind = KINDS.get(kind_key(one.api_version, one.kind))
+def owner_ref(dependent: Object, reference: OwnerReference) -> Ref | None:
+    """Return the object that an owner reference names. None: its kind is unknown."""
+    kind = KINDS.get(kind_key(reference.api_version, reference.kind))
     if kind is None or (kind.resource.namespaced and not dependent.metadata.namespace):
         return None
-    return kind.ref(dependent.metadata.namespace, one.name)
+    return kind.ref(dependent.metadata.namespace, reference.name)
 
 
-def _owner(old: Object | None, new: Object | None) -> Iterator[Ref]:
-    """An owner is due when it has gone, or is to go before or without what it owns."""
+def _owner_changed(old: Object | None, new: Object | None) -> Iterator[Ref]:
+    """An owner is due when it was removed, or is being deleted with the policy Foreground or Orphan."""
     if new is None:
         if old is not None and old.ref.kind not in _OWN_NOTHING:
             yield old.ref
-    elif new.metadata.deletion_timestamp is not None and _is_held(new):
+    elif new.metadata.deletion_timestamp is not None and _has_collector_finalizer(new):
         if old is None or old.metadata.finalizers != new.metadata.finalizers:
             yield new.ref
     elif old is not None and old.metadata.uid != new.metadata.uid:
         yield new.ref
 
 
-def _is_held(obj: Object) -> bool:
+def _has_collector_finalizer(obj: Object) -> bool:
+    """Test whether an object is deleted with the policy Foreground or Orphan."""
     return not {FOREGROUND_FINALIZER, ORPHAN_FINALIZER}.isdisjoint(obj.metadata.finalizers)
 
 
-def _dependent(old: Object | None, new: Object | None) -> Iterator[Ref]:
-    """The owners of an object are due when it comes, goes, or names others."""
-    before, after = (() if one is None else one.metadata.owner_references for one in (old, new))
+def _dependent_changed(old: Object | None, new: Object | None) -> Iterator[Ref]:
+    """The owners of an object are due when it was created or deleted, or its owner references changed."""
+    before, after = (() if side is None else side.metadata.owner_references for side in (old, new))
     if before == after and old is not None and new is not None:
         return
     present = new or old
     assert present is not None, "a change has an old or a new side"
-    for one in {*before, *after}:
-        if (ref := owner_ref(present, one)) is not None:
+    for reference in {*before, *after}:
+        if (ref := owner_ref(present, reference)) is not None:
             yield ref
 
 
-def _bound(old: Any, new: Any) -> Iterator[Ref]:
-    """A template that goes last is due when its binding has gone."""
+def _binding_gone(old: Any, new: Any) -> Iterator[Ref]:
+    """A template is due when its binding was removed: with the policy Foreground, it is removed after its binding."""
     if old is not None and new is None:
         yield bindings.template_ref(old)
 
 
 class Owners(Controller):
-    """Key: an object that owns others, or did."""
+    """Key: an object that owns others, or owned them until it was deleted. Writes the objects that it owns."""
 
     name: ClassVar[str] = "owners"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = AnyKind(("anything",))
     watches: ClassVar[tuple[Watch, ...]] = (
-        Watch("*", _owner),
-        *(Watch(kind, _owner) for kind in (*_OWNERS, *_OWN_NOTHING)),
-        Watch("*", _dependent),
-        *(Watch(kind, _dependent) for kind in kinds.POLICIES),
-        *(Watch(kind, _bound) for kind in kinds.BINDINGS),
+        Watch("*", _owner_changed),
+        *(Watch(kind, _owner_changed) for kind in (*_OWNERS, *_OWN_NOTHING)),
+        Watch("*", _dependent_changed),
+        *(Watch(kind, _dependent_changed) for kind in kinds.POLICIES),
+        *(Watch(kind, _binding_gone) for kind in kinds.BINDINGS),
     )
     owns: ClassVar[Ownership] = Ownership(
         {
@@ -123,77 +125,89 @@ class Owners(Controller):
     )
     batch: ClassVar[int] = 100
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Family | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[OwnersSnapshot | None]:
         owners = state.get(refs)
         owned = state.owned([str(ref) for ref in refs], limit=PAGE)
         named = {
             ref
             for found in owned.values()
             for one in found
-            for said in one.metadata.owner_references
-            if (ref := owner_ref(one, said)) is not None
+            for reference in one.metadata.owner_references
+            if (ref := owner_ref(one, reference)) is not None
         }
         others = state.get(sorted(named - owners.keys())) if named - owners.keys() else {}
-        last = [ref for ref, one in owners.items() if isinstance(one, Template) and _is_held(one)]
-        bound = state.get([bindings.binding_ref(ref) for ref in last]) if last else {}
-        families: list[Family | None] = []
+        with_finalizer = [
+            ref for ref, one in owners.items() if isinstance(one, Template) and _has_collector_finalizer(one)
+        ]
+        bound = state.get([bindings.binding_ref(ref) for ref in with_finalizer]) if with_finalizer else {}
+        snapshots: list[OwnersSnapshot | None] = []
         for ref in refs:
             dependents, owner = tuple(owned.get(str(ref), ())), owners.get(ref)
-            if not dependents and (owner is None or not _is_held(owner)):
-                families.append(None)
+            if not dependents and (owner is None or not _has_collector_finalizer(owner)):
+                snapshots.append(None)
                 continue
-            is_bound = ref in last and bindings.binding_ref(ref) in bound
-            families.append(Family(ref, owner, dependents, {**owners, **others}, is_bound))
-        return families
+            is_bound = ref in with_finalizer and bindings.binding_ref(ref) in bound
+            snapshots.append(OwnersSnapshot(ref, owner, dependents, {**owners, **others}, is_bound))
+        return snapshots
 
-    def decide(self, snapshot: Family, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
-        found = (_settled(snapshot, one, now=now) for one in snapshot.dependents)
-        riders = tuple(Decision(changes=(change,), reason=why) for change, why in found if change is not None)
-        if riders:
-            return Decision(separate_decisions=riders, wake_at=now + LOOK_AGAIN)
+    def decide(self, snapshot: OwnersSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+        found = (_dependent_change(snapshot, one, now=now) for one in snapshot.dependents)
+        writes = tuple(Decision(changes=(change,), reason=reason) for change, reason in found if change is not None)
+        if writes:
+            return Decision(separate_decisions=writes, wake_at=now + LOOK_AGAIN)
         owner = snapshot.owner
-        if owner is None or owner.metadata.deletion_timestamp is None or not _is_held(owner) or snapshot.is_bound:
+        if (
+            owner is None
+            or owner.metadata.deletion_timestamp is None
+            or not _has_collector_finalizer(owner)
+            or snapshot.is_bound
+        ):
             return NOTHING
         if any(_blocks(one, owner) for one in snapshot.dependents):
-            return NOTHING  # due again when one of them goes
-        kept = tuple(one for one in owner.metadata.finalizers if one not in (FOREGROUND_FINALIZER, ORPHAN_FINALIZER))
+            return NOTHING  # due again when one of them is removed
+        kept = tuple(name for name in owner.metadata.finalizers if name not in (FOREGROUND_FINALIZER, ORPHAN_FINALIZER))
         return Decision(changes=(Put(owner.with_meta(finalizers=kept), owner),), reason="DependentsGone")
 
 
-def _settled(family: Family, one: Any, *, now: datetime) -> tuple[Put | Delete | None, str]:
-    """Return what becomes of an object whose owner this is: nothing, fewer owners, or its deletion."""
-    if one.metadata.deletion_timestamp is not None:
+def _dependent_change(snapshot: OwnersSnapshot, dependent: Any, *, now: datetime) -> tuple[Put | Delete | None, str]:
+    """Return the change of an object whose owner was or is being deleted, and its reason.
+
+    The object loses the owner reference, or is deleted if no other owner is left. None: nothing changes.
+    """
+    if dependent.metadata.deletion_timestamp is not None:
         return None, ""
-    mine = [said for said in one.metadata.owner_references if owner_ref(one, said) == family.ref]
-    ended = [said for said in mine if not _lives(family.owner, said)]
+    references = dependent.metadata.owner_references
+    to_owner = [reference for reference in references if owner_ref(dependent, reference) == snapshot.ref]
+    ended = [reference for reference in to_owner if not _is_valid(snapshot.owner, reference)]
     if not ended:
         return None, ""
-    rest = tuple(said for said in one.metadata.owner_references if said not in ended)
-    orphaned = family.owner is not None and ORPHAN_FINALIZER in family.owner.metadata.finalizers
-    if orphaned or _is_kept(one) or any(_holds(family, one, said) for said in rest):
-        return Put(one.with_meta(owner_references=rest), one), "OwnerGone"
-    last = family.owner is not None and family.owner.metadata.uid in {said.uid for said in ended}
-    return request_deletion(one, now=now, policy=FOREGROUND if last else ""), "OwnerGone"
+    rest = tuple(reference for reference in references if reference not in ended)
+    orphaned = snapshot.owner is not None and ORPHAN_FINALIZER in snapshot.owner.metadata.finalizers
+    if orphaned or _is_permanent(dependent) or any(_keeps(snapshot, dependent, reference) for reference in rest):
+        return Put(dependent.with_meta(owner_references=rest), dependent), "OwnerGone"
+    waits = snapshot.owner is not None and snapshot.owner.metadata.uid in {reference.uid for reference in ended}
+    return request_deletion(dependent, now=now, policy=FOREGROUND if waits else ""), "OwnerGone"
 
 
-def _is_kept(one: Object) -> bool:
-    return one.ref.kind == kinds.NAMESPACE and one.metadata.name in PERMANENT_NAMESPACES
+def _is_permanent(obj: Object) -> bool:
+    return obj.ref.kind == kinds.NAMESPACE and obj.metadata.name in PERMANENT_NAMESPACES
 
 
-def _lives(owner: Any, said: OwnerReference) -> bool:
-    """Test whether a reference is met, by an owner that does not go before or without what it owns."""
-    if owner is None or owner.metadata.uid != said.uid:
+def _is_valid(owner: Any, reference: OwnerReference) -> bool:
+    """Test whether an owner reference names an existing owner that keeps its dependents."""
+    if owner is None or owner.metadata.uid != reference.uid:
         return False
-    return owner.metadata.deletion_timestamp is None or not _is_held(owner)
+    return owner.metadata.deletion_timestamp is None or not _has_collector_finalizer(owner)
 
 
-def _holds(family: Family, one: Object, said: OwnerReference) -> bool:
-    """Test whether another owner keeps an object: one that lives, or of a kind nobody serves."""
-    ref = owner_ref(one, said)
-    return ref is None or _lives(family.others.get(ref), said)
+def _keeps(snapshot: OwnersSnapshot, dependent: Object, reference: OwnerReference) -> bool:
+    """Test whether another owner keeps an object: the owner exists, or its kind is unknown."""
+    ref = owner_ref(dependent, reference)
+    return ref is None or _is_valid(snapshot.others.get(ref), reference)
 
 
-def _blocks(one: Object, owner: Object) -> bool:
+def _blocks(dependent: Object, owner: Object) -> bool:
+    """Test whether an owner has to wait until this dependent is removed."""
     uid = owner.metadata.uid
-    references: Iterable[OwnerReference] = one.metadata.owner_references
-    return any(said.uid == uid and said.block_owner_deletion for said in references)
+    references: Iterable[OwnerReference] = dependent.metadata.owner_references
+    return any(reference.uid == uid and reference.block_owner_deletion for reference in references)

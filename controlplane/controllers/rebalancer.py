@@ -1,4 +1,7 @@
-"""Rebalancer: has the scheduler place workloads anew, each once per WorkloadRebalancer (semantics 1.6)."""
+"""Rebalancer: makes the scheduler choose clusters again, once for each workload of a WorkloadRebalancer.
+
+The workloads are those that the WorkloadRebalancer lists, and those that its selector selects [workload-rebalancer].
+"""
 
 from __future__ import annotations
 
@@ -31,58 +34,63 @@ from controlplane.propagation.bindings import binding_ref
 from controlplane.settings import Settings
 
 AT_ONCE: Final = 500
-"""Workloads placed anew in one write; the rest follows in the next."""
+"""Workloads that are rescheduled by one write. The others follow in the next ones."""
 
 
-class Rebalancing(Struct, frozen=True):
-    """A rebalancer with the next of its workloads: `listed` ones not handled yet, and a page of what it selects."""
+class RebalancerSnapshot(Struct, frozen=True):
+    """A WorkloadRebalancer with its next workloads."""
 
     subject: WorkloadRebalancer
-    listed: tuple[RebalancedWorkload, ...]
-    page: tuple[Template, ...]  # at most AT_ONCE templates of the selected kind, matching or not
+    listed: tuple[RebalancedWorkload, ...]  # listed workloads without a result
+    page: tuple[Template, ...]  # at most AT_ONCE templates of the selected kind, whether the selector matches or not
     bindings: Mapping[Ref, Binding]
 
 
-def _asked(old: WorkloadRebalancer | None, new: WorkloadRebalancer | None) -> Iterator[Ref]:
+def _rebalancer_changed(old: WorkloadRebalancer | None, new: WorkloadRebalancer | None) -> Iterator[Ref]:
     if new is not None and (old is None or old.metadata.generation != new.metadata.generation):
         yield new.ref
 
 
 class Rebalancer(Controller):
-    """Key: a WorkloadRebalancer. One at a time: what a selector reads is a page of one kind."""
+    """Key: a WorkloadRebalancer. Writes its status and `spec.rescheduleTriggeredAt` of the bindings.
+
+    A batch is one WorkloadRebalancer, because its selector reads a page of a kind.
+    """
 
     name: ClassVar[str] = "rebalancer"
     group: ClassVar[str] = "scheduling"
     keys: ClassVar[tuple[str, ...]] = (WORKLOAD_REBALANCER,)
-    watches: ClassVar[tuple[Watch, ...]] = (Watch(WORKLOAD_REBALANCER, _asked),)
+    watches: ClassVar[tuple[Watch, ...]] = (Watch(WORKLOAD_REBALANCER, _rebalancer_changed),)
     owns: ClassVar[Ownership] = Ownership(
         {WORKLOAD_REBALANCER: ("status", "delete"), **dict.fromkeys(BINDINGS, ("spec.reschedule_triggered_at",))}
     )
     batch: ClassVar[int] = 1
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Rebalancing | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[RebalancerSnapshot | None]:
         found: dict[Ref, WorkloadRebalancer] = state.get(refs)
-        work = {}
-        for ref, one in found.items():
-            listed = _unhandled(one)[:AT_ONCE]
-            page = _page(state, one) if len(listed) < AT_ONCE else ()
-            work[ref] = (listed, page)
+        workloads = {}
+        for ref, rebalancer in found.items():
+            listed = _unhandled(rebalancer)[:AT_ONCE]
+            page = _page(state, rebalancer) if len(listed) < AT_ONCE else ()
+            workloads[ref] = (listed, page)
         wanted = {
-            *(binding_ref(template_of(workload)) for listed, _ in work.values() for workload in listed),
-            *(binding_ref(one.ref) for ref, (_, page) in work.items() for one in _matching(found[ref], page)),
+            *(binding_ref(template_of(workload)) for listed, _ in workloads.values() for workload in listed),
+            *(binding_ref(one.ref) for ref, (_, page) in workloads.items() for one in _matching(found[ref], page)),
         }
         bindings = state.get(wanted) if wanted else {}
-        return [Rebalancing(found[ref], *work[ref], bindings) if ref in found else None for ref in refs]
+        return [RebalancerSnapshot(found[ref], *workloads[ref], bindings) if ref in found else None for ref in refs]
 
-    def decide(self, snapshot: Rebalancing, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(
+        self, snapshot: RebalancerSnapshot, settings: Settings, *, now: datetime, answer: Any = None
+    ) -> Decision:
         rebalancer = snapshot.subject
         if rebalancer.metadata.deletion_timestamp is not None:
             return NOTHING
         status = rebalancer.status
         if status.finish_time is not None and status.observed_generation == rebalancer.metadata.generation:
             return _expired(rebalancer, now=now)
-        observed = [_result(one, snapshot.bindings) for one in snapshot.listed]
-        selected = _followed(rebalancer, snapshot)
+        observed = [_result(workload, snapshot.bindings) for workload in snapshot.listed]
+        selected = _selection_progress(rebalancer, snapshot)
         finished = not _unhandled(rebalancer)[len(snapshot.listed) :] and (selected is None or selected.complete)
         new = rebalancer.with_status(
             observed_workloads=tuple(sorted((*_handled(rebalancer), *observed), key=_order)),
@@ -91,30 +99,33 @@ class Rebalancer(Controller):
             finish_time=to_seconds(now) if finished else None,
         )
         changes = (*_triggers(snapshot), *(() if new is rebalancer else (Put(new, rebalancer),)))
-        wake_at = _expires(new) if finished else now
+        wake_at = _expires_at(new) if finished else now
         return Decision(changes=changes, wake_at=wake_at, reason="Rebalanced")
 
 
 def template_of(workload: RebalancedWorkload) -> Ref:
-    """Return where a listed workload is kept."""
+    """Return the reference of a listed workload."""
     return Ref(kind_key(workload.api_version, workload.kind), workload.namespace, workload.name)
 
 
 def _handled(rebalancer: WorkloadRebalancer) -> tuple[ObservedWorkload, ...]:
-    """Return the results that stay. A workload that is no longer listed stays where it was placed anew, and goes from
-    the status where that failed."""
+    """Return the results that stay in the status.
+
+    The result of a workload that is no longer listed stays if it was successful, and is removed if it failed.
+    """
     listed = set(rebalancer.spec.workloads)
-    known = rebalancer.status.observed_workloads
-    return tuple(one for one in known if one.result and (one.workload in listed or one.result == SUCCESSFUL))
+    results = rebalancer.status.observed_workloads
+    return tuple(one for one in results if one.result and (one.workload in listed or one.result == SUCCESSFUL))
 
 
 def _unhandled(rebalancer: WorkloadRebalancer) -> tuple[RebalancedWorkload, ...]:
-    """Return the listed workloads without a result; one that has a result is never touched again."""
-    handled = {one.workload for one in _handled(rebalancer)}
-    return tuple(one for one in rebalancer.spec.workloads if one not in handled)
+    """Return the listed workloads without a result. A workload with a result is never rescheduled again."""
+    handled = {result.workload for result in _handled(rebalancer)}
+    return tuple(workload for workload in rebalancer.spec.workloads if workload not in handled)
 
 
 def _page(state: State, rebalancer: WorkloadRebalancer) -> tuple[Template, ...]:
+    """Return the next page of templates that the selector has to be compared with."""
     selector, so_far = rebalancer.spec.workload_selector, rebalancer.status.selected_workloads or SelectedWorkloads()
     if selector is None or so_far.complete:
         return ()
@@ -127,9 +138,7 @@ def _matching(rebalancer: WorkloadRebalancer, page: Sequence[Template]) -> Itera
     selector = rebalancer.spec.workload_selector
     if selector is None:
         return
-    for one in page:
-        if _selects(selector, one):
-            yield one
+    yield from (template for template in page if _selects(selector, template))
 
 
 def _selects(selector: WorkloadSelector, template: Template) -> bool:
@@ -142,8 +151,8 @@ def _result(workload: RebalancedWorkload, bindings: Mapping[Ref, Binding]) -> Ob
     return ObservedWorkload(workload, FAILED, REFERENCED_BINDING_NOT_FOUND)
 
 
-def _followed(rebalancer: WorkloadRebalancer, snapshot: Rebalancing) -> SelectedWorkloads | None:
-    """Return how far the selector has been followed after this page."""
+def _selection_progress(rebalancer: WorkloadRebalancer, snapshot: RebalancerSnapshot) -> SelectedWorkloads | None:
+    """Return the progress of the selector after this page, for the status. None: there is no selector."""
     if rebalancer.spec.workload_selector is None:
         return rebalancer.status.selected_workloads
     so_far = rebalancer.status.selected_workloads or SelectedWorkloads()
@@ -162,28 +171,30 @@ def _followed(rebalancer: WorkloadRebalancer, snapshot: Rebalancing) -> Selected
     )
 
 
-def _triggers(snapshot: Rebalancing) -> Iterator[Put]:
-    """Yield the bindings that ask for a fresh result since the rebalancer was made; later requests stand."""
-    made = snapshot.subject.metadata.creation_timestamp
-    assert made is not None, "a stored rebalancer has a creation time"
+def _triggers(snapshot: RebalancerSnapshot) -> Iterator[Put]:
+    """Yield the writes that make the scheduler choose again. A binding with a later request is left as it is."""
+    created = snapshot.subject.metadata.creation_timestamp
+    assert created is not None, "a stored rebalancer has a creation time"
     for binding in snapshot.bindings.values():
-        asked = binding.spec.reschedule_triggered_at
-        if asked is None or asked < made:
-            yield Put(binding.with_spec(reschedule_triggered_at=made), binding)
+        triggered = binding.spec.reschedule_triggered_at
+        if triggered is None or triggered < created:
+            yield Put(binding.with_spec(reschedule_triggered_at=created), binding)
 
 
-def _order(one: ObservedWorkload) -> tuple[str, str, str, str]:
-    workload = one.workload
+def _order(result: ObservedWorkload) -> tuple[str, str, str, str]:
+    workload = result.workload
     return workload.api_version, workload.kind, workload.namespace, workload.name
 
 
-def _expires(rebalancer: WorkloadRebalancer) -> datetime | None:
+def _expires_at(rebalancer: WorkloadRebalancer) -> datetime | None:
+    """Return when a finished WorkloadRebalancer is deleted. None: never, or it is not finished."""
     ttl, finished = rebalancer.spec.ttl_seconds_after_finished, rebalancer.status.finish_time
     return None if ttl is None or finished is None else later(finished, ttl)
 
 
 def _expired(rebalancer: WorkloadRebalancer, *, now: datetime) -> Decision:
-    expires = _expires(rebalancer)
+    """Delete a finished WorkloadRebalancer once its ttlSecondsAfterFinished has passed."""
+    expires = _expires_at(rebalancer)
     if expires is None:
         return NOTHING
     if expires <= now:

@@ -1,4 +1,7 @@
-"""Unjoin: holds a Cluster that is being deleted until its Works and their namespace are gone (D20, semantics 2.13)."""
+"""Unjoin: keeps a deleted Cluster until its Works and their namespace are removed [cluster-deletion].
+
+What happens to the copies on it is decided by the annotation `failover.lifeboat.io/unjoin` [unjoin-and-drain].
+"""
 
 from __future__ import annotations
 
@@ -27,59 +30,61 @@ from controlplane.kinds.work import Work
 from controlplane.propagation import works as copies
 from controlplane.settings import Settings
 
-PAGE = 200  # Works let go in one decision
-LOOK = timedelta(seconds=1)  # while Works are on their way out
-WAIT = timedelta(seconds=10)  # while something has to leave first (semantics 2.13)
+PAGE = 200  # Works deleted by one decision
+QUICK_CHECK = timedelta(seconds=1)  # while Works are being removed
+SLOW_CHECK = timedelta(seconds=10)  # while bindings are still placed on the cluster
 
 
-class Departure(Struct, frozen=True):
-    """A cluster, and while it is being deleted what still holds it: bindings, Works, their namespace; and what goes
-    with it: its heartbeats, and the credentials that joining it made.
+class UnjoinSnapshot(Struct, frozen=True):
+    """A cluster, and if it is being deleted what it waits for and what is removed with it.
 
-    `owned` are the Works that are copies of a binding that exists: in the place of its copies, not by annotation alone.
+    It waits for the bindings placed on it, its Works and their namespace. Its Lease and the credentials that joining
+    created are removed with it.
     """
 
     subject: Cluster
     placed: tuple[Ref, ...] = ()
     works: tuple[Work, ...] = ()
-    owned: frozenset[Ref] = frozenset()
-    home: Template | None = None
+    owned: frozenset[Ref] = frozenset()  # Works of bindings that exist; the annotation of a Work alone proves nothing
+    namespace: Template | None = None
     lease: Template | None = None
     credentials: Template | None = None
 
 
-def _concerned(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+    """A cluster is due while it is being deleted, and when it joins and has no finalizer yet."""
     if new is not None and (new.terminating or CLUSTER_FINALIZER not in new.metadata.finalizers):
         yield new.ref
 
 
-def _emptied(old: Work | None, new: Work | None) -> Iterator[Ref]:
-    """A cluster is due when a Work of it is gone: that may be what it waited for."""
+def _work_gone(old: Work | None, new: Work | None) -> Iterator[Ref]:
+    """A cluster is due when one of its Works was removed."""
     if old is not None and new is None:
-        yield from _whose(old.metadata.namespace)
+        yield from _cluster_of(old.metadata.namespace)
 
 
-def _home_gone(old: Template | None, new: Template | None) -> Iterator[Ref]:
-    """The namespace of its Works is the last it waits for."""
+def _namespace_gone(old: Template | None, new: Template | None) -> Iterator[Ref]:
+    """A cluster is due when the namespace of its Works was removed, which is the last thing it waits for."""
     if old is not None and new is None:
-        yield from _whose(old.metadata.name)
+        yield from _cluster_of(old.metadata.name)
 
 
-def _whose(namespace: str) -> Iterator[Ref]:
+def _cluster_of(namespace: str) -> Iterator[Ref]:
+    """Yield the cluster that an execution namespace belongs to; nothing for other namespaces."""
     if is_execution_namespace(namespace):
         yield Ref(kinds.CLUSTER, "", cluster_of_execution_namespace(namespace))
 
 
 class Unjoin(Controller):
-    """Key: a Cluster. Puts our finalizer on, and takes it off when nothing is left."""
+    """Key: a Cluster. Adds a finalizer when it joins, and removes it when nothing of the cluster is left."""
 
     name: ClassVar[str] = "unjoin"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = (kinds.CLUSTER,)
     watches: ClassVar[tuple[Watch, ...]] = (
-        Watch(kinds.CLUSTER, _concerned),
-        Watch(kinds.WORK, _emptied),
-        Watch(kinds.NAMESPACE, _home_gone),
+        Watch(kinds.CLUSTER, _cluster_changed),
+        Watch(kinds.WORK, _work_gone),
+        Watch(kinds.NAMESPACE, _namespace_gone),
     )
     owns: ClassVar[Ownership] = Ownership(
         {
@@ -90,34 +95,34 @@ class Unjoin(Controller):
             kinds.SECRET: ("delete",),
         }
     )
-    batch: ClassVar[int] = 1  # "nothing is placed there" has to be asked of each cluster; few leave at a time
+    batch: ClassVar[int] = 1  # each cluster needs queries of its own; few clusters are unjoined at a time
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Departure | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[UnjoinSnapshot | None]:
         found: dict[Ref, Cluster] = state.get(refs)
-        return [self._departure(state, found[ref]) if ref in found else None for ref in refs]
+        return [self._snapshot(state, found[ref]) if ref in found else None for ref in refs]
 
-    def _departure(self, state: State, cluster: Cluster) -> Departure:
+    def _snapshot(self, state: State, cluster: Cluster) -> UnjoinSnapshot:
         if not cluster.terminating:
-            return Departure(cluster)
+            return UnjoinSnapshot(cluster)
         name = cluster.metadata.name
-        home = Ref(kinds.NAMESPACE, "", execution_namespace(name))
+        namespace = Ref(kinds.NAMESPACE, "", execution_namespace(name))
         lease, secret = (Ref(kind, CLUSTER_NAMESPACE, name) for kind in (kinds.LEASE, kinds.SECRET))
         works = state.refs_by_index(kinds.WORK, "cluster", name, limit=PAGE)
-        held = state.get([home, lease, secret, *works])
+        held = state.get([namespace, lease, secret, *works])
         found: tuple[Work, ...] = tuple(held[ref] for ref in works if ref in held)
         owners = {work.ref: owner for work in found for owner in copies.owner(work, kinds.BINDINGS)}
         bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
-        return Departure(
+        return UnjoinSnapshot(
             cluster,
             tuple(unjoin.placed_on(state, name)),
             found,
             frozenset(work.ref for work in found if _is_owned(work, bindings.get(owners.get(work.ref, work.ref)))),
-            held.get(home),
+            held.get(namespace),
             held.get(lease),
             unjoin.credentials(cluster, held.get(secret), state.list(kinds.CLUSTER)),
         )
 
-    def decide(self, snapshot: Departure, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(self, snapshot: UnjoinSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         cluster = snapshot.subject
         finalizers = cluster.metadata.finalizers
         if not cluster.terminating:
@@ -128,26 +133,28 @@ class Unjoin(Controller):
         if CLUSTER_FINALIZER not in finalizers:
             return NOTHING
         if snapshot.placed and not unjoin.forced(cluster):
-            how = "the eviction queue moves them" if unjoin.evicts(settings) else "nobody moves them: drain it"
+            how = (
+                "the eviction queue moves them" if unjoin.evicts(settings) else "move them with a Drain of the cluster"
+            )
             return _waits(cluster, f"bindings are placed on it ({unjoin.named(snapshot.placed)}); {how}", now=now)
-        if snapshot.works or snapshot.home is not None:
+        if snapshot.works or snapshot.namespace is not None:
             kept = [work.ref for work in snapshot.works if _is_kept(work, snapshot)]
-            changes = tuple(_emptying(snapshot, set(kept), now=now))
+            changes = tuple(_removals(snapshot, set(kept), now=now))
             if kept and not changes:
-                return _waits(cluster, f"copies on it may be the last that work ({unjoin.named(kept)})", now=now)
-            return Decision(changes=changes, wake_at=now + LOOK, reason="Unjoin")
-        freed = cluster.with_meta(finalizers=tuple(one for one in finalizers if one != CLUSTER_FINALIZER))
-        rest = [deleting(one, now=now) for one in (snapshot.lease, snapshot.credentials) if one is not None]
+                return _waits(cluster, f"copies on it may be the last healthy ones ({unjoin.named(kept)})", now=now)
+            return Decision(changes=changes, wake_at=now + QUICK_CHECK, reason="Unjoin")
+        freed = cluster.with_meta(finalizers=tuple(name for name in finalizers if name != CLUSTER_FINALIZER))
+        rest = [deleting(obj, now=now) for obj in (snapshot.lease, snapshot.credentials) if obj is not None]
         return Decision(changes=(Put(freed, cluster), *rest), reason="Unjoined")
 
 
-def _waits(cluster: Cluster, what: str, *, now: datetime) -> Decision:
-    message = f"cluster {cluster.metadata.name} is being deleted and waits: {what}"
-    return Decision(events=(Event(cluster, "UnjoinWaiting", message, warning=True),), wake_at=now + WAIT)
+def _waits(cluster: Cluster, reason: str, *, now: datetime) -> Decision:
+    message = f"cluster {cluster.metadata.name} is being deleted and waits: {reason}"
+    return Decision(events=(Event(cluster, "UnjoinWaiting", message, warning=True),), wake_at=now + SLOW_CHECK)
 
 
-def _is_kept(work: Work, snapshot: Departure) -> bool:
-    """Test whether a Work is its binding's to remove: controllers.works does, once the wanted copies are healthy."""
+def _is_kept(work: Work, snapshot: UnjoinSnapshot) -> bool:
+    """Test whether a Work is left to controllers.works, which removes it once the wanted copies are healthy."""
     cluster = snapshot.subject
     if unjoin.forced(cluster) or cluster.ready != "True" or work.metadata.deletion_timestamp is not None:
         return False
@@ -158,10 +165,10 @@ def _is_owned(work: Work, binding: Binding | None) -> bool:
     return binding is not None and copies.is_of(work, binding)
 
 
-def _emptying(snapshot: Departure, kept: set[Ref], *, now: datetime) -> Iterator[Put | Delete]:
-    """Yield what lets the next Works go, and after the last one their namespace with whatever else is in it.
+def _removals(snapshot: UnjoinSnapshot, kept: set[Ref], *, now: datetime) -> Iterator[Put | Delete]:
+    """Yield the deletions of the next Works, and after the last one that of their namespace.
 
-    What brought a Namespace to the member stays as long as copies are `kept`: they would go with it.
+    While copies are `kept`, the Works of Namespaces stay: the copies would be deleted with their Namespace.
     """
     for work in snapshot.works:
         if work.metadata.deletion_timestamp is not None or work.ref in kept:
@@ -169,12 +176,12 @@ def _emptying(snapshot: Departure, kept: set[Ref], *, now: datetime) -> Iterator
         if kept and any(copies.owner(work, (kinds.NAMESPACE,))):
             continue
         yield Put(_released(work, now=now), work) if unjoin.keeps(snapshot.subject) else deleting(work, now=now)
-    home = snapshot.home
-    if not snapshot.works and home is not None and home.metadata.deletion_timestamp is None:
-        yield lifecycle.request_deletion(home, now=now)
+    namespace = snapshot.namespace
+    if not snapshot.works and namespace is not None and namespace.metadata.deletion_timestamp is None:
+        yield lifecycle.request_deletion(namespace, now=now)
 
 
 def _released(work: Work, *, now: datetime) -> Work:
-    """Return a Work on its way out that leaves its object on the member, without our marks."""
-    going = work.with_meta(deletion_timestamp=to_seconds(now), deletion_grace_period_seconds=0)
-    return going.with_spec(preserve_resources_on_deletion=True)
+    """Return a Work that is being deleted and leaves its object on the member, without labels of this product."""
+    deleted = work.with_meta(deletion_timestamp=to_seconds(now), deletion_grace_period_seconds=0)
+    return deleted.with_spec(preserve_resources_on_deletion=True)

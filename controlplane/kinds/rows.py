@@ -187,7 +187,7 @@ class CapacityReservation(Row, frozen=True):
         "cluster": "controllers.scheduler and promises: what is promised on clusters",
         "binding": "controllers.scheduler: a binding's own promises are replaced",
     }
-    MADE: ClassVar[str] = "made_at"  # an eviction may reserve anew while controllers.promises ends what nobody took
+    MADE: ClassVar[str] = "made_at"  # an eviction may reserve anew while controllers.reservations ends what nobody took
     NUMBERED: ClassVar[tuple[str, ...]] = ("replicas", "request", "made_at")  # of them depends what a ledger counts
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from controlplane.apimachinery.meta import Ref, condition
-from controlplane.controllers.promises import Promises
+from controlplane.controllers.reservations import Reservations
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine import run
 from controlplane.engine.memory import MemoryStore
@@ -35,7 +35,7 @@ class Desk:
     def __init__(self, *objects: Any, settings: Settings | None = None) -> None:
         self.now = START
         self.settings = settings or Settings()
-        self.controllers = [Scheduler(), Promises()]
+        self.controllers = [Scheduler(), Reservations()]
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
         self.store.create(*objects)
         self.settle()

@@ -16,7 +16,7 @@ from controlplane.controllers.eviction_records import EvictionRecords
 from controlplane.controllers.evictions import Evictions
 from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.controllers.graceful_eviction import GracefulEviction
-from controlplane.controllers.promises import Promises
+from controlplane.controllers.reservations import Reservations
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine import run
 from controlplane.engine.controller import Controller, Ownership
@@ -77,7 +77,7 @@ class Story:
             EvictionQueue(),
             Evictions(),
             Scheduler(),
-            Promises(),
+            Reservations(),
             self.members,
             GracefulEviction(),
             ApplicationFailover(),

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta
 from controlplane.apimachinery.names import BINDING_ANNOTATION, WORK_FINALIZER, work_name
-from controlplane.controllers.promises import Promises
 from controlplane.controllers.reads.placed import needed_on
+from controlplane.controllers.reservations import Reservations
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.memory import MemoryStore
 from controlplane.engine.state import Actor
@@ -52,7 +52,7 @@ def test_only_a_copy_of_a_workload_keeps_what_the_workload_needs_on_a_cluster(na
 
 @pytest.mark.parametrize(("name", "applied"), [(COPY, {str(WEB.ref)}), ("forged", set())])
 def test_only_a_copy_ends_a_promise_of_its_binding_early(name: str, applied: set[str]) -> None:
-    controller = Promises()
+    controller = Reservations()
     store = MemoryStore(controllers=[controller], clock=lambda: START)
     summary = ResourceSummary(allocatable={"pods": "10"})
     member1 = cluster("member1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from controlplane.controllers.fleet_names import LOOK, FleetLists
+from controlplane.controllers.fleet_names import LOOK, FleetNamesCleanup
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine import run
 from controlplane.engine.memory import MemoryStore
@@ -21,7 +21,7 @@ class Clerk:
 
     def __init__(self) -> None:
         self.now = START
-        self.controllers = [Scheduler(), FleetLists()]
+        self.controllers = [Scheduler(), FleetNamesCleanup()]
         self.store = MemoryStore(controllers=self.controllers, clock=lambda: self.now)
         run.mark_due_at_start(self.controllers, self.store)
 

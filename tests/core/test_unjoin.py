@@ -14,7 +14,7 @@ from controlplane.apimachinery.errors import Conflict, Invalid
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.apimachinery.names import CREDENTIALS_ANNOTATION
 from controlplane.clusters import unjoin
-from controlplane.controllers.unjoin import Departure, Unjoin
+from controlplane.controllers.unjoin import Unjoin, UnjoinSnapshot
 from controlplane.controllers.works import Works, WorksSnapshot
 from controlplane.engine import run
 from controlplane.engine.decision import Decision, Delete, Put
@@ -56,7 +56,7 @@ HOME = Template("v1", "Namespace", ObjectMeta(name="karmada-es-member1", uid="ho
 LEASE = Template("coordination.k8s.io/v1", "Lease", ObjectMeta(name="member1", namespace="karmada-cluster", uid="l"))
 
 
-def decided(departure: Departure, settings: Settings = FAILOVER) -> Decision:
+def decided(departure: UnjoinSnapshot, settings: Settings = FAILOVER) -> Decision:
     return Unjoin().decide(departure, settings, now=START)
 
 
@@ -84,24 +84,28 @@ def test_a_cluster_is_held_by_our_finalizer_from_the_beginning() -> None:
 
 
 def test_a_cluster_that_joined_before_there_was_one_gets_it() -> None:
-    (change,) = decided(Departure(cluster("member1"))).changes
+    (change,) = decided(UnjoinSnapshot(cluster("member1"))).changes
 
     assert isinstance(change, Put)
     assert change.new.metadata.finalizers == ("karmada.io/cluster-controller",)
     assert isinstance(change.new, Cluster)
-    assert decided(Departure(change.new)) == Decision()
+    assert decided(UnjoinSnapshot(change.new)) == Decision()
 
 
 @pytest.mark.parametrize(
     ("departure", "settings", "waits_for"),
     [
-        (Departure(leaving(), placed=(WEB.ref,)), FAILOVER, "nobody moves them: drain it"),
-        (Departure(leaving(), placed=(WEB.ref,), works=(OF_WEB,)), EMPTIED, "the eviction queue moves them"),
-        (Departure(leaving(), placed=(WEB.ref,)), CLOSED, "nobody moves them"),
-        (Departure(leaving(ready="Unknown"), placed=(WEB.ref,)), FAILOVER, "web-deployment"),
-        (Departure(leaving(), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), FAILOVER, "may be the last that work"),
+        (UnjoinSnapshot(leaving(), placed=(WEB.ref,)), FAILOVER, "move them with a Drain"),
+        (UnjoinSnapshot(leaving(), placed=(WEB.ref,), works=(OF_WEB,)), EMPTIED, "the eviction queue moves them"),
+        (UnjoinSnapshot(leaving(), placed=(WEB.ref,)), CLOSED, "move them with a Drain"),
+        (UnjoinSnapshot(leaving(ready="Unknown"), placed=(WEB.ref,)), FAILOVER, "web-deployment"),
         (
-            Departure(leaving(), works=(OF_TEAM, OF_WEB), owned=frozenset({OF_WEB.ref})),
+            UnjoinSnapshot(leaving(), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})),
+            FAILOVER,
+            "may be the last healthy ones",
+        ),
+        (
+            UnjoinSnapshot(leaving(), works=(OF_TEAM, OF_WEB), owned=frozenset({OF_WEB.ref})),
             FAILOVER,
             "(karmada-es-member1/web)",
         ),
@@ -109,7 +113,7 @@ def test_a_cluster_that_joined_before_there_was_one_gets_it() -> None:
     ids=["placed", "queue", "queue, gate closed", "unreachable", "replacements not healthy yet", "in its namespace"],
 )
 def test_what_it_waits_for_is_said_and_nothing_is_removed(
-    departure: Departure, settings: Settings, waits_for: str
+    departure: UnjoinSnapshot, settings: Settings, waits_for: str
 ) -> None:
     decision = decided(departure, settings)
 
@@ -121,15 +125,15 @@ def test_what_it_waits_for_is_said_and_nothing_is_removed(
 @pytest.mark.parametrize(
     ("departure", "goes"),
     [
-        (Departure(leaving(), works=(BY_HAND, GOING), home=HOME), {"by-hand"}),
-        (Departure(leaving(), works=(OF_WEB,)), {"web"}),
-        (Departure(leaving(), works=(OF_TEAM, OF_WEB)), {"team", "web"}),
-        (Departure(leaving(), works=(OF_WEB, BY_HAND), owned=frozenset({OF_WEB.ref})), {"by-hand"}),
-        (Departure(leaving(ready="False"), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), {"web"}),
-        (Departure(leaving("delete"), placed=(WEB.ref,), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), {"web"}),
-        (Departure(leaving("keep"), placed=(WEB.ref,), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), {"web"}),
-        (Departure(leaving(), works=(GOING,), home=HOME), set()),
-        (Departure(leaving(), home=HOME, lease=LEASE), {"karmada-es-member1"}),
+        (UnjoinSnapshot(leaving(), works=(BY_HAND, GOING), namespace=HOME), {"by-hand"}),
+        (UnjoinSnapshot(leaving(), works=(OF_WEB,)), {"web"}),
+        (UnjoinSnapshot(leaving(), works=(OF_TEAM, OF_WEB)), {"team", "web"}),
+        (UnjoinSnapshot(leaving(), works=(OF_WEB, BY_HAND), owned=frozenset({OF_WEB.ref})), {"by-hand"}),
+        (UnjoinSnapshot(leaving(ready="False"), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), {"web"}),
+        (UnjoinSnapshot(leaving("delete"), placed=(WEB.ref,), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), {"web"}),
+        (UnjoinSnapshot(leaving("keep"), placed=(WEB.ref,), works=(OF_WEB,), owned=frozenset({OF_WEB.ref})), {"web"}),
+        (UnjoinSnapshot(leaving(), works=(GOING,), namespace=HOME), set()),
+        (UnjoinSnapshot(leaving(), namespace=HOME, lease=LEASE), {"karmada-es-member1"}),
     ],
     ids=[
         "the rest",
@@ -143,7 +147,7 @@ def test_what_it_waits_for_is_said_and_nothing_is_removed(
         "namespace",
     ],
 )
-def test_works_go_first_and_then_their_namespace(departure: Departure, goes: set[str]) -> None:
+def test_works_go_first_and_then_their_namespace(departure: UnjoinSnapshot, goes: set[str]) -> None:
     decision = decided(departure)
 
     assert deleted(decision) == goes
@@ -152,7 +156,7 @@ def test_works_go_first_and_then_their_namespace(departure: Departure, goes: set
 
 
 def test_keep_leaves_the_objects_on_the_member() -> None:
-    (change,) = decided(Departure(leaving("keep"), works=(OF_WEB,))).changes
+    (change,) = decided(UnjoinSnapshot(leaving("keep"), works=(OF_WEB,))).changes
 
     assert isinstance(change, Put)
     assert isinstance(change.new, Work)
@@ -161,13 +165,13 @@ def test_keep_leaves_the_objects_on_the_member() -> None:
 
 
 def test_the_last_thing_to_go_is_our_finalizer_and_nobody_elses() -> None:
-    decision = decided(Departure(leaving(), lease=LEASE))
+    decision = decided(UnjoinSnapshot(leaving(), lease=LEASE))
 
     (freed, lease) = decision.changes
     assert isinstance(freed, Put)
     assert freed.new.metadata.finalizers == ("example.io/other",)
     assert isinstance(lease, Delete)
-    assert decided(Departure(freed.new)) == Decision()  # type: ignore[arg-type]
+    assert decided(UnjoinSnapshot(freed.new)) == Decision()  # type: ignore[arg-type]
 
 
 def secret(of: str = "member1") -> Template:
@@ -215,7 +219,7 @@ def test_the_credentials_join_made_go_with_their_cluster(
 
 
 def test_credentials_stay_as_long_as_something_has_to_be_removed_with_them() -> None:
-    decision = decided(Departure(leaving(), works=(BY_HAND,), credentials=secret()))
+    decision = decided(UnjoinSnapshot(leaving(), works=(BY_HAND,), credentials=secret()))
 
     assert deleted(decision) == {"by-hand"}
 
@@ -277,7 +281,7 @@ def test_what_it_finds_is_what_holds_it() -> None:
     assert [ref.name for ref in found.placed] == ["web-deployment"]
     assert {one.metadata.name for one in found.works} == {copy.metadata.name, "web", "by-hand"}
     assert found.owned == {copy.ref}, "the other Work says in an annotation alone that it is a copy of the binding"
-    assert found.home is not None
+    assert found.namespace is not None
     assert found.lease is not None
     assert other is not None
     assert (other.placed, other.works) == ((), ())

@@ -13,8 +13,8 @@ from apps.objects.store import DjangoStore
 from controlplane.apimachinery.meta import Ref
 from controlplane.controllers.eviction_queue import EvictionQueue
 from controlplane.controllers.evictions import Evictions
-from controlplane.controllers.promises import Promises
 from controlplane.controllers.reads.fleet_state import FLEET
+from controlplane.controllers.reservations import Reservations
 from controlplane.controllers.scheduler import Scheduler
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision, Put, Save
@@ -90,7 +90,7 @@ class Race:
 
     def __init__(self, base: type, *, web: Binding, room: int = ROOM) -> None:
         self.queue, self.evictions, self.scheduler = EvictionQueue(), Evictions(), Scheduler()
-        self.promises = Promises()
+        self.promises = Reservations()
         self.store: Any = interrupted(base)(controllers=[self.queue, self.evictions, self.scheduler, self.promises])
         self.store.reads = []
         self.web = web

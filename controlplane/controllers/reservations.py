@@ -1,4 +1,7 @@
-"""Promises: ends promised capacity once a report of the cluster counts it, or after 300 s (see scheduling.ledger)."""
+"""Reservations: ends the reserved capacity of Works once a report of the cluster counts them, or when it expires.
+
+The scheduler reserves capacity for replicas that no report of the cluster counts yet (`scheduling.ledger`).
+"""
 
 from __future__ import annotations
 
@@ -22,53 +25,53 @@ from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
 from controlplane.settings import Settings
 
 DISPATCH: Final = timedelta(seconds=5)
-"""A Work that looks applied sooner after a promise may still be the one before it."""
+"""A Work that is applied sooner after its reservation may still be the Work before that decision."""
 
 
-class Promised(Struct, frozen=True):
-    """What is promised on one cluster, which of the bindings' Works are applied there, and when it last reported."""
+class ReservationsSnapshot(Struct, frozen=True):
+    """The reservations on a cluster, the bindings whose Works are applied there, and the time of its last report."""
 
     ref: Ref
     reservations: tuple[CapacityReservation, ...]
     applied: frozenset[str]  # bindings, as text
-    collected_at: datetime | None  # of the newest report that the Cluster shows; None: what it shows is older
+    collected_at: datetime | None  # time of the newest report; None: the Cluster does not show it yet
 
 
-def _reported(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+def _cluster_reported(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
     if old is not None and (new is None or old.status.resource_summary != new.status.resource_summary):
         yield old.ref
 
 
-def _collected(old: Collected | None, new: Collected | None) -> Iterator[Ref]:
+def _report_collected(old: Collected | None, new: Collected | None) -> Iterator[Ref]:
     if new is not None:
         yield Ref(CLUSTER, "", new.key)
 
 
-class Promises(Controller):
-    """Key: a cluster. Runs beside the scheduler, in its group, so that both never write one promise at a time;
-    what evictions reserve are promises of their own.
+class Reservations(Controller):
+    """Key: a Cluster. Writes its CapacityReservation rows.
 
-    Only a report ends a promise early, so it is reports that make it look, not the thousands of promises a second; who
-    counts promises leaves out what is older than 300 s.
+    This controller runs in the group of the scheduler, so that the two never write one row at the same time. A new
+    reservation does not make the cluster due, because there may be thousands in a second and only a report ends them
+    early. Expired rows are ignored wherever reservations are counted.
     """
 
     name: ClassVar[str] = "promises"
     group: ClassVar[str] = "scheduling"
     keys: ClassVar[tuple[str, ...]] = (CLUSTER,)
     watches: ClassVar[tuple[Watch, ...]] = (
-        Watch("row/Collected", _collected),
-        Watch(CLUSTER, _reported),
+        Watch("row/Collected", _report_collected),
+        Watch(CLUSTER, _cluster_reported),
     )
     owns: ClassVar[Ownership] = Ownership({}, rows=(CapacityReservation,))
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Promised | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ReservationsSnapshot | None]:
         names = [ref.name for ref in refs]
         rows: dict[str, Sequence[CapacityReservation]] = state.rows(CapacityReservation, "cluster", names)
         if not rows:
             return [None] * len(refs)
         reports: dict[str, Sequence[Collected]] = state.rows(Collected, "key", names)
         clusters: dict[Ref, Cluster] = state.get(refs)
-        promised = sorted(
+        uncounted = sorted(
             {
                 Ref.parse(row.binding)
                 for name, found in rows.items()
@@ -76,14 +79,14 @@ class Promises(Controller):
                 if row.applied_at is None and not row.reserved and _may_count(row, reports.get(name, ()))
             }
         )
-        works = works_of(state, state.get(promised)) if promised else {}
+        works = works_of(state, state.get(uncounted)) if uncounted else {}
         applied: dict[str, set[str]] = {}
         for binding, found in works.items():
             for work in found:
                 if is_applied(work):
                     applied.setdefault(work.metadata.namespace, set()).add(binding)
         return [
-            Promised(
+            ReservationsSnapshot(
                 ref,
                 tuple(rows.get(ref.name, ())),
                 frozenset(applied.get(execution_namespace(ref.name), ())),
@@ -92,38 +95,42 @@ class Promises(Controller):
             for ref in refs
         ]
 
-    def decide(self, snapshot: Promised, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(
+        self, snapshot: ReservationsSnapshot, settings: Settings, *, now: datetime, answer: Any = None
+    ) -> Decision:
         if not snapshot.reservations:
             return NOTHING
         collected = {} if snapshot.collected_at is None else {snapshot.ref.name: snapshot.collected_at}
         held = live(snapshot.reservations, collected_at=collected, now=now)
-        kept = {one.key for one in held}
-        ended = tuple(Drop(one) for one in snapshot.reservations if one.key not in kept)
-        seen = tuple(
-            Save(replace(one, applied_at=now))
-            for one in held
-            if one.applied_at is None
-            and not one.reserved
-            and one.binding in snapshot.applied
-            and one.made_at is not None
-            and now - one.made_at >= DISPATCH
+        kept = {row.key for row in held}
+        ended = tuple(Drop(row) for row in snapshot.reservations if row.key not in kept)
+        applied = tuple(
+            Save(replace(row, applied_at=now))
+            for row in held
+            if row.applied_at is None
+            and not row.reserved
+            and row.binding in snapshot.applied
+            and row.made_at is not None
+            and now - row.made_at >= DISPATCH
         )
-        wake_at = min((one.made_at + RESERVATION_EXPIRY for one in held if one.made_at is not None), default=None)
-        return Decision(changes=(*ended, *seen), wake_at=wake_at, reason="PromiseCounted")
+        wake_at = min((row.made_at + RESERVATION_EXPIRY for row in held if row.made_at is not None), default=None)
+        return Decision(changes=(*ended, *applied), wake_at=wake_at, reason="PromiseCounted")
 
 
 def _may_count(reservation: CapacityReservation, reports: Sequence[Collected]) -> bool:
-    """Test whether a report is late enough for the Work to have been applied before it."""
+    """Test whether there is a report so long after the reservation that it may count the replicas of its Work."""
     made = reservation.made_at
-    return made is not None and any(one.at is not None and one.at - made >= DISPATCH for one in reports)
+    return made is not None and any(report.at is not None and report.at - made >= DISPATCH for report in reports)
 
 
 def _shown(report: Collected, cluster: Cluster | None) -> bool:
-    """Test whether the scheduler sees what a report says: it reads the Cluster, which follows the report."""
+    """Test whether the Cluster shows the resources of a report already, because that is what the scheduler reads."""
     return cluster is not None and cluster.status.resource_summary == report.resource_summary
 
 
 def is_applied(work: Work) -> bool:
-    """Test whether the member has what the Work says now."""
-    said = condition(work.status.conditions, APPLIED)
-    return said is not None and said.status == "True" and said.observed_generation == work.metadata.generation
+    """Test whether the present spec of a Work is applied on its member."""
+    applied = condition(work.status.conditions, APPLIED)
+    if applied is None or applied.status != "True":
+        return False
+    return applied.observed_generation == work.metadata.generation
