@@ -14,7 +14,7 @@ import pytest
 
 from apps.development.supervise import lifetime
 from apps.development.supervise.errors import SuperviseError
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 
 TESTS = Path(__file__).parent
 # Pure, or starting servers of their own.
@@ -28,7 +28,7 @@ class OwnServices:
 
     def __init__(self, *, throwaway: bool = True) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="lifeboat-tests-")
-        self.home = Home(Path(self.folder.name) / "services")
+        self.home = RunFolder(Path(self.folder.name) / "services")
         arguments = ["services", "--foreground", "--with-parent", "--dir", str(self.home.root)]
         if throwaway:  # a crash costs a run of tests; benches measure what users get
             arguments.append("--throwaway")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apps.development.supervise import lifetime
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 from tests.chaos import checks
 from tests.chaos.ledger import Ledger, Write
 from tests.chaos.run import run
@@ -25,7 +25,7 @@ def test_a_minute_of_killed_processes_and_failing_clusters_loses_and_repeats_not
     try:
         report = run(root, seconds=SECONDS, seed=SEED)
     finally:
-        lifetime.down(Home(root))
+        lifetime.down(RunFolder(root))
 
     print("\n".join(report.lines))
     assert report.problems == []

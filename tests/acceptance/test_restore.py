@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from apps.development.supervise import lifetime, postgres
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 from apps.simulator.members import FleetProcess, start_fleet_process
 from tests.acceptance.live import QUICK
 from tests.api.server import Client, free_ports
@@ -154,7 +154,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    home = Home(tmp_path / "services")
+    home = RunFolder(tmp_path / "services")
     arguments = ["services", "--foreground", "--with-parent", "--throwaway", "--dir", str(home.root)]
     before = {name: os.environ.pop(name, None) for name in ("DATABASE_URL", "REDIS_URL")}  # servers of its own
     try:

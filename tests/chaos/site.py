@@ -15,7 +15,7 @@ import psycopg
 import yaml
 
 from apps.development.supervise import lifetime, records
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 from apps.development.supervise.stack import MEMBERS
 from apps.simulator import folder
 from apps.simulator.members import ask
@@ -46,7 +46,7 @@ class Site:
     """A stack in a folder of its own, with servers of its own."""
 
     def __init__(self, root: Path) -> None:
-        self.home = Home(root)
+        self.home = RunFolder(root)
 
     def up(self) -> None:
         """Start everything, on data of its own. Raises RuntimeError with what the supervisor said."""

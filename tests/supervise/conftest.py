@@ -11,7 +11,7 @@ import pytest
 
 from apps.development.supervise import lifetime, records
 from apps.development.supervise.private import MARK
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 
 ELSEWHERE = ("DATABASE_URL", "REDIS_URL", "LIFEBOAT_POSTGRES_BIN", records.TOKEN_VARIABLE)
 
@@ -25,7 +25,7 @@ class CommandLine:
     """`python -m apps.development.supervise <verb> --dir <folder> …`"""
 
     def __init__(self, folder: Path) -> None:
-        self.home = Home(folder)
+        self.home = RunFolder(folder)
 
     def __call__(self, verb: str, *options: str, ok: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(

@@ -15,7 +15,7 @@ from apps.development.supervise import ports, records
 from apps.development.supervise.errors import SuperviseError
 from apps.development.supervise.private import MARK, private_folder
 from apps.development.supervise.processes import Program, Supervisor
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 from tests.supervise.conftest import CommandLine, eventually
 
 SLEEP = ("sleep", "600")
@@ -23,14 +23,14 @@ STUBBORN = "trap '' TERM; sleep 600 & echo up; while :; do wait; done"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    made = Home(tmp_path / "lifeboat")
+def home(tmp_path: Path) -> RunFolder:
+    made = RunFolder(tmp_path / "lifeboat")
     made.create()
     return made
 
 
 @pytest.fixture
-def supervisor(home: Home) -> Iterator[Supervisor]:
+def supervisor(home: RunFolder) -> Iterator[Supervisor]:
     made = Supervisor(home, say=lambda line: None)
     yield made
     made.stop()
@@ -63,7 +63,7 @@ def record_of(process: subprocess.Popen[bytes], *, started: str | None = None, t
     )
 
 
-def test_what_was_started_is_recorded_and_ended(home: Home, supervisor: Supervisor) -> None:
+def test_what_was_started_is_recorded_and_ended(home: RunFolder, supervisor: Supervisor) -> None:
     supervisor.start(Program("one", SLEEP), Program("two", SLEEP))
     found = records.read_records(home.run)
 
@@ -74,7 +74,7 @@ def test_what_was_started_is_recorded_and_ended(home: Home, supervisor: Supervis
     assert records.read_records(home.run) == []
 
 
-def test_a_process_deaf_to_sigterm_is_killed_with_its_children(home: Home, supervisor: Supervisor) -> None:
+def test_a_process_deaf_to_sigterm_is_killed_with_its_children(home: RunFolder, supervisor: Supervisor) -> None:
     log = home.logs / "stubborn.log"
     supervisor.start(Program("stubborn", ("sh", "-c", STUBBORN), ready=lambda: "up" in log.read_text(), grace=0.2))
     leader = supervisor.pid("stubborn")
@@ -97,7 +97,7 @@ def test_a_process_that_is_never_ready_is_reported(supervisor: Supervisor) -> No
         supervisor.start(Program("slow", SLEEP, ready=lambda: False, ready_within=0.1))
 
 
-def test_what_has_one_thing_to_do_is_awaited_and_forgotten(home: Home, supervisor: Supervisor) -> None:
+def test_what_has_one_thing_to_do_is_awaited_and_forgotten(home: RunFolder, supervisor: Supervisor) -> None:
     supervisor.launch(Program("once", ("sh", "-c", "echo done")))
 
     supervisor.await_end("once")
@@ -118,7 +118,7 @@ def test_a_program_that_does_not_exist_is_reported_by_name(supervisor: Superviso
         supervisor.start(Program("ghost", ("/no/such/program",)))
 
 
-def test_each_crash_in_a_row_waits_longer_before_the_restart(home: Home) -> None:
+def test_each_crash_in_a_row_waits_longer_before_the_restart(home: RunFolder) -> None:
     said: list[str] = []
     supervisor = Supervisor(home, say=said.append)
     supervisor.start(Program("crashing", ("sh", "-c", "exit 1")))
@@ -136,7 +136,7 @@ def test_each_crash_in_a_row_waits_longer_before_the_restart(home: Home) -> None
     assert [line.partition("again in ")[2].split(" ")[0] for line in said[:3]] == ["0.5", "1", "2"]
 
 
-def test_what_a_crashed_run_left_is_ended_with_its_children(home: Home) -> None:
+def test_what_a_crashed_run_left_is_ended_with_its_children(home: RunFolder) -> None:
     own = {**os.environ, records.TOKEN_VARIABLE: "t"}
     left = subprocess.Popen(("sh", "-c", "sleep 600 & sleep 600"), env=own, start_new_session=True)
     record_of(left).write(home.run)
@@ -151,7 +151,7 @@ def test_what_a_crashed_run_left_is_ended_with_its_children(home: Home) -> None:
 
 
 @pytest.mark.skipif(not records.LINUX, reason="sessions are searched through /proc")
-def test_children_whose_leader_is_gone_are_ended_too(home: Home) -> None:
+def test_children_whose_leader_is_gone_are_ended_too(home: RunFolder) -> None:
     own = {**os.environ, records.TOKEN_VARIABLE: "t"}
     command = ("sh", "-c", "sleep 600 & echo $!; exec sleep 600")
     left = subprocess.Popen(command, env=own, start_new_session=True, stdout=subprocess.PIPE, text=True)
@@ -168,7 +168,7 @@ def test_children_whose_leader_is_gone_are_ended_too(home: Home) -> None:
     eventually(lambda: records.started(child) is None)
 
 
-def test_a_recycled_pid_is_left_alone(home: Home, stranger: subprocess.Popen[bytes]) -> None:
+def test_a_recycled_pid_is_left_alone(home: RunFolder, stranger: subprocess.Popen[bytes]) -> None:
     record_of(stranger, started="another start").write(home.run)
 
     ended = Supervisor(home).end_stale()
@@ -177,7 +177,7 @@ def test_a_recycled_pid_is_left_alone(home: Home, stranger: subprocess.Popen[byt
     assert stranger.poll() is None
 
 
-def test_a_torn_record_is_no_record(home: Home, stranger: subprocess.Popen[bytes]) -> None:
+def test_a_torn_record_is_no_record(home: RunFolder, stranger: subprocess.Popen[bytes]) -> None:
     (home.run / "worker.json").write_text(f'{{"name": "worker", "pid": {stranger.pid}')
 
     assert Supervisor(home).end_stale() == []
@@ -193,9 +193,9 @@ def test_a_folder_has_one_supervisor(supervise: CommandLine) -> None:
     assert f"pid {supervise.home.holder()}" in done.stderr
 
 
-def test_what_a_crashed_supervisor_published_is_not_taken_for_its_successors(home: Home) -> None:
+def test_what_a_crashed_supervisor_published_is_not_taken_for_its_successors(home: RunFolder) -> None:
     """A start in the background once returned at once with the addresses of the run that had crashed."""
-    somebody = Home(home.root)
+    somebody = RunFolder(home.root)
     (home.run / "lock").write_text("4194305 long-ago")
     home.publish({"api": "of the crashed run"})
 
@@ -266,11 +266,11 @@ def test_a_taken_port_is_passed_over() -> None:
     assert not ports.answers(usual)
 
 
-def test_secrets_are_made_once_and_closed_to_others(home: Home) -> None:
+def test_secrets_are_made_once_and_closed_to_others(home: RunFolder) -> None:
     first = home.secret("admin")
 
     assert len(first) >= 32
-    assert Home(home.root).secret("admin") == first
+    assert RunFolder(home.root).secret("admin") == first
     assert (home.root / "secrets" / "admin").stat().st_mode & 0o077 == 0
 
 

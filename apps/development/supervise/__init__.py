@@ -1,4 +1,4 @@
-"""The supervisor: starts what `make run` needs, watches it, ends what it started and nothing else.
+"""The supervisor: starts the processes of `make run`, restarts those that crash, and ends only what it started.
 
-Standard library only: it runs before anything else does, and must be able to say what is missing.
+It imports the standard library only, so that it can report which packages are missing.
 """

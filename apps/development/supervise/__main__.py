@@ -10,14 +10,14 @@ from apps.development.supervise import lifetime, stack
 from apps.development.supervise.errors import SuperviseError
 from apps.development.supervise.private import MARK
 from apps.development.supervise.processes import Supervisor
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 from apps.development.supervise.services import start_services
 
-FIRST_START = 300.0  # seconds a background start may take, on a slow and busy machine
+FIRST_START = 300.0  # seconds that a start in the background may take on a slow machine
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Do what the command line says; return the exit status."""
+    """Run the command line. Returns the exit status."""
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     arguments = _parser().parse_args(argv)
     try:
@@ -31,8 +31,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Everything, in the foreground, until Ctrl-C."""
-    home = Home(arguments.dir)
+    """Start everything in the foreground, until Ctrl-C."""
+    home = RunFolder(arguments.dir)
 
     def bring_up(supervisor: Supervisor) -> lifetime.Facts:
         return stack.bring_up(home, supervisor, members=_members(arguments))
@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def up(arguments: argparse.Namespace) -> None:
-    """Everything, in the background; returns when it is ready."""
-    home = Home(arguments.dir)
+    """Start everything in the background, and return when it is ready."""
+    home = RunFolder(arguments.dir)
     if home.published():
         print(f"already up in {home.root}")
         return
@@ -51,32 +51,32 @@ def up(arguments: argparse.Namespace) -> None:
 
 
 def down(arguments: argparse.Namespace) -> None:
-    """End what run, up or services started in the folder, and nothing else."""
+    """End the processes that run, up or services started in the folder."""
     began = time.monotonic()
-    ended = lifetime.down(Home(arguments.dir))
+    ended = lifetime.down(RunFolder(arguments.dir))
     print(f"ended after {time.monotonic() - began:.1f} s" if ended else "nothing was running")
 
 
 def clean(arguments: argparse.Namespace) -> None:
-    """End it, with what runs in folders inside the folder, and remove it all."""
+    """End everything that runs in the folder and in folders inside it, and remove the folder."""
     for marked in (*arguments.dir.glob(f"*/{MARK}"), arguments.dir / MARK):
         if not marked.parent.is_symlink():
-            home = Home(marked.parent)
+            home = RunFolder(marked.parent)
             lifetime.down(home)
             home.remove()
 
 
 def env(arguments: argparse.Namespace) -> None:
-    """Print what a shell evaluates to reach what is running."""
-    facts = Home(arguments.dir).published()
+    """Print lines for eval: the environment variables of the processes that run."""
+    facts = RunFolder(arguments.dir).published()
     if facts is None:
         raise SuperviseError(f"nothing is running in {arguments.dir}: start it with `make up`")
     print(lifetime.exports(facts))
 
 
 def services(arguments: argparse.Namespace) -> None:
-    """PostgreSQL and Redis only, for tests and benches."""
-    home = Home(arguments.dir or stack.USUAL_HOME / "services")
+    """Start PostgreSQL and Redis only, for tests and benches."""
+    home = RunFolder(arguments.dir or stack.USUAL_HOME / "services")
     if arguments.stop:
         lifetime.down(home)
         if arguments.throwaway:
@@ -100,11 +100,11 @@ def services(arguments: argparse.Namespace) -> None:
 
 
 def fault(arguments: argparse.Namespace) -> None:
-    """Order a fault of a simulated member."""
-    facts = Home(arguments.dir).published()
+    """Make a simulated member fail, or end its fault."""
+    facts = RunFolder(arguments.dir).published()
     if facts is None:
         raise SuperviseError(f"nothing is running in {arguments.dir}: start it with `make up`")
-    command = stack.fault_command(Home(arguments.dir), member=arguments.member, fault=arguments.fault)
+    command = stack.fault_command(RunFolder(arguments.dir), member=arguments.member, fault=arguments.fault)
     os.chdir(lifetime.PROJECT)
     os.execv(command[0], command)
 
@@ -126,13 +126,17 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--dir", type=Path, default=default, help="folder of this run (default: .lifeboat)")
         sub.set_defaults(verb=verb)
         if verb in (run, up):
-            sub.add_argument("--members", default=",".join(stack.MEMBERS), help="simulated clusters, by commas")
+            sub.add_argument("--members", default=",".join(stack.MEMBERS), help="simulated clusters, with commas")
         if verb is services:
             sub.add_argument("--stop", action="store_true", help="end them")
             sub.add_argument("--export", action="store_true", help="print lines for eval (always done)")
-            sub.add_argument("--throwaway", action="store_true", help="quicker, data may be lost, removed at the end")
-            sub.add_argument("--foreground", action="store_true", help="stay until ended")
-            sub.add_argument("--with-parent", action="store_true", help="end when the starting process is gone")
+            sub.add_argument(
+                "--throwaway",
+                action="store_true",
+                help="faster; data is lost in a crash and at the end",
+            )
+            sub.add_argument("--foreground", action="store_true", help="run in the foreground")
+            sub.add_argument("--with-parent", action="store_true", help="end when the parent process has ended")
         if verb is fault:
             sub.add_argument("--member", required=True, help="e.g. member1")
             sub.add_argument("--fault", required=True, help="down, blackhole, slow, unauthorized, notready or none")

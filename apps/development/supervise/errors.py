@@ -1,5 +1,5 @@
-"""What can stop the supervisor, said so that the reader can act."""
+"""The error of the supervisor."""
 
 
 class SuperviseError(Exception):
-    """Something the person at the terminal has to know; printed without a traceback."""
+    """An error for the user at the terminal. It is printed without a traceback."""

@@ -1,4 +1,4 @@
-"""From start to end of one supervisor: in the foreground, in the background, and how another process ends it."""
+"""The life of one supervisor: in the foreground, in the background, and how another process ends it."""
 
 import os
 import shlex
@@ -12,23 +12,23 @@ from typing import Any
 
 from apps.development.supervise.errors import SuperviseError
 from apps.development.supervise.processes import Supervisor
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 
 PROJECT = Path(__file__).resolve().parents[3]
 Facts = dict[str, Any]
 
 
 def hold(
-    home: Home,
+    home: RunFolder,
     bring_up: Callable[[Supervisor], Facts],
     *,
     say: Callable[[str], None] = print,
     with_parent: bool = False,
 ) -> None:
-    """Bring everything up, publish where it is, keep it running until told to stop, and end it.
+    """Start everything, publish its addresses, keep it running until a signal arrives, and end it.
 
-    with_parent: end also when the process that started this one is gone.
-    Raises SuperviseError where the folder has a supervisor already, or something does not come up.
+    with_parent: also end when the process that started this one has ended.
+    Raises SuperviseError if the folder already has a supervisor, or if a process does not start.
     """
     home.create()
     if not home.lock():
@@ -46,15 +46,15 @@ def hold(
 
 
 def detach(
-    home: Home, arguments: Sequence[str], *, within: float, say: Callable[[str], None] = print
+    home: RunFolder, arguments: Sequence[str], *, within: float, say: Callable[[str], None] = print
 ) -> tuple[subprocess.Popen[bytes], Facts]:
-    """Start a supervisor in the background, repeat what it says, and return it and what it published when all is up.
+    """Start a supervisor in the background and print its output until everything runs.
 
-    within: seconds. Raises SuperviseError with its own words where it ends before that.
+    Returns its process and what it published. `within`: seconds. Raises SuperviseError if it is not ready by then.
     """
     home.create()
     log = home.log("supervisor")
-    heard = log.stat().st_size if log.exists() else 0
+    printed = log.stat().st_size if log.exists() else 0
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "apps.development.supervise", *arguments],
@@ -68,10 +68,10 @@ def detach(
     while True:
         ended = process.poll()
         facts = home.published() if home.holder() == process.pid else None
-        with log.open("rb") as words:
-            words.seek(heard)
-            fresh = words.read()
-        heard += len(fresh)
+        with log.open("rb") as output:
+            output.seek(printed)
+            fresh = output.read()
+        printed += len(fresh)
         if fresh:
             say(fresh.decode(errors="replace").rstrip("\n"))
         if ended is not None:
@@ -85,10 +85,10 @@ def detach(
         time.sleep(0.05)
 
 
-def down(home: Home, *, within: float = 90.0) -> bool:
-    """End a folder's supervisor and what it started, or what a crashed one left; return whether there was anything.
+def down(home: RunFolder, *, within: float = 90.0) -> bool:
+    """End the supervisor of a folder with its processes, or those that a crashed supervisor left.
 
-    within: seconds it may take in order before it is ended at once.
+    Returns whether anything was running. `within`: seconds until the supervisor is killed.
     """
     if not home.run.exists():
         return False
@@ -106,5 +106,5 @@ def down(home: Home, *, within: float = 90.0) -> bool:
 
 
 def exports(facts: Facts) -> str:
-    """Return what a shell evaluates to reach what is running."""
+    """Return lines for eval: the environment variables of the processes that run."""
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in facts["environment"].items())

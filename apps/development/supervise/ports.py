@@ -8,9 +8,9 @@ LOOPBACK = "127.0.0.1"
 
 
 def is_free(port: int) -> bool:
-    """Return whether a server could listen on this loopback port now."""
+    """Test whether a server could listen on this loopback port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: TIME_WAIT does not count
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like servers: a port in TIME_WAIT is free
         try:
             probe.bind((LOOPBACK, port))
         except OSError:
@@ -19,7 +19,7 @@ def is_free(port: int) -> bool:
 
 
 def free_port(usual: int, *, tries: int = 50) -> int:
-    """Return the usual port, else the next free one above it, else any the system offers."""
+    """Return the usual port if it is free, else the next free one above it, else any free port."""
     for port in range(usual, usual + tries):
         if is_free(port):
             return port
@@ -30,10 +30,10 @@ def free_port(usual: int, *, tries: int = 50) -> int:
 
 @contextmanager
 def claimed_port(usual: int, *, tries: int = 50) -> Iterator[int]:
-    """Give a port as `free_port` finds one, and nobody else the same before the block ends: by then its server listens.
+    """Give a free port that no other supervisor gets before the block ends. By then its server must listen.
 
-    The claim is the UDP port of the same number, on which no server of ours listens: of two starts in one moment each
-    gets a port of its own, whosever they are, and a claim ends with its process.
+    The claim is the UDP port of the same number, on which no server of ours listens. So two supervisors that start at
+    the same moment get different ports, and a claim ends with its process.
     """
     for port in range(usual, usual + tries):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as claim:
@@ -48,7 +48,7 @@ def claimed_port(usual: int, *, tries: int = 50) -> Iterator[int]:
 
 
 def answers(port: int) -> bool:
-    """Return whether something accepts connections on this loopback port."""
+    """Test whether a server accepts connections on this loopback port."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=1):
             return True

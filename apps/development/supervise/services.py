@@ -1,4 +1,4 @@
-"""PostgreSQL and Redis together: what every test, bench and run stands on."""
+"""Starts PostgreSQL and Redis together, for runs, tests and benches."""
 
 import os
 import time
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 from apps.development.supervise import postgres, redis
 from apps.development.supervise.processes import Supervisor
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 
 REDIS, DATABASE = "REDIS_URL", "DATABASE_URL"
 
 
 @dataclass(frozen=True)
 class Services:
-    """Where PostgreSQL and Redis are."""
+    """The addresses of PostgreSQL and Redis."""
 
     environment: dict[str, str]  # DATABASE_URL and REDIS_URL
-    data: str | None  # names the data of a private PostgreSQL; None: DATABASE_URL named a server of somebody's
+    data: str | None  # a name for the data of a private PostgreSQL; None: DATABASE_URL was set
 
 
 def start_services(
-    home: Home, supervisor: Supervisor, *, throwaway: bool = False, say: Callable[[str], None] = print
+    home: RunFolder, supervisor: Supervisor, *, throwaway: bool = False, say: Callable[[str], None] = print
 ) -> Services:
-    """Start what the environment does not name, both at once, and return where they are.
+    """Start the servers whose variables are not set, both at once. Returns their addresses.
 
-    throwaway: the data need not survive a crash of the machine (tests).
+    throwaway: the data need not survive a crash of the machine, as in tests.
     """
     began = time.monotonic()
     environment = {name: os.environ[name] for name in (REDIS, DATABASE) if os.environ.get(name)}

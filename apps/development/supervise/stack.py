@@ -1,4 +1,4 @@
-"""The stack of `make run`: which processes there are and how each is started. STARTED is the one list to edit."""
+"""The processes of `make run`, and how each is started. To add one, edit STARTED and `programs`."""
 
 import os
 import sys
@@ -11,20 +11,20 @@ from apps.development.supervise import shape
 from apps.development.supervise.lifetime import PROJECT, Facts
 from apps.development.supervise.ports import LOOPBACK, answers, claimed_port
 from apps.development.supervise.processes import Program, Supervisor
-from apps.development.supervise.run_folder import Home
+from apps.development.supervise.run_folder import RunFolder
 from apps.development.supervise.services import start_services
 
-# In the order they are started; they end in the opposite order.
+# In the order of their start. They are ended in the opposite order.
 STARTED = ("simulator", "api", "worker", "beat", "members")
 MEMBERS = ("member1", "member2", "member3")
 USUAL_API_PORT, USUAL_TLS_PORT = 8001, 8444
 USUAL_HOME = Path(".lifeboat")
 ADMIN = "admin"
-MIGRATED_WITHIN = 300.0  # seconds, of a large database on a slow machine
-PREPARED = "prepared\n"  # what `manage.py develop` says once the database is in its current shape
+MIGRATED_WITHIN = 300.0  # seconds, for a large database on a slow machine
+PREPARED = "prepared\n"  # what `manage.py develop` prints when the database has been migrated
 WORKER_OPTIONS = ("--loglevel=INFO", "--without-gossip", "--without-mingle", "--without-heartbeat")
 
-# What a newcomer wants to see in seconds. Production has the defaults of controlplane.settings.
+# Short times, to see a failover within seconds. The defaults of production are in controlplane.settings.
 DEVELOPMENT_PROFILE = {
     "LIFEBOAT_DEVELOPMENT": "true",
     "LIFEBOAT_FEATURE_GATES": "Failover=true",
@@ -41,13 +41,13 @@ DEVELOPMENT_PROFILE = {
 
 @dataclass(frozen=True)
 class Place:
-    """Where this run lives."""
+    """The folder, environment and ports of this run."""
 
-    home: Home
+    home: RunFolder
     environment: dict[str, str]
     members: tuple[str, ...]  # names of simulated clusters
     api_port: int  # http, for browsers
-    tls_port: int  # https, for kubectl, which sends tokens nowhere else
+    tls_port: int  # https, for kubectl, which sends tokens over https only
 
     @property
     def api_url(self) -> str:
@@ -59,7 +59,7 @@ class Place:
 
 
 def programs(place: Place) -> dict[str, Program]:
-    """Return every process of the stack by name, and `develop`, which prepares what they work on and ends."""
+    """Return all processes by name, and `develop`, which prepares the database and ends."""
     home, python = place.home, sys.executable
     celery = [python, "-m", "celery", "--skip-checks", "-A", "config"]
     serve = [python, "manage.py", "serve", "--host", LOOPBACK]
@@ -67,42 +67,42 @@ def programs(place: Place) -> dict[str, Program]:
     simulate = [python, "-m", "apps.simulator", "serve", "--dir", str(members_folder(home))]
     simulate += ["--members", ",".join(place.members)]
     develop = [python, "manage.py", "develop", "--from", str(members_folder(home) / "members.json")]
-    # What only `develop` has to know: the login it makes, and the address it writes into the kubeconfig.
+    # Only `develop` needs the login that it creates, and the address that it writes into the kubeconfig.
     own = {"LIFEBOAT_ADMIN_NAME": ADMIN, "LIFEBOAT_ADMIN_PASSWORD": home.secret("admin")}
     own["LIFEBOAT_API_URL"] = place.tls_url
 
-    def says(name: str, words: str) -> Callable[[], bool]:
-        return _says(home, name, words)
+    def has_logged(name: str, words: str) -> Callable[[], bool]:
+        return _has_logged(home, name, words)
 
     def serves() -> bool:
         return answers(place.api_port) and answers(place.tls_port)
 
     table = (
-        Program("simulator", simulate, ready=says("simulator", "simulator ready")),
+        Program("simulator", simulate, ready=has_logged("simulator", "simulator ready")),
         Program("api", serve, ready=serves),
-        Program("worker", [*celery, "worker", *WORKER_OPTIONS], ready=says("worker", " ready."), grace=20.0),
-        Program("beat", [*celery, "beat", "--loglevel=INFO", "--pidfile="], ready=says("beat", "Starting...")),
-        Program("members", [python, "manage.py", "members"], ready=says("members", "members: ready")),
-        Program("develop", develop, env=own, ready=says("develop", PREPARED), ready_within=MIGRATED_WITHIN),
+        Program("worker", [*celery, "worker", *WORKER_OPTIONS], ready=has_logged("worker", " ready."), grace=20.0),
+        Program("beat", [*celery, "beat", "--loglevel=INFO", "--pidfile="], ready=has_logged("beat", "Starting...")),
+        Program("members", [python, "manage.py", "members"], ready=has_logged("members", "members: ready")),
+        Program("develop", develop, env=own, ready=has_logged("develop", PREPARED), ready_within=MIGRATED_WITHIN),
     )
     return {program.name: replace(program, env={**place.environment, **program.env}, cwd=PROJECT) for program in table}
 
 
-def fault_command(home: Home, *, member: str, fault: str) -> list[str]:
-    """Return the command that orders a fault of a simulated member."""
+def fault_command(home: RunFolder, *, member: str, fault: str) -> list[str]:
+    """Return the command that makes a simulated member fail."""
     folder = str(members_folder(home))
     return [sys.executable, "-m", "apps.simulator", "fault", "--dir", folder, "--member", member, "--fault", fault]
 
 
-def members_folder(home: Home) -> Path:
+def members_folder(home: RunFolder) -> Path:
     """Return the folder of the simulated members: their kubeconfigs and members.json."""
     return home.root / "members"
 
 
-def bring_up(home: Home, supervisor: Supervisor, *, members: tuple[str, ...] = MEMBERS) -> Facts:
-    """Start the services, then everything else at once, and say what came up and where.
+def bring_up(home: RunFolder, supervisor: Supervisor, *, members: tuple[str, ...] = MEMBERS) -> Facts:
+    """Start PostgreSQL and Redis, then all other processes at once. Prints and returns their addresses.
 
-    Where the database has still to be migrated, what works on it waits for that.
+    If the database has to be migrated, processes that use it start after that.
     """
     began = time.monotonic()
     services = start_services(home, supervisor)
@@ -111,12 +111,12 @@ def bring_up(home: Home, supervisor: Supervisor, *, members: tuple[str, ...] = M
         step, table = time.monotonic(), programs(place)
         rest = [table[name] for name in STARTED if name != "simulator"]
         supervisor.launch(table["simulator"])
-        as_before = shape.is_current(home, services.data)
-        if as_before:
+        is_migrated = shape.is_current(home, services.data)
+        if is_migrated:
             supervisor.launch(*rest)
         supervisor.await_ready("simulator")
         supervisor.start(table["develop"])
-        if not as_before:
+        if not is_migrated:
             print(f"database migrated after {time.monotonic() - step:.1f} s")
             shape.remember(home, services.data)
             step = time.monotonic()
@@ -135,20 +135,20 @@ def _link(link: Path, file: Path) -> None:
     link.symlink_to(file)
 
 
-def _says(home: Home, name: str, words: str) -> Callable[[], bool]:
-    """Return a check that a process has written these words to its log since now."""
+def _has_logged(home: RunFolder, name: str, words: str) -> Callable[[], bool]:
+    """Return a function that tests whether a process has written these words to its log since now."""
     log = home.log(name)
     before = log.stat().st_size if log.exists() else 0
 
-    def said() -> bool:
+    def test() -> bool:
         with log.open("rb") as lines:
             lines.seek(before)
             return words.encode() in lines.read()
 
-    return said
+    return test
 
 
-def _environment(home: Home, services: dict[str, str]) -> dict[str, str]:
+def _environment(home: RunFolder, services: dict[str, str]) -> dict[str, str]:
     profile = {name: os.environ.get(name, value) for name, value in DEVELOPMENT_PROFILE.items()}
     return {
         **services,
@@ -164,10 +164,10 @@ def _welcome(place: Place) -> str:
     kubeconfig = _shown(place.home.root / "kubeconfig")
     some = place.members[0]
     root = _shown(place.home.root)
-    this = "" if root == USUAL_HOME else f" DIR={root}"  # without it, make speaks to the usual one
+    this = "" if root == USUAL_HOME else f" DIR={root}"  # without it, make uses the usual folder
     return f"""
-Lifeboat, development profile: Failover is on, clusters are judged in seconds, and a ClusterTaintPolicy gives those with
-Ready False or Unknown a NoExecute taint. The defaults of production are those of docs/settings.md.
+Lifeboat, development profile: the gate Failover is on, thresholds are seconds, and a ClusterTaintPolicy adds a
+NoExecute taint to clusters whose Ready is False or Unknown. The defaults of production are in docs/settings.md.
   browser     {place.api_url}
   admin       {place.api_url}/admin/   login {ADMIN}, password {place.home.secret("admin")}
   kubectl     export KUBECONFIG={kubeconfig}
@@ -181,6 +181,6 @@ Ctrl-C or `make down{this}` ends it."""
 
 
 def _shown(path: Path) -> Path:
-    """Return the path as short as the reader can use it."""
+    """Return the path relative to the working directory if it is below it, else as it is."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
