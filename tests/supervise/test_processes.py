@@ -223,8 +223,8 @@ def test_a_folder_that_is_not_ours_is_neither_used_nor_removed(supervise: Comman
     supervise.home.root.mkdir()
     (supervise.home.root / "thesis.txt").write_text("years of work")
 
-    assert "not ours" in supervise("services", "--foreground", ok=False).stderr
-    assert "not removing it" in supervise("clean", ok=False).stderr
+    assert "was not created by Lifeboat" in supervise("services", "--foreground", ok=False).stderr
+    assert "it is not removed" in supervise("clean", ok=False).stderr
 
     assert (supervise.home.root / "thesis.txt").read_text() == "years of work"
 
