@@ -1,7 +1,7 @@
-"""EvictionPending: tells on every binding what the queue holds for it, and clears records of outages that are over.
+"""EvictionPending: writes the condition EvictionPending of a binding, which reports its queued evictions.
 
-The queue itself is rows, so that 100,000 of them are there in seconds; this follows behind, at its own pace. What has
-been evicted is told by Evictions, with the eviction.
+The queue consists of rows, so that 100,000 of them are written within seconds. The conditions follow later, at a slower
+pace. controllers.evictions writes the condition itself when it evicts a binding.
 """
 
 from __future__ import annotations
@@ -26,53 +26,58 @@ from controlplane.propagation.bindings import template_of
 from controlplane.settings import Settings
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
-PATIENCE = timedelta(seconds=3)  # what is queued or given up and something else again by then is told once
-LEAVES_WITHIN = timedelta(seconds=10)  # what is due and has left by then is told as evicted only: Works come first
+SETTLES_AFTER = timedelta(seconds=3)  # a row that changes again within this time is reported once
+EVICTED_WITHIN = timedelta(seconds=10)  # an eviction due within this time is reported only when it has happened
 
 
 class PendingSnapshot(msgspec.Struct, frozen=True):
-    """A binding with its rows. `stopped`: why the tier lets nothing be evicted now; "" evictions go on."""
+    """A binding with its rows. `stopped`: why the eviction tier stops all evictions now, "" if it does not."""
 
     subject: Binding
     rows: tuple[Eviction, ...]
     stopped: str = ""
 
 
-def _told_after(wanted: timedelta) -> Callable[[Eviction | None, Eviction | None], Iterable[Ref]]:
-    """Return the watch on rows that are worth telling of `wanted` after they changed. What is held is told at once, and
-    so is that a row is gone; what is queued or given up is told once it has stayed so for a while (`_patience`).
-    An eviction itself is told by Evictions, in the same write."""
+def _reported_after(delay: timedelta) -> Callable[[Eviction | None, Eviction | None], Iterable[Ref]]:
+    """Return a watch on the rows that are reported `delay` after they changed.
+
+    A held row and the removal of a row are reported at once. A row that is queued or abandoned is reported once it has
+    stayed so for a while (`_settling_time`). Evictions are reported by controllers.evictions in the same write.
+    """
 
     def changed(old: Eviction | None, new: Eviction | None) -> Iterable[Ref]:
         present = new or old
         if present is None or (new is not None and new.state == EVICTED):
             return ()
         held = new is not None and new.reason != "" and new.ended_at is None
-        after = timedelta(0) if new is None or held else _patience(new)
-        return (Ref.parse(present.binding),) if after == wanted else ()
+        after = timedelta(0) if new is None or held else _settling_time(new)
+        return (Ref.parse(present.binding),) if after == delay else ()
 
     return changed
 
 
 def _tier_changed(old: FleetState | None, new: FleetState | None) -> Iterable[Ref]:
-    """Every binding that waits is due when the tier stops evictions or lets them go on: the row is kept only then."""
+    """All bindings that may wait are due when the tier stops evictions or allows them again."""
     return (FLEET,) if new is not None and new.key == TIER_ROW else ()
 
 
 class EvictionPending(Controller):
-    """Key: a binding."""
+    """Key: a binding. Writes its condition EvictionPending and `status.pendingEvictions`."""
 
     name = "eviction_pending"
     group = "failover"
     keys = BINDINGS
     watches = (
-        *(Watch("row/Eviction", _told_after(after), after=after) for after in (timedelta(0), PATIENCE, LEAVES_WITHIN)),
+        *(
+            Watch("row/Eviction", _reported_after(after), after=after)
+            for after in (timedelta(0), SETTLES_AFTER, EVICTED_WITHIN)
+        ),
         Watch("row/FleetState", _tier_changed, fan_out=True),
     )
     owns = Ownership(dict.fromkeys(BINDINGS, ("status.conditions", "status.pending_evictions")))
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the bindings on clusters that carry a taint which moves workloads."""
+        """Return the bindings on clusters that carry an evicting taint."""
         return placed_on(state, clusters_with_evicting_taints(state), index="placed", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[PendingSnapshot | None]:
@@ -88,40 +93,43 @@ class EvictionPending(Controller):
         old = snapshot.subject
         before = condition(old.status.conditions, EVICTION_PENDING)
         new = with_eviction_pending(old, snapshot.rows, stopped=snapshot.stopped, now=now)
-        told = condition(new.status.conditions, EVICTION_PENDING)
-        if new is old or told is None:
+        pending = condition(new.status.conditions, EVICTION_PENDING)
+        if new is old or pending is None:
             return NOTHING
         settled_at = max(map(_settled_at, snapshot.rows), default=now)
-        if told.reason != HELD and now < settled_at:
+        if pending.reason != HELD and now < settled_at:
             return Decision(wake_at=settled_at)
-        return Decision(changes=(Put(new, old),), events=_told(old, before, told), reason=EVICTION_PENDING)
+        return Decision(changes=(Put(new, old),), events=_events(old, before, pending), reason=EVICTION_PENDING)
 
 
 def _stopped(row: FleetState) -> str:
-    """Return why the tier lets nothing be evicted now; "" evictions go on."""
+    """Return why the eviction tier stops all evictions now, "" if it does not."""
     last = row.stops[-1] if row.stops else None
     return last.why if last is not None and last.until is None else ""
 
 
 def _settled_at(row: Eviction) -> datetime:
-    """Return from when on a row is worth telling of."""
-    return _last(row) + _patience(row)
+    """Return from when a row is reported."""
+    return _changed_at(row) + _settling_time(row)
 
 
-def _last(row: Eviction) -> datetime:
-    return max((moment for moment in (row.queued_at, row.ended_at) if moment is not None), default=LONG_AGO)
+def _changed_at(row: Eviction) -> datetime:
+    """Return when a row was queued or ended, whichever is later."""
+    return max((at for at in (row.queued_at, row.ended_at) if at is not None), default=LONG_AGO)
 
 
-def _patience(row: Eviction) -> timedelta:
-    """Return for how long after it was queued or given up a row is not worth telling of."""
-    leaves = row.due_at is not None and row.due_at <= _last(row) + LEAVES_WITHIN
-    return LEAVES_WITHIN if leaves else PATIENCE
+def _settling_time(row: Eviction) -> timedelta:
+    """Return how long a row that was queued or ended is not reported."""
+    due_soon = row.due_at is not None and row.due_at <= _changed_at(row) + EVICTED_WITHIN
+    return EVICTED_WITHIN if due_soon else SETTLES_AFTER
 
 
-def _told(binding: Binding, before: Condition | None, told: Condition) -> tuple[Event, ...]:
-    """Say once that something was queued or given up; the eviction itself and what holds it are told by Evictions."""
-    same = before is not None and (before.status, before.reason) == (told.status, told.reason)
-    if same or told.reason not in (QUEUED, ABANDONED) or (before is not None and before.status == told.status):
+def _events(binding: Binding, before: Condition | None, pending: Condition) -> tuple[Event, ...]:
+    """Return the Events that an eviction was queued or abandoned.
+
+    controllers.evictions writes the Events about evictions themselves and about what holds them.
+    """
+    if pending.reason not in (QUEUED, ABANDONED) or (before is not None and before.status == pending.status):
         return ()
     abouts = (binding, template_of(binding))
-    return tuple(Event(about, f"Eviction{told.reason}", told.message, warning=False) for about in abouts)
+    return tuple(Event(about, f"Eviction{pending.reason}", pending.message, warning=False) for about in abouts)

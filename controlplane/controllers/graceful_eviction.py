@@ -1,4 +1,7 @@
-"""GracefulEviction: stamps tasks, clears them when the old copy may go, undoes those a recovery cancels (D11, D12)."""
+"""GracefulEviction: ends eviction tasks once the old copy may be removed [graceful-timeout].
+
+It also stamps new tasks with their time, and undoes tasks whose cluster has recovered [recovered-clusters-cancel].
+"""
 
 from __future__ import annotations
 
@@ -24,21 +27,22 @@ from controlplane.kinds.template import Template
 from controlplane.propagation.bindings import binding_ref, template_ref
 from controlplane.settings import Settings
 
-SCHEDULED_WITHIN = timedelta(seconds=1)  # the scheduler has mostly decided by then, which makes the binding due anyway
+SCHEDULED_WITHIN = timedelta(seconds=1)  # by then the scheduler has usually decided, which makes the binding due
 
 
 class GracefulEvictionSnapshot(msgspec.Struct, frozen=True):
-    """A binding with tasks, and what is known of its targets' and its tasks' clusters (absent: they are gone).
+    """A binding with the state of the clusters that it is placed on or evicted from.
 
-    `beside`: what it is there for and that is still there, by cluster.
+    A cluster that does not exist any more is missing in `clusters`.
     """
 
     subject: Binding
-    places: dict[str, graceful.ClusterState]
-    beside: graceful.DependentsByCluster
+    clusters: dict[str, graceful.ClusterState]
+    dependents: graceful.DependentsByCluster  # workloads that still need the object of the binding, by cluster
 
 
-def _changed(old: Binding | None, new: Binding | None) -> bool:
+def _concerns_tasks(old: Binding | None, new: Binding | None) -> bool:
+    """Test whether a binding with eviction tasks, or with the condition EvictionStuck, has changed."""
     if new is None or (
         not new.spec.graceful_eviction_tasks and condition(new.status.conditions, graceful.EVICTION_STUCK) is None
     ):
@@ -46,21 +50,23 @@ def _changed(old: Binding | None, new: Binding | None) -> bool:
     return old is None or old.spec != new.spec or old.status != new.status
 
 
-def _scheduled(new: Binding) -> bool:
-    return new.status.scheduler_observed_generation == new.metadata.generation
+def _is_scheduled(binding: Binding) -> bool:
+    """Test whether the scheduler has processed the latest change of a binding."""
+    return binding.status.scheduler_observed_generation == binding.metadata.generation
 
 
 def _binding_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    return (new.ref,) if new is not None and _changed(old, new) and _scheduled(new) else ()
+    """A binding with tasks is due when it changed and the scheduler has processed the change."""
+    return (new.ref,) if new is not None and _concerns_tasks(old, new) and _is_scheduled(new) else ()
 
 
-def _not_yet_scheduled(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
-    """A binding that has just left a cluster: there is little to look at before the scheduler has decided where to."""
-    return (new.ref,) if new is not None and _changed(old, new) and not _scheduled(new) else ()
+def _unscheduled_changed(old: Binding | None, new: Binding | None) -> Iterable[Ref]:
+    """A binding that was just evicted is due a little later, because the scheduler decides about it first."""
+    return (new.ref,) if new is not None and _concerns_tasks(old, new) and not _is_scheduled(new) else ()
 
 
 def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
-    """A cluster concerns the tasks that leave it, or wait for it, when it recovers, answers, or no longer does."""
+    """Bindings with tasks from or to a cluster are due when it recovers, starts or stops to answer, or is removed."""
     if old is None or new is None:
         return () if old is None else (old.ref,)
     recovered = old.has_taint(*EVICTING_EFFECTS) and not new.has_taint(*EVICTING_EFFECTS)
@@ -68,12 +74,14 @@ def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterable[Ref]:
 
 
 class GracefulEviction(Controller):
+    """Key: a binding. Writes its eviction tasks and the condition EvictionStuck."""
+
     name = "graceful_eviction"
     group = "failover"
     keys = BINDINGS
     watches = (
         *(Watch(kind, _binding_changed) for kind in BINDINGS),
-        *(Watch(kind, _not_yet_scheduled, after=SCHEDULED_WITHIN) for kind in BINDINGS),
+        *(Watch(kind, _unscheduled_changed, after=SCHEDULED_WITHIN) for kind in BINDINGS),
         Watch(CLUSTER, _cluster_changed, fan_out=True),
         Watch(FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
     )
@@ -82,31 +90,34 @@ class GracefulEviction(Controller):
     batch = 1000
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """Return the bindings that leave a cluster, and those that leave another one for it; the settings say how long
-        all that leave anything may take."""
+        """Return the bindings that are evicted from a cluster, or to it.
+
+        For the settings, return all bindings that are being evicted, because the settings limit how long that takes.
+        """
         if origin.kind == FAILOVER_CONFIGURATION:
-            names = [one.metadata.name for one in state.list(CLUSTER)]
+            names = [cluster.metadata.name for cluster in state.list(CLUSTER)]
             begin = Ref.parse(after) if after else None
             found = state.page_by_index(BINDINGS, "leaving", names, after=begin, limit=limit)
-            return [one.ref for one in found], str(found[-1].ref) if len(found) >= limit else None
+            return [binding.ref for binding in found], str(found[-1].ref) if len(found) >= limit else None
         return placed_on(state, [origin.name, f"to:{origin.name}"], index="leaving", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[GracefulEvictionSnapshot | None]:
         bindings = state.get(refs)
         names = sorted({name for binding in bindings.values() for name in _clusters(binding)})
         clusters = state.get([Ref(CLUSTER, "", name) for name in names])
-        seen = state.rows(Observation, "key", names)
-        places = {
+        observations = state.rows(Observation, "key", names)
+        states = {
             ref.name: graceful.ClusterState(
                 cluster.answers,
                 cluster.has_taint(*EVICTING_EFFECTS),
-                next((heard_at(cluster, row) for row in seen.get(ref.name, ())), None),
+                next((heard_at(cluster, row) for row in observations.get(ref.name, ())), None),
             )
             for ref, cluster in clusters.items()
         }
-        beside = _beside(state, [one for one in bindings.values() if supporting_objects.may_wait_for_dependents(one)])
+        waiting = [one for one in bindings.values() if supporting_objects.may_wait_for_dependents(one)]
+        dependents = _dependents(state, waiting)
         return [
-            GracefulEvictionSnapshot(binding, places, beside.get(ref, {}))
+            GracefulEvictionSnapshot(binding, states, dependents.get(ref, {}))
             if (binding := bindings.get(ref)) is not None
             else None
             for ref in refs
@@ -118,72 +129,81 @@ class GracefulEviction(Controller):
         old = snapshot.subject
         if old.metadata.deletion_timestamp is not None:
             return Decision()
-        binding, undone = graceful.with_copies_restored(old, snapshot.places)
-        found = graceful.assess_tasks(binding, settings, clusters=snapshot.places, dependents=snapshot.beside, now=now)
+        binding, undone = graceful.with_copies_restored(old, snapshot.clusters)
+        found = graceful.assess_tasks(
+            binding, settings, clusters=snapshot.clusters, dependents=snapshot.dependents, now=now
+        )
         binding = old.with_spec(clusters=binding.spec.clusters, graceful_eviction_tasks=found.kept)
         binding = binding.with_status(conditions=_conditions(binding, found, now=now))
         return Decision(
             changes=(Put(binding, old),) if binding != old else (),
-            events=(*_told_cleared(old, (*undone, *found.cleared)), *_told_stuck(old, binding)),
+            events=(*_cleared_events(old, (*undone, *found.cleared)), *_stuck_events(old, binding)),
             wake_at=found.wake_at,
             reason="GracefulEviction",
         )
 
 
 def _clusters(binding: Binding) -> Iterable[str]:
-    yield from (one.name for one in binding.spec.clusters)
+    """Yield the clusters that a binding is placed on or evicted from."""
+    yield from (target.name for target in binding.spec.clusters)
     yield from (task.from_cluster for task in binding.spec.graceful_eviction_tasks)
 
 
-def _beside(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.DependentsByCluster]:
-    """Return what the objects of bindings are there for, by binding and cluster."""
+def _dependents(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.DependentsByCluster]:
+    """Return the workloads that need the objects of these bindings, by binding and cluster."""
     if not waiting:
         return {}
     templates: dict[Ref, Template] = state.get([template_ref(one) for one in waiting])
-    asked = {ref: supporting_objects.dependents_query(one) for ref, one in templates.items()}
-    values = sorted({one.value for one in asked.values() if one.value})
+    queries = {ref: supporting_objects.dependents_query(template) for ref, template in templates.items()}
+    values = sorted({query.value for query in queries.values() if query.value})
     found: dict[str, list[Template]] = {}
     for kind in COMPANIONS if values else ():
         for value, ones in state.by_index(kind, "companions", values).items():
             found.setdefault(value, []).extend(ones)
-    chosen = {ref: supporting_objects.select_dependents(one, found.get(one.value, ())) for ref, one in asked.items()}
-    bindings: dict[Ref, Binding] = state.get(sorted({binding_ref(ref) for refs in chosen.values() for ref in refs}))
-    kinds = {ref: one.kind for ref, one in asked.items() if one.kind}
+    selected = {
+        ref: supporting_objects.select_dependents(query, found.get(query.value, ())) for ref, query in queries.items()
+    }
+    bindings: dict[Ref, Binding] = state.get(sorted({binding_ref(ref) for refs in selected.values() for ref in refs}))
+    kinds = {ref: query.kind for ref, query in queries.items() if query.kind}
     on_members = state.kinds_on_members() if kinds else ()
     return {
         one.ref: supporting_objects.clusters_with_kind(kinds[ref], on_members)
         if (ref := template_ref(one)) in kinds
-        else supporting_objects.dependents_by_cluster(chosen.get(ref, ()), bindings)
+        else supporting_objects.dependents_by_cluster(selected.get(ref, ()), bindings)
         for one in waiting
     }
 
 
 def _conditions(binding: Binding, found: graceful.TaskAssessment, *, now: datetime) -> tuple[Condition, ...]:
-    """Return the conditions with EvictionStuck telling which old copies stay past their time, and for what; or, False,
-    which wait in time for what they are there for."""
+    """Return the conditions of a binding with EvictionStuck.
+
+    True: the message names the old copies that stay longer than their time, and what each waits for. False: no copy
+    does, and the message names those that wait within their time.
+    """
     waiting = found.overdue or found.waiting
     if not waiting:
         if condition(binding.status.conditions, graceful.EVICTION_STUCK) is None:
             return binding.status.conditions
-        told = Condition(graceful.EVICTION_STUCK, "False", "NotStuck", "no eviction task is past its time")
-        return with_condition(binding.status.conditions, told, now=now)
-    states = {one.state for one in waiting}
+        stuck = Condition(graceful.EVICTION_STUCK, "False", "NotStuck", "no eviction task is past its time")
+        return with_condition(binding.status.conditions, stuck, now=now)
+    states = {task.state for task in waiting}
     reason = next(
         state for state in (graceful.STUCK, graceful.WAITING_SOURCE, graceful.WAITING_WORKLOAD) if state in states
     )
     parts = [f"the copy on {one.task.from_cluster} stays until: {one.waits_for or 'it is Ready'}" for one in waiting]
-    told = Condition(graceful.EVICTION_STUCK, "True" if found.overdue else "False", reason, " | ".join(parts))
-    return with_condition(binding.status.conditions, told, now=now)
+    stuck = Condition(graceful.EVICTION_STUCK, "True" if found.overdue else "False", reason, " | ".join(parts))
+    return with_condition(binding.status.conditions, stuck, now=now)
 
 
-def _told_cleared(binding: Binding, cleared: Iterable[graceful.ClearedTask]) -> Iterable[Event]:
-    for one in cleared:
-        message = f"task from cluster {one.task.from_cluster} is cleared: {one.why}"
+def _cleared_events(binding: Binding, cleared: Iterable[graceful.ClearedTask]) -> Iterable[Event]:
+    for ended in cleared:
+        message = f"the eviction task from cluster {ended.task.from_cluster} is cleared: {ended.why}"
         yield Event(binding, "EvictionTaskCleared", message)
 
 
-def _told_stuck(old: Binding, new: Binding) -> Iterable[Event]:
-    told, before = (condition(one.status.conditions, graceful.EVICTION_STUCK) for one in (new, old))
-    known = before is not None and told is not None and (before.status, before.reason) == (told.status, told.reason)
-    if told is not None and told.status == "True" and not known:
-        yield Event(old, f"Eviction{told.reason}", told.message, warning=True)
+def _stuck_events(old: Binding, new: Binding) -> Iterable[Event]:
+    stuck, before = (condition(side.status.conditions, graceful.EVICTION_STUCK) for side in (new, old))
+    if stuck is None or stuck.status != "True":
+        return
+    if before is None or (before.status, before.reason) != (stuck.status, stuck.reason):
+        yield Event(old, f"Eviction{stuck.reason}", stuck.message, warning=True)

@@ -147,7 +147,7 @@ def test_a_revert_says_so_in_the_condition() -> None:
 
     told = next(one for one in back.status.conditions if one.type == EVICTION_PENDING)
     assert (told.status, told.reason) == ("False", "Reverted")
-    assert told.message == "ana reverted the failover: it is placed on member1 again"
+    assert told.message == "ana reverted the failover: the binding is placed on member1 again"
     assert pending_condition(back, [], told) is None
 
 
