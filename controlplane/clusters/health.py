@@ -1,6 +1,6 @@
-"""From observations to a debounced Ready condition, and from many clusters to the health of the fleet.
+"""Computes the debounced Ready condition of a cluster from its observations, and the health of the whole fleet.
 
-Rules: semantics 2.1 and 2.2 (thresholds, grace periods), D8 (tiers), D9 (blindness), D22 (lost access).
+Rules: [cluster-status] (thresholds), [heartbeat-leases] (grace periods), [lost-access], [eviction-tier], [blind-fleet].
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ CLUSTER_NOT_READY = "ClusterNotReady"
 STATUS_UNKNOWN = "ClusterStatusUnknown"
 NEVER_UPDATED = "ClusterStatusNeverUpdated"
 HEARTBEAT = "ClusterHeartbeat"
-"""Reason of a Ready that we publish because a Pull member's agent is back, until the agent itself says something."""
+"""Reason of a Ready that is set because the agent of a Pull member is back and has not reported Ready itself yet."""
 RENEWED = "its agent renews its Lease"
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What one probe or heartbeat says. `access_lost`: why we were not let in; the cluster is not judged then, and
-    `reason` is that of the lost access."""
+    """What one probe or heartbeat means.
+
+    `access_lost`: why the member refused access; "" if it did not. If it did, the probe says nothing about the health
+    of the cluster, and `reason` is the reason of the condition AccessLost.
+    """
 
     status: str
     reason: str = ""
@@ -48,10 +51,10 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def seen(code: int, *, problem: str = "", access: str = "") -> Seen:
-    """Return what a readiness probe means: HTTP code (0: no answer), the problem in words, `access` the reason why we
-    were not let in, "" where we were.
+    """Return what a readiness probe means.
 
-    200 is Ready; no answer and server errors are not reachable; any other answer is not ready (semantics 2.1).
+    `code`: the HTTP status; 0: there was no answer. `problem`: the error in words. `access`: why the member refused
+    access; "" if it did not. 200 means Ready. No answer and 5xx mean not reachable. Other answers mean not ready.
     """
     if access:
         return Seen("", access, access_lost=problem or f"the member answered {code}")
@@ -63,12 +66,12 @@ def seen(code: int, *, problem: str = "", access: str = "") -> Seen:
 
 
 def holds_for(settings: Settings) -> timedelta:
-    """Return how long an observation speaks for a cluster: until the next one was due, twice over."""
+    """Return how long an observation is valid: twice the time until the next observation is due."""
     return timedelta(seconds=2 * settings.cluster_status_update_frequency)
 
 
 def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) -> Observation:
-    """Return the observation after a probe. Time in which nobody looked is taken out of every clock."""
+    """Return the observation after a probe. Time without observations does not count for any clock."""
     if what.access_lost:
         lost = {"access_lost": what.access_lost, "access_reason": what.reason}
         return replace(without_gap(row, settings, now=now), observed_at=now, **lost)
@@ -89,30 +92,32 @@ def observe(row: Observation, what: Seen, settings: Settings, *, now: datetime) 
 
 
 def heartbeat(row: Observation, what: Seen, settings: Settings, *, now: datetime) -> Observation:
-    """Return the observation after a Pull member's heartbeat. `now` is the moment of receipt, by the store's clock."""
+    """Return the observation after a heartbeat of a Pull member. `now`: when it was received, by the store's clock."""
     grace = timedelta(seconds=settings.cluster_monitor_grace_period)
     lapsed = row.renewed_at is None or now - row.renewed_at >= grace
     beaten = observe(row, what, settings, now=now)
-    if lapsed and row.renewed_at is not None:  # it fell silent, which shows now that it is back
+    if lapsed and row.renewed_at is not None:  # it was silent in between, and that is known only now
         beaten = flapping.turned(beaten, row.renewed_at + grace, now)
     return replace(beaten, renewed_at=now, answered_at=now, since=now if lapsed else beaten.since)
 
 
 def heard_at(cluster: Cluster, row: Observation) -> datetime | None:
-    """Return when a member itself was last heard of: by the last probe, or from its agent."""
+    """Return when a member last answered a probe (Push) or when its agent last sent a heartbeat (Pull)."""
     return row.renewed_at if cluster.spec.sync_mode == PULL else row.observed_at
 
 
 def observed_until(row: Observation | None, settings: Settings, *, now: datetime) -> datetime:
-    """Return up to when a cluster is observed, as far as anybody ever looked; else now."""
+    """Return until when the last observation of a cluster is valid, at most `now`. Without any observation: `now`."""
     return now if row is None or row.observed_at is None else min(now, row.observed_at + holds_for(settings))
 
 
 def without_gap(
     row: Observation, settings: Settings, *, now: datetime, heard_until: datetime | None = None
 ) -> Observation:
-    """Return the observation with the time in which nobody looked taken out of its clocks. `heard_until`: up to when
-    there was somebody whom a member could report to; None: there is."""
+    """Return the observation with all its clocks moved by the time in which the cluster was not observed.
+
+    `heard_until`: until when an API process ran that a member could report to. None: one runs now.
+    """
     if row.observed_at is None:
         return row
     gap = now - row.observed_at - holds_for(settings)
@@ -127,18 +132,18 @@ def without_gap(
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """Conditions as they shall be published; `wake_at`: when the clock alone may change them."""
+    """The conditions to publish. `wake_at`: when the passage of time alone may change them; None: never."""
 
     conditions: tuple[Condition, ...]
     wake_at: datetime | None = None
 
 
 def settle(cluster: Cluster, row: Observation | None, settings: Settings, *, now: datetime) -> Settled:
-    """Return the debounced Ready, AccessLost and Established conditions of a cluster (transition times left open).
+    """Return the debounced conditions Ready, AccessLost and Established of a cluster, without transition times.
 
-    Crossing between True and not True takes the threshold, counted to the second and only over observed time; False
-    and Unknown change places at once; the first observation is accepted (semantics 2.1). While access is lost Ready
-    keeps its status and says why that is only the last known one (D22).
+    A change between True and not True has to last for the threshold; only observed time counts. A change between False
+    and Unknown, and the first observation, are published at once [cluster-status]. While access is lost, Ready keeps
+    its status, and its message explains that this is the last known status [lost-access].
     """
     published = condition(cluster.status.conditions, READY)
     if row is not None and row.access_lost:
@@ -149,18 +154,25 @@ def settle(cluster: Cluster, row: Observation | None, settings: Settings, *, now
     ready, wake_at = _ready(cluster, published, row, settings, now=now)
     conditions: tuple[Condition, ...] = () if ready is None else (ready,)
     if row is not None and condition(cluster.status.conditions, ACCESS_LOST) is not None:
-        conditions += (Condition(ACCESS_LOST, FALSE, "AccessGranted", "the cluster lets us in"),)
+        conditions += (Condition(ACCESS_LOST, FALSE, "AccessGranted", "the cluster grants access"),)
     return Settled((*conditions, *_established(cluster, ready)), wake_at)
 
 
 def _last_known(ready: Condition, reason: str, why: str) -> Condition:
-    return replace(ready, reason=reason, message=f"{ready.status} is what was last seen; since then: {why}")
+    return replace(ready, reason=reason, message=f"{ready.status} is the last known status; since then: {why}")
 
 
 def _established(cluster: Cluster, ready: Condition | None) -> tuple[Condition, ...]:
     if ready is None or ready.status != TRUE or condition(cluster.status.conditions, ESTABLISHED) is not None:
         return ()
-    return (Condition(ESTABLISHED, TRUE, "ClusterWasReady", "the cluster has been Ready; it counts in fleet health"),)
+    return (
+        Condition(
+            ESTABLISHED,
+            TRUE,
+            "ClusterWasReady",
+            "the cluster has been Ready once, so it counts in the health of the fleet",
+        ),
+    )
 
 
 def _ready(
@@ -171,11 +183,11 @@ def _ready(
         silent, wake_at = _silence(cluster, row, settings, now=now)
         if silent is not None:
             return silent, None
-        if (word := said(cluster)) is not None:
-            return word, wake_at  # the agent has debounced it (semantics 2.1)
+        if (word := reported_ready(cluster)) is not None:
+            return word, wake_at  # the agent has debounced it already
     if row is None or not row.status or row.since is None or row.observed_at is None:
         return published, wake_at
-    observed = _last_word(row) if pulled else Condition(READY, row.status, row.reason, row.message)
+    observed = _agent_is_back(row) if pulled else Condition(READY, row.status, row.reason, row.message)
     if published is None or (published.status == TRUE) == (row.status == TRUE):
         return observed, wake_at
     seconds = settings.cluster_success_threshold if row.status == TRUE else settings.cluster_failure_threshold
@@ -186,33 +198,33 @@ def _ready(
     return published, later if wake_at is None else min(later, wake_at)
 
 
-def said(cluster: Cluster) -> Condition | None:
-    """Return Ready as a Pull member's agent wrote it; None where what stands there is ours, or nothing."""
+def reported_ready(cluster: Cluster) -> Condition | None:
+    """Return the Ready condition that the agent of a Pull member wrote. None: there is none, or it is our own."""
     ready = condition(cluster.status.conditions, READY)
     if ready is None or ready.status not in (TRUE, FALSE) or ready.reason == HEARTBEAT:
         return None
     return ready
 
 
-def _last_word(row: Observation) -> Condition:
-    """Return Ready of a Pull member that is heard again and has not said anything about it since."""
-    told = RENEWED if row.reason in ("", HEARTBEAT) else f"{RENEWED}; its last word: {row.reason}: {row.message}"
-    return Condition(READY, row.status, HEARTBEAT, told)
+def _agent_is_back(row: Observation) -> Condition:
+    """Return Ready of a Pull member whose agent sends heartbeats again and has not reported Ready since."""
+    message = RENEWED if row.reason in ("", HEARTBEAT) else f"{RENEWED}; its last report: {row.reason}: {row.message}"
+    return Condition(READY, row.status, HEARTBEAT, message)
 
 
 def _silence(
     cluster: Cluster, row: Observation | None, settings: Settings, *, now: datetime
 ) -> tuple[Condition | None, datetime | None]:
-    """Return Ready=Unknown where a Pull member's heartbeats stopped, else when they would have (semantics 2.2)."""
+    """Return Ready=Unknown if the heartbeats of a Pull member have stopped, else when they will count as stopped."""
     contact = None if row is None else row.renewed_at
     if contact is not None:
         deadline = contact + timedelta(seconds=settings.cluster_monitor_grace_period)
-        told = Condition(READY, UNKNOWN, STATUS_UNKNOWN, "cluster stopped sending heartbeats")
+        silent = Condition(READY, UNKNOWN, STATUS_UNKNOWN, "cluster stopped sending heartbeats")
     else:
         joined = cluster.metadata.creation_timestamp or now
         deadline = joined + timedelta(seconds=settings.cluster_startup_grace_period)
-        told = Condition(READY, UNKNOWN, NEVER_UPDATED, "cluster never sent a heartbeat")
-    return (told, None) if now >= deadline else (None, deadline)
+        silent = Condition(READY, UNKNOWN, NEVER_UPDATED, "cluster never sent a heartbeat")
+    return (silent, None) if now >= deadline else (None, deadline)
 
 
 # The fleet
@@ -221,19 +233,19 @@ NORMAL, SECONDARY, STOPPED, BLIND = "Normal", "Secondary", "Stopped", "Blind"
 
 
 class FleetHealth(msgspec.Struct, frozen=True):
-    """How many clusters count and how many of them are faulty (D8)."""
+    """How many clusters count, and which of them are faulty [eviction-tier]."""
 
     total: int
     faulty: tuple[str, ...]
 
     @property
     def blind(self) -> bool:
-        """All clusters are faulty: we may be the ones cut off (D9)."""
+        """Whether all clusters are faulty: the control plane itself may be cut off [blind-fleet]."""
         return self.total > 0 and len(self.faulty) == self.total
 
 
 class Tier(msgspec.Struct, frozen=True):
-    """Which eviction rate applies, in resources per second, and why."""
+    """The eviction rate that applies, in resources per second, and why. `why` "": the fleet is healthy."""
 
     name: str
     rate: float
@@ -241,7 +253,7 @@ class Tier(msgspec.Struct, frozen=True):
 
 
 def established(cluster: Cluster) -> bool:
-    """Test whether a cluster has been Ready once."""
+    """Test whether a cluster is Ready or has been Ready once."""
     if cluster.ready == TRUE:
         return True
     found = condition(cluster.status.conditions, ESTABLISHED)
@@ -249,29 +261,33 @@ def established(cluster: Cluster) -> bool:
 
 
 def counted(cluster: Cluster) -> bool:
-    """Test whether a cluster counts in fleet health: it has been Ready once and is not being deleted (D8)."""
+    """Test whether a cluster counts in the health of the fleet: it has been Ready once and is not being deleted."""
     return established(cluster) and not cluster.terminating
 
 
 def faulty(cluster: Cluster) -> bool:
-    """Test whether a counted cluster is faulty: a taint that moves workloads, or Ready once and not now (D8).
+    """Test whether a cluster that counts is faulty: it is not Ready, or it has a taint that evicts [eviction-tier].
 
-    Lost access is not a fault of the cluster (D22): Ready keeps its last status then.
+    Lost access does not make a cluster faulty, because Ready keeps its last status then [lost-access].
     """
     return cluster.ready != TRUE or cluster.has_taint(*EVICTING_EFFECTS)
 
 
 def fleet_health(clusters: Iterable[Cluster], *, maintained: Collection[str] = ()) -> FleetHealth:
-    """Return the health of the fleet; clusters in a MaintenanceWindow (`maintained`) count in neither number (D8)."""
+    """Return the health of the fleet. Clusters in a MaintenanceWindow (`maintained`) are left out [eviction-tier]."""
     members = [cluster for cluster in clusters if counted(cluster) and cluster.metadata.name not in maintained]
-    return FleetHealth(len(members), tuple(one.metadata.name for one in members if faulty(one)))
+    return FleetHealth(len(members), tuple(cluster.metadata.name for cluster in members if faulty(cluster)))
 
 
 def tier(fleet: FleetHealth, settings: Settings) -> Tier:
-    """Return the tier by D8's integer rule: unhealthy when 10000·faulty > t·total, t the threshold to four decimals."""
+    """Return the tier of a fleet [eviction-tier].
+
+    The fleet is unhealthy if 10000 · faulty > threshold · total, with the threshold as an integer of four decimals.
+    Example: threshold 0.55 → 5500, so 11 of 20 faulty clusters are still Normal.
+    """
     broken, total = len(fleet.faulty), fleet.total
     if fleet.blind:
-        return Tier(BLIND, 0, f"all {total} clusters are faulty: we may be the ones cut off (D9)")
+        return Tier(BLIND, 0, f"all {total} clusters are faulty, so the control plane itself may be cut off")
     threshold = round(10_000 * settings.unhealthy_cluster_threshold)
     if 10_000 * broken <= threshold * total:
         return Tier(NORMAL, settings.resource_eviction_rate)
@@ -282,17 +298,20 @@ def tier(fleet: FleetHealth, settings: Settings) -> Tier:
 
 
 def in_force(health: FleetHealth, fleet: FleetState, settings: Settings) -> Tier:
-    """Return the tier that evictions obey; blindness ends when controllers.fleet_watch has noted its end (D9)."""
-    found = tier(health, settings)
-    if fleet.blind_since is not None and found.name != BLIND:
-        return Tier(BLIND, 0, "the end of blindness has not been noted yet")
-    return found
+    """Return the tier that evictions obey.
+
+    A blind fleet stays blind until the controller fleet-watch has stored that it is not blind any more [blind-fleet].
+    """
+    current = tier(health, settings)
+    if fleet.blind_since is not None and current.name != BLIND:
+        return Tier(BLIND, 0, "the fleet was blind until now; evictions go on once its new health is stored")
+    return current
 
 
 def clock_start(fleet: FleetState) -> datetime | None:
-    """Return the earliest moment any eviction clock may count from: gate on, end of blindness (D9, D17).
+    """Return from when the clocks of evictions count: since the gate Failover is on, and since the end of blindness.
 
-    None: the gate is off, or nobody has noted yet that it is on; then no clock runs at all.
+    None: the gate is off, or it is not stored yet that it is on. Then no clock runs [failover-gate] [blind-fleet].
     """
     if fleet.failover_on_since is None:
         return None

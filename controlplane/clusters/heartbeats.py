@@ -1,9 +1,9 @@
-"""Heartbeats: what a Pull member's agent says from inside, and how long its silence has lasted (semantics 2.2).
+"""Heartbeats of Pull members: when the agent last reported, and what it reported [heartbeat-leases].
 
-The agent renews the Lease `karmada-cluster/<cluster>` and writes Ready into its Cluster's status; either is a sign of
-life. When it arrived is said by the database as the write is admitted, never by the agent's clock (fault 48): the
-Lease carries that moment as an annotation, a condition as its transition time. Silence counts only while somebody here
-listened: a control plane that was away, or whose API was, blames no member for it (D22: our own fault).
+The agent renews the Lease `karmada-cluster/<cluster>` and writes Ready into the status of its Cluster. Both count as
+heartbeats. The database says when a heartbeat arrived, never the clock of the agent [skewed-clocks]. A Lease carries
+that moment as an annotation, a condition as its transition time. Silence counts only while an API process ran: members
+are not blamed for an outage of the control plane.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Condition
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, RECEIVED_ANNOTATION
 from controlplane.clusters import health
-from controlplane.clusters.health import HEARTBEAT, RENEWED, TRUE, Seen, said
+from controlplane.clusters.health import HEARTBEAT, RENEWED, TRUE, Seen, reported_ready
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import Observation
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 
 LISTENING: Final = "api"
-"""Name of the leases by which API processes show that agents can report to them."""
+"""Name of the leases that API processes hold while agents can report to them."""
 
 
 def stamped(lease: Template, old: Template | None, *, now: datetime) -> Template:
-    """Return a heartbeat Lease with the moment its renewal was received; other Leases as they are.
+    """Return a heartbeat Lease with the annotation of when its renewal was received. Other Leases are not changed.
 
-    A write that renews nothing keeps the moment there was, whatever it says itself. `now`: the store's clock.
+    A write that does not renew the Lease keeps the stored annotation, whatever the write contains. `now`: the store's
+    clock.
     """
     if lease.metadata.namespace != CLUSTER_NAMESPACE:
         return lease
@@ -43,12 +44,12 @@ def stamped(lease: Template, old: Template | None, *, now: datetime) -> Template
 
 
 def received(lease: Template | None) -> datetime | None:
-    """Return when the latest renewal of a Lease was received; None where none was."""
+    """Return when the latest renewal of a Lease was received. None: there was none, or the annotation is unreadable."""
     text = None if lease is None else lease.metadata.annotations.get(RECEIVED_ANNOTATION)
     try:
         return None if text is None else datetime.fromisoformat(text)
     except ValueError:
-        return None  # restored from elsewhere: the next renewal says it anew
+        return None  # for example after a restore; the next renewal writes it again
 
 
 def heard(
@@ -60,22 +61,27 @@ def heard(
     now: datetime,
     heard_until: datetime | None = None,
 ) -> Observation:
-    """Return the observation of a Pull member after a look at what has arrived from its agent. `heard_until`: up to
-    when there was an API to report to; None: nobody says."""
+    """Return the observation of a Pull member, with the heartbeats that have arrived from its agent.
+
+    `heard_until`: until when an API process ran that the agent could report to. None: unknown.
+    """
     known = row or Observation(key=cluster.metadata.name)
-    word = said(cluster)
-    signs = (known.renewed_at, received(lease), None if word is None else word.last_transition_time)
+    reported = reported_ready(cluster)
+    signs = (known.renewed_at, received(lease), None if reported is None else reported.last_transition_time)
     latest = max((moment for moment in signs if moment is not None), default=None)
-    new_word = word is not None and word.status != known.status
-    if latest is not None and (latest != known.renewed_at or new_word):
-        known = health.heartbeat(known, _meaning(word, known), settings, now=latest)
+    changed = reported is not None and reported.status != known.status
+    if latest is not None and (latest != known.renewed_at or changed):
+        known = health.heartbeat(known, _meaning(reported, known), settings, now=latest)
     return _listened(known, settings, now=now, heard_until=heard_until)
 
 
-def _meaning(word: Condition | None, row: Observation) -> Seen:
-    """Return what a sign of life says of Ready: the agent's word, else its last; it renews no Lease before Ready."""
-    if word is not None:
-        return Seen(word.status, word.reason, word.message)
+def _meaning(reported: Condition | None, row: Observation) -> Seen:
+    """Return what a heartbeat means for Ready: the status that the agent reports, else its last status.
+
+    Without either the member counts as Ready, because an agent renews no Lease before that.
+    """
+    if reported is not None:
+        return Seen(reported.status, reported.reason, reported.message)
     return Seen(row.status, row.reason, row.message) if row.status else Seen(TRUE, HEARTBEAT, RENEWED)
 
 

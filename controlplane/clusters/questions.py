@@ -1,7 +1,7 @@
-"""What may be asked of a member cluster and what it answers: the outside world as data.
+"""Questions to member clusters and their answers, as data.
 
-A controller that deals with members returns a question per snapshot; whoever holds the connections (the `members`
-process over HTTP, the simulator in memory) answers it; `decide` then sees the answer.
+A controller that works with members returns a question for each snapshot. The `members` process answers it over HTTP,
+and the simulator answers it in memory. The answer is an input of the controller's `decide`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from controlplane import interpret
 from controlplane.apimachinery.base64 import decoded
 
 FIELD_MANAGER = "lifeboat"
-NOT_OURS = "NotOurs"  # reason of an answer: an object of that name exists and does not carry our mark
+NOT_OURS = "NotOurs"  # reason of an answer: an object of that name exists and is not managed by this control plane
 REMOVING = 202  # code of the answer to a Discard whose object the member is still deleting
 
 
 class Target(msgspec.Struct, frozen=True, gc=False):
-    """How a member is reached. The token is a secret: it has no place in text of any kind."""
+    """How to reach a member. `token` is secret and must never appear in a message or a log."""
 
     cluster: str
     endpoint: str
@@ -29,28 +29,29 @@ class Target(msgspec.Struct, frozen=True, gc=False):
     ca: str = ""  # PEM
     insecure: bool = False
     proxy: str = ""
-    proxy_headers: dict[str, str] = {}  # what the proxy is told besides, when a connection is asked for
+    proxy_headers: dict[str, str] = {}  # sent to the proxy with a CONNECT request
 
     def __repr__(self) -> str:
         return f"Target({self.cluster} at {self.endpoint})"
 
 
 class Probe(msgspec.Struct, frozen=True, gc=False):
-    """Is the member ready? GET /readyz, on 404 /healthz (semantics 2.1); no answer within `seconds` is one too."""
+    """Ask whether the member is ready: GET /readyz, and /healthz after a 404. No answer within `seconds` is an answer
+    too."""
 
     target: Target
     seconds: float = 10.0
 
 
 class Collect(msgspec.Struct, frozen=True, gc=False):
-    """Read version, APIs, nodes and pods."""
+    """Read the version, the APIs, the nodes and the pods of a member."""
 
     target: Target
-    resources: bool  # False: nodes and pods are not read at all (D16)
+    resources: bool  # False: nodes and pods are not read [resource-models]
 
 
 class Packed(Sequence[dict[str, Any]]):
-    """Objects of a list, kept as JSON until they are looked at: a tenth of the memory."""
+    """The objects of a list as JSON texts. They are decoded one by one when they are read, which saves much memory."""
 
     def __init__(self, texts: Sequence[bytes]) -> None:
         self.texts = texts
@@ -73,7 +74,7 @@ class Packed(Sequence[dict[str, Any]]):
 
 
 class Ensure(msgspec.Struct, frozen=True, gc=False):
-    """Bring an object to the member. `overwrite`: also over one that is not ours."""
+    """Create or update an object on the member. `overwrite`: also if the object there is not managed by us."""
 
     target: Target
     manifest: dict[str, Any]
@@ -81,11 +82,12 @@ class Ensure(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def looks_first(self) -> bool:
-        """Test whether what the member holds decides what it is sent."""
+        """Test whether the member's object has to be read before the manifest is sent."""
         return not self.overwrite or self._rule is not None
 
     def over(self, held: dict[str, Any]) -> dict[str, Any]:
-        """Return the manifest with what the member itself decided about the object it holds (semantics 2.10, 4)."""
+        """Return the manifest with the fields that the member itself sets on its object (`held`)
+        [resource-interpreter]."""
         return self.manifest if self._rule is None else self._rule(self.manifest, held)
 
     @property
@@ -94,7 +96,7 @@ class Ensure(msgspec.Struct, frozen=True, gc=False):
 
 
 class Discard(msgspec.Struct, frozen=True, gc=False):
-    """Delete an object of ours from the member; `release` only strips our marks and leaves it there."""
+    """Delete an object that we manage from the member. `release`: keep it there, without our labels."""
 
     target: Target
     manifest: dict[str, Any]
@@ -102,7 +104,7 @@ class Discard(msgspec.Struct, frozen=True, gc=False):
 
 
 class Observe(msgspec.Struct, frozen=True, gc=False):
-    """What does the member hold of this manifest now? Answered from the watch cache."""
+    """Read the member's object of this manifest from the watch cache."""
 
     cluster: str
     manifest: dict[str, Any]
@@ -114,10 +116,10 @@ Question = Probe | Collect | Ensure | Discard | Observe
 class Answer(msgspec.Struct, frozen=True, gc=False):
     """A member's answer.
 
-    `code`: HTTP status, 0 when there was none (refused, timed out, TLS). `problem` says what went wrong, for people and
-    never with a secret. `access`: the member is there but does not let us in (401, 403, TLS, our own fault; D22), and
-    `reason` is why, where more is known than that we are refused. `note`: what a person should know of a good answer.
-    `exceeded`: the limit that the member exceeded, with this answer or with a watch since the last Collect.
+    `code`: the HTTP status; 0: there was none (connection refused, timeout, TLS). `problem`: the error in words,
+    without secrets. `access`: the member answers but refuses access (401, 403, TLS) [lost-access]; `reason` then says
+    why, as far as that is known. `note`: what a user should know although the answer is a success. `exceeded`: the
+    limit that the member exceeded, with this answer or with a watch since the last Collect.
     """
 
     code: int
@@ -135,7 +137,7 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 def endpoint_of(cluster: Any, secret: Any) -> Target:
-    """Return how a Cluster is reached, with the credentials of its Secret (None: it has none)."""
+    """Return how to reach the member of a Cluster, with the credentials of its Secret (None: it has no Secret)."""
     data = {} if secret is None else secret.content.get("data", {})
     return Target(
         cluster=cluster.metadata.name,

@@ -1,4 +1,4 @@
-"""What still holds an object that a member is deleting."""
+"""Says why a member has not removed an object yet that is being deleted there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 
 def held_back(held: Any) -> str:
-    """Return what a deleted object waits for on its member, as finalizers and the conditions of a Namespace say it."""
+    """Return a sentence on what the deletion waits for: finalizers, and the conditions of a Namespace.
+
+    `held`: the object on the member.
+    """
     if not isinstance(held, dict):
         return "the member is still deleting it"
     finalizers = (
@@ -14,6 +17,6 @@ def held_back(held: Any) -> str:
         *((held.get("spec") or {}).get("finalizers") or ()),
     )
     conditions = (held.get("status") or {}).get("conditions") or () if held.get("kind") == "Namespace" else ()
-    remaining = [one.get("message", "") for one in conditions if one.get("status") == "True"]
+    remaining = [condition.get("message", "") for condition in conditions if condition.get("status") == "True"]
     waits = f" and waits for the finalizers {', '.join(map(str, finalizers))}" if finalizers else ""
     return f"the member is still deleting it{waits}{''.join(f'; {text}' for text in remaining)}"

@@ -1,4 +1,7 @@
-"""Create and update for objects that a member cannot apply server-side, such as a container with an env name twice."""
+"""Builds the create and update requests for objects that a member cannot apply server-side.
+
+Example: a container that lists an environment variable twice.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,15 @@ _UNTYPED = ("failed to create typed patch object", "failed to create typed live 
 
 
 def is_unapplicable(answer: Answer) -> bool:
-    """Test whether a member refuses server-side apply of a document that it may accept with create or update."""
+    """Test whether a member refuses to apply a document server-side and may accept it by create or update."""
     return answer.code == 500 and any(text in answer.problem for text in _UNTYPED)
 
 
 def replacement(question: Ensure, held: Document) -> Document:
-    """Return the document of a PUT over the object that the member holds, based on the held resourceVersion.
+    """Return the document of a PUT that replaces the member's object (`held`) at its resourceVersion.
 
     Labels, annotations, finalizers and owner references that others added on the member stay. Labels and annotations
-    that an earlier manifest set, as the held annotations record, go when the manifest no longer has them.
+    that an earlier manifest set, and this one does not have, are removed. Annotations of the object list these.
     """
     wanted = question.over(held)
     metadata, present = wanted.get("metadata") or {}, held.get("metadata") or {}
@@ -47,10 +50,10 @@ def _kept(metadata: Document, present: Document, part: str, record: str) -> dict
 
 
 def taken_over(held: Document) -> Document | None:
-    """Return the merge patch that lets our server-side apply own what our earlier create or update set.
+    """Return the merge patch by which our server-side apply owns the fields that our earlier create or update set.
 
-    None where no create or update of ours is recorded. Without this patch a field that a later manifest no longer has
-    would stay for ever: server-side apply removes only what an apply set.
+    Server-side apply removes only fields that an apply set. Without this patch a field that a later manifest does not
+    have would stay. None: managedFields list no create or update of ours.
     """
     entries = (held.get("metadata") or {}).get("managedFields") or []
     ours = [entry for entry in entries if entry.get("manager") == FIELD_MANAGER and not entry.get("subresource")]

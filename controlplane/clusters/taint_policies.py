@@ -1,9 +1,9 @@
-"""What ClusterTaintPolicies want on a cluster, in both dialects, with windows and withdrawal (D3).
+"""Computes which taints ClusterTaintPolicies want on a cluster, in both dialects [taint-policies].
 
-Windowed (S001): the taint comes when matchConditions held for addOnMatchSeconds, and goes when they failed for
-removeOnMismatchSeconds. Without windows: addOnConditions add, removeOnConditions remove. When a policy's target or
-conditions are edited, its digest changes: its taints are withdrawn at once and its windows begin anew. A taint whose
-value is edited is withdrawn as well and, as far as its window has run, there again at once with the new one.
+With windows: a taint is added when matchConditions have held for addOnMatchSeconds, and removed when they have failed
+for removeOnMismatchSeconds. Without windows: addOnConditions add it and removeOnConditions remove it. If the target or
+the conditions of a policy are edited, its digest changes: its taints are removed at once and its windows start again.
+If the value of a taint is edited, the taint is replaced at once, provided that its window has ended.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ OPERATORS = ("In", "NotIn")
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """How well the cluster was observed: until when, how many seconds in all it was not, and since when it is (D3).
+    """Until when a cluster is observed, and how long it was not [taint-windows].
 
-    `resumed_at` None: there was never a time in which nobody looked.
+    `unobserved_seconds`: the total time without observations. `resumed_at`: the end of the last such time; None: there
+    was none.
     """
 
     until: datetime
@@ -47,14 +48,14 @@ class Sight(msgspec.Struct, frozen=True):
 
 
 class Policies(msgspec.Struct, frozen=True):
-    """What all policies together want, and the windows as they shall be kept."""
+    """What all policies want on a cluster, and the windows to store."""
 
     wanted: Wanted
     windows: tuple[MatchWindow, ...] = ()
 
 
 def owner(policy: ClusterTaintPolicy) -> str:
-    """Return how the policy is called in the ownership of taints."""
+    """Return the name of a policy as an owner of taints."""
     return f"policy/{policy.metadata.name}"
 
 
@@ -71,14 +72,17 @@ def wanted(
 ) -> Policies:
     """Return what the policies want on a cluster.
 
-    `known`: who owns its taints now; `windows`: by key; `counting_since`: no match counts from before (gate on, D17);
-    `moving_since`: the same for taints that move workloads, None: none of those are added (D9). Where a policy asks
-    about Ready, it also waits while access is lost, and counts from its return (D22).
+    `known`: the owners of its taints now. `windows`: the stored windows by key. `counting_since`: from when matches
+    count, which is when the gate Failover was turned on [failover-gate]. `moving_since`: the same for taints that
+    evict; None: none of these are added [blind-fleet]. A policy about Ready also waits while access is lost, and its
+    time counts from the end of that [lost-access].
     """
     wants: list[Want] = []
     kept: list[MatchWindow] = []
     wakes: list[datetime] = []
-    for policy in sorted(policies, key=lambda one: (one.metadata.creation_timestamp or now, one.metadata.name)):
+    for policy in sorted(
+        policies, key=lambda policy: (policy.metadata.creation_timestamp or now, policy.metadata.name)
+    ):
         if policy.metadata.deletion_timestamp is not None or not chooses(target(policy.spec), cluster):
             continue
         moving = taints.when_seen(cluster, moving_since) if _by_ready(policy.spec) else moving_since
@@ -97,19 +101,19 @@ def wanted(
 
 
 def _by_ready(spec: ClusterTaintPolicySpec) -> bool:
-    """Test whether what a policy adds depends on Ready."""
-    return any(one.condition_type == READY for one in (*spec.match_conditions, *spec.add_on_conditions))
+    """Test whether the taints of a policy depend on Ready."""
+    return any(rule.condition_type == READY for rule in (*spec.match_conditions, *spec.add_on_conditions))
 
 
 def _by_flapping(spec: ClusterTaintPolicySpec) -> bool:
-    """Test whether a policy adds its taints to clusters for flapping: it names that condition, and not its absence."""
+    """Test whether a policy adds its taints to clusters that flap: its conditions hold for Flapping=True."""
     flapping = (Condition(FLAPPING, "True", ""),)
-    asked = (one for one in (*spec.match_conditions, *spec.add_on_conditions) if one.condition_type == FLAPPING)
-    return any(holds(one, flapping) for one in asked)
+    rules = (rule for rule in (*spec.match_conditions, *spec.add_on_conditions) if rule.condition_type == FLAPPING)
+    return any(holds(rule, flapping) for rule in rules)
 
 
 def target(spec: ClusterTaintPolicySpec) -> ClusterAffinity | None:
-    """Return which clusters a policy is about; None: all."""
+    """Return which clusters a policy applies to. None: all clusters."""
     return spec.target_cluster if spec.target_cluster is not None else spec.target_clusters
 
 
@@ -119,31 +123,31 @@ def _digest(text: bytes) -> str:
 
 
 def digest(spec: ClusterTaintPolicySpec) -> str:
-    """Return a digest of a policy's target and conditions: what may not change without withdrawing its taints."""
+    """Return a digest of the target and the conditions of a policy. If it changes, the policy's taints are removed."""
     parts = (target(spec), spec.match_conditions, spec.add_on_conditions, spec.remove_on_conditions)
     return _digest(msgspec.json.encode(compact(parts), order="sorted"))
 
 
 def rule_of(spec: ClusterTaintPolicySpec, taint: TaintToAdd | PolicyTaint) -> str:
-    """Return what may not change without withdrawing one taint of a policy: the digest, and the taint's own value."""
+    """Return the digest of a policy with the value of one of its taints. If it changes, this taint is removed."""
     return f"{digest(spec)}={taint.value}" if taint.value else digest(spec)
 
 
-def holds(asked: MatchCondition, conditions: tuple[Condition, ...]) -> bool:
-    """Test one condition of a policy. A condition nobody reported never matches, not even NotIn (semantics 2.4)."""
-    found = condition(conditions, asked.condition_type)
-    if found is None or asked.operator not in OPERATORS:
+def holds(rule: MatchCondition, conditions: tuple[Condition, ...]) -> bool:
+    """Test one condition of a policy. A condition that the cluster does not have never matches, not even with NotIn."""
+    reported = condition(conditions, rule.condition_type)
+    if reported is None or rule.operator not in OPERATORS:
         return False
-    return (found.status in asked.status_values) == (asked.operator == "In")
+    return (reported.status in rule.status_values) == (rule.operator == "In")
 
 
-def match(asked: Sequence[MatchCondition], conditions: tuple[Condition, ...], *, empty: bool) -> bool:
-    """Test conditions together; `empty` is what no condition at all means (always or never, by dialect)."""
-    return all(holds(one, conditions) for one in asked) if asked else empty
+def match(rules: Sequence[MatchCondition], conditions: tuple[Condition, ...], *, empty: bool) -> bool:
+    """Test whether all conditions of a list hold. `empty`: the result for an empty list, which differs by dialect."""
+    return all(holds(rule, conditions) for rule in rules) if rules else empty
 
 
 def owns(known: Owners, identity: Identity, policy: str, rule: str) -> bool:
-    """Test whether a policy, as it is written now, put this taint on (or would, had a person not taken it off)."""
+    """Test whether a policy owns this taint under its current rule, even if a user has removed the taint."""
     return known.get(identity, Ownership()).by.get(policy) == rule
 
 
@@ -163,20 +167,21 @@ def _unwindowed(policy: ClusterTaintPolicy, cluster: Cluster, known: Owners, *, 
 def _window(
     policy: ClusterTaintPolicy, cluster: Cluster, old: MatchWindow | None, rule: str, *, sight: Sight, now: datetime
 ) -> MatchWindow:
-    """Return since when the match holds, or fails. False and Unknown both matching is one match: it goes on (D3). What
-    is as it was, but since another time, was something else in between: then it began anew.
+    """Return the window: since when the conditions of a policy hold for a cluster, or since when they fail.
 
-    Where we look late, it began when the conditions turned, but not before the last time in which nobody observed the
-    cluster: how much of that came after the turn is not known any more. What began before policy and cluster both were
-    there is left from others of their names.
+    If False and Unknown both match, a change between them continues the window. If Ready has its status since another
+    time than the stored one, it had another status in between and the window starts again [taint-windows].
+
+    A window that starts late begins when the conditions last changed, but not before the end of the last time without
+    observations. A stored window that is older than the policy or the cluster is from deleted objects of these names.
     """
     name, member = policy.metadata.name, cluster.metadata.name
     born = [one for one in (policy.metadata.creation_timestamp, cluster.metadata.creation_timestamp) if one is not None]
     if old is not None and old.since is not None and any(old.since < one <= now for one in born):
         old = None
     matching = match(policy.spec.match_conditions, cluster.status.conditions, empty=True)
-    said = condition(cluster.status.conditions, READY) if _by_ready(policy.spec) else None
-    ready, ready_since = ("", None) if said is None else (said.status, said.last_transition_time)
+    reported = condition(cluster.status.conditions, READY) if _by_ready(policy.spec) else None
+    ready, ready_since = ("", None) if reported is None else (reported.status, reported.last_transition_time)
     if old is not None and old.rule == rule and old.matching == matching:
         missed = old.ready == ready and old.ready_since not in (None, ready_since)
         if not missed:
@@ -192,9 +197,10 @@ def _window(
 
 
 def _turns(policy: ClusterTaintPolicy, cluster: Cluster) -> list[datetime]:
-    """Return when the conditions a policy asks about last changed; the newest may precede our looking."""
-    found = (condition(cluster.status.conditions, one.condition_type) for one in policy.spec.match_conditions)
-    return [one.last_transition_time for one in found if one is not None and one.last_transition_time is not None]
+    """Return when the conditions that a policy names last changed on a cluster."""
+    reported = (condition(cluster.status.conditions, rule.condition_type) for rule in policy.spec.match_conditions)
+    times = (None if state is None else state.last_transition_time for state in reported)
+    return [moment for moment in times if moment is not None]
 
 
 def _windowed(
@@ -207,7 +213,7 @@ def _windowed(
     counting_since: datetime | None,
     now: datetime,
 ) -> tuple[Want | None, datetime | None]:
-    """Return what one taint of a policy wants, and when its window ends."""
+    """Return the want of one taint of a policy, and when its window ends. None: it is not wanted; no window runs."""
     name, began, rule = owner(policy), window.since or now, rule_of(policy.spec, taint)
     owned = owns(known, (taint.key, taint.effect), name, rule)
     want = Want(
@@ -231,11 +237,11 @@ def _windowed(
 
 
 def _end(since: datetime, seconds: int, window: MatchWindow, sight: Sight) -> datetime:
-    """Return when a window ends: time in which nobody observed the cluster does not count (D3)."""
+    """Return when a window ends. Time in which the cluster was not observed does not count [taint-windows]."""
     unobserved = max(0.0, sight.unobserved_seconds - window.unobserved_seconds)
     return later(since, seconds + unobserved)
 
 
 def _look(due: datetime, *, now: datetime) -> datetime:
-    """Return when to look again; a clock that stands still because nobody observes is looked at every 5 seconds."""
+    """Return when to check a window again: when it ends, or in 5 s if that is past because observations are missing."""
     return due if due > now else now + timedelta(seconds=5)

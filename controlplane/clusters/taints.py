@@ -1,8 +1,9 @@
-"""Taints: which ones the system itself wants on a cluster, who owns which, and how wants become taints (D1, D3, D22).
+"""Computes the taints of a cluster from the wants of their owners: the system and ClusterTaintPolicies.
 
-Ownership is kept on the cluster in the annotation `failover.lifeboat.io/taint-owners`, compact JSON, so that taint and
-owner are written together and everybody can read it: {"key:effect": {"by": {"Ready": ""}, "ending": true}}. A taint
-without an entry, or with one that is waived, belongs to a person or another program; no controller of ours touches it.
+Rules: [automatic-taints], [taint-ownership], [lost-access]. The owners are stored on the cluster in the annotation
+`failover.lifeboat.io/taint-owners`, so that a taint and its owners are written together and users can read them.
+Example: {"example.com/key:NoExecute": {"by": {"policy/reboot": "1f3a"}, "ending": true}}. A taint without an entry, or
+with a waived one, belongs to a user or to another program. No controller here changes it.
 """
 
 from __future__ import annotations
@@ -34,14 +35,16 @@ OWNERS_ANNOTATION = "failover.lifeboat.io/taint-owners"
 
 Identity = tuple[str, str]  # key, effect
 BY_READY, BY_ACCESS, BY_DELETION = "Ready", "AccessLost", "Deletion"
-"""Owners of the taints that the system wants by itself."""
+"""Owners of the taints that the system wants without a policy."""
 
 
 class Want(msgspec.Struct, frozen=True):
-    """A taint somebody wants on a cluster now. `owner`: "Ready", "policy/name"…; `rule`: the owner's digest.
+    """A taint that an owner wants on a cluster now.
 
-    `ending`: the reason for it has passed and only a removal window keeps it (D12: evictions wait meanwhile).
-    `flapping`: that the cluster flaps is the reason, so what it moves does not wait until the cluster is calm.
+    `owner`: "Ready", "policy/<name>" and so on. `rule`: a digest of what the owner wants it for. `ending`: its reason
+    no longer holds, and only a removal window keeps it; evictions wait meanwhile [recovered-clusters-cancel].
+    `flapping`: the reason is that the cluster flaps, so its evictions do not wait until the cluster is calm
+    [flapping-cluster].
     """
 
     key: str
@@ -58,13 +61,17 @@ class Want(msgspec.Struct, frozen=True):
 
     @property
     def stays(self) -> bool:
-        """Test whether nobody can remove the taint while it is wanted: the cluster is not Ready, or not accessible."""
+        """Test whether users cannot remove the taint while it is wanted: the cluster is not Ready, or refuses
+        access."""
         return self.effect == NO_SCHEDULE and self.owner in (BY_READY, BY_ACCESS)
 
 
 class Ownership(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who put a taint on: owner -> rule. `waived`: a person took it off, and it stays off while wanted; the same one
-    that is there all the same is a person's. `flapping`: somebody wants it because the cluster flaps."""
+    """The owners of a taint.
+
+    `by`: the rule (see `Want.rule`) of each owner. `waived`: a user has removed the taint. It is not added again while
+    an owner wants it, and if it is on the cluster again, it belongs to the user. `ending`, `flapping`: see `Want`.
+    """
 
     by: dict[str, str] = {}
     ending: bool = False
@@ -77,7 +84,7 @@ _ownerships: Final = msgspec.json.Decoder(dict[str, Ownership])
 
 
 def owners(cluster: Cluster) -> dict[Identity, Ownership]:
-    """Return who owns which taints of a cluster; what cannot be read owns nothing."""
+    """Return the owners of the taints of a cluster. An unreadable annotation means that no taint has an owner."""
     text = cluster.metadata.annotations.get(OWNERS_ANNOTATION, "")
     if not text:
         return {}
@@ -94,36 +101,36 @@ def _split(name: str) -> Identity:
 
 
 def written(known: Owners) -> str:
-    """Return the annotation's text, "" where nothing is owned; equal owners give equal text."""
-    named = {f"{key}:{effect}": one for (key, effect), one in sorted(known.items())}
+    """Return the text of the annotation. "": no taint has an owner. Equal owners give equal text."""
+    named = {f"{key}:{effect}": ownership for (key, effect), ownership in sorted(known.items())}
     return msgspec.json.encode(named, order="sorted").decode() if named else ""
 
 
 def owned(cluster: Cluster) -> dict[Identity, Ownership]:
-    """Return who owns which taints of a cluster, without those a person has taken over."""
-    return {identity: one for identity, one in owners(cluster).items() if not one.waived}
+    """Return the owners of the taints of a cluster, without the taints that a user has removed or taken over."""
+    return {identity: ownership for identity, ownership in owners(cluster).items() if not ownership.waived}
 
 
 def ending(cluster: Cluster) -> frozenset[Identity]:
-    """Return the taints whose match no longer holds and whose removal window still runs."""
-    return frozenset(identity for identity, one in owned(cluster).items() if one.ending)
+    """Return the taints whose conditions no longer hold and whose removal window still runs."""
+    return frozenset(identity for identity, ownership in owned(cluster).items() if ownership.ending)
 
 
 def for_flapping(cluster: Cluster) -> frozenset[Identity]:
     """Return the taints that are on a cluster because it flaps."""
-    return frozenset(identity for identity, one in owned(cluster).items() if one.flapping)
+    return frozenset(identity for identity, ownership in owned(cluster).items() if ownership.flapping)
 
 
 def settled(
     taints: Sequence[Taint], known: Owners, wants: Iterable[Want], *, now: datetime
 ) -> tuple[tuple[Taint, ...], dict[Identity, Ownership]]:
-    """Return the taints and owners after all wants are heard.
+    """Return the taints and their owners that follow from all wants.
 
-    A taint stays as it is, value and time, while one owner wants it; one that nobody owns is a person's and stays. An
-    owned taint that is gone was removed by a person: it stays away until nobody wants it any more, and put on again
-    meanwhile it is a person's. Only a taint that keeps new workloads from a cluster we cannot use comes back at once
-    (`Want.stays`). A taint that is only wanted otherwise than it was put on makes room for a new one. New taints carry
-    `now`; taints that move workloads get a missing timeAdded.
+    - A taint keeps its value and timeAdded while at least one owner wants it. A taint without owners stays.
+    - An owned taint that is missing was removed by a user. It is not added again until no owner wants it any more. If
+      it is on the cluster again meanwhile, it belongs to the user. A taint with `Want.stays` is added again at once.
+    - If all owners want a taint under another rule than before, it is replaced by a new taint.
+    - New taints get `now` as timeAdded, and so do taints that evict and have none.
     """
     moment = to_seconds(now)
     wanted: dict[Identity, list[Want]] = {}
@@ -139,8 +146,8 @@ def settled(
             if identity not in wanted:
                 continue
             after[identity] = _owned_by(wanted[identity])
-        timeless = taint.time_added is None and taint.effect in EVICTING_EFFECTS
-        kept.append(replace(taint, time_added=moment) if timeless else taint)
+        without_time = taint.time_added is None and taint.effect in EVICTING_EFFECTS
+        kept.append(replace(taint, time_added=moment) if without_time else taint)
     for identity, asking in wanted.items():
         if identity in after:
             continue
@@ -156,7 +163,7 @@ def settled(
 def _withdrawn(
     taints: Sequence[Taint], known: Owners, wanted: Mapping[Identity, list[Want]]
 ) -> tuple[list[Taint], Owners]:
-    """Return taints and owners without those whose owners still want them, but none as it was put on (D3)."""
+    """Return taints and owners without the taints that their owners all want under another rule [taint-ownership]."""
     edited = {
         identity
         for identity in ((taint.key, taint.effect) for taint in taints)
@@ -180,17 +187,17 @@ def _owned_by(asking: list[Want]) -> Ownership:
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What somebody wants, and when the clock alone may change it."""
+    """The wants of owners, and when the passage of time alone may change them; None: never."""
 
     wants: tuple[Want, ...] = ()
     wake_at: datetime | None = None
 
 
 def automatic(cluster: Cluster, settings: Settings, *, moving_since: datetime | None, now: datetime) -> Wanted:
-    """Return the taints the system wants by itself (D1, D20, D22).
+    """Return the taints that the system wants without a policy [automatic-taints] [unjoin-and-drain] [lost-access].
 
-    `moving_since`: from when clocks of taints that move workloads count; None while there must be none (gate off,
-    blind; D9, D17).
+    `moving_since`: from when the clocks of taints that evict count. None: such taints must not be added, because the
+    gate Failover is off or the fleet is blind [failover-gate] [blind-fleet].
     """
     wants: list[Want] = []
     if cluster.access_lost:
@@ -214,17 +221,17 @@ def automatic(cluster: Cluster, settings: Settings, *, moving_since: datetime | 
             )
             evicting = _evicting(cluster)
             if evicting or (due is not None and now >= due):
-                off = next((one for one, how in evicting.items() if how.waived), key)
-                wants.append(Want(off, NO_EXECUTE, "", BY_READY))
+                waived_key = next((other for other, ownership in evicting.items() if ownership.waived), key)
+                wants.append(Want(waived_key, NO_EXECUTE, "", BY_READY))
             else:
                 wake_at = due
     return Wanted(tuple(wants), wake_at)
 
 
 def kept(old: Cluster, new: Cluster, settings: Settings, *, now: datetime) -> tuple[Taint, ...]:
-    """Return the taints that a write removes although they stay: our own, while the cluster cannot take new workloads.
+    """Return the taints that a write removes and that have to stay, because the cluster cannot take new workloads.
 
-    What the next decision would put on again is better never away: the scheduler may look in between.
+    The next decision would add them again. Until then the scheduler might place copies on the cluster.
     """
     wants = automatic(old, settings, moving_since=None, now=now).wants
     stay = {want.identity: want.owner for want in wants if want.stays}
@@ -240,32 +247,35 @@ def kept(old: Cluster, new: Cluster, settings: Settings, *, now: datetime) -> tu
 
 
 def stays_because(taint: Taint) -> str:
-    """Return why a taint of ours is not removed, and what to do."""
-    said = f"{taint.key}:{taint.effect} stays, as nothing new can be placed on this cluster: "
+    """Return the warning for a user who removes a taint of the system: why it stays, and what to do."""
+    stays = f"{taint.key}:{taint.effect} stays, because no new copies can be placed on this cluster: "
     if taint.key == ACCESS_LOST_KEY:
-        return f"{said}it does not let us in (condition AccessLost). The taint goes when it does"
+        return f"{stays}it refuses access (condition AccessLost). The taint is removed once access is granted"
     return (
-        f"{said}it is not Ready. The taint goes by itself once the cluster is Ready; to have none of this kind, set "
+        f"{stays}it is not Ready. The taint is removed once the cluster is Ready; to have no such taints, set "
         "auto_no_schedule_taints to false"
     )
 
 
 def when_seen(cluster: Cluster, since: datetime | None) -> datetime | None:
-    """Return from when clocks count that run by Ready: `since`, but not before the end of the last lost access.
+    """Return from when clocks that depend on Ready count: from `since`, but not before the end of the last lost access.
 
-    None: none runs, as while access is lost Ready says nothing new (D22: it never evicts).
+    None: no such clock runs, because `since` is None or access is lost and Ready is outdated [lost-access].
     """
-    told = condition(cluster.status.conditions, ACCESS_LOST)
+    lost = condition(cluster.status.conditions, ACCESS_LOST)
     if since is None or cluster.access_lost:
         return None
-    if told is None or told.last_transition_time is None:
+    if lost is None or lost.last_transition_time is None:
         return since
-    return max(since, told.last_transition_time)
+    return max(since, lost.last_transition_time)
 
 
 def _evicting(cluster: Cluster) -> dict[str, Ownership]:
-    """Return Ready's NoExecute taints by key. One that is on is swapped at once when the status changes (D1); one that
-    a person took off stays off, under whichever key."""
+    """Return the owners of the automatic NoExecute taints of a cluster, by key.
+
+    If the status of Ready changes, such a taint gets the other key at once. A taint that a user has removed stays
+    removed under both keys [automatic-taints].
+    """
     known = owners(cluster)
-    found = {key: known.get((key, NO_EXECUTE), Ownership()) for key in (NOT_READY_KEY, UNREACHABLE_KEY)}
-    return {key: one for key, one in found.items() if BY_READY in one.by}
+    by_key = {key: known.get((key, NO_EXECUTE), Ownership()) for key in (NOT_READY_KEY, UNREACHABLE_KEY)}
+    return {key: ownership for key, ownership in by_key.items() if BY_READY in ownership.by}

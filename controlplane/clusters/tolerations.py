@@ -1,4 +1,4 @@
-"""Which taints a placement bears (semantics 2.5 and 3.2); for how long is `eviction.eligibility`'s."""
+"""Which taints a toleration tolerates. For how long it tolerates them is decided in `controlplane.eviction`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from controlplane.kinds.policy import Toleration
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether a toleration bears a taint; an empty effect or key stands for all of them."""
+    """Return whether a toleration tolerates a taint. An empty effect or key matches all effects or keys."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -22,7 +22,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def untolerated(
     taints: Iterable[Taint], tolerations: Sequence[Toleration], effects: Collection[str]
 ) -> tuple[Taint, ...]:
-    """Return the taints with one of these effects that no toleration bears, in their order."""
+    """Return the taints with one of these effects that no toleration tolerates, in their order."""
     return tuple(
         taint
         for taint in taints
@@ -31,5 +31,5 @@ def untolerated(
 
 
 def spelled(taint: Taint) -> str:
-    """Return a taint as kubectl writes it: ``key=value:effect``, or ``key:effect`` without a value."""
+    """Return a taint as kubectl writes it: `key=value:effect`, or `key:effect` without a value."""
     return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

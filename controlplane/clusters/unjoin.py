@@ -1,9 +1,10 @@
-"""Unjoining: a Cluster that is being deleted stays until nothing of ours is left on it (D20, semantics 2.13).
+"""Unjoining: the deletion of a Cluster, which ends when nothing that we manage is left on the member
+[unjoin-and-drain] [cluster-deletion].
 
-Bindings leave first: by a Drain, or through the eviction queue where `compat.terminating_taint` asks for that. Until
-then a deletion is refused, unless its user has said in the annotation `failover.lifeboat.io/unjoin` what becomes of
-what runs there: `keep` lets it go on without us, `delete` removes it. With the Cluster goes the Secret that joining it
-made.
+The bindings have to be moved first: by a Drain, or by the eviction queue with `compat.terminating_taint`. Until then
+the deletion is refused, unless the annotation `failover.lifeboat.io/unjoin` of the Cluster says what happens to the
+copies: `keep` leaves them running on the member, `delete` removes them. The Secret that joining made is deleted with
+the Cluster.
 """
 
 from __future__ import annotations
@@ -22,47 +23,47 @@ from controlplane.kinds.cluster.rules import UNJOIN_DELETE, UNJOIN_KEEP
 from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 
-SHOWN: Final = 5  # bindings named where a cluster is not empty
+SHOWN: Final = 5  # how many bindings a refusal lists
 
 
 def forced(cluster: Cluster) -> bool:
-    """Test whether the cluster goes although bindings are placed on it."""
+    """Test whether the cluster may be deleted although bindings are placed on it."""
     return cluster.metadata.annotations.get(UNJOIN_ANNOTATION) in (UNJOIN_KEEP, UNJOIN_DELETE)
 
 
 def keeps(cluster: Cluster) -> bool:
-    """Test whether what runs on the cluster goes on there when it leaves."""
+    """Test whether the copies on the member are left running when the cluster is unjoined."""
     return cluster.metadata.annotations.get(UNJOIN_ANNOTATION) == UNJOIN_KEEP
 
 
 def evicts(settings: Settings) -> bool:
-    """Test whether a deleted cluster is emptied through the eviction queue (D20)."""
+    """Test whether the eviction queue empties a deleted cluster [unjoin-and-drain]."""
     return settings.compat.terminating_taint and settings.gate("Failover")
 
 
 def placed_on(state: State, cluster: str) -> list[Ref]:
-    """Return the first bindings that have a copy on a cluster, or are about to leave it."""
+    """Return the first bindings of each kind that have a target or a graceful eviction task on a cluster."""
     return [ref for kind in BINDINGS for ref in state.refs_by_index(kind, "placed", cluster, limit=SHOWN)]
 
 
 def named(bindings: Sequence[Ref]) -> str:
-    """Return bindings as a message names them."""
+    """Return the names of bindings for a message, at most SHOWN."""
     shown = ", ".join(f"{ref.namespace}/{ref.name}".lstrip("/") for ref in bindings[:SHOWN])
     return f"{shown}, …" if len(bindings) >= SHOWN else shown
 
 
 def credentials(cluster: Cluster, secret: Template | None, others: Iterable[Cluster]) -> Template | None:
-    """Return the Secret to delete with a cluster: the Secret that joining made; None if it has to stay.
+    """Return the Secret to delete with a cluster: the Secret that joining made. None: there is none, or it has to stay.
 
-    The annotation alone proves nothing, because everybody who may write Secrets may write it. The Cluster has to name
-    the Secret as well, and no other Cluster may name it.
+    The annotation of the Secret alone is no proof, because every user who may write Secrets may write it. The Cluster
+    has to refer to the Secret too, and no other Cluster may refer to it.
     """
     if secret is None or secret.metadata.annotations.get(CREDENTIALS_ANNOTATION) != cluster.metadata.name:
         return None
     place = (secret.metadata.namespace, secret.metadata.name)
     if place not in _secrets(cluster):
         return None
-    used = {ref for one in others if one.ref != cluster.ref for ref in _secrets(one)}
+    used = {ref for other in others if other.ref != cluster.ref for ref in _secrets(other)}
     return None if place in used else secret
 
 
@@ -73,19 +74,21 @@ def _secrets(cluster: Cluster) -> Iterator[tuple[str, str]]:
 
 
 def check(state: State, objects: Iterable[Object], settings: Settings) -> None:
-    """Raise Conflict where one of the objects to delete is a Cluster with bindings on it and nobody has said what
-    becomes of them. Two queries for any number of clusters, besides those that say why not."""
-    asked = [one for one in objects if isinstance(one, Cluster) and not one.terminating and not forced(one)]
-    if not asked or evicts(settings):
+    """Raise Conflict if one of the objects to delete is a Cluster with bindings, without the annotation that allows it.
+
+    This takes two queries for any number of clusters, and more only for the message of a refusal.
+    """
+    clusters = [each for each in objects if isinstance(each, Cluster) and not each.terminating and not forced(each)]
+    if not clusters or evicts(settings):
         return
-    names = [one.metadata.name for one in asked]
-    left = {ref for kind in BINDINGS for ref in state.refs_by_index(kind, "placed", names, limit=SHOWN)}
-    if not left:
+    names = [cluster.metadata.name for cluster in clusters]
+    placed = {ref for kind in BINDINGS for ref in state.refs_by_index(kind, "placed", names, limit=SHOWN)}
+    if not placed:
         return
-    bindings: dict[Ref, Binding] = state.get(sorted(left))
+    bindings: dict[Ref, Binding] = state.get(sorted(placed))
     resource = KINDS[CLUSTER].resource
     for name in names:
-        here = [ref for ref, one in bindings.items() if one.spec.target(name) or one.spec.task(name)]
+        here = [ref for ref, binding in bindings.items() if binding.spec.target(name) or binding.spec.task(name)]
         if here:
             raise Conflict.of(resource.plural, name, group=resource.group, why=_refusal(here, settings))
 
@@ -93,8 +96,8 @@ def check(state: State, objects: Iterable[Object], settings: Settings) -> None:
 def _refusal(here: Sequence[Ref], settings: Settings) -> str:
     queue = ""
     if settings.compat.terminating_taint:
-        queue = "; compat.terminating_taint would empty it through the eviction queue, but the gate Failover is closed"
+        queue = "; compat.terminating_taint has no effect while the feature gate Failover is off"
     return (
         f"bindings are still placed on it ({named(here)}): empty it with a Drain first, or annotate it with "
-        f"{UNJOIN_ANNOTATION}: {UNJOIN_KEEP} to leave what runs there behind, {UNJOIN_DELETE} to remove it{queue}"
+        f"{UNJOIN_ANNOTATION}={UNJOIN_KEEP} to leave its copies running, or ={UNJOIN_DELETE} to delete them{queue}"
     )

@@ -188,7 +188,7 @@ def test_the_fleet_is_summed_up_by_obstacle() -> None:
 
 REMEDIES = {
     "resourceEvictionRate is 0": ({"settings": RATELESS}, "resourceEvictionRate in FailoverConfiguration/default"),
-    "we may be the ones cut off": (
+    "the control plane itself may be cut off": (
         {"clusters": tuple(member(number, ready="False") for number in (1, 2, 3))},
         "from another network",
     ),

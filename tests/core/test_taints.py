@@ -348,7 +348,7 @@ def test_no_write_makes_a_cluster_that_is_not_ready_schedulable(ready: str) -> N
     assert "auto_no_schedule_taints" in said
 
 
-def test_a_cluster_that_does_not_let_us_in_keeps_its_taint_too() -> None:
+def test_a_cluster_that_refuses_access_keeps_its_taint_too() -> None:
     story = fleet()
     shut = story.cluster("member1")
     lost = Condition("AccessLost", "True", "AccessRefused", last_transition_time=START)
@@ -360,7 +360,7 @@ def test_a_cluster_that_does_not_let_us_in_keeps_its_taint_too() -> None:
 
     assert isinstance(written.object, Cluster)
     assert [one.key for one in written.object.spec.taints] == ["failover.lifeboat.io/access-lost"]
-    assert "does not let us in" in written.warnings[0]
+    assert "refuses access" in written.warnings[0]
 
 
 def test_without_automatic_taints_nothing_is_kept_and_nothing_said() -> None:

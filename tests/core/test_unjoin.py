@@ -236,7 +236,7 @@ FREE, FULL = cluster("free"), cluster("member1")
         ([FULL], FAILOVER, "default/web-deployment"),
         ([FULL], FAILOVER, "Drain"),
         ([FREE, FULL], FAILOVER, '"member1"'),
-        ([FULL], CLOSED, "the gate Failover is closed"),
+        ([FULL], CLOSED, "the feature gate Failover is off"),
         ([FULL], EMPTIED, ""),
         ([leaving()], FAILOVER, ""),
         ([FULL.with_meta(annotations={"failover.lifeboat.io/unjoin": "keep"})], FAILOVER, ""),
