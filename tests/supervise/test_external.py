@@ -137,7 +137,7 @@ def test_a_server_that_is_not_there_is_named_by_its_variable_without_its_passwor
 ) -> None:
     done = supervise("run", ok=False, **{name: url})
 
-    assert f"where {name} says" in done.stderr
+    assert f"in {name}: " in done.stderr
     assert "refused" in done.stderr
     assert "Traceback" not in done.stderr
     assert QUOTED not in done.stderr + done.stdout + everything_said(supervise)

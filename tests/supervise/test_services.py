@@ -260,7 +260,7 @@ def test_data_of_another_version_is_refused_not_touched(supervise: CommandLine) 
 
     done = supervise("services", "--foreground", ok=False)
 
-    assert "was made by PostgreSQL 14" in done.stderr
+    assert "was created by PostgreSQL 14" in done.stderr
     assert "make clean" in done.stderr
 
 
