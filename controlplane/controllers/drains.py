@@ -257,9 +257,9 @@ def _leave(
     )
     guards = (Guard(cluster.ref, cluster.metadata.generation), *guards)
     new = with_departures(new, binding, now=now)
-    rows, rooms = map(Save, departure.reserved.reservations), departure.reserved.rooms
+    rows, capacity_guards = map(Save, departure.reserved.reservations), departure.reserved.capacity_guards
     return Decision(
-        changes=(Put(new, binding), *rows), events=events, guards=guards, capacity_guards=rooms, reason=REASON
+        changes=(Put(new, binding), *rows), events=events, guards=guards, capacity_guards=capacity_guards, reason=REASON
     )
 
 

@@ -347,7 +347,7 @@ def _eviction_decision(
             *(Guard(clusters[move.row.cluster].ref, clusters[move.row.cluster].metadata.generation) for move in moves),
             *snapshot.holds.guards(),
         ),
-        capacity_guards=last.reserved.rooms,
+        capacity_guards=last.reserved.capacity_guards,
         reason="Evictions",
     )
 

@@ -206,7 +206,7 @@ def _failure(
     """Return why the move of a binding back to a cluster has failed, "" if it has not."""
     if binding.spec.target(move.cluster) is None:
         return f"the binding was moved away from cluster {move.cluster} again"
-    unfit = failback.unfit_reason(clusters.get(move.cluster), move.cluster, seasoned=False, now=now)
+    unfit = failback.unfit_reason(clusters.get(move.cluster), move.cluster, require_ready_time=False, now=now)
     if unfit:
         return unfit
     limit = timedelta(seconds=settings.graceful_eviction_timeout)
@@ -356,7 +356,9 @@ def _plan(
 ) -> failback.FailbackPlan | failback.FailbackBlocked:
     """Return how a binding goes back to one cluster, or why it cannot now."""
     subject, holds = snapshot.subject, snapshot.holds
-    reason = failback.unfit_reason(snapshot.clusters.get(name), name, seasoned=not subject.spec.dry_run, now=now)
+    reason = failback.unfit_reason(
+        snapshot.clusters.get(name), name, require_ready_time=not subject.spec.dry_run, now=now
+    )
     if not reason and name in holds.maintained(now=now):
         reason = f"cluster {name} is in a MaintenanceWindow"
     if reason:
@@ -393,7 +395,7 @@ def _move_back(
         changes=(Put(plan.binding, binding), *(Save(row) for row in plan.reservations)),
         events=tuple(Event(about, "WorkloadFailback", message) for about in (binding, template_of(binding))),
         guards=(Guard(cluster.ref, cluster.metadata.generation), *guards),
-        capacity_guards=plan.rooms,
+        capacity_guards=plan.capacity_guards,
         reason="Failback",
     )
 
@@ -405,7 +407,9 @@ def _dry_run(snapshot: FailbackSnapshot, settings: Settings, *, now: datetime) -
     first = f" of the first {PAGE}" if len(snapshot.page) >= PAGE else ""
     message = f"{len(plans)} bindings{first} would go back, {len(found.staying)} cannot; set spec.dryRun to false"
     clusters = {plan.cluster: snapshot.clusters[plan.cluster] for plan in plans}
-    later = {name: at for name, cluster in clusters.items() if (at := failback.fit_since(cluster)) and at > now}
+    later = {
+        name: at for name, cluster in clusters.items() if (at := failback.ready_long_enough_at(cluster)) and at > now
+    }
     if later:
         starts = ", ".join(f"{name} from {at:%Y-%m-%dT%H:%M:%SZ} on" for name, at in sorted(later.items()))
         message += f". A cluster has to be Ready for 10 minutes before anything goes back to it: {starts}"

@@ -59,7 +59,7 @@ class FailbackPlan(msgspec.Struct, frozen=True):
     replicas: int
     leaves: tuple[str, ...]
     reservations: tuple[CapacityReservation, ...] = ()
-    rooms: tuple[CapacityGuard, ...] = ()  # guards on the reserved capacity
+    capacity_guards: tuple[CapacityGuard, ...] = ()
 
 
 class FailbackRequest(msgspec.Struct, frozen=True):
@@ -76,10 +76,10 @@ class FailbackBlocked(msgspec.Struct, frozen=True):
     why: str
 
 
-def unfit_reason(cluster: Cluster | None, name: str, *, seasoned: bool = True, now: datetime) -> str:
+def unfit_reason(cluster: Cluster | None, name: str, *, require_ready_time: bool = True, now: datetime) -> str:
     """Return why nothing may move back to a cluster; "": it may.
 
-    `seasoned` False: the cluster may be Ready for any time, however short.
+    `require_ready_time` False: it does not matter for how long the cluster has been Ready.
     """
     if cluster is None or cluster.terminating:
         return f"cluster {name} is gone"
@@ -91,8 +91,8 @@ def unfit_reason(cluster: Cluster | None, name: str, *, seasoned: bool = True, n
     lost = condition(cluster.status.conditions, ACCESS_LOST)
     if lost is not None and lost.status == health.TRUE:
         return f"access to cluster {name} is lost: {lost.message}"
-    moment = fit_since(cluster)
-    if seasoned and moment is not None and moment > now:
+    moment = ready_long_enough_at(cluster)
+    if require_ready_time and moment is not None and moment > now:
         return (
             f"cluster {name} has been Ready for less than {READY_FOR.total_seconds() / 60:.0f} minutes; "
             f"it has to stay so until {moment:%Y-%m-%dT%H:%M:%SZ}"
@@ -100,7 +100,7 @@ def unfit_reason(cluster: Cluster | None, name: str, *, seasoned: bool = True, n
     return ""
 
 
-def fit_since(cluster: Cluster) -> datetime | None:
+def ready_long_enough_at(cluster: Cluster) -> datetime | None:
     """Return when a Ready cluster has been Ready for long enough; None: it is not known since when it is Ready."""
     ready = condition(cluster.status.conditions, READY)
     since = None if ready is None else ready.last_transition_time
@@ -115,9 +115,9 @@ def refusal_causes(
     `binding`: the binding it names; None: it does not exist. `clusters`: the cluster it names and those the binding has
     left. A dry run moves nothing, so it also plans for a cluster that became Ready a moment ago.
     """
-    seasoned = not spec.dry_run
+    require_ready_time = not spec.dry_run
     if spec.cluster:
-        why = unfit_reason(clusters.get(spec.cluster), spec.cluster, seasoned=seasoned, now=now)
+        why = unfit_reason(clusters.get(spec.cluster), spec.cluster, require_ready_time=require_ready_time, now=now)
         if why:
             yield invalid("spec.cluster", spec.cluster, f"{why}; create the failback once that is over")
     if not spec.binding:
@@ -131,7 +131,10 @@ def refusal_causes(
     elif spec.cluster and spec.cluster not in earlier.left:
         yield invalid("spec.binding", spec.binding, f"it has not left cluster {spec.cluster}")
     elif not spec.cluster:
-        reasons = [unfit_reason(clusters.get(name), name, seasoned=seasoned, now=now) for name in sorted(earlier.left)]
+        reasons = [
+            unfit_reason(clusters.get(name), name, require_ready_time=require_ready_time, now=now)
+            for name in sorted(earlier.left)
+        ]
         if all(reasons):
             yield invalid("spec.binding", spec.binding, f"{'; '.join(reasons)}; create the failback once that is over")
 
@@ -192,8 +195,8 @@ class FailbackPlanner:
         tasks = tuple(task for task in tasks if task.from_cluster != cluster)
         new = binding.with_spec(clusters=_targets(binding, wanted), graceful_eviction_tasks=tasks)
         new = origin.with_return(new, cluster).with_status(scheduler_observed_affinity_name=attempt.affinity_name)
-        reservations, rooms = self._reservations(binding, cluster, wanted, question)
-        return FailbackPlan(new, cluster, wanted[cluster], leaves, reservations, rooms)
+        reservations, guards = self._reservations(binding, cluster, wanted, question)
+        return FailbackPlan(new, cluster, wanted[cluster], leaves, reservations, guards)
 
     def _question(
         self, binding: Binding, bare: ResourceBindingSpec, cluster: str
@@ -329,9 +332,8 @@ class FailbackPlanner:
         reservations = binding_outcome.capacity_reservations(
             binding, {cluster: count}, {}, asked=question.asked, now=self._now
         )
-        return tuple(one.row for one in reservations), self._ledger.capacity_guards(
-            places, question.asked, seen=self._seen
-        )
+        guards = self._ledger.capacity_guards(places, question.asked, seen=self._seen)
+        return tuple(one.row for one in reservations), guards
 
 
 def _replicas_by_cluster(earlier: Origin, replicas: int, *, turned: bool) -> dict[str, int]:

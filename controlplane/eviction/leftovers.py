@@ -1,8 +1,9 @@
-"""Leftovers: copies that are not wanted any more on clusters that cannot be reached [returning-copies].
+"""Leftovers: copies that are not wanted any more but may still be the last healthy ones [returning-copies].
 
-The Work of such a copy is marked, not deleted. A pending deletion would be carried out when the cluster comes back,
-whatever has happened since. A marked Work is checked then, and the copy is removed only if all wanted copies are
-healthy. Otherwise it may be the last healthy copy, and its cluster may become a target again [no-healthy-copy-lost].
+A copy becomes a leftover if its cluster cannot be reached, or if the cluster of another copy went away before this copy
+was removed. The Work of a leftover is marked, not deleted. A pending deletion would be carried out when the cluster
+comes back, whatever has happened since. A marked Work is checked then, and the copy is removed only if all wanted
+copies are healthy. Otherwise its cluster may become a target again [no-healthy-copy-lost].
 
 Two more cases are checked in the same way (`LateRemoval`): a deletion that began before the cluster went away, or that
 the cluster refused; and a lower replica count that has not reached the cluster yet. The time when the count was lowered
@@ -48,7 +49,7 @@ def without_leftover_mark(work: Work) -> Work:
 def with_reduction_time(renewed: Work, *, before: int | None, after: int | None, now: datetime) -> Work:
     """Return a Work that gets `after` replicas instead of `before`, with the time when its count was last lowered.
 
-    None: the workload is not Divided.
+    `before` or `after` None: the workload is not Divided.
     """
     if before is None or after is None or before == after:
         return renewed
@@ -80,9 +81,8 @@ def is_late_removal(work: Work, cluster: Cluster | None) -> bool:
         return False
     if deleted is None:
         failed = applied is not None and applied.reason in (APPLIED_FAILED, REPLICAS_KEPT)
-        return (failed or _ready_changed_since(cluster, _reduced_at(work))) and _ready_replicas(
-            work
-        ) > _requested_replicas(work)
+        late = failed or _ready_changed_since(cluster, _reduced_at(work))
+        return late and _ready_replicas(work) > _requested_replicas(work)
     if applied is not None and applied.reason == CLEANUP_FAILED:
         return True
     return is_leftover(work) or _ready_changed_since(cluster, deleted)
@@ -105,12 +105,12 @@ def _ready_changed_since(cluster: Cluster, moment: datetime | None) -> bool:
 
 
 def _reduced_at(work: Work) -> datetime | None:
-    """Return when the replica count of a Work was last lowered; None if it is not recorded."""
+    """Return when the replica count of a Work was last lowered; None: no valid time is recorded."""
     try:
         reduced_at = datetime.fromisoformat(work.metadata.annotations.get(REDUCED_ANNOTATION, ""))
     except ValueError:
         return None
-    return reduced_at if reduced_at.tzinfo is not None else None  # another client wrote it
+    return reduced_at if reduced_at.tzinfo is not None else None
 
 
 def decide_late_removal(
@@ -168,14 +168,14 @@ def _all_healthy(
     The scheduler does not process attached bindings (those without a placement). `cluster`: the one that loses its
     copy.
     """
-    places = {
+    states = {
         name: ClusterState(ready=one.answers, evicting=one.has_taint(*EVICTING_EFFECTS), observed_at=None)
         for name, one in clusters.items()
     }
     task = GracefulEvictionTask(from_cluster=cluster)
     generation = binding.metadata.generation
     scheduled = binding.spec.placement is None or binding.status.scheduler_observed_generation == generation
-    return scheduled and all(not unhealthy_reason(binding, one, task, places) for one in targets)
+    return scheduled and all(not unhealthy_reason(binding, one, task, states) for one in targets)
 
 
 def _ready_replicas(work: Work) -> int:
@@ -186,9 +186,9 @@ def _ready_replicas(work: Work) -> int:
 
 def _requested_replicas(work: Work) -> int:
     """Return how many replicas a Work requests. For a kind without replicas: as many as are ready."""
-    knows = interpret.interpreter_for(work.manifest.get("apiVersion", ""), work.manifest.get("kind", ""))
+    interpreter = interpret.interpreter_for(work.manifest.get("apiVersion", ""), work.manifest.get("kind", ""))
     return (
         _ready_replicas(work)
-        if knows.replicas is None or knows.revise is None
-        else knows.replicas(work.manifest).replicas
+        if interpreter.replicas is None or interpreter.revise is None
+        else interpreter.replicas(work.manifest).replicas
     )

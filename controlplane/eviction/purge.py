@@ -64,10 +64,11 @@ def _waited_for(cause: Judgement, stops: Iterable[Stop], *, now: datetime) -> It
         if until > cause.time_added:
             seconds = (until - max(one.since, cause.time_added)).total_seconds()
             stopped = f"stopped from {_time_text(one.since)} until {_time_text(until)}, {one.why}"
-            yield f"evictions to go on, {seconds:.0f} s: {stopped}"
+            yield f"evictions to resume, {seconds:.0f} s: {stopped}"
     due = cause.due_at
     if due is not None and now - due >= timedelta(seconds=1):
-        yield f"its turn, which came {(now - due).total_seconds():.0f} s after it was due at {_time_text(due)}"
+        late = (now - due).total_seconds()
+        yield f"its turn in the queue, which came {late:.0f} s after it was due at {_time_text(due)}"
 
 
 def _time_text(moment: datetime) -> str:

@@ -96,7 +96,7 @@ class Reservation(msgspec.Struct, frozen=True):
     """The capacity of a refuge that is reserved for its binding, with the guards on the capacity it rests on."""
 
     reservations: tuple[CapacityReservation, ...] = ()
-    rooms: tuple[CapacityGuard, ...] = ()
+    capacity_guards: tuple[CapacityGuard, ...] = ()
 
 
 def reserve_refuge(

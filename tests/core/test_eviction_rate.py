@@ -105,8 +105,8 @@ def test_fault_14_what_waited_for_redis_says_so_and_nobody_else() -> None:
 
     since, until = "2026-01-01T00:00:00Z", "2026-01-01T00:01:01Z"  # Redis is asked once a second
     assert waited(story, "web") == [
-        f"evictions to go on, 61 s: stopped from {since} until {until}, no tokens: Redis is away",
-        f"its turn, which came 61 s after it was due at {since}",
+        f"evictions to resume, 61 s: stopped from {since} until {until}, no tokens: Redis is away",
+        f"its turn in the queue, which came 61 s after it was due at {since}",
     ]
     assert waited(story, "api") == []
 

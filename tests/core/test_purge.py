@@ -42,10 +42,10 @@ def test_the_message_names_the_taint_and_when_it_came() -> None:
     ("given", "said"),
     [
         # Only the part of a stop after the taint counts, and it is told with the whole stop.
-        (stop(-50, 40), "evictions to go on, 40 s: stopped from 2025-12-31T23:59:10Z until 2026-01-01T00:00:40Z"),
-        (stop(10, 40), "evictions to go on, 30 s: stopped from 2026-01-01T00:00:10Z until 2026-01-01T00:00:40Z"),
+        (stop(-50, 40), "evictions to resume, 40 s: stopped from 2025-12-31T23:59:10Z until 2026-01-01T00:00:40Z"),
+        (stop(10, 40), "evictions to resume, 30 s: stopped from 2026-01-01T00:00:10Z until 2026-01-01T00:00:40Z"),
         # A stop that goes on has lasted until now.
-        (stop(90, None), "evictions to go on, 10 s: stopped from 2026-01-01T00:01:30Z until 2026-01-01T00:01:40Z"),
+        (stop(90, None), "evictions to resume, 10 s: stopped from 2026-01-01T00:01:30Z until 2026-01-01T00:01:40Z"),
     ],
 )
 def test_the_message_tells_each_stop_since_the_taint(given: Stop, said: str) -> None:
@@ -58,9 +58,9 @@ def test_a_stop_that_was_over_when_the_taint_came_is_not_told(until: float) -> N
 
 
 def test_several_stops_are_told_in_their_order() -> None:
-    assert [one[:24] for one in told(stop(10, 20), stop(30, 50))[1:]] == [
-        "evictions to go on, 10 s",
-        "evictions to go on, 20 s",
+    assert [one[:25] for one in told(stop(10, 20), stop(30, 50))[1:]] == [
+        "evictions to resume, 10 s",
+        "evictions to resume, 20 s",
     ]
 
 
@@ -69,8 +69,8 @@ def test_several_stops_are_told_in_their_order() -> None:
     [
         (None, []),
         (99.5, []),
-        (99.0, ["its turn, which came 1 s after it was due at 2026-01-01T00:01:39Z"]),
-        (0.0, ["its turn, which came 100 s after it was due at 2026-01-01T00:00:00Z"]),
+        (99.0, ["its turn in the queue, which came 1 s after it was due at 2026-01-01T00:01:39Z"]),
+        (0.0, ["its turn in the queue, which came 100 s after it was due at 2026-01-01T00:00:00Z"]),
     ],
 )
 def test_the_message_tells_how_long_its_turn_took(due: float | None, said: list[str]) -> None:
@@ -204,6 +204,6 @@ def test_an_eviction_by_a_taint_says_so() -> None:
     (task,) = new.spec.graceful_eviction_tasks
     assert task.message == "taint gone:NoExecute of 2026-01-01T00:00:00Z"
     assert task.taint == "gone:NoExecute"
-    assert task.waited_for == ("its turn, which came 100 s after it was due at 2026-01-01T00:00:00Z",)
+    assert task.waited_for == ("its turn in the queue, which came 100 s after it was due at 2026-01-01T00:00:00Z",)
     assert (task.reason, task.producer, task.purge_mode) == ("TaintUntolerated", "TaintManager", GRACEFULLY)
     assert task.preserved_label_state == {"k": "v"}

@@ -21,7 +21,7 @@ from controlplane import kinds
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.controllers.reads.fleet_state import FLEET
 from controlplane.engine.decision import Decision, Put
-from controlplane.eviction.failback import fit_since
+from controlplane.eviction.failback import ready_long_enough_at
 from controlplane.kinds.configuration import FailoverConfiguration
 from controlplane.kinds.rows import EVICTED, HELD, QUEUED, Eviction, FleetState
 from controlplane.settings import Settings, with_overrides
@@ -138,7 +138,11 @@ class Chaos:
         well = [name for name, member in sorted(self.world.members.items()) if member.fault == UP]
         well = [name for name in well if name not in self.spared] or well
         if long:
-            well = [name for name in well if (at := fit_since(self.cluster(name))) is not None and at <= self.world.now]
+            well = [
+                name
+                for name in well
+                if (at := ready_long_enough_at(self.cluster(name))) is not None and at <= self.world.now
+            ]
         placed = {target.name for one in self.world.store.list(kinds.RESOURCE_BINDING) for target in one.spec.clusters}
         return self.chance.choice([name for name in well if name in placed] or well or sorted(self.world.members))
 

@@ -166,7 +166,7 @@ def test_what_held_an_eviction_before_it_was_decided_is_told_with_seconds(manife
 
     assert [one for one in waited(found) if not one[1].startswith("Queued: ")] == [
         (5.0, told_of),
-        (90.0, "its turn, which came 85 s after it was due at 2026-03-01T02:37:05Z"),
+        (90.0, "its turn in the queue, which came 85 s after it was due at 2026-03-01T02:37:05Z"),
     ]
     assert decided(found).seconds == 90.0
     assert found.status.durations.waited == 85.0
@@ -185,7 +185,7 @@ def test_a_refuge_that_was_waited_for_is_told_until_there_is_one() -> None:
     (held_at, message), *rest = waited(found)
     assert held_at < 15
     assert message.startswith("NoRefuge: ")
-    assert [why.partition(",")[0] for _, why in rest] == ["its turn"]
+    assert [why.partition(",")[0] for _, why in rest] == ["its turn in the queue"]
     assert decided(found).seconds > 50
 
 
@@ -199,8 +199,8 @@ def test_a_tier_that_let_nothing_leave_is_told_with_its_times() -> None:
 
     (found,) = told(world)
 
-    (stopped,) = [why for _, why in waited(found) if why.startswith("evictions to go on")]
-    assert stopped.startswith("evictions to go on, 70 s: stopped from 2026-03-01T02:37:00Z until 2026-03-01T02:38:15Z")
+    (stopped,) = [why for _, why in waited(found) if why.startswith("evictions to resume")]
+    assert stopped.startswith("evictions to resume, 70 s: stopped from 2026-03-01T02:37:00Z until 2026-03-01T02:38:15Z")
     assert "3 of 4 clusters are faulty" in stopped
 
 
