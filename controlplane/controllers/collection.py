@@ -1,4 +1,4 @@
-"""Collection: reads version, APIs, nodes and pods of members that are Ready, for estimates and API checks."""
+"""Collection: reads the version, APIs, nodes and pods of Ready Push members, for estimates and API checks."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 
 USE_SHOWN_EVERY: Final = timedelta(seconds=60)
-"""What pods take moves with every pod: a report that differs in nothing else is kept once in this time, so that Cluster
-status is not written with every report of every member (design, storage)."""
+"""A report that differs only in what pods use is stored at most once in this time. What pods use changes with each pod,
+and the status of all Clusters would be written with every report."""
 LIMIT_EXCEEDED: Final = "MemberLimitExceeded"
 _BY_NAME: Final = attrgetter("name")
 
 
-class Reading(Struct, frozen=True):
-    """A cluster, its credentials, and the last report that was kept."""
+class CollectionSnapshot(Struct, frozen=True):
+    """A cluster, its credentials, and the last report that was stored."""
 
     subject: Cluster
     secret: Template | None
@@ -40,7 +40,7 @@ class Reading(Struct, frozen=True):
 
 
 def _became_ready(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    """A member is due when it becomes Ready, or becomes one we reach ourselves."""
+    """A cluster is due when it becomes a Ready Push cluster."""
     if new is not None and _readable(new) and (old is None or not _readable(old)):
         yield new.ref
 
@@ -50,7 +50,7 @@ def _readable(cluster: Cluster) -> bool:
 
 
 class Collection(MemberController):
-    """Key: a Cluster. Runs while it is Ready; stale values stay where it is not (semantics 2.1)."""
+    """Key: a Cluster. Writes its Collected row. The last values stay while it is not Ready [cluster-status]."""
 
     name: ClassVar[str] = "collection"
     group: ClassVar[str] = "members"
@@ -64,56 +64,60 @@ class Collection(MemberController):
     batch: ClassVar[int] = 100
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """The settings say how often every cluster is read, and what of it."""
+        """Return all clusters, because the settings decide how often each is read, and what is read."""
         return all_clusters(state, after=after, limit=limit)
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Reading | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[CollectionSnapshot | None]:
         clusters = state.get(refs)
         secrets = credentials(state, clusters.values())
         reports: dict[str, Sequence[Collected]] = state.rows(Collected, "key", [ref.name for ref in refs])
         return [
-            Reading(clusters[ref], secrets.get(ref.name), next(iter(reports.get(ref.name, ())), None))
+            CollectionSnapshot(clusters[ref], secrets.get(ref.name), next(iter(reports.get(ref.name, ())), None))
             if ref in clusters
             else None
             for ref in refs
         ]
 
-    def question(self, snapshot: Reading, settings: Settings, *, now: datetime) -> Collect | None:
+    def question(self, snapshot: CollectionSnapshot, settings: Settings, *, now: datetime) -> Collect | None:
         cluster = snapshot.subject
         if not _readable(cluster):
             return None
         return Collect(endpoint_of(cluster, snapshot.secret), resources=settings.enable_cluster_resource_modeling)
 
-    def decide(self, snapshot: Reading, settings: Settings, *, now: datetime, answer: Answer | None = None) -> Decision:
+    def decide(
+        self, snapshot: CollectionSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
+    ) -> Decision:
         if answer is None:
             return NOTHING
         wake_at = now + timedelta(seconds=settings.cluster_status_update_frequency)
-        events = _complaints(snapshot.subject, answer)
+        events = _limit_events(snapshot.subject, answer)
         if not answer.ok:
             return Decision(wake_at=wake_at, events=events)
         row = collected(snapshot.subject, answer.body, settings, before=snapshot.before, now=now)
-        return Decision(changes=() if _waits(row, snapshot.before) else (Save(row),), wake_at=wake_at, events=events)
+        return Decision(
+            changes=() if _is_postponed(row, snapshot.before) else (Save(row),), wake_at=wake_at, events=events
+        )
 
 
-def _complaints(cluster: Cluster, answer: Answer) -> tuple[Event, ...]:
-    """Return the Event about a limit that the member exceeded."""
+def _limit_events(cluster: Cluster, answer: Answer) -> tuple[Event, ...]:
+    """Return the Event about a member whose answers exceed a limit."""
     if not answer.exceeded:
         return ()
-    message = f"cluster {cluster.metadata.name} sends too much, and that was not read: {answer.exceeded}"
+    message = f"cluster {cluster.metadata.name} sends more than is read of a member: {answer.exceeded}"
     return (Event(cluster, LIMIT_EXCEEDED, message[:1024], warning=True),)
 
 
 def collected(
     cluster: Cluster, body: dict[str, Any], settings: Settings, *, before: Collected | None, now: datetime
 ) -> Collected:
-    """Return what was read, condensed: APIs sorted, nodes and pods summed and graded (D16).
+    """Return what was read of a member: its APIs, and the sums and resource models of its nodes and pods.
 
-    Of an API version that could not be read counts what was read of it last.
+    For an API version that could not be read, the resources that were read last are kept [resource-models].
     """
-    last = {} if before is None else {one.group_version: one for one in before.api_enablements}
+    last_read = {} if before is None else {one.group_version: one for one in before.api_enablements}
     apis = {one["groupVersion"]: _enablement(one) for one in body["apis"] if one["resources"] is not None}
     unread = tuple(sorted(one["groupVersion"] for one in body["apis"] if one["resources"] is None))
-    apis |= {version: last[version] for version in unread if version in last}
+    apis |= {version: last_read[version] for version in unread if version in last_read}
     nodes, pods = body.get("nodes"), body.get("pods")
     return Collected(
         key=cluster.metadata.name,
@@ -132,15 +136,15 @@ def collected(
     )
 
 
-def _waits(row: Collected, before: Collected | None) -> bool:
-    """Test whether a report may be left out: only what pods take is news in it, and the last one kept is young."""
+def _is_postponed(row: Collected, before: Collected | None) -> bool:
+    """Test whether a report is not stored yet: it differs only in what pods use, and the last one is recent."""
     if before is None or before.at is None or row.at is None or row.at - before.at >= USE_SHOWN_EVERY:
         return False
-    return row.resource_summary != before.resource_summary and _unused(row) == _unused(before)
+    return row.resource_summary != before.resource_summary and _without_usage(row) == _without_usage(before)
 
 
-def _unused(row: Collected) -> Collected:
-    """Return what a report says apart from what pods take."""
+def _without_usage(row: Collected) -> Collected:
+    """Return a report without what pods use."""
     summary = row.resource_summary
     if summary is not None:
         grades = tuple(replace(one, count=0) for one in summary.allocatable_modelings)

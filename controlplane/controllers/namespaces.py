@@ -1,4 +1,4 @@
-"""Namespaces: every Namespace here exists in every member, so that what is sent there has a place (semantics 1.7)."""
+"""Namespaces: creates each Namespace on every member, so that objects can be applied in it [derived-names]."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from controlplane.propagation import works
 from controlplane.settings import Settings
 
 
-class Spread(Struct, frozen=True):
-    """A Namespace (None: gone), its Works by cluster, and all clusters."""
+class NamespacesSnapshot(Struct, frozen=True):
+    """A Namespace (None: deleted), its Works by cluster, and all clusters."""
 
     ref: Ref
     namespace: Template | None
@@ -38,7 +38,8 @@ class Spread(Struct, frozen=True):
         return self.namespace
 
 
-def _namespace(old: Template | None, new: Template | None) -> Iterator[Ref]:
+def _namespace_changed(old: Template | None, new: Template | None) -> Iterator[Ref]:
+    """A Namespace is due when it was created or deleted, or its metadata changed."""
     present = new or old
     assert present is not None, "a change has an old or a new side"
     if is_reserved_namespace(present.metadata.name):
@@ -54,42 +55,43 @@ def _namespace(old: Template | None, new: Template | None) -> Iterator[Ref]:
     yield present.ref
 
 
-def _work(old: Work | None, new: Work | None) -> Iterator[Ref]:
+def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
+    """The Namespace of a Work is due when the Work was removed or its spec was edited."""
     if old is None or (new is not None and old.metadata.generation == new.metadata.generation):
         return
     yield from works.owner(old, (kinds.NAMESPACE,))
 
 
-def _cluster(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+def _cluster_joined(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
     """All Namespaces are due when a cluster joins."""
     if old is None and new is not None:
         yield new.ref
 
 
 class Namespaces(Controller):
-    """Key: a Namespace. Makes a Work of it for every cluster; removes them once the Namespace itself is gone.
+    """Key: a Namespace. Creates a Work of it for every cluster, and deletes these Works once the Namespace is removed.
 
-    What a Namespace holds goes first, here as in Kubernetes, and each copy for itself.
+    controllers.namespace_content removes the objects in a deleted Namespace first, and their copies with them.
     """
 
     name: ClassVar[str] = "namespaces"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = (kinds.NAMESPACE,)
     watches: ClassVar[tuple[Watch, ...]] = (
-        Watch(kinds.NAMESPACE, _namespace),
-        Watch(kinds.WORK, _work),
-        Watch(kinds.CLUSTER, _cluster, fan_out=True),
+        Watch(kinds.NAMESPACE, _namespace_changed),
+        Watch(kinds.WORK, _work_changed),
+        Watch(kinds.CLUSTER, _cluster_joined, fan_out=True),
     )
     owns: ClassVar[Ownership] = Ownership(
         {kinds.WORK: ("create", "delete", "metadata.labels", "metadata.annotations", "spec")}
     )
     batch: ClassVar[int] = 100
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Spread | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[NamespacesSnapshot | None]:
         found = state.get(refs)
         stored = state.by_index(kinds.WORK, "binding", [str(ref) for ref in refs])
         clusters = tuple(one for one in state.list(kinds.CLUSTER) if not one.terminating)
-        snapshots: list[Spread | None] = []
+        snapshots: list[NamespacesSnapshot | None] = []
         for ref in refs:
             own = {
                 cluster_of_execution_namespace(work.metadata.namespace): work
@@ -97,23 +99,27 @@ class Namespaces(Controller):
                 if works.is_copy_of(work, "Namespace", ref.name)
             }
             namespace = found.get(ref)
-            snapshots.append(Spread(ref, namespace, own, clusters) if namespace is not None or own else None)
+            snapshots.append(
+                NamespacesSnapshot(ref, namespace, own, clusters) if namespace is not None or own else None
+            )
         return snapshots
 
-    def decide(self, snapshot: Spread, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(
+        self, snapshot: NamespacesSnapshot, settings: Settings, *, now: datetime, answer: Any = None
+    ) -> Decision:
         namespace = snapshot.namespace
         if namespace is None:
-            gone = tuple(
+            deletions = tuple(
                 deleting(work, now=now) for work in snapshot.stored.values() if work.metadata.deletion_timestamp is None
             )
-            return Decision(changes=gone, reason="NamespaceGone") if gone else NOTHING
-        if namespace.metadata.deletion_timestamp is not None or not spreads(namespace, settings):
-            return NOTHING  # copies that are there stay: removing them would remove what they hold
+            return Decision(changes=deletions, reason="NamespaceGone") if deletions else NOTHING
+        if namespace.metadata.deletion_timestamp is not None or not is_propagated(namespace, settings):
+            return NOTHING  # existing copies stay: with them, all objects in them would be deleted
         changes: list[Put | Delete] = []
         for cluster in snapshot.clusters:
             stored = snapshot.stored.get(cluster.metadata.name)
             if stored is not None and stored.metadata.deletion_timestamp is not None:
-                continue  # due again once it is gone
+                continue  # the Namespace is due again once the Work is removed
             wanted = works.namespace_work(namespace, cluster.metadata.name, now=now)
             renewed = wanted if stored is None else works.updated(stored, wanted)
             if renewed is not stored:
@@ -125,8 +131,8 @@ class Namespaces(Controller):
         return page([one.ref for one in found], limit=limit)
 
 
-def spreads(namespace: Template, settings: Settings) -> bool:
-    """Test whether a Namespace is brought to the members at all."""
+def is_propagated(namespace: Template, settings: Settings) -> bool:
+    """Test whether a Namespace is created on the members at all."""
     name = namespace.metadata.name
     if (
         name in ("default", KUBE_SYSTEM_NAMESPACE)

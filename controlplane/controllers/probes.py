@@ -1,4 +1,7 @@
-"""Probes: asks every Push member whether it is ready and keeps what it said, before debounce (semantics 2.1, D22)."""
+"""Probes: asks every Push member whether it is ready, and stores the answer as an Observation [cluster-status].
+
+controllers.cluster_status debounces the observations and publishes Ready and AccessLost [lost-access].
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,16 @@ from controlplane.kinds.template import Template
 from controlplane.settings import Settings
 
 
-class Sight(Struct, frozen=True):
-    """A cluster, its credentials, and what was seen of it before."""
+class ProbeSnapshot(Struct, frozen=True):
+    """A cluster, its credentials, and the last Observation of it."""
 
     subject: Cluster
     secret: Template | None
     seen: Observation | None
 
 
-def _joined(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
-    """A cluster is due when it joins or its way in changes; after that each decision says when to look again."""
+def _cluster_changed(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
+    """A cluster is due when it joins or is reached in another way. After that, each decision sets the next time."""
     if new is None:
         return
     if old is None or connection_fields(old) != connection_fields(new):
@@ -39,45 +42,47 @@ def _joined(old: Cluster | None, new: Cluster | None) -> Iterator[Ref]:
 
 
 class Probes(MemberController):
-    """Key: a Cluster."""
+    """Key: a Cluster. Writes its Observation."""
 
     name: ClassVar[str] = "probes"
     group: ClassVar[str] = "members"
     keys: ClassVar[tuple[str, ...]] = (kinds.CLUSTER,)
     watches: ClassVar[tuple[Watch, ...]] = (
-        Watch(kinds.CLUSTER, _joined),
+        Watch(kinds.CLUSTER, _cluster_changed),
         Watch(kinds.FAILOVER_CONFIGURATION, lambda old, new: (FLEET,), fan_out=True),
     )
     due_at_start: ClassVar[tuple[Ref, ...]] = (FLEET,)
     owns: ClassVar[Ownership] = Ownership({}, rows=(Observation,))
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        """The settings say how often every cluster is asked."""
+        """Return all clusters, because the settings decide how often each of them is probed."""
         return all_clusters(state, after=after, limit=limit)
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Sight | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ProbeSnapshot | None]:
         clusters = state.get(refs)
         secrets = credentials(state, clusters.values())
         seen = state.rows(Observation, "key", [ref.name for ref in refs])
         return [
-            Sight(clusters[ref], secrets.get(ref.name), next(iter(seen.get(ref.name, ())), None))
+            ProbeSnapshot(clusters[ref], secrets.get(ref.name), next(iter(seen.get(ref.name, ())), None))
             if ref in clusters
             else None
             for ref in refs
         ]
 
-    def question(self, snapshot: Sight, settings: Settings, *, now: datetime) -> Probe | None:
+    def question(self, snapshot: ProbeSnapshot, settings: Settings, *, now: datetime) -> Probe | None:
         cluster = snapshot.subject
         if not cluster.called_directly:
             return None
-        # One that hangs is told apart in time to count as observed without a gap (`health.holds_for`).
+        # The time limit is so short that a member that hangs is still observed without a gap (`health.holds_for`).
         return Probe(endpoint_of(cluster, snapshot.secret), seconds=settings.cluster_status_update_frequency)
 
-    def decide(self, snapshot: Sight, settings: Settings, *, now: datetime, answer: Answer | None = None) -> Decision:
+    def decide(
+        self, snapshot: ProbeSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
+    ) -> Decision:
         if answer is None:
             return NOTHING
         before = snapshot.seen or Observation(key=snapshot.subject.metadata.name)
         lost = (answer.reason or ACCESS_REFUSED) if answer.access else ""
-        what = seen(answer.code, problem=answer.problem, access=lost)
+        observed = seen(answer.code, problem=answer.problem, access=lost)
         wake_at = now + timedelta(seconds=settings.cluster_status_update_frequency)
-        return Decision(changes=(Save(observe(before, what, settings, now=now)),), wake_at=wake_at)
+        return Decision(changes=(Save(observe(before, observed, settings, now=now)),), wake_at=wake_at)

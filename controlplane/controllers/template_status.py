@@ -1,4 +1,4 @@
-"""Template status: what all members together say of a template, in the template's own status (semantics 4)."""
+"""Template status: combines the reports of all members into the status of a template [resource-interpreter]."""
 
 from __future__ import annotations
 
@@ -22,45 +22,48 @@ from controlplane.wire import builtin
 from controlplane.wire.structural import with_required
 
 
-class Aggregate(Struct, frozen=True):
+class TemplateStatusSnapshot(Struct, frozen=True):
     """A template and its binding."""
 
     subject: Template
     binding: Binding
 
 
-def _binding(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
+def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
+    """A template is due when the aggregated status of its binding changed."""
     if old is not None and new is not None and old.status.aggregated_status != new.status.aggregated_status:
         yield bindings.template_ref(new)
 
 
 class TemplateStatus(Controller):
-    """Key: a template. Writes its status, for the kinds that have a rule for it."""
+    """Key: a template. Writes its status, if there is a rule for its kind."""
 
     name: ClassVar[str] = "template_status"
     group: ClassVar[str] = "propagation"
     keys: ClassVar[tuple[str, ...]] = PropagatedKinds()
-    watches: ClassVar[tuple[Watch, ...]] = tuple(Watch(kind, _binding) for kind in kinds.BINDINGS)
+    watches: ClassVar[tuple[Watch, ...]] = tuple(Watch(kind, _binding_changed) for kind in kinds.BINDINGS)
     owns: ClassVar[Ownership] = Ownership({"*": ("status",)})
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Aggregate | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[TemplateStatusSnapshot | None]:
         templates = state.get(refs)
         found = state.get([bindings.binding_ref(ref) for ref in refs])
         return [
-            Aggregate(template, binding)
+            TemplateStatusSnapshot(template, binding)
             if (template := templates.get(ref)) is not None
             and (binding := found.get(bindings.binding_ref(ref))) is not None
             else None
             for ref in refs
         ]
 
-    def decide(self, snapshot: Aggregate, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(
+        self, snapshot: TemplateStatusSnapshot, settings: Settings, *, now: datetime, answer: Any = None
+    ) -> Decision:
         template, items = snapshot.subject, snapshot.binding.status.aggregated_status
-        known = interpret.interpreter_for(template.api_version, template.kind)
-        rule = known.aggregate
+        interpreter = interpret.interpreter_for(template.api_version, template.kind)
+        rule = interpreter.aggregate
         if rule is None or (not items and not template.status):
             return NOTHING
-        status = rule(_document(template), aggregation.counting(items, final=known.final), now)
+        status = rule(_document(template), aggregation.counting(items, final=interpreter.final), now)
         status = _complete(template, status)
         if status == template.status:
             return NOTHING
@@ -68,7 +71,7 @@ class TemplateStatus(Controller):
 
 
 def _complete(template: Template, status: dict[str, Any]) -> dict[str, Any]:
-    """Return a status with the zero values that its kind's schema requires; an empty status is left out as a whole.
+    """Return a status with the zero values that the schema of its kind requires. An empty status stays empty.
 
     Sums and member reports leave zero out. Typed clients send back what they read, and Kubernetes refuses it without.
     """
@@ -82,7 +85,7 @@ def _complete(template: Template, status: dict[str, Any]) -> dict[str, Any]:
 
 
 def _document(template: Template) -> dict[str, Any]:
-    """Return as much of a template as the rules read."""
+    """Return the parts of a template that the rules of kinds read."""
     return {
         "metadata": {"generation": template.metadata.generation},
         "spec": template.spec,

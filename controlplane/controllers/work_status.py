@@ -1,4 +1,4 @@
-"""WorkStatus: what a member says of an object of ours, written into its Work (semantics 2.11)."""
+"""WorkStatus: writes the status and the health of an object on its member into its Work [status-aggregation]."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from controlplane.kinds.work import (
 from controlplane.settings import Settings
 
 
-class Held(Struct, frozen=True):
-    """A Work whose member object changed."""
+class WorkStatusSnapshot(Struct, frozen=True):
+    """A Work whose object on the member changed."""
 
     subject: Work
 
 
-def _applied(old: Work | None, new: Work | None) -> Iterator[Ref]:
-    """A Work nothing is known of yet is due once it is applied: its member may have told of the object before that."""
+def _first_applied(old: Work | None, new: Work | None) -> Iterator[Ref]:
+    """A Work without a status is due when it was applied: the watch on its member may have reported before that."""
     if new is not None and not new.status.manifest_statuses and _is_applied(new) and not _is_applied(old):
         yield new.ref
 
 
-def _waits(work: Work) -> bool:
-    """Test whether a Work that is being removed waits for its member to finish the deletion of the object."""
+def _is_being_removed(work: Work) -> bool:
+    """Test whether a deleted Work waits until its member has deleted the object."""
     applied = condition(work.status.conditions, APPLIED)
     return applied is not None and applied.reason in (REMOVING, CLEANUP_FAILED)
 
@@ -55,97 +55,111 @@ def _is_applied(work: Work | None) -> bool:
 
 
 class WorkStatus(MemberController):
-    """Key: a Work. Made due by the watch on its member, and when it is applied for the first time."""
+    """Key: a Work. Writes its manifestStatuses, and the conditions Applied and Retained of a lost object.
+
+    A Work is due when the watch on its member reports its object, and when it is applied for the first time.
+    """
 
     name: ClassVar[str] = "work_status"
     group: ClassVar[str] = "members"
     keys: ClassVar[tuple[str, ...]] = (kinds.WORK,)
-    watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.WORK, _applied),)
+    watches: ClassVar[tuple[Watch, ...]] = (Watch(kinds.WORK, _first_applied),)
     owns: ClassVar[Ownership] = Ownership({kinds.WORK: ("status.conditions", "status.manifest_statuses")})
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Held | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[WorkStatusSnapshot | None]:
         found = state.get(refs)
-        return [Held(found[ref]) if ref in found else None for ref in refs]
+        return [WorkStatusSnapshot(found[ref]) if ref in found else None for ref in refs]
 
-    def question(self, snapshot: Held, settings: Settings, *, now: datetime) -> Observe | None:
+    def question(self, snapshot: WorkStatusSnapshot, settings: Settings, *, now: datetime) -> Observe | None:
         work = snapshot.subject
-        if not work.manifest or not work.cluster or (work.metadata.deletion_timestamp is not None and not _waits(work)):
+        if (
+            not work.manifest
+            or not work.cluster
+            or (work.metadata.deletion_timestamp is not None and not _is_being_removed(work))
+        ):
             return None
         return Observe(work.cluster, work.manifest)
 
-    def decide(self, snapshot: Held, settings: Settings, *, now: datetime, answer: Answer | None = None) -> Decision:
-        """Return the Work with the object's status and health; an object that vanished is applied again."""
+    def decide(
+        self, snapshot: WorkStatusSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
+    ) -> Decision:
+        """Return the Work with the status and the health of its object. A lost object is applied again."""
         work = snapshot.subject
         applied = condition(work.status.conditions, APPLIED)
         if answer is None or applied is None or applied.reason == NAMESPACE_USED:
-            return NOTHING  # what is not ours is not watched
+            return NOTHING  # an object that this product does not manage is not watched
         if answer.code == 404:
             return self._vanished(work, applied, now=now)
         if not answer.ok or work.metadata.deletion_timestamp is not None:
             return NOTHING
-        held: dict[str, Any] = answer.body
-        status = ManifestStatus(_identifier(held), reflected(held), health(held))
+        manifest: dict[str, Any] = answer.body
+        status = ManifestStatus(_identifier(manifest), reflected(manifest), health(manifest))
         changed = work.with_status(manifest_statuses=(status,))
         if changed is work:
             return NOTHING
-        return Decision(changes=(Put(changed, work),), events=tuple(_first(work)), reason="StatusReflected")
+        return Decision(
+            changes=(Put(changed, work),), events=tuple(_first_status_events(work)), reason="StatusReflected"
+        )
 
     def _vanished(self, work: Work, applied: Condition, *, now: datetime) -> Decision:
-        """Return the Work whose object is gone: applied again, or, where the Work is being removed, released."""
+        """Return a Work whose object disappeared: it is applied again, or its removal has ended."""
         if work.metadata.deletion_timestamp is not None:
-            said = Condition(APPLIED, "False", REMOVED, "The object is no longer on the member.")
-            return _without_object(work, said, now=now)
+            new_applied = Condition(APPLIED, "False", REMOVED, "The object is no longer on the member.")
+            return _without_object(work, new_applied, now=now)
         if applied.status != "True":
             return NOTHING
         retained = Condition(RETAINED, "False", OBJECT_LOST, "The member does not keep the object.")
-        shaky = work.with_status(conditions=with_condition(work.status.conditions, retained, now=now))
-        said = Condition(APPLIED, "False", OBJECT_LOST, "The object is no longer on the member; it is applied again.")
-        lost = shaky.with_status(conditions=with_condition(shaky.status.conditions, said, now=now))
-        if wait := wait_before_reapply(lost).total_seconds():
-            why = "it was lost before, and something on the member deletes it"
-            said = replace(said, message=f"{said.message[:-1]} in {wait:g} s: {why}.")
-        told = Event(work, OBJECT_LOST, said.message, warning=True)
-        changed = shaky.with_status(
-            conditions=with_condition(shaky.status.conditions, said, now=now), manifest_statuses=()
+        unretained = work.with_status(conditions=with_condition(work.status.conditions, retained, now=now))
+        new_applied = Condition(
+            APPLIED, "False", OBJECT_LOST, "The object is no longer on the member; it is applied again."
         )
-        return Decision(changes=(Put(changed, work),), events=(told,), reason=OBJECT_LOST)
+        lost = unretained.with_status(conditions=with_condition(unretained.status.conditions, new_applied, now=now))
+        if wait := wait_before_reapply(lost).total_seconds():
+            why = "it was lost before, so something on the member deletes it"
+            new_applied = replace(new_applied, message=f"{new_applied.message[:-1]} in {wait:g} s: {why}.")
+        event = Event(work, OBJECT_LOST, new_applied.message, warning=True)
+        changed = unretained.with_status(
+            conditions=with_condition(unretained.status.conditions, new_applied, now=now), manifest_statuses=()
+        )
+        return Decision(changes=(Put(changed, work),), events=(event,), reason=OBJECT_LOST)
 
 
-def _first(work: Work) -> Iterator[Event]:
-    """Yield the Events of a Work whose copy on the member is reported for the first time; later reports have none."""
+def _first_status_events(work: Work) -> Iterator[Event]:
+    """Yield the Events of a Work whose object is reported for the first time. Later reports yield none."""
     if not work.status.manifest_statuses:
         yield Event(work, "ReflectStatusSucceed", f"Reflect status of cluster {work.cluster} succeed.", step=True)
         yield Event(work, "InterpretHealthSucceed", f"Interpret health on cluster {work.cluster} succeed.", step=True)
 
 
-def _without_object(work: Work, said: Condition, *, now: datetime) -> Decision:
-    conditions = with_condition(work.status.conditions, said, now=now)
+def _without_object(work: Work, new_applied: Condition, *, now: datetime) -> Decision:
+    """Return a Work whose object was removed, without the status of the object."""
+    conditions = with_condition(work.status.conditions, new_applied, now=now)
     changed = work.with_status(conditions=conditions, manifest_statuses=())
-    return NOTHING if changed is work else Decision(changes=(Put(changed, work),), reason=said.reason)
+    return NOTHING if changed is work else Decision(changes=(Put(changed, work),), reason=new_applied.reason)
 
 
-def reflected(held: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the status to carry back: what the kind's rule picks, the whole status where there is no rule."""
-    rule = interpret.interpreter_for(held.get("apiVersion", ""), held.get("kind", "")).reflect
-    return held.get("status") or None if rule is None else rule(held)
+def reflected(manifest: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the part of the status of an object that its kind reports back, all of it for kinds without a rule."""
+    rule = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).reflect
+    return manifest.get("status") or None if rule is None else rule(manifest)
 
 
-def health(held: dict[str, Any]) -> str:
-    """Return Healthy or Unhealthy by the kind's rule, Healthy where it has none, Unknown where the rule cannot tell."""
-    rule = interpret.interpreter_for(held.get("apiVersion", ""), held.get("kind", "")).healthy
+def health(manifest: dict[str, Any]) -> str:
+    """Return Healthy or Unhealthy by the rule of the kind. Healthy: there is no rule. Unknown: the rule failed."""
+    rule = interpret.interpreter_for(manifest.get("apiVersion", ""), manifest.get("kind", "")).healthy
     try:
-        return HEALTHY if rule is None or rule(held) else UNHEALTHY
+        return HEALTHY if rule is None or rule(manifest) else UNHEALTHY
     except (KeyError, TypeError, ValueError):
         return UNKNOWN
 
 
-def _identifier(held: dict[str, Any]) -> ResourceIdentifier:
-    group, _, version = held.get("apiVersion", "").rpartition("/")
-    metadata = held.get("metadata", {})
+def _identifier(manifest: dict[str, Any]) -> ResourceIdentifier:
+    group, _, version = manifest.get("apiVersion", "").rpartition("/")
+    metadata = manifest.get("metadata", {})
     return ResourceIdentifier(
         group=group,
         version=version,
-        kind=held.get("kind", ""),
+        kind=manifest.get("kind", ""),
         namespace=metadata.get("namespace", ""),
         name=metadata.get("name", ""),
     )

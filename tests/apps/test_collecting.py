@@ -17,8 +17,8 @@ from apps.objects.store import store
 from controlplane.apimachinery.meta import condition
 from controlplane.clusters.questions import Answer, Collect, Observe, Probe, Target
 from controlplane.controllers.cluster_status import ClusterStatus, ClusterStatusSnapshot
-from controlplane.controllers.collection import Collection, Reading
-from controlplane.controllers.probes import Probes, Sight
+from controlplane.controllers.collection import Collection, CollectionSnapshot
+from controlplane.controllers.probes import Probes, ProbeSnapshot
 from controlplane.engine.decision import Decision, Put, Save
 from controlplane.engine.state import Actor
 from controlplane.kinds.cluster import Cluster
@@ -73,7 +73,9 @@ async def collected(answers: dict[str, Any], before: Collected | None = None, *,
     finally:
         await client.close()
     now = START + timedelta(seconds=after)
-    decided = Collection().decide(Reading(cluster("member1"), None, before), Settings(), now=now, answer=answer)
+    decided = Collection().decide(
+        CollectionSnapshot(cluster("member1"), None, before), Settings(), now=now, answer=answer
+    )
     saved = [one.row for one in decided.changes if isinstance(one, Save)]
     return saved[0] if saved else before  # type: ignore[return-value]  # Collection keeps nothing else
 
@@ -153,7 +155,9 @@ def test_whatever_a_member_says_can_be_stored() -> None:
             await client.close()
 
     row = asyncio.run(collected({**WHOLE, **apis, "/version": {"gitVersion": odd}}))
-    seen = Probes().decide(Sight(cluster("member1"), None, None), Settings(), now=START, answer=asyncio.run(probed()))
+    seen = Probes().decide(
+        ProbeSnapshot(cluster("member1"), None, None), Settings(), now=START, answer=asyncio.run(probed())
+    )
 
     assert row is not None
     stored = store().apply([(None, Decision(changes=(Save(row),))), (None, seen)], by=Actor("test"))

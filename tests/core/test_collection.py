@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.clusters.questions import Answer
-from controlplane.controllers.collection import Collection, Reading
+from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.engine.decision import Save
 from controlplane.estimate.models import DEFAULT_MODELS
 from controlplane.kinds.cluster import Cluster
@@ -40,7 +40,7 @@ class Member:
     def reports(self, *, after: float, **what: Any) -> bool:
         """Let it report so many seconds after it joined; return whether that is kept."""
         now = START + timedelta(seconds=after)
-        asked = Reading(self.subject, None, self.kept)
+        asked = CollectionSnapshot(self.subject, None, self.kept)
         decided = Collection().decide(asked, Settings(), now=now, answer=Answer(200, body(**what)))
         assert decided.wake_at is not None
         for change in decided.changes:

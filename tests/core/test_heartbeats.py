@@ -13,10 +13,9 @@ from controlplane.admission.admit import admit_create, admit_update
 from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.clusters.fence import FenceRequest, fence_of, fenced
 from controlplane.clusters.heartbeats import LISTENING, received
-from controlplane.controllers.collection import Collection
-from controlplane.controllers.collection import Reading as Read
+from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.controllers.execution import Dispatch, Execution
-from controlplane.controllers.probes import Probes, Sight
+from controlplane.controllers.probes import Probes, ProbeSnapshot
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import CLUSTER, LEASE
 from controlplane.kinds.cluster import Cluster
@@ -285,8 +284,8 @@ def test_the_control_plane_asks_a_pull_member_nothing() -> None:
     meta = ObjectMeta(name="one", namespace="karmada-es-member1", uid="work", finalizers=("karmada.io/x",))
     work = Work("work.karmada.io/v1alpha1", "Work", meta, WorkSpec(workload=Workload((manifest,))))
 
-    assert Probes().question(Sight(member, None, None), FAILOVER, now=START) is None
-    assert Collection().question(Read(member, None), FAILOVER, now=START) is None
+    assert Probes().question(ProbeSnapshot(member, None, None), FAILOVER, now=START) is None
+    assert Collection().question(CollectionSnapshot(member, None), FAILOVER, now=START) is None
     assert Execution().question(Dispatch(work, member), FAILOVER, now=START) is None
     going = work.with_meta(deletion_timestamp=START)
     assert Execution().question(Dispatch(going, member), FAILOVER, now=START) is None

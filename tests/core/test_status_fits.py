@@ -12,7 +12,7 @@ import pytest
 from controlplane import interpret
 from controlplane.admission.admit import admit_update
 from controlplane.apimachinery.meta import ObjectMeta, kind_key
-from controlplane.controllers.template_status import Aggregate, TemplateStatus
+from controlplane.controllers.template_status import TemplateStatus, TemplateStatusSnapshot
 from controlplane.engine.decision import Put
 from controlplane.interpret import reflect
 from controlplane.interpret.native import NATIVE
@@ -86,7 +86,7 @@ def test_an_aggregated_status_is_one_the_schema_allows(api_version: str, kind: s
             spec=ResourceBindingSpec(ObjectReference(api_version, kind, "a")),
             status=BindingStatus(aggregated_status=items),
         )
-        decision = TemplateStatus().decide(Aggregate(template, binding), Settings(), now=NOW)
+        decision = TemplateStatus().decide(TemplateStatusSnapshot(template, binding), Settings(), now=NOW)
         for change in decision.changes:
             assert isinstance(change, Put)
             written: Any = change.new

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from controlplane.clusters import health
 from controlplane.clusters.questions import Answer
-from controlplane.controllers.collection import Collection, Reading
+from controlplane.controllers.collection import Collection, CollectionSnapshot
 from controlplane.controllers.fleet_watch import FleetWatch
 from controlplane.estimate.request import request_from
 from controlplane.kinds.binding import GracefulEvictionTask
@@ -144,12 +144,14 @@ def shares(*, replicas: int, **more: Any) -> Callable[[Settings], dict[str, int]
 
 
 def collected(settings: Settings) -> bool:
-    asked_ = Collection().question(Reading(cluster("member1"), None, None), settings, now=START)
+    asked_ = Collection().question(CollectionSnapshot(cluster("member1"), None, None), settings, now=START)
     return asked_ is not None and asked_.resources
 
 
 def looked_again(settings: Settings) -> float:
-    decision = Collection().decide(Reading(cluster("member1"), None, None), settings, now=START, answer=Answer(503))
+    decision = Collection().decide(
+        CollectionSnapshot(cluster("member1"), None, None), settings, now=START, answer=Answer(503)
+    )
     assert decision.wake_at is not None
     return (decision.wake_at - START).total_seconds()
 

@@ -14,7 +14,7 @@ from controlplane.apimachinery.names import (
 from controlplane.controllers.binding_status import BindingStatus
 from controlplane.controllers.execution import Execution
 from controlplane.controllers.namespaces import Namespaces
-from controlplane.controllers.work_status import Held, WorkStatus
+from controlplane.controllers.work_status import WorkStatus, WorkStatusSnapshot
 from controlplane.controllers.works import Works
 from controlplane.engine.state import Actor
 from controlplane.eviction.leftovers import LateRemoval
@@ -317,7 +317,7 @@ def test_a_work_that_is_for_no_cluster_is_asked_about_nowhere() -> None:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}}
     work = Work("", "", ObjectMeta(name="mine", namespace="default"), spec=WorkSpec(Workload((manifest,))))
 
-    assert WorkStatus().question(Held(work), Settings(), now=START) is None
+    assert WorkStatus().question(WorkStatusSnapshot(work), Settings(), now=START) is None
 
 
 STRANGE = {
