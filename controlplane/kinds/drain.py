@@ -1,4 +1,5 @@
-"""Drain (failover.lifeboat.io/v1alpha1): empties a cluster, gracefully and at a rate of its own (D20)."""
+"""Drain (failover.lifeboat.io/v1alpha1): evicts all copies from a cluster, gracefully and at its own rate
+[unjoin-and-drain]."""
 
 from __future__ import annotations
 
@@ -22,16 +23,20 @@ RUNNING, PAUSED, STOPPED, FINISHED = "Running", "Paused", "Stopped", "Finished"
 
 
 class DrainSpec(UserStruct, frozen=True):
-    """Which cluster is emptied, and how fast."""
+    """The cluster to drain, and the rate."""
 
-    cluster: Annotated[str, Meta(description="The cluster to empty. It is cordoned first; uncordon it yourself.")] = ""
-    rate: Annotated[float, Meta(description="Bindings per second, at most.")] = 0.5
-    stop: Annotated[bool, Meta(description="Nothing more leaves; what is leaving goes on. false resumes.")] = False
-    reason: Annotated[str, Meta(description="What for: it stands in the Events and tasks of what leaves.")] = ""
+    cluster: Annotated[
+        str, Meta(description="The cluster to drain. The drain cordons it first. Uncordon it yourself afterwards.")
+    ] = ""
+    rate: Annotated[float, Meta(description="Maximum number of bindings per second.")] = 0.5
+    stop: Annotated[
+        bool, Meta(description="true stops the drain. Evictions that have started continue. false resumes it.")
+    ] = False
+    reason: Annotated[str, Meta(description="Reason of the drain. It is shown in Events and eviction tasks.")] = ""
 
 
 class Remaining(Struct, frozen=True):
-    """A binding that cannot leave yet."""
+    """A binding that cannot be evicted yet."""
 
     binding: str
     message: str
@@ -39,33 +44,41 @@ class Remaining(Struct, frozen=True):
 
 class DrainStatus(Struct, frozen=True):
     phase: Annotated[str, Meta(description="Running, Paused, Stopped or Finished.")] = ""
-    message: Annotated[str, Meta(description="Why it is paused or finished, or how many cannot leave.")] = ""
-    moved: Annotated[int, Meta(description="Bindings that began to leave.")] = 0
-    leaving: Annotated[int, Meta(description="Bindings whose old copy is still there.")] = 0
-    remaining: Annotated[int, Meta(description="Bindings that have not begun.")] = 0
-    cannot_leave: Annotated[tuple[Remaining, ...], Meta(description="The first of those that cannot, and why.")] = ()
-    blocked: Annotated[int, Meta(description="How many cannot, of those its present round has looked at.")] = 0
-    after: Annotated[str, Meta(description="The binding its present round has come to. Unset: it begins.")] = ""
-    tokens: Annotated[float, Meta(description="In its own bucket, at countedAt.")] = 0.0
+    message: Annotated[
+        str, Meta(description="Why the drain is paused or finished, or how many bindings cannot be evicted.")
+    ] = ""
+    moved: Annotated[int, Meta(description="Bindings whose eviction has started.")] = 0
+    leaving: Annotated[int, Meta(description="Bindings whose old copy still exists.")] = 0
+    remaining: Annotated[int, Meta(description="Bindings whose eviction has not started.")] = 0
+    cannot_leave: Annotated[
+        tuple[Remaining, ...], Meta(description="The first bindings that cannot be evicted, and why.")
+    ] = ()
+    blocked: Annotated[int, Meta(description="Number of bindings in the current round that cannot be evicted.")] = 0
+    after: Annotated[
+        str, Meta(description="The last binding checked in the current round. Unset: the round has not started.")
+    ] = ""
+    tokens: Annotated[float, Meta(description="Tokens in the bucket of the drain at countedAt.")] = 0.0
     counted_at: datetime | None = None
     finish_time: datetime | None = None
 
 
 class Drain(Object, frozen=True):
-    """Empties a cluster, gracefully and at a rate of its own. It gives way to failures: evictions that are due, a fleet
-    that is not well."""
+    """Evicts all copies from a cluster, gracefully and at its own rate.
+
+    It pauses while evictions because of failures are due, and while too many clusters are unhealthy.
+    """
 
     spec: DrainSpec = DrainSpec()
     status: DrainStatus = DrainStatus()
 
 
 def validate(new: Drain, old: Drain | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a drain."""
+    """Return every cause to refuse a drain."""
     causes = []
     if not new.spec.cluster:
-        causes.append(required("spec.cluster", "name the cluster to empty"))
+        causes.append(required("spec.cluster", "name the cluster to drain"))
     if old is not None and old.spec.cluster != new.spec.cluster:
-        causes.append(forbidden("spec.cluster", "a drain stays with its cluster; create another one"))
+        causes.append(forbidden("spec.cluster", "must not change; create another Drain for another cluster"))
     if new.spec.rate <= 0:
         causes.append(invalid("spec.rate", new.spec.rate, "must be greater than 0; set spec.stop to pause"))
     return causes

@@ -1,4 +1,4 @@
-"""Event (v1): what happened to an object, counted instead of repeated."""
+"""Event (v1): something that happened to an object. Repeated Events are one object with a count."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Eviction and ClusterEviction (failover.lifeboat.io/v1alpha1): the queue's rows as objects people read and steer.
+"""Eviction and ClusterEviction (failover.lifeboat.io/v1alpha1): the rows of the eviction queue as objects.
 
-They are not stored: each is made from its row when it is asked for. An eviction lives in the namespace of its binding
-(that of a ClusterResourceBinding is a ClusterEviction), called "<binding>.<cluster>": names of clusters have no dots.
+They are not stored. Each is made from its row for every request. An Eviction is in the namespace of its binding, and a
+ClusterEviction is that of a ClusterResourceBinding. Their name is "<binding>.<cluster>"; names of clusters have no
+dots.
 """
 
 from __future__ import annotations
@@ -27,65 +28,74 @@ EVICTIONS = (EVICTION, CLUSTER_EVICTION)
 
 
 class EvictionSpec(Struct, frozen=True):
-    """Which copy leaves which cluster, and why."""
+    """The copy that is evicted, and the reason."""
 
     binding: Annotated[str, Meta(description="Name of the ResourceBinding or ClusterResourceBinding.")]
-    cluster: Annotated[str, Meta(description="The cluster that is left.")]
+    cluster: Annotated[str, Meta(description="The cluster from which the copy is evicted.")]
     resource_kind: Annotated[str, Meta(description="apiVersion and kind of the workload: apps/v1/Deployment.")] = ""
-    priority: Annotated[int, Meta(description="schedulePriority of the binding; what is expedited has 2^40.")] = 0
-    taints: Annotated[tuple[str, ...], Meta(description="key:effect of the taints that move the copy.")] = ()
+    priority: Annotated[int, Meta(description="schedulePriority of the binding. An expedited eviction has 2^40.")] = 0
+    taints: Annotated[tuple[str, ...], Meta(description="key:effect of the taints that evict the copy.")] = ()
 
 
 class EvictionStatus(Struct, frozen=True):
-    """How it stands in the queue now."""
+    """The present state of the eviction in the queue."""
 
     state: Annotated[str, Meta(description="Queued, Held, Recovering, Evicted or Abandoned.")] = ""
     reason: Annotated[
         str,
         Meta(
-            description="Queued: Stopped, Blind or the tier whose rate is 0, while nothing leaves. Held: NoRefuge, "
+            description="Queued: Stopped, Blind or the tier whose rate is 0, while nothing is evicted. Held: NoRefuge, "
             "StateMissing, OnHold, Maintenance, Flapping or HeldByHand. Evicted: the key of the taint. Abandoned: "
             "Skipped or TargetGone."
         ),
     ] = ""
-    message: Annotated[str, Meta(description="The reason in words.")] = ""
-    queued_at: Annotated[datetime | None, Meta(description="When it came into the queue.")] = None
-    due_at: Annotated[datetime | None, Meta(description="Not before this time: the taint has to be borne so long.")] = (
+    message: Annotated[str, Meta(description="Explanation of the reason.")] = ""
+    queued_at: Annotated[datetime | None, Meta(description="When the eviction was queued.")] = None
+    due_at: Annotated[
+        datetime | None, Meta(description="Earliest time of the eviction: the taint is tolerated until then.")
+    ] = None
+    ended_at: Annotated[datetime | None, Meta(description="When the copy was evicted, or the eviction abandoned.")] = (
         None
     )
-    ended_at: Annotated[datetime | None, Meta(description="When it was evicted or abandoned.")] = None
-    position: Annotated[int | None, Meta(description="From 1, over the fleet's one queue. Held ones have none.")] = None
+    position: Annotated[
+        int | None, Meta(description="Position in the queue of the fleet, from 1. Held evictions have none.")
+    ] = None
     estimated_at: Annotated[
         datetime | None,
-        Meta(description="When it will leave, at the rate in force or at ?rate=<evictions a second>."),
+        Meta(description="Estimated time of the eviction, at the current rate or at ?rate=<evictions per second>."),
     ] = None
-    estimate: Annotated[str, Meta(description="Why nobody can say when: stopped, or what it is held for.")] = ""
+    estimate: Annotated[
+        str, Meta(description="Why there is no estimated time: evictions are stopped, or this eviction is held.")
+    ] = ""
     queue_ends_at: Annotated[
-        datetime | None, Meta(description="When the last of all that waits will have left. Unset: it is stopped.")
+        datetime | None,
+        Meta(description="Estimated time of the last eviction in the queue. Unset: evictions are stopped."),
     ] = None
 
 
 class EvictionItem(Object, frozen=True):
-    """A copy that taints want away from a cluster: an item of the eviction queue, made when it is asked for. Steer it
-    by POST of {"reason": "…"} to its subresources hold, release, skip and expedite."""
+    """An eviction of a copy because of taints: an item of the eviction queue.
+
+    To control it, POST {"reason": "…"} to its subresources hold, release, skip and expedite.
+    """
 
     spec: EvictionSpec = EvictionSpec("", "")
     status: EvictionStatus = EvictionStatus()
 
 
 class Stopped(Struct, frozen=True):
-    """Why nothing leaves at present: the tier in a word, and the rule in words."""
+    """Why nothing is evicted now: the name of the tier, and an explanation."""
 
     tier: str
     why: str
 
 
 def taint_cause(row: Eviction) -> str:
-    """Return the taint that put a row into the queue, and for how long it is tolerated; "" if none is known."""
-    moving = [one for one in row.judged if one.wait_seconds is not None]
-    if not moving:
+    """Return the taint that queued an eviction, and how long it is tolerated; "": the row has no such taint."""
+    evicting = [judgement for judgement in row.judged if judgement.wait_seconds is not None]
+    if not evicting:
         return ""
-    first = min(moving, key=lambda one: (one.due_at or one.time_added, one.key))
+    first = min(evicting, key=lambda judgement: (judgement.due_at or judgement.time_added, judgement.key))
     taint, wait = f"taint {first.key}:{first.effect}", f"{first.wait_seconds:g} s"
     if first.effect == PREFER_NO_EXECUTE:
         return f"{taint}, and failover.cluster.tolerationSeconds is {wait}"
@@ -93,7 +103,7 @@ def taint_cause(row: Eviction) -> str:
 
 
 def eviction_name(row: Eviction) -> str:
-    """Return the name of a row as an object."""
+    """Return the name of the Eviction of a row."""
     return f"{Ref.parse(row.binding).name}.{row.cluster}"
 
 
@@ -106,7 +116,8 @@ def eviction_item(
     queue_ends_at: datetime | None,
     stopped: Stopped | None = None,
 ) -> EvictionItem:
-    """Return a row as an object. `position` and the estimates: see EvictionStatus. `stopped`: nothing leaves now."""
+    """Return the Eviction of a row. `position` and the estimates: see EvictionStatus. `stopped`: why nothing is evicted
+    now; None: evictions run."""
     binding = Ref.parse(row.binding)
     reason, message = row.reason, row.message
     if row.state == QUEUED and not row.held:

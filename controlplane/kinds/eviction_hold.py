@@ -1,4 +1,4 @@
-"""EvictionHold (failover.lifeboat.io/v1alpha1): nothing it covers is evicted while it is open."""
+"""EvictionHold (failover.lifeboat.io/v1alpha1): prevents evictions while it is open."""
 
 from __future__ import annotations
 
@@ -22,30 +22,39 @@ EVICTION_HOLD = "failover.lifeboat.io/EvictionHold"
 
 
 class EvictionHoldSpec(UserStruct, frozen=True):
-    """What is held. All that is given has to fit; with nothing given it is the whole fleet."""
+    """The evictions to hold. They have to match all fields that are set. Without any, the whole fleet is held."""
 
-    reason: Annotated[str, Meta(description="Why nothing shall be evicted; everybody who waits reads it.")] = ""
-    clusters: Annotated[tuple[str, ...], Meta(description="Clusters that are left. Unset: any.")] = ()
-    namespaces: Annotated[tuple[str, ...], Meta(description="Of the workloads. Unset: any.")] = ()
-    selector: Annotated[LabelSelector | None, Meta(description="On the labels of the workloads. Unset: any.")] = None
-    who: Annotated[str, Meta(description="Whom to ask about it.")] = ""
+    reason: Annotated[str, Meta(description="Why nothing may be evicted. Held evictions show this reason.")] = ""
+    clusters: Annotated[
+        tuple[str, ...], Meta(description="Hold evictions from these clusters. Unset: from all clusters.")
+    ] = ()
+    namespaces: Annotated[
+        tuple[str, ...], Meta(description="Hold evictions of workloads in these namespaces. Unset: in all.")
+    ] = ()
+    selector: Annotated[
+        LabelSelector | None, Meta(description="Hold evictions of workloads with these labels. Unset: of all.")
+    ] = None
+    who: Annotated[str, Meta(description="Person or team to contact about the hold.")] = ""
     expires_at: Annotated[
-        datetime | None, Meta(description="Until when it holds, with a time zone. Unset: until it is deleted.")
+        datetime | None, Meta(description="Time at which the hold ends, with a time zone. Unset: when it is deleted.")
     ] = None
 
 
 class EvictionHold(Object, frozen=True):
-    """Evictions by taints that it covers wait while it is open. Every open hold counts, and at once."""
+    """Prevents evictions by taints while it is open. Every open hold applies, immediately."""
 
     spec: EvictionHoldSpec = EvictionHoldSpec()
 
     def open(self, *, now: datetime) -> bool:
-        """Test whether the hold counts: it is not being deleted and has not expired."""
+        """Test whether the hold is in force: not being deleted, and not expired."""
         expires = self.spec.expires_at
         return self.metadata.deletion_timestamp is None and (expires is None or now < expires)
 
     def covers(self, cluster: str, namespace: str, labels: dict[str, str]) -> bool:
-        """Test whether a workload with those labels shall not be evicted from that cluster."""
+        """Test whether the hold applies to the eviction of a workload from a cluster.
+
+        `labels` are those of the workload.
+        """
         spec = self.spec
         return (
             (not spec.clusters or cluster in spec.clusters)
@@ -55,8 +64,8 @@ class EvictionHold(Object, frozen=True):
 
 
 def validate(new: EvictionHold, old: EvictionHold | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a hold."""
-    why = "say why nothing shall be evicted; everybody who waits reads it"
+    """Return every cause to refuse a hold."""
+    why = "write why nothing may be evicted; held evictions show this reason"
     causes = reason("spec.reason", new.spec.reason, why)
     for index, name in enumerate(new.spec.namespaces):
         causes += [invalid(f"spec.namespaces[{index}]", name, rule) for rule in dns1123_label_errors(name)]
@@ -67,7 +76,7 @@ def validate(new: EvictionHold, old: EvictionHold | None, settings: Settings) ->
 
 
 def state(doc: dict[str, Any], now: datetime) -> str:
-    """Return Open, or Expired and how long ago."""
+    """Return the cell State: Open, or Expired and how long ago."""
     return cells.open_until(doc.get("spec", {}).get("expiresAt"), "Expired", now=now)
 
 

@@ -1,4 +1,5 @@
-"""Failback (failover.lifeboat.io/v1alpha1): brings back what has left its clusters, by somebody's word (D19, D23)."""
+"""Failback (failover.lifeboat.io/v1alpha1): returns bindings to the clusters they left in a failover, on request
+[recovered-clusters]."""
 
 from __future__ import annotations
 
@@ -20,34 +21,41 @@ from controlplane.wire.structs import schema_of
 
 FAILBACK = "failover.lifeboat.io/Failback"
 RUNNING, PAUSED, STOPPED, PLANNED, FAILED, FINISHED = "Running", "Paused", "Stopped", "Planned", "Failed", "Finished"
-COMPLETE = "Complete"  # condition type; its reason says what a Failback that is not complete is at
+COMPLETE = "Complete"  # condition type; the reason is the phase of a Failback that is not complete
 
 MOST_AT_ONCE = 100
 SUBJECT = ("cluster", "binding", "selector")
 
 
 class FailbackSpec(UserStruct, frozen=True):
-    """What goes back, and how fast. Of cluster, binding and selector all that is given has to fit."""
+    """The bindings to return, and the rate. A binding has to match cluster, binding and selector, as far as they are
+    set."""
 
-    cluster: Annotated[str, Meta(description="Back to this cluster: everything that left it.")] = ""
+    cluster: Annotated[str, Meta(description="Return the bindings that left this cluster.")] = ""
     binding: Annotated[
         str,
-        Meta(description="One binding: <namespace>/<name> of a ResourceBinding, <name> of a ClusterResourceBinding."),
+        Meta(
+            description="Return this binding: <namespace>/<name> of a ResourceBinding, <name> of a "
+            "ClusterResourceBinding."
+        ),
     ] = ""
-    selector: Annotated[LabelSelector | None, Meta(description="On the labels of the workloads.")] = None
-    rate: Annotated[float, Meta(description="Bindings per second, at most.")] = 0.5
+    selector: Annotated[LabelSelector | None, Meta(description="Return workloads with these labels.")] = None
+    rate: Annotated[float, Meta(description="Maximum number of bindings per second.")] = 0.5
     at_once: Annotated[
-        int, Meta(description="Bindings on their way back at the same time, at most; the first failure stops the rest.")
+        int,
+        Meta(
+            description="Maximum number of bindings that return at the same time. The first failure stops the failback."
+        ),
     ] = 10
-    dry_run: Annotated[bool, Meta(description="Nothing moves; status.planned says what would.")] = False
-    stop: Annotated[bool, Meta(description="Nothing more goes back; what is on its way goes on. false resumes.")] = (
-        False
-    )
-    reason: Annotated[str, Meta(description="What for: it stands in the Events and tasks of what goes back.")] = ""
+    dry_run: Annotated[bool, Meta(description="true moves nothing. status.planned shows what would move.")] = False
+    stop: Annotated[
+        bool, Meta(description="true stops the failback. Returns that have started continue. false resumes it.")
+    ] = False
+    reason: Annotated[str, Meta(description="Reason of the failback. It is shown in Events and eviction tasks.")] = ""
 
 
 class Staying(Struct, frozen=True):
-    """A binding that cannot go back yet, or whose way back failed."""
+    """A binding that cannot return yet, or whose return failed."""
 
     binding: str
     message: str
@@ -55,7 +63,7 @@ class Staying(Struct, frozen=True):
 
 
 class Returning(Struct, frozen=True):
-    """A binding on its way back: its old copies stay until the one it goes back to is healthy."""
+    """A binding that is returning. Its other copies stay until the copy on the cluster it returns to is healthy."""
 
     binding: str
     cluster: str
@@ -63,7 +71,7 @@ class Returning(Struct, frozen=True):
 
 
 class Planned(Struct, frozen=True):
-    """What would go back."""
+    """A return that a dry run planned."""
 
     binding: str
     cluster: str
@@ -73,35 +81,52 @@ class Planned(Struct, frozen=True):
 
 class FailbackStatus(Struct, frozen=True):
     phase: Annotated[str, Meta(description="Planned, Running, Paused, Stopped, Failed or Finished.")] = ""
-    message: Annotated[str, Meta(description="Why it is paused, has failed or is finished; what is planned.")] = ""
-    returned: Annotated[int, Meta(description="Bindings that are back, and healthy there.")] = 0
+    message: Annotated[str, Meta(description="Why the failback is paused, failed or finished, or what is planned.")] = (
+        ""
+    )
+    returned: Annotated[int, Meta(description="Bindings that have returned and are healthy.")] = 0
     remaining: Annotated[
-        int, Meta(description="Bindings that have not begun; what a selector leaves out counts until it is looked at.")
+        int,
+        Meta(
+            description="Bindings whose return has not started. Bindings that the selector excludes count until "
+            "they are checked."
+        ),
     ] = 0
-    returning: Annotated[tuple[Returning, ...], Meta(description="What is on its way.")] = ()
-    cannot_return: Annotated[tuple[Staying, ...], Meta(description="The first of those that cannot, and why.")] = ()
-    blocked: Annotated[int, Meta(description="How many cannot, of those its present round has looked at.")] = 0
-    planned: Annotated[tuple[Planned, ...], Meta(description="With dryRun: what would go back.")] = ()
-    failed: Annotated[Staying | None, Meta(description="The failure it stopped at. stop: true and false go on.")] = None
-    conditions: Annotated[tuple[Condition, ...], Meta(description="Complete: True once everything is back.")] = ()
-    tokens: Annotated[float, Meta(description="In its own bucket, at countedAt.")] = 0.0
+    returning: Annotated[tuple[Returning, ...], Meta(description="Bindings that are returning.")] = ()
+    cannot_return: Annotated[
+        tuple[Staying, ...], Meta(description="The first bindings that cannot return, and why.")
+    ] = ()
+    blocked: Annotated[int, Meta(description="Number of bindings in the current round that cannot return.")] = 0
+    planned: Annotated[tuple[Planned, ...], Meta(description="With dryRun: the returns that would start.")] = ()
+    failed: Annotated[
+        Staying | None,
+        Meta(description="The failure that stopped the failback. To continue, set stop to true and then to false."),
+    ] = None
+    conditions: Annotated[
+        tuple[Condition, ...], Meta(description="Complete is True when all bindings have returned.")
+    ] = ()
+    tokens: Annotated[float, Meta(description="Tokens in the bucket of the failback at countedAt.")] = 0.0
     counted_at: datetime | None = None
-    after: Annotated[str, Meta(description="The binding its present round has come to. Unset: it begins.")] = ""
+    after: Annotated[
+        str, Meta(description="The last binding checked in the current round. Unset: the round has not started.")
+    ] = ""
     finish_time: datetime | None = None
 
 
 class Failback(Object, frozen=True):
-    """Brings back what has left its clusters, one binding after the other, until the first failure."""
+    """Returns bindings to the clusters they left in a failover, one after the other, until the first failure."""
 
     spec: FailbackSpec = FailbackSpec()
     status: FailbackStatus = FailbackStatus()
 
 
 def validate(new: Failback, old: Failback | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a failback, as far as it can be said without looking at anything else."""
+    """Return every cause to refuse a failback, as far as they do not depend on other objects."""
     spec, causes = new.spec, []
     if not spec.cluster and not spec.binding and spec.selector is None:
-        causes.append(required("spec", "name what goes back: spec.cluster, spec.binding or spec.selector"))
+        causes.append(
+            required("spec", "set spec.cluster, spec.binding or spec.selector to choose the bindings that return")
+        )
     if spec.selector is not None:
         for field, message in selector_errors(spec.selector):
             causes.append(invalid(f"spec.selector.{field}", spec.selector, message))

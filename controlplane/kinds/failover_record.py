@@ -1,6 +1,6 @@
-"""FailoverRecord (failover.lifeboat.io/v1alpha1): one failover of a binding, as a person reads it. Never stored.
+"""FailoverRecord (failover.lifeboat.io/v1alpha1): a report about a failover of a binding. It is never stored.
 
-It is assembled from the change log each time somebody asks (`controlplane.insight.record`).
+It is made from the change log for every request (`controlplane.insight.record`).
 """
 
 from __future__ import annotations
@@ -24,34 +24,36 @@ WAITED_FOR, HEALTHY, CLEARED, REMOVED = "WaitedFor", "Healthy", "Cleared", "Remo
 
 
 class Step(Struct, frozen=True):
-    """One thing that happened, and the change that says so."""
+    """A step of a failover, and the change in which it was recorded."""
 
     at: datetime
-    seconds: Annotated[float, Meta(description="Since the first step.")]
+    seconds: Annotated[float, Meta(description="Seconds since the first step.")]
     what: Annotated[
         str,
         Meta(description="Seen, Tainted, Decided, Scheduled, Started, WaitedFor, Healthy, Cleared or Removed."),
     ]
     cluster: str = ""
     message: str = ""
-    by: Annotated[str, Meta(description="The controller or person that wrote the change.")] = ""
-    rule: Annotated[str, Meta(description="The reason the change was written for.")] = ""
-    version: Annotated[int, Meta(description="The resourceVersion of the change.")] = 0
-    cause: Annotated[int, Meta(description="The resourceVersion of the change acted upon; 0 unknown.")] = 0
+    by: Annotated[str, Meta(description="Controller or user that wrote the change.")] = ""
+    rule: Annotated[str, Meta(description="Reason for which the change was written.")] = ""
+    version: Annotated[int, Meta(description="resourceVersion of the change.")] = 0
+    cause: Annotated[int, Meta(description="resourceVersion of the change that caused this change. 0: unknown.")] = 0
 
 
 class Durations(Struct, frozen=True):
-    """Seconds each part took; absent where it did not happen or goes on."""
+    """The seconds that each part took. Unset: the part did not happen, or is not finished."""
 
-    detected: Annotated[float | None, Meta(description="From the failure being seen to the taint.")] = None
-    waited: Annotated[float | None, Meta(description="From the taint to the eviction: tolerated, queued, held.")] = None
+    detected: Annotated[float | None, Meta(description="From the detection of the failure to the taint.")] = None
+    waited: Annotated[
+        float | None, Meta(description="From the taint to the eviction, while tolerated, queued or held.")
+    ] = None
     scheduled: Annotated[float | None, Meta(description="From the eviction to the new placement.")] = None
-    started: Annotated[float | None, Meta(description="From the new placement to all of it being healthy.")] = None
-    total: Annotated[float | None, Meta(description="From the first step to the old copies being let go.")] = None
+    started: Annotated[float | None, Meta(description="From the new placement until all copies are healthy.")] = None
+    total: Annotated[float | None, Meta(description="From the first step until the old copies are released.")] = None
 
 
 class FailoverRecordStatus(Struct, frozen=True):
-    """What happened, step by step."""
+    """The steps and results of the failover."""
 
     binding: Annotated[str, Meta(description="Kind, namespace and name of the binding.")] = ""
     resource: Annotated[ObjectReference, Meta(description="The workload.")] = ObjectReference("", "", "")
@@ -61,17 +63,23 @@ class FailoverRecordStatus(Struct, frozen=True):
         Meta(description="Why: TaintUntolerated, ApplicationFailure, Drain, Failback, FailbackInPart, Reverted."),
     ] = ""
     purge_mode: Annotated[str, Meta(description="Gracefully, Directly or Never.")] = ""
-    left: Annotated[tuple[TargetCluster, ...], Meta(description="The clusters it left, and how many replicas.")] = ()
-    before: Annotated[tuple[TargetCluster, ...], Meta(description="Where it was.")] = ()
-    after: Annotated[tuple[TargetCluster, ...], Meta(description="Where it is placed since, or was at the end.")] = ()
-    preserved: Annotated[dict[str, str], Meta(description="Labels that carried state to the new copy.")] = {}
+    left: Annotated[
+        tuple[TargetCluster, ...], Meta(description="Clusters that the binding left, and replicas there.")
+    ] = ()
+    before: Annotated[tuple[TargetCluster, ...], Meta(description="Clusters before the failover.")] = ()
+    after: Annotated[tuple[TargetCluster, ...], Meta(description="Clusters after the failover.")] = ()
+    preserved: Annotated[
+        dict[str, str], Meta(description="Labels with the preserved state that the new copy got.")
+    ] = {}
     durations: Durations = Durations()
-    steps: Annotated[tuple[Step, ...], Meta(description="What happened, in order.")] = ()
+    steps: Annotated[tuple[Step, ...], Meta(description="Steps in the order of their times.")] = ()
 
 
 class FailoverRecord(Object, frozen=True):
-    """One failover of a binding: seen, decided, waited for, moved, with seconds and by which rule. Read from the change
-    log when it is asked for."""
+    """A report about a failover of a binding: its steps, their times and their reasons.
+
+    It is read from the change log for every request.
+    """
 
     status: FailoverRecordStatus = FailoverRecordStatus()
 
@@ -87,7 +95,7 @@ explain(
     {
         FailoverRecord: BOTH,
         FailoverRecordStatus: "durations: Seconds that each part took.",
-        Step: "at: When it happened.\ncluster: Cluster it is about.\nmessage: What happened, for people.",
+        Step: "at: When it happened.\ncluster: Cluster of the step.\nmessage: Explanation of the step.",
     }
 )
 
@@ -111,4 +119,4 @@ RESOURCE = Resource(
     verbs=("get", "list"),
 )
 KIND = Kind(resource=RESOURCE, type=FailoverRecord, schema=lambda: schema_of(FailoverRecord), has_generation=False)
-"""Not in the registry: it is never stored."""
+"""Not registered, because it is never stored."""

@@ -1,7 +1,7 @@
-"""What `kubectl explain` prints for fields whose types are declared without a text.
+"""Texts that `kubectl explain` prints for fields. This module has those that several kinds share.
 
-Each kind has its texts beside its types. One line a field: its name and its text. Texts that several kinds use are
-here, with those of the types that all kinds use.
+The texts of a kind are beside its types. They have one line for each field: its name and its text. A field that is
+declared with `Meta(description=…)` has its text there.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Final
 from controlplane.apimachinery import meta, selectors
 from controlplane.wire.structs import describe
 
-SPEC: Final = "spec: What is wanted."
-BOTH: Final = f"{SPEC}\nstatus: What is observed."
+SPEC: Final = "spec: Desired state."
+BOTH: Final = f"{SPEC}\nstatus: Observed state."
 TAINT: Final = """
 key: Key of the taint.
 value: Value of the taint.
-time_added: When the taint was added. Tolerations in seconds count from here.
-add_on_match_seconds: How long the conditions have to match before the taint is added.
-remove_on_mismatch_seconds: How long the conditions have to fail before the taint is removed.
+time_added: When the taint was added. The seconds of tolerations count from then.
+add_on_match_seconds: Seconds for which the conditions have to match before the taint is added.
+remove_on_mismatch_seconds: Seconds for which they have to be unmatched before the taint is removed.
 operator: Equal (default) compares the value, Exists takes any value.
 """
 REQUIREMENT: Final = """
@@ -33,7 +33,7 @@ kind: Kind of the object.
 namespace: Namespace of the object. Empty: cluster-scoped, or any namespace where objects are selected.
 name: Name of the object. Empty, where objects are selected: any name.
 uid: UID of the object.
-resource_version: resourceVersion of the object when it was looked at.
+resource_version: resourceVersion of the object when it was read.
 label_selector: Objects with these labels.
 group: API group of the object.
 version: API version of the object.
@@ -42,13 +42,13 @@ ordinal: Position of the manifest in the Work.
 """
 PROGRESS: Final = """
 binding: The binding, as kind:namespace/name.
-message: Why.
+message: Explanation.
 cluster: Name of the cluster.
-since: Since when.
+since: Start time.
 replicas: Number of replicas.
 leaves: Clusters that give replicas back.
-counted_at: When the numbers were counted.
-finish_time: When everything was done.
+counted_at: When the tokens were counted.
+finish_time: When it finished.
 """
 
 
@@ -64,13 +64,13 @@ explain(
 type: Type of the condition.
 status: True, False or Unknown.
 reason: Reason in one word.
-message: Explanation for people.
-last_transition_time: When the status changed last.
+message: Explanation.
+last_transition_time: When the status last changed.
 observed_generation: Generation that the condition was computed from.
 """,
         selectors.LabelSelector: """
 match_labels: Labels that have to be equal.
-match_expressions: Terms that have to hold.
+match_expressions: Conditions that have to hold.
 """,
         selectors.LabelSelectorRequirement: REQUIREMENT,
     }

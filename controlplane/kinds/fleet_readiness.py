@@ -1,4 +1,4 @@
-"""FleetReadiness (failover.lifeboat.io/v1alpha1): how much of the fleet would fail over. Made when asked for."""
+"""FleetReadiness (failover.lifeboat.io/v1alpha1): how many bindings would fail over now. It is never stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME = "fleet"
 
 
 class ObstacleCount(Struct, frozen=True):
-    """An obstacle, how many bindings it concerns, what to do, and some of the bindings."""
+    """An obstacle to failovers, the number of bindings it concerns, and what to do about it."""
 
     what: str
     severity: str
@@ -27,24 +27,26 @@ class ObstacleCount(Struct, frozen=True):
 
 
 class FleetReadinessStatus(Struct, frozen=True):
-    """How many would, and what is in the way of the others."""
+    """The number of bindings that would fail over, and the obstacles of the others."""
 
     bindings: Annotated[
         int,
-        Meta(description="Bindings of the covered ones that have a place of their own: what the numbers are about."),
+        Meta(description="Covered bindings that are placed on clusters. Only these are counted in ready."),
     ] = 0
-    ready: Annotated[int, Meta(description="Those that would leave any of their clusters if it went down now.")] = 0
-    bindings_total: Annotated[int, Meta(description="All bindings there are, of both scopes.")] = 0
-    bindings_covered: Annotated[int, Meta(description="Bindings that were looked at for this answer.")] = 0
-    message: Annotated[str, Meta(description="What the answer does not cover; empty: it covers all bindings.")] = ""
+    ready: Annotated[
+        int, Meta(description="Bindings that would fail over from each of their clusters if it failed now.")
+    ] = 0
+    bindings_total: Annotated[int, Meta(description="Number of all ResourceBindings and ClusterResourceBindings.")] = 0
+    bindings_covered: Annotated[int, Meta(description="Bindings that this answer covers.")] = 0
+    message: Annotated[str, Meta(description="What the answer does not cover. Empty: it covers all bindings.")] = ""
     obstacles: Annotated[
         tuple[ObstacleCount, ...],
-        Meta(description="What is in the way, the most frequent first, with its remedy."),
+        Meta(description="Obstacles, the most frequent first, each with its remedy."),
     ] = ()
 
 
 class FleetReadiness(Object, frozen=True):
-    """How much of the fleet would fail over now. Made when it is asked for."""
+    """How many bindings would fail over now, and the obstacles of the others. It is computed for every request."""
 
     status: FleetReadinessStatus = FleetReadinessStatus()
 
@@ -63,8 +65,8 @@ explain(
     {
         FleetReadiness: BOTH,
         ObstacleCount: """
-what: The obstacle, in one word.
-severity: How bad it is.
+what: Obstacle in one word.
+severity: Blocks if it prevents failovers, Warns if not.
 bindings: Number of bindings it concerns.
 remedy: What to do.
 examples: Some of the bindings.
@@ -83,10 +85,10 @@ RESOURCE = Resource(
     columns=(
         Column("Bindings", cells.field("status", "bindings", default=0), type="integer"),
         Column("Ready", cells.field("status", "ready", default=0), type="integer"),
-        Column("Covered", _covered, description="Bindings looked at, of all there are."),
+        Column("Covered", _covered, description="Bindings that the answer covers, of all bindings."),
         Column("Obstacles", _worst),
     ),
     verbs=("get", "list"),
 )
 KIND = Kind(resource=RESOURCE, type=FleetReadiness, schema=lambda: schema_of(FleetReadiness), has_generation=False)
-"""Not in the registry: it is never stored."""
+"""Not registered, because it is never stored."""

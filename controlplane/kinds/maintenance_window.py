@@ -1,4 +1,4 @@
-"""MaintenanceWindow (failover.lifeboat.io/v1alpha1): clusters being worked on; detection goes on, evictions wait."""
+"""MaintenanceWindow (failover.lifeboat.io/v1alpha1): prevents evictions from clusters under maintenance."""
 
 from __future__ import annotations
 
@@ -21,44 +21,45 @@ MAINTENANCE_WINDOW = "failover.lifeboat.io/MaintenanceWindow"
 
 
 class MaintenanceWindowSpec(UserStruct, frozen=True):
-    """Clusters that are not evicted from, and count in neither number of the tier rule (D8), from … until …"""
+    """The clusters and the time of the maintenance.
 
-    clusters: Annotated[tuple[str, ...], Meta(description="Names of the clusters being worked on.")] = ()
-    begins: Annotated[datetime | None, Meta(description="Since when, with a time zone. Unset: at once.")] = field(
-        name="from", default=None
-    )
-    until: Annotated[datetime | None, Meta(description="When the work ends, with a time zone. It has to be said.")] = (
-        None
-    )
-    reason: Annotated[str, Meta(description="What is being done.")] = ""
+    Such clusters do not count for the eviction tier [eviction-tier].
+    """
+
+    clusters: Annotated[tuple[str, ...], Meta(description="Names of the clusters under maintenance.")] = ()
+    begins: Annotated[
+        datetime | None, Meta(description="Start of the window, with a time zone. Unset: immediately.")
+    ] = field(name="from", default=None)
+    until: Annotated[datetime | None, Meta(description="End of the window, with a time zone. Required.")] = None
+    reason: Annotated[str, Meta(description="What the maintenance is about.")] = ""
 
 
 class MaintenanceWindow(Object, frozen=True):
-    """Clusters being worked on: detection goes on, evictions from them wait. It ends by itself."""
+    """Prevents evictions from clusters under maintenance. Failures are still detected. The window ends by itself."""
 
     spec: MaintenanceWindowSpec = MaintenanceWindowSpec()
 
     def open(self, *, now: datetime) -> bool:
-        """Test whether the window is open now; it ends by itself."""
+        """Test whether the window is in force: begun, not ended, and not being deleted."""
         begins, until = self.spec.begins, self.spec.until
         begun = begins is None or begins <= now
         return self.metadata.deletion_timestamp is None and begun and (until is None or now < until)
 
 
 def validate(new: MaintenanceWindow, old: MaintenanceWindow | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a window."""
+    """Return every cause to refuse a window."""
     spec, causes = new.spec, []
     if not spec.clusters:
-        causes.append(required("spec.clusters", "name the clusters being worked on"))
+        causes.append(required("spec.clusters", "name the clusters under maintenance"))
     if spec.until is None:
-        causes.append(required("spec.until", "say when the work ends: a window ends by itself"))
+        causes.append(required("spec.until", "write when the maintenance ends: a window ends by itself"))
     elif spec.begins is not None and spec.until <= spec.begins:
         causes.append(invalid("spec.until", spec.until.isoformat(), "must be later than spec.from"))
-    return [*causes, *reason("spec.reason", spec.reason, "say what is being done")]
+    return [*causes, *reason("spec.reason", spec.reason, "write what the maintenance is about")]
 
 
 def state(doc: dict[str, Any], now: datetime) -> str:
-    """Return Waiting before a window begins, Open while it lasts, then Over and how long ago."""
+    """Return the cell State: Waiting before the window begins, Open, then Over and how long ago."""
     spec = doc.get("spec", {})
     begins = parse_time(spec.get("from"))
     if begins is not None and now < begins:

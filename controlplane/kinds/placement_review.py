@@ -1,4 +1,4 @@
-"""PlacementReview (failover.lifeboat.io/v1alpha1): asks where something would go; answered at once, never stored."""
+"""PlacementReview (failover.lifeboat.io/v1alpha1): a dry run of the scheduler for a workload. It is never stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controlplane.wire.structs import schema_of
 
 
 class SupposedClusters(Struct, frozen=True):
-    """How the fleet shall differ from the present one."""
+    """Assumed differences from the present clusters."""
 
     lost: Annotated[tuple[str, ...], Meta(description="Names of clusters assumed to be gone.")] = ()
     added: Annotated[
@@ -25,14 +25,16 @@ class SupposedClusters(Struct, frozen=True):
     ] = ()
     changed: Annotated[
         tuple[dict[str, Any], ...],
-        Meta(description="Merge patches of clusters by metadata.name: only what shall be different."),
+        Meta(description="Merge patches of clusters, by metadata.name, with the fields that differ."),
     ] = ()
 
 
 class PlacementReviewSpec(Struct, frozen=True):
-    manifest: Annotated[dict[str, Any] | None, Meta(description="What is to be placed, as you would apply it.")] = None
+    manifest: Annotated[dict[str, Any] | None, Meta(description="The workload to schedule, as you would apply it.")] = (
+        None
+    )
     policy: Annotated[
-        dict[str, Any] | None, Meta(description="A (Cluster)PropagationPolicy, stored or not; its placement is used.")
+        dict[str, Any] | None, Meta(description="A (Cluster)PropagationPolicy, stored or not, whose placement is used.")
     ] = None
     placement: Annotated[Placement | None, Meta(description="A placement instead of a whole policy.")] = None
     clusters: SupposedClusters = SupposedClusters()
@@ -41,20 +43,20 @@ class PlacementReviewSpec(Struct, frozen=True):
         Meta(
             description=(
                 "An existing binding to start from: <namespace>/<name> of a ResourceBinding, <name> of a "
-                "ClusterResourceBinding. Manifest and policy are then only needed where they shall differ."
+                "ClusterResourceBinding. Manifest and policy are then only needed if they differ from the binding."
             )
         ),
     ] = ""
 
 
 class PlacementReviewStatus(Struct, frozen=True):
-    """What the scheduler would do now."""
+    """The result that the scheduler would have now."""
 
     outcome: str = ""  # Placed, ResultStands, NoClusterFit, Unschedulable, SchedulerError
     message: str = ""
     affinity_name: str = ""
     clusters: tuple[TargetCluster, ...] = ()
-    explanation: dict[str, Any] | None = None  # a PlacementExplanation; None where nothing would be decided
+    explanation: dict[str, Any] | None = None  # a PlacementExplanation; None: the scheduler would decide nothing
 
 
 class PlacementReview(Object, frozen=True):
@@ -65,13 +67,13 @@ class PlacementReview(Object, frozen=True):
 explain(
     {
         PlacementReview: BOTH,
-        PlacementReviewSpec: "clusters: Changes of the fleet to suppose.",
+        PlacementReviewSpec: "clusters: Assumed differences from the present clusters.",
         PlacementReviewStatus: """
-outcome: Whether a place was found.
-message: Why, for people.
+outcome: Placed, ResultStands, NoClusterFit, Unschedulable or SchedulerError.
+message: Explanation of the outcome.
 affinity_name: Name of the cluster affinity that was used.
-clusters: Clusters it would be placed on.
-explanation: Why, cluster by cluster.
+clusters: Clusters on which the workload would be placed.
+explanation: Explanation for every cluster.
 """,
     }
 )
@@ -87,4 +89,4 @@ RESOURCE = Resource(
     verbs=("create",),
 )
 KIND = Kind(resource=RESOURCE, type=PlacementReview, schema=lambda: schema_of(PlacementReview), has_generation=False)
-"""Not in the registry: it is never stored."""
+"""Not registered, because it is never stored."""

@@ -1,4 +1,4 @@
-"""WorkloadRebalancer (apps.karmada.io/v1alpha1): places workloads anew, once (semantics 1.6)."""
+"""WorkloadRebalancer (apps.karmada.io/v1alpha1): reschedules workloads once [workload-rebalancer]."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORKLOAD_REBALANCER = "apps.karmada.io/WorkloadRebalancer"
 
 
 class RebalancedWorkload(UserStruct, frozen=True):
-    """A template by reference."""
+    """A reference to a template."""
 
     api_version: str
     kind: str
@@ -29,18 +29,18 @@ class RebalancedWorkload(UserStruct, frozen=True):
 
 
 class WorkloadSelector(UserStruct, frozen=True):
-    """All templates of a kind, in a namespace or in all (""), whose labels match. Ours; the original knows lists."""
+    """A choice of templates by kind, namespace ("": all namespaces) and labels. Karmada has only lists."""
 
     api_version: str
     kind: str
     namespace: str = ""
-    label_selector: LabelSelector | None = None  # None: whatever their labels
+    label_selector: LabelSelector | None = None  # None: any labels
 
 
 class WorkloadRebalancerSpec(UserStruct, frozen=True):
     workloads: tuple[RebalancedWorkload, ...] = ()
     workload_selector: WorkloadSelector | None = None
-    ttl_seconds_after_finished: Int32 | None = None  # None: it is kept
+    ttl_seconds_after_finished: Int32 | None = None  # None: it is never deleted
 
 
 SUCCESSFUL, FAILED = "Successful", "Failed"
@@ -48,7 +48,7 @@ REFERENCED_BINDING_NOT_FOUND = "ReferencedBindingNotFound"
 
 
 class ObservedWorkload(Struct, frozen=True):
-    """What became of one listed workload."""
+    """The result for a listed workload."""
 
     workload: RebalancedWorkload
     result: str = ""  # Successful, Failed
@@ -56,7 +56,7 @@ class ObservedWorkload(Struct, frozen=True):
 
 
 class SelectedWorkloads(Struct, frozen=True):
-    """How far a selector has been followed, in the order of namespace and name."""
+    """The progress on a selector. Templates are processed in the order of namespace and name."""
 
     rebalanced: int = 0
     unplaced: int = 0  # matching templates that no policy propagates
@@ -78,11 +78,11 @@ class WorkloadRebalancer(Object, frozen=True):
 
 
 def validate(new: WorkloadRebalancer, old: WorkloadRebalancer | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a rebalancer."""
+    """Return every cause to refuse a rebalancer."""
     spec = new.spec
     causes: list[Cause] = []
     if not spec.workloads and spec.workload_selector is None:
-        causes.append(required("spec.workloads", "name the workloads to place anew, here or by spec.workloadSelector"))
+        causes.append(required("spec.workloads", "name the workloads to reschedule, here or by spec.workloadSelector"))
     for index, workload in enumerate(spec.workloads):
         causes += _named(workload, f"spec.workloads[{index}]")
         if workload in spec.workloads[:index]:
@@ -90,7 +90,7 @@ def validate(new: WorkloadRebalancer, old: WorkloadRebalancer | None, settings: 
     if spec.workload_selector is not None:
         causes += _selector(spec.workload_selector, "spec.workloadSelector")
     if old is not None and old.spec.workload_selector not in (None, spec.workload_selector):
-        rule = "what was placed anew stays so; create another WorkloadRebalancer to do it again"
+        rule = "must not change; create another WorkloadRebalancer to reschedule other workloads"
         causes.append(forbidden("spec.workloadSelector", rule))
     ttl = spec.ttl_seconds_after_finished
     if ttl is not None and ttl < 0:
@@ -118,17 +118,17 @@ explain(
     {
         WorkloadRebalancer: BOTH,
         WorkloadRebalancerSpec: """
-workloads: Workloads to place anew.
-workload_selector: Workloads to place anew, by selector.
-ttl_seconds_after_finished: How long the object is kept once it is finished.
+workloads: Workloads to reschedule.
+workload_selector: Workloads to reschedule, by selector.
+ttl_seconds_after_finished: Seconds after which the finished object is deleted.
 """,
         RebalancedWorkload: OBJECT,
         WorkloadSelector: OBJECT,
         WorkloadRebalancerStatus: """
 observed_workloads: Result for each workload of the list.
 selected_workloads: Progress of the workloads of the selector.
-observed_generation: Generation that was dealt with.
-finish_time: When everything was done.
+observed_generation: Generation that was processed.
+finish_time: When all workloads were rescheduled.
 """,
         ObservedWorkload: """
 workload: The workload.
@@ -136,11 +136,11 @@ result: Successful or Failed.
 reason: Why it failed.
 """,
         SelectedWorkloads: """
-rebalanced: Number of workloads placed anew.
-unplaced: Number of workloads that have no placement.
-after_namespace: Namespace of the last workload that was looked at.
-after_name: Name of the last workload that was looked at.
-complete: All of them were looked at.
+rebalanced: Number of workloads that were rescheduled.
+unplaced: Number of workloads that no policy propagates.
+after_namespace: Namespace of the last workload that was processed.
+after_name: Name of the last workload that was processed.
+complete: Whether all workloads were processed.
 """,
     }
 )

@@ -149,10 +149,10 @@ def test_nobody_writes_the_annotations_that_say_what_a_work_is_made_for(name: st
     kept = of_manifest(with_metadata(), annotations=dict(ours.metadata.annotations))
 
     for namespace in ("karmada-es-member1", "default"):
-        with pytest.raises(Invalid, match=f"{name}.*written by Lifeboat alone"):
+        with pytest.raises(Invalid, match=f"{name}.*written by Lifeboat only"):
             created(forged, namespace=namespace)
     for old, new in ((plain, forged), (ours, forged), (ours, of_manifest(with_metadata()))):
-        with pytest.raises(Invalid, match=f"{name}.*written by Lifeboat alone"):
+        with pytest.raises(Invalid, match=f"{name}.*written by Lifeboat only"):
             updated(new, old)
     assert updated(kept, ours).object.metadata.annotations == ours.metadata.annotations
 

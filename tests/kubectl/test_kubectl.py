@@ -95,9 +95,9 @@ def test_explain(k: Kubectl, what: str, said: str) -> None:
 
 
 LEAVES = "FIELD: tolerationSeconds <integer>"
-ONLY_PREFERS = "It acts on PreferNoExecute only: NoExecute moves everything"
-ONLY_TOLERATED = "They act on NoSchedule and NoExecute only"
-EFFECTS = "NoExecute moves everything that is here, except what placement.clusterTolerations bear"
+ONLY_PREFERS = "For NoExecute, placement.clusterTolerations apply instead"
+ONLY_TOLERATED = "Tolerations apply to NoSchedule and NoExecute only"
+EFFECTS = "NoExecute evicts all workloads, except those whose placement.clusterTolerations tolerate the taint"
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,19 @@ EFFECTS = "NoExecute moves everything that is here, except what placement.cluste
     [
         (
             "pp.spec.failover.cluster.tolerationSeconds",
-            (LEAVES, "Unset: 300", "0: it leaves immediately", ONLY_PREFERS),
+            (LEAVES, "Unset: 300", "0: it is evicted immediately", ONLY_PREFERS),
         ),
         ("cpp.spec.failover.cluster.tolerationSeconds", (LEAVES, "Negative values are refused", ONLY_PREFERS)),
         ("rb.spec.failover.cluster.tolerationSeconds", (LEAVES, ONLY_PREFERS)),
-        ("pp.spec.failover", ("leaves clusters with a PreferNoExecute taint. Unset: it stays there",)),
-        ("pp.spec.placement.clusterTolerations", (ONLY_TOLERATED, "NoExecute moves the workload at once")),
-        ("pp.spec.placement.clusterTolerations.tolerationSeconds", ("Unset: for ever",)),
+        (
+            "pp.spec.failover",
+            ("Evicts the workload from clusters with a PreferNoExecute taint. Unset: it stays there",),
+        ),
+        (
+            "pp.spec.placement.clusterTolerations",
+            (ONLY_TOLERATED, "A NoExecute taint that is not tolerated evicts the workload immediately"),
+        ),
+        ("pp.spec.placement.clusterTolerations.tolerationSeconds", ("Unset: without end",)),
         ("cluster.spec.taints.effect", (EFFECTS, "only workloads whose policy has failover.cluster")),
         ("clustertaintpolicy.spec.taintsToAdd.effect", (EFFECTS,)),
         ("clustertaintpolicy.spec.taints.effect", (EFFECTS,)),

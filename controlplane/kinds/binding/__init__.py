@@ -17,7 +17,7 @@ BINDINGS = (RESOURCE_BINDING, CLUSTER_RESOURCE_BINDING)
 
 
 class ObjectReference(Struct, frozen=True):
-    """The template a binding is for."""
+    """A reference to the template of a binding."""
 
     api_version: str
     kind: str
@@ -34,7 +34,7 @@ class NodeClaim(Struct, frozen=True):
 
 
 class ReplicaRequirements(Struct, frozen=True):
-    """What one replica asks for; quantities as text."""
+    """The resources that one replica requests, and the nodes it needs."""
 
     node_claim: NodeClaim | None = None
     resource_request: dict[str, QuantityText] = {}
@@ -54,7 +54,7 @@ class TargetComponent(Struct, frozen=True):
 
 
 class TargetCluster(Struct, frozen=True):
-    """One cluster of a schedule result."""
+    """A cluster on which a binding is placed, with the replicas there."""
 
     name: str
     replicas: Int32 = 0
@@ -63,13 +63,19 @@ class TargetCluster(Struct, frozen=True):
 
 TAINT_UNTOLERATED, APPLICATION_FAILURE = "TaintUntolerated", "ApplicationFailure"
 TAINT_MANAGER = "TaintManager"
-FAILED_BACK, PARTLY_FAILED_BACK = "Failback", "FailbackInPart"  # a whole copy goes back, or a part of one
+FAILED_BACK, PARTLY_FAILED_BACK = (
+    "Failback",
+    "FailbackInPart",
+)  # a whole copy, or part of its replicas
 REVERTED, PARTLY_REVERTED = "Reverted", "RevertedInPart"
 IN_PART = frozenset({PARTLY_FAILED_BACK, PARTLY_REVERTED})
 
 
 class GracefulEvictionTask(Struct, frozen=True):
-    """A cluster that is being left: its copy stays until the task is cleared (semantics 1.4)."""
+    """A task to evict the copy on a cluster. The copy stays there until the task is cleared.
+
+    See [graceful-eviction].
+    """
 
     from_cluster: str
     purge_mode: str = ""
@@ -87,7 +93,7 @@ class GracefulEvictionTask(Struct, frozen=True):
 
 
 class BindingSnapshot(Struct, frozen=True):
-    """A parent binding that needs this (attached) one, and where."""
+    """A binding whose template needs the template of this binding, and the clusters where it does."""
 
     namespace: str = ""
     name: str = ""
@@ -124,45 +130,49 @@ class ResourceBindingSpec(Struct, frozen=True):
 
     @property
     def other_scheduler(self) -> str:
-        """The scheduler this is left to where it is not ours (semantics 3.1); "" where it is."""
+        """The name of the scheduler that schedules the binding; "": Lifeboat's own scheduler does."""
         return "" if self.scheduler_name == DEFAULT_SCHEDULER else self.scheduler_name
 
     @property
     def priority(self) -> int:
-        """Its schedulePriority; 0 where it has none."""
+        """The schedulePriority of the binding; 0 if it has none."""
         return 0 if self.schedule_priority is None else self.schedule_priority.priority
 
     @property
     def scheduling_suspended(self) -> bool:
-        """Whether somebody wants the scheduler to leave it alone."""
+        """Whether scheduling is suspended, so that the targets must not change."""
         return self.suspension is not None and self.suspension.scheduling is True
 
     def target(self, cluster: str) -> TargetCluster | None:
-        """Return the target on that cluster, None where the binding is not placed there."""
-        for one in self.clusters:  # asked thousands of times a second: no generator
-            if one.name == cluster:
-                return one
+        """Return the target on a cluster; None: the binding is not placed there."""
+        for target in self.clusters:  # called thousands of times a second, so without a generator
+            if target.name == cluster:
+                return target
         return None
 
     def task(self, cluster: str) -> GracefulEvictionTask | None:
-        """Return the eviction task that leaves that cluster, None where there is none."""
-        return next((one for one in self.graceful_eviction_tasks if one.from_cluster == cluster), None)
+        """Return the eviction task for a cluster; None: no task is for that cluster."""
+        return next((task for task in self.graceful_eviction_tasks if task.from_cluster == cluster), None)
 
     def replicas_returning(self, cluster: str) -> int:
-        """Return the replicas that go back from the target on a cluster and its task keeps running meanwhile."""
+        """Return the replicas that leave a cluster which stays a target, in a failback or revert of a part.
+
+        They run on the cluster in addition to those of the target until the task is cleared. 0: no such task.
+        """
         task = self.task(cluster)
-        parted = task is not None and task.reason in IN_PART and self.target(cluster) is not None
-        return task.replicas or 0 if task is not None and parted else 0
+        if task is None or task.reason not in IN_PART or self.target(cluster) is None:
+            return 0
+        return task.replicas or 0
 
 
 HEALTHY, UNHEALTHY, UNKNOWN = "Healthy", "Unhealthy", "Unknown"
 
 
 class AggregatedStatusItem(Struct, frozen=True):
-    """What one member reported of its copy.
+    """The status that a member reported of its copy.
 
-    While the cluster is out of reach, `status` and `applied` are what it reported last, `health` is Unknown and
-    `last_known_health` is the health it reported last.
+    While the cluster cannot be reached, `status` and `applied` are the last reported values, `health` is Unknown and
+    `last_known_health` is the last reported health.
     """
 
     cluster_name: str
@@ -175,7 +185,7 @@ class AggregatedStatusItem(Struct, frozen=True):
 
     @property
     def reported_health(self) -> str:
-        """The health that the member itself reported last, however long ago."""
+        """The health that the member reported last, even if that is long ago."""
         return self.last_known_health or self.health
 
 
@@ -200,18 +210,22 @@ SCHEDULED, FULLY_APPLIED = "Scheduled", "FullyApplied"
 
 
 class Binding(Object, frozen=True):
-    """A ResourceBinding where it has a namespace, a ClusterResourceBinding where it has none."""
+    """A ResourceBinding if it has a namespace, else a ClusterResourceBinding."""
 
     spec: ResourceBindingSpec = ResourceBindingSpec(resource=ObjectReference("", "", ""))
     status: ResourceBindingStatus = ResourceBindingStatus()
 
     @property
     def workload(self) -> bool:
-        """The template has replicas to divide (semantics 3.1)."""
+        """Whether the template is a workload, which has replicas or requests resources."""
         return self.spec.replicas > 0 or self.spec.replica_requirements is not None
 
     def clusters_kept(self) -> Iterator[str]:
-        """Yield the clusters whose copies stay: targets, requiredBy, and tasks that do not purge at once."""
+        """Yield the clusters whose copies must not be removed.
+
+        They are those of targets, of requiredBy, and of eviction tasks whose purge mode is not Directly. A cluster may
+        occur more than once.
+        """
         for target in self.spec.clusters:
             yield target.name
         for parent in self.spec.required_by:

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of bindings besides their placement: health, evictions, and what they wait for."""
+"""The columns that `kubectl get resourcebindings` prints: placement, health, and the state of evictions."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from controlplane.kinds import cells
 from controlplane.kinds.binding import HEALTHY
 from controlplane.wire.resource import Column, age
 
-PENDING, STUCK, DIRECTLY = "EvictionPending", "EvictionStuck", "DirectlyWaiting"  # types of conditions
+PENDING, STUCK, DIRECTLY = "EvictionPending", "EvictionStuck", "DirectlyWaiting"  # condition types
 
 
 def healthy(doc: dict[str, Any], now: Any) -> str:
-    """Return "healthy targets/targets"; what a cluster out of reach reported last does not count."""
-    names = {one["name"] for one in doc.get("spec", {}).get("clusters", ())}
-    found = {one["clusterName"] for one in _items(doc) if one.get("health") == HEALTHY}
-    return f"{len(names & found)}/{len(names)}" if names else ""
+    """Return the number of healthy targets and of all targets: "1/2". The last known health of a cluster that cannot be
+    reached does not count. "": the binding has no targets."""
+    names = {target["name"] for target in doc.get("spec", {}).get("clusters", ())}
+    healthy_names = {item["clusterName"] for item in _items(doc) if item.get("health") == HEALTHY}
+    return f"{len(names & healthy_names)}/{len(names)}" if names else ""
 
 
 def eviction(doc: dict[str, Any], now: Any) -> str:
-    """Return how far an eviction is: Queued or Held before it is decided, then Leaving, Waiting or Stuck."""
+    """Return the state of the binding's eviction: Queued or Held in the queue, then Leaving, Waiting or Stuck."""
     pending, stuck, directly = (_true(doc, type_) for type_ in (PENDING, STUCK, DIRECTLY))
     if pending is not None:
         return str(pending.get("reason", ""))
@@ -32,7 +33,7 @@ def eviction(doc: dict[str, Any], now: Any) -> str:
 
 
 def message(doc: dict[str, Any], now: datetime) -> str:
-    """Return which clusters are out of reach, for how long, and what evictions wait for."""
+    """Return the clusters that cannot be reached, for how long, and the reasons for which evictions wait."""
     lost = [
         f"{one['clusterName']}: out of reach for {age(one['outOfReachSince'], now)}, "
         f"last known {one.get('lastKnownHealth') or 'nothing'}"
@@ -57,8 +58,8 @@ COLUMNS = (
     Column("FullyApplied", cells.condition("FullyApplied")),
     Column("Clusters", _targets),
     Column("Healthy", healthy, description="Targets that are healthy, of all targets."),
-    Column("Eviction", eviction, description="Queued, Held, Leaving, Waiting or Stuck; empty: nothing leaves."),
-    Column("Message", message, priority=1, description="Clusters out of reach, and what evictions wait for."),
+    Column("Eviction", eviction, description="Queued, Held, Leaving, Waiting or Stuck. Empty: no eviction."),
+    Column("Message", message, priority=1, description="Clusters that cannot be reached, and why evictions wait."),
     Column("Leaving", _leaving, priority=1),
 )
 

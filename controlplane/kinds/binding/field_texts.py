@@ -36,15 +36,15 @@ resource: The template.
 propagate_deps: Propagate what the template needs, too.
 replica_requirements: What one replica asks for.
 replicas: Replicas that the template asks for.
-components: Parts of a workload with several pod templates.
+components: Components of a workload that has several pod templates.
 clusters: Clusters it is placed on.
 placement: Placement rules of the policy.
-graceful_eviction_tasks: Clusters that are being left.
+graceful_eviction_tasks: Evictions in progress, one for each cluster.
 required_by: Bindings that need this one on their clusters.
-scheduler_name: Scheduler that places it.
+scheduler_name: Name of the scheduler for this binding.
 failover: What happens when a cluster or the application fails.
 conflict_resolution: Abort or Overwrite, where a member has an object of the same name.
-reschedule_triggered_at: When somebody asked for a new placement.
+reschedule_triggered_at: When a reschedule was requested.
 suspension: What is suspended.
 preserve_resources_on_deletion: Keep the copies on members when the template is deleted.
 schedule_priority: Priority in the queues of scheduling and eviction.
@@ -66,30 +66,30 @@ tolerations: Taints of nodes that the pods tolerate.
     TargetCluster: TARGET,
     TargetComponent: TARGET,
     GracefulEvictionTask: """
-from_cluster: The cluster that is left.
+from_cluster: The cluster from which the copy is evicted.
 purge_mode: Gracefully, Directly or Never.
-replicas: Replicas that leave.
-reason: Why, in one word.
-message: Why, for people.
-producer: Controller or person that decided it.
+replicas: Number of replicas that are evicted.
+reason: Reason in one word.
+message: Explanation of the reason.
+producer: Controller or user that created the task.
 grace_period_seconds: Longest wait for the new copy.
-suppress_deletion: true keeps the old copy until somebody confirms its deletion.
-preserved_label_state: Labels that carry state to the new copy.
-creation_timestamp: When the task was made.
-clusters_before_failover: Clusters it was on before.
+suppress_deletion: true keeps the old copy until a user sets false.
+preserved_label_state: Labels with the state that the new copy gets.
+creation_timestamp: When the task was created.
+clusters_before_failover: Clusters of the binding before the failover.
 taint: Key and effect of the taint that evicted the copy.
 waited_for: What the eviction waited for between its due time and this task, apart from holds.
 """,
     BindingSnapshot: f"{OBJECT}clusters: Clusters that the other binding is placed on.",
-    BindingPriority: "priority: The higher goes first.",
+    BindingPriority: "priority: Bindings with a higher priority are handled first.",
     WorkloadAffinityGroups: """
 affinity_group: Group whose members are placed together.
 anti_affinity_group: Group whose members are placed apart.
 """,
     ResourceBindingStatus: """
-scheduler_observed_generation: Generation that the scheduler has dealt with.
+scheduler_observed_generation: Generation that the scheduler has processed.
 scheduler_observed_affinity_name: Name of the cluster affinity that is in use.
-last_scheduled_time: When it was scheduled last.
+last_scheduled_time: When the binding was last scheduled.
 conditions: Scheduled, FullyApplied, EvictionPending and others.
 aggregated_status: What each member reports of its copy.
 pending_evictions: Evictions that wait, one for each cluster.
@@ -101,11 +101,11 @@ message: Why it waits, for people.
 """,
     AggregatedStatusItem: """
 cluster_name: The member.
-status: Status of the copy. While the cluster is out of reach, the last known one.
-applied: The member has the manifest.
-applied_message: Why the member does not have the manifest.
-health: Healthy, Unhealthy or Unknown. Unknown while the cluster is out of reach.
-last_known_health: Health that was reported before the cluster was out of reach.
-out_of_reach_since: Since when the cluster is out of reach. Unset: it answers.
+status: Status of the copy. While the cluster cannot be reached, its last known status.
+applied: Whether the manifest was applied to the member.
+applied_message: Why the manifest was not applied.
+health: Healthy, Unhealthy or Unknown. Unknown while the cluster cannot be reached.
+last_known_health: Health that was last reported while the cluster could be reached.
+out_of_reach_since: Since when the cluster cannot be reached. Unset: it can be reached.
 """,
 }

@@ -1,7 +1,7 @@
-"""Placements somebody wrote into a binding by hand: honoured until placement or replicas change (D23).
+"""Targets that a user wrote into a binding by hand. The scheduler keeps them until they become stale [edits-by-hand].
 
-The mark is a digest of what was written and of what it was written for. A result that copies would follow clusters
-away from stands while the mark fits; an eviction or a scale-up makes it stale.
+The write adds a mark to the binding, which is a digest of its targets, replicas and placement. The mark applies while
+the digest is the same. An eviction, a scale-up or a change of the policy makes it stale.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from controlplane.kinds.binding import Binding, ResourceBindingSpec
 
 
 def with_mark(new: Binding, old: Binding | None) -> Binding:
-    """Return a binding somebody edited, with the mark where the edit placed it or moved its tasks."""
+    """Return a binding that a user edited, with a mark if the edit changed its targets or eviction tasks.
+
+    `old` is the stored binding; None: the binding is being created, which adds no mark.
+    """
     if old is None or _placed(new) == _placed(old):
         return new
     return new.with_meta(annotations={**new.metadata.annotations, PLACED_BY_HAND_ANNOTATION: _digest(new.spec)})
 
 
 def mark_applies(binding: Binding) -> bool:
-    """Test whether the present placement is what somebody wrote, for the placement and replicas it has."""
+    """Test whether the present targets are those that a user wrote, for the present placement and replicas."""
     mark = binding.metadata.annotations.get(PLACED_BY_HAND_ANNOTATION)
     return mark is not None and mark == _digest(binding.spec)
 

@@ -1,9 +1,11 @@
-"""Home: where a binding was before it failed over, and what it has left of that (D19, D23).
+"""The origin of a binding: its clusters before a failover, to which a failback returns it [recovered-clusters].
 
-Controllers that let copies leave note it in the annotation `failover.lifeboat.io/before-failover`,
-{"clusters": {"member1": 1, "member2": 2}, "left": {"member1": "2026-…Z"}, "placement": "…"}, in the very write in which
-the copy leaves, so that it lives as long as the binding. A failover after a failover keeps the first home. It is no
-home any more once the placement is another one, a reschedule was asked for, or somebody placed the binding by hand.
+Controllers that evict copies write the origin into the annotation `failover.lifeboat.io/before-failover`:
+
+    {"clusters": {"member1": 1, "member2": 2}, "left": {"member1": "2026-…Z"}, "placement": "…"}
+
+They do so in the same write that evicts the copy. The origin stays the same in later failovers. It becomes invalid when
+the placement changes, when a reschedule is requested, or when a user places the binding by hand [edits-by-hand].
 """
 
 from __future__ import annotations
@@ -20,25 +22,26 @@ from controlplane.apimachinery.names import BEFORE_FAILOVER_ANNOTATION
 from controlplane.kinds.binding import Binding, manual_placement
 from controlplane.kinds.policy import Placement
 
-ANY = "*"  # among the index values: it has left some cluster
+ANY = "*"  # the index value of bindings that have left any cluster
 
 
 class Origin(Struct, frozen=True):
-    """`clusters`: replicas by cluster before the first of its failovers; `left`: since when it is away from which."""
+    """`clusters`: replicas by cluster before the first failover. `left`: the clusters it has left, and when."""
 
     clusters: dict[str, int]
     left: dict[str, Annotated[datetime, Meta(tz=True)]]
-    placement: str  # digest of the placement it was home under
+    placement: str  # digest of the placement at that time
 
     @property
     def since(self) -> datetime:
-        """When it first left."""
+        """The time at which the binding left the first cluster."""
         return min(self.left.values())
 
 
 def origin_of(binding: Binding) -> Origin | None:
-    """Return the home a binding is away from; None where it is away from none."""
-    known = _noted(binding)
+    """Return the origin of a binding that has left some of its clusters; None: it has left none, or its origin is
+    invalid."""
+    known = _stored(binding)
     if known is None or known.placement != _digest(binding.spec.placement) or manual_placement.mark_applies(binding):
         return None
     gone = (name for name in known.left if binding.spec.target(name) is None and name in known.clusters)
@@ -51,7 +54,7 @@ def origin_of(binding: Binding) -> Origin | None:
 
 
 def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
-    """Return `new`, which lets targets of `old` leave through tasks, with its home noted."""
+    """Return `new` with its origin, if it has eviction tasks for clusters that were targets of `old`."""
     gone = [
         target.name
         for target in old.spec.clusters
@@ -67,27 +70,27 @@ def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
 
 
 def with_return(binding: Binding, cluster: str) -> Binding:
-    """Return the binding with a cluster of its home taken off those it is away from; at home nothing is noted."""
+    """Return a binding after its return to a cluster. Its origin is removed once it has returned to all clusters."""
     known = origin_of(binding)
     left = {} if known is None else {name: at for name, at in known.left.items() if name != cluster}
     return _with(binding, Origin(known.clusters, left, known.placement) if known is not None and left else None)
 
 
 def left_clusters(binding: Binding) -> list[str]:
-    """Return the clusters a binding is noted to be away from, and ANY beside them: its values in the index `left`."""
-    known = _noted(binding)
+    """Return the values of the index `left`: the clusters that a binding has left, and ANY if there are any."""
+    known = _stored(binding)
     away = [] if known is None else [name for name in known.left if binding.spec.target(name) is None]
     return [*away, ANY] if away else []
 
 
-def _noted(binding: Binding) -> Origin | None:
+def _stored(binding: Binding) -> Origin | None:
     text = binding.metadata.annotations.get(BEFORE_FAILOVER_ANNOTATION)
     if text is None:
         return None
     try:
         return msgspec.json.decode(text, type=Origin)
     except msgspec.MsgspecError:
-        return None  # somebody else wrote it
+        return None  # another program wrote it
 
 
 def _with(binding: Binding, known: Origin | None) -> Binding:

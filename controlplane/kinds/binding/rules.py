@@ -1,4 +1,4 @@
-"""What has to hold of bindings that are written by hand (semantics 1.4; D23)."""
+"""Defaults and validation of bindings, which users can write as well [binding-objects]."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MAX_REASON, MAX_MESSAGE = 32, 1024
 
 
 def default(new: Binding, old: Binding | None, settings: Settings) -> Binding:
-    """Return the binding with its permanent id, and with a mark where somebody placed it by hand (D23)."""
+    """Return a binding with its permanent id, and with a mark if a user changed its targets [edits-by-hand]."""
     label = RESOURCE_BINDING_ID_LABEL if new.metadata.namespace else CLUSTER_RESOURCE_BINDING_ID_LABEL
     return manual_placement.with_mark(with_permanent_id(new, old, label), old)
 
 
 def validate(new: Binding, old: Binding | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a binding."""
+    """Return every cause to refuse a binding."""
     spec, causes = new.spec, list[Cause]()
     for field, value in (
         ("apiVersion", spec.resource.api_version),
@@ -52,8 +52,8 @@ def validate(new: Binding, old: Binding | None, settings: Settings) -> list[Caus
 def _of_another_namespace(new: Binding, old: Binding | None) -> Iterator[Cause]:
     """Yield the cause if a ResourceBinding names an object outside its own namespace.
 
-    Whoever may write bindings in one namespace could otherwise propagate the objects of another namespace, or take the
-    names of their Works. A binding that names such an object already may stay as it is.
+    Otherwise a user with access to one namespace could propagate objects of another namespace, or take the names of
+    their Works. A stored binding that already names such an object can still be updated.
     """
     named, own = new.spec.resource.namespace, new.metadata.namespace
     if own and named != own and (old is None or old.spec.resource.namespace != named):
@@ -61,27 +61,29 @@ def _of_another_namespace(new: Binding, old: Binding | None) -> Iterator[Cause]:
 
 
 def _orders(new: Binding, old: Binding | None) -> Iterator[Cause]:
-    """Yield the cause if a write adds or changes orders: they name their author, whom the API knows. Removing them is
-    allowed, as a release is."""
+    """Yield the cause if a write adds or changes the annotation with operators' orders.
+
+    Orders name their author, which only the API can verify. Removing the annotation is allowed, like releasing a hold.
+    """
     before = None if old is None else old.metadata.annotations.get(EVICTION_ORDERS_ANNOTATION)
     after = new.metadata.annotations.get(EVICTION_ORDERS_ANNOTATION)
     if after is not None and after != before:
-        rule = "an order is given with POST …/evictions/<name>/{hold,release,skip,expedite}; leave this annotation out"
+        rule = "remove this annotation; give orders with POST …/evictions/<name>/{hold,release,skip,expedite}"
         yield forbidden(f"metadata.annotations[{EVICTION_ORDERS_ANNOTATION}]", rule)
 
 
 def _dependencies(binding: Binding) -> Iterator[Cause]:
-    """The annotation that lists what goes along with a namespaced binding."""
-    said = binding.metadata.annotations.get(DEPENDENCIES_ANNOTATION)
-    if said is None or not binding.metadata.namespace:
+    """Yield the cause if the annotation that lists the dependencies of a namespaced binding is not a JSON list."""
+    text = binding.metadata.annotations.get(DEPENDENCIES_ANNOTATION)
+    if text is None or not binding.metadata.namespace:
         return
     try:
-        listed = isinstance(msgspec.json.decode(said), list)
+        listed = isinstance(msgspec.json.decode(text), list)
     except msgspec.DecodeError:
         listed = False
     if not listed:
         field = f"metadata.annotations[{DEPENDENCIES_ANNOTATION}]"
-        yield invalid(field, said, "annotation value must be a valid JSON list")
+        yield invalid(field, text, "annotation value must be a valid JSON list")
 
 
 def _targets(names: Sequence[str], replicas: Sequence[int]) -> Iterator[Cause]:
@@ -90,19 +92,19 @@ def _targets(names: Sequence[str], replicas: Sequence[int]) -> Iterator[Cause]:
         if not name:
             yield required(f"{path}.name")
         if name in names[:index]:
-            yield duplicate(f"{path}.name", name, "a cluster is a target once")
+            yield duplicate(f"{path}.name", name, "each cluster can be a target only once")
         if replicas[index] < 0:
             yield invalid(f"{path}.replicas", replicas[index], "must be greater than or equal to 0")
 
 
 def _tasks(tasks: Sequence[GracefulEvictionTask]) -> Iterator[Cause]:
-    leaving = [task.from_cluster for task in tasks]
+    clusters = [task.from_cluster for task in tasks]
     for index, task in enumerate(tasks):
         path = f"spec.gracefulEvictionTasks[{index}]"
         if not task.from_cluster:
             yield required(f"{path}.fromCluster")
-        if task.from_cluster in leaving[:index]:
-            yield duplicate(f"{path}.fromCluster", task.from_cluster, "a cluster is left once")
+        if task.from_cluster in clusters[:index]:
+            yield duplicate(f"{path}.fromCluster", task.from_cluster, "each cluster can have only one task")
         if task.purge_mode not in ("", DIRECTLY, GRACEFULLY, NEVER):
             yield unsupported(f"{path}.purgeMode", task.purge_mode, (DIRECTLY, GRACEFULLY, NEVER))
         if len(task.reason) > MAX_REASON:

@@ -1,4 +1,4 @@
-"""Cluster (cluster.karmada.io/v1alpha1): a member, its taints, and what was last seen of it."""
+"""Cluster (cluster.karmada.io/v1alpha1): a member cluster, with its taints and its last observed status."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ EVICTING_EFFECTS = (NO_EXECUTE, PREFER_NO_EXECUTE)
 Effect = Annotated[
     str,
     Meta(
-        description="NoSchedule: nothing new is placed here. PreferNoSchedule: what is new is placed elsewhere first. "
-        "NoExecute moves everything that is here, except what placement.clusterTolerations bear; they are asked about "
-        "NoSchedule and NoExecute alone. PreferNoExecute moves only workloads whose policy has failover.cluster, after "
-        "its tolerationSeconds; no clusterToleration is asked, and all others stay. NoExecute and PreferNoExecute move "
-        "nothing while the feature gate Failover is off."
+        description="NoSchedule: no new workloads are scheduled here. PreferNoSchedule: other clusters are preferred. "
+        "NoExecute evicts all workloads, except those whose placement.clusterTolerations tolerate the taint. "
+        "PreferNoExecute evicts only workloads whose policy has failover.cluster, after its tolerationSeconds. "
+        "clusterTolerations apply to NoSchedule and NoExecute only. "
+        "While the feature gate Failover is off, no effect evicts anything."
     ),
 ]
 
@@ -34,24 +34,26 @@ READY = "Ready"
 ACCESS_LOST = "AccessLost"
 COMPLETE_APIS = "CompleteAPIEnablements"
 ESTABLISHED = "Established"
-"""Condition type: the cluster has been Ready once (D8 counts no other)."""
+"""Condition type: the cluster has been Ready at least once. Only such clusters count in the eviction tier
+[eviction-tier]."""
 FLAPPING = "Flapping"
-"""Condition type: what the member answers changes too fast to be published (clusters/flapping.py, fault 3)."""
+"""Condition type: the results of probes change too often, so Ready is not changed [flapping-cluster]."""
 FENCED = "Fenced"
-"""Condition type: an operator confirmed that the cluster is down, and it has not answered since."""
+"""Condition type: an operator confirmed that the cluster is down, and the cluster has not answered since."""
 PUBLISHED = (READY, ACCESS_LOST, COMPLETE_APIS, ESTABLISHED, FLAPPING, FENCED)
-"""Condition types that this system publishes; all others are other programs'."""
-# Its reasons: we are refused (401, 403); the member's certificate cannot be trusted, or no longer; our own fault.
+"""Condition types that the control plane writes. All other types belong to other programs."""
+# Reasons of AccessLost: the member answers 401 or 403; its certificate has expired or is not trusted; the Secret or
+# the endpoint of the Cluster is wrong.
 ACCESS_REFUSED, CERTIFICATE_EXPIRED, CERTIFICATE_REFUSED = "AccessRefused", "CertificateExpired", "CertificateRefused"
 MISCONFIGURED = "Misconfigured"
-# The member answered with a redirect, which is never followed; its address is one that must not be called.
+# Reasons of AccessLost: the member answers with a redirect, which is never followed; its address must not be called.
 REDIRECTED, ADDRESS_REFUSED = "Redirected", "AddressRefused"
 
-PULL, PUSH = "Pull", "Push"  # who reaches whom: an agent in the member the control plane, or the other way round
+PULL, PUSH = "Pull", "Push"  # an agent in the member calls the control plane; the control plane calls the member
 
 
 class Taint(UserStruct, frozen=True):
-    """A taint; unique by (key, effect). `time_added` starts the clocks of tolerations."""
+    """A taint of a cluster. No two have the same key and effect. The seconds of tolerations count from `time_added`."""
 
     key: str
     effect: Effect
@@ -113,7 +115,7 @@ class AllocatableModeling(Struct, frozen=True):
 
 
 class ResourceSummary(Struct, frozen=True):
-    """Quantities as text, by resource name."""
+    """Quantities by resource name."""
 
     allocatable: dict[str, QuantityText] = {}
     allocating: dict[str, QuantityText] = {}
@@ -135,38 +137,38 @@ class Cluster(Object, frozen=True):
     status: ClusterStatus = ClusterStatus()
 
     def has_taint(self, *effects: str) -> bool:
-        """Test whether a taint with one of the effects is on the cluster."""
-        taints = self.spec.taints  # asked thousands of times a second, and most clusters have none
+        """Test whether the cluster has a taint with one of the effects."""
+        taints = self.spec.taints  # called thousands of times a second, and most clusters have no taints
         return bool(taints) and any(taint.effect in effects for taint in taints)
 
     @property
     def ready(self) -> str:
-        """Status of the Ready condition; "" where nobody ever reported one."""
-        found = condition(self.status.conditions, READY)
-        return "" if found is None else found.status
+        """The status of the condition Ready; "": Ready was never reported."""
+        ready = condition(self.status.conditions, READY)
+        return "" if ready is None else ready.status
 
     @property
     def access_lost(self) -> bool:
-        """Test whether the member does not let us in: what was seen last is all that is known of it (D22)."""
+        """Test whether the member refuses the control plane. Its status is then the last known status [lost-access]."""
         found = condition(self.status.conditions, ACCESS_LOST)
         return found is not None and found.status == "True"
 
     @property
     def flapping(self) -> bool:
-        """Test whether what the member answers changes too fast to be published."""
+        """Test whether the results of probes change too often, so that Ready is not changed [flapping-cluster]."""
         found = condition(self.status.conditions, FLAPPING)
         return found is not None and found.status == "True"
 
     @property
     def answers(self) -> bool:
-        """Test whether what the member reports is news and what it is asked for gets done: Ready, and it lets us in."""
+        """Test whether the member is Ready and accessible, so that its reports are current and Works reach it."""
         return self.ready == "True" and not self.access_lost
 
     @property
     def out_of_reach_since(self) -> datetime | None:
-        """Return since when what the member reported is only its last known state.
+        """The time from which the reports of the member are only its last known state.
 
-        None: the member is Ready and lets us in, or Ready was never reported.
+        None: the member is Ready and accessible, or Ready was never reported.
         """
         ready, lost = condition(self.status.conditions, READY), condition(self.status.conditions, ACCESS_LOST)
         since = [
@@ -178,7 +180,7 @@ class Cluster(Object, frozen=True):
 
     @property
     def called_directly(self) -> bool:
-        """Test whether the control plane itself talks to the member; where not, an agent in there does its part."""
+        """Test whether the control plane calls the member. False: an agent in the member calls the control plane."""
         return self.spec.sync_mode == PUSH and bool(self.spec.api_endpoint)
 
     @property
@@ -192,9 +194,10 @@ def taint_effects(cluster: Cluster) -> list[str]:
 
 
 def normalise(doc: dict[str, Any]) -> list[str]:
-    """Move the deprecated `zone` into `zones`; a manifest that says it can be applied again. Returns warnings.
+    """Move the deprecated field spec.zone into spec.zones, in place. Return a warning if it was moved.
 
-    A value that is no text, and zones that do not fit, are left to validation.
+    So a manifest with spec.zone can be applied again without a difference. Values of a wrong type, and a zone that
+    contradicts spec.zones, stay as they are for validation to refuse.
     """
     spec = doc.get("spec")
     zone = spec.get("zone") if isinstance(spec, dict) else None

@@ -24,10 +24,10 @@ TEXTS: Final[dict[type, str]] = {
     Cluster: BOTH,
     ClusterSpec: """
 id: UID of the member's kube-system namespace.
-sync_mode: Push: the control plane calls the member. Pull: an agent in the member calls the control plane.
+sync_mode: Push if the control plane calls the member, Pull if an agent in the member calls the control plane.
 api_endpoint: URL of the member's API server.
-secret_ref: Secret with token and CA bundle for the member.
-impersonator_secret_ref: Secret with the token that may impersonate users in the member.
+secret_ref: Secret with the token and the CA bundle for the member.
+impersonator_secret_ref: Not supported. Secret with the token that may impersonate users in the member.
 insecure_skip_tls_verification: Do not verify the member's certificate.
 proxy_url: Proxy through which the member is called.
 proxy_header: Headers that are sent to the proxy.
@@ -52,7 +52,7 @@ api_enablements: APIs that the member serves.
 conditions: Ready and other conditions of the member.
 node_summary: Numbers of nodes.
 resource_summary: Resources of the member.
-remedy_actions: Actions that remedies ask for.
+remedy_actions: Actions that Remedy objects request.
 """,
     APIEnablement: "group_version: Group and version of the API.\nresources: Kinds of this version.",
     APIResource: "name: Plural name of the kind.\nkind: Kind.",

@@ -1,4 +1,4 @@
-"""What has to hold of a Cluster (semantics 1.1). Rules that need the clock or the estimator: admission/documents.py."""
+"""Defaults, validation and warnings of a Cluster [cluster-object]."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from controlplane.kinds.cluster.taint_rules import taint_causes
 from controlplane.settings import Settings
 
 MAX_NAME = 48
-"""Names of derived objects are longer than the cluster's and still have to be labels."""
+"""Names of derived objects contain the name of the cluster, and must still be valid labels of 63 characters."""
 UNJOIN_KEEP, UNJOIN_DELETE = "keep", "delete"
-"""What becomes of what runs on a cluster that is deleted although bindings are placed on it (D20)."""
+"""What happens to the copies on a cluster that is deleted while bindings are placed on it [unjoin-and-drain]."""
 SYNC_MODES = (PULL, PUSH)
 PROXY_SCHEMES = ("http", "https", "socks5")
 
@@ -30,10 +30,10 @@ _ENDPOINT = re.compile(
 
 
 def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a cluster.
+    """Return every cause to refuse a cluster.
 
-    An address that is stored already is not refused for its network: the settings may be newer than the cluster, and
-    other fields can still be edited. It is refused when it is called.
+    The network of an address is only checked when the address changes. Otherwise a stricter setting would prevent
+    edits of other fields of existing clusters. The address is checked again whenever the member is called.
     """
     spec = new.spec
     before = ClusterSpec() if old is None else old.spec
@@ -50,14 +50,17 @@ def validate(new: Cluster, old: Cluster | None, settings: Settings) -> list[Caus
         *_proxy_header(spec.proxy_header),
         *_secret(spec.secret_ref, "spec.secretRef"),
         *_impersonator(spec.impersonator_secret_ref, None if old is None else old.spec.impersonator_secret_ref),
-        *_place(spec),
+        *_location(spec),
         *taint_causes(spec.taints, "spec.taints"),
         *_unjoin(new.metadata.annotations.get(UNJOIN_ANNOTATION)),
     ]
 
 
 def default(new: Cluster, old: Cluster | None, settings: Settings) -> Cluster:
-    """Return a new cluster held until it has been emptied; the finalizer of one that is there is its user's to take."""
+    """Return a new cluster with its finalizer, so that it exists until no copies are on it.
+
+    The finalizer of a stored cluster is not added again, because a user may have removed it.
+    """
     finalizers = new.metadata.finalizers
     if old is not None or CLUSTER_FINALIZER in finalizers:
         return new
@@ -80,7 +83,10 @@ def _name(name: str) -> Iterator[Cause]:
 
 def _sync_mode(mode: str) -> Iterator[Cause]:
     if not mode:
-        yield required("spec.syncMode", "Push: the control plane reaches the cluster; Pull: an agent there does")
+        yield required(
+            "spec.syncMode",
+            "write Push or Pull: an agent in a Pull cluster calls the control plane",
+        )
     if mode not in SYNC_MODES:
         yield unsupported("spec.syncMode", mode, SYNC_MODES)
 
@@ -103,7 +109,7 @@ def _endpoint(url: str) -> Iterator[Cause]:
 
 
 def _address(url: str, field: str, settings: Settings) -> Iterator[Cause]:
-    """Yield why the address in a URL must not be called. A name is resolved, and checked, only when it is called."""
+    """Yield the causes to refuse the address in a URL. A host name is resolved and checked only when it is called."""
     parts = _URL.fullmatch(url)
     place = _ENDPOINT.fullmatch(parts["rest"]) if parts is not None else None
     if place is None or not place["host"]:
@@ -121,8 +127,8 @@ def _address(url: str, field: str, settings: Settings) -> Iterator[Cause]:
         yield invalid(
             field,
             url,
-            f"{address} is in {network}, which must not be called (members.refused_addresses); an exception is a "
-            "network in the setting members.allowed_addresses",
+            f"{address} is in {network}, which must not be called (setting members.refused_addresses); to allow it, "
+            "add its network to the setting members.allowed_addresses",
         )
 
 
@@ -141,17 +147,17 @@ def _proxy_header(header: dict[str, str]) -> Iterator[Cause]:
         if not _HEADER_NAME.fullmatch(name):
             yield invalid(path, name, "must be the name of an HTTP header: letters, digits and -")
         if not _HEADER_VALUE.fullmatch(value):
-            yield invalid(path, "…", "must be one line of visible characters, as the value of an HTTP header is")
+            yield invalid(path, "…", "must be one line of visible characters")
 
 
 def warn(new: Cluster, old: Cluster | None, settings: Settings) -> list[str]:
-    """Return what is accepted and has no effect."""
-    spec, told = new.spec, list[str]()
+    """Return warnings about fields that have no effect."""
+    spec, warnings = new.spec, list[str]()
     if spec.proxy_header and not spec.proxy_url.startswith(("http://", "https://")):
-        told.append("spec.proxyHeader is sent to the HTTP proxy of spec.proxyURL, and there is none")
+        warnings.append("spec.proxyHeader has no effect without an HTTP proxy in spec.proxyURL")
     if spec.sync_mode == PUSH and not spec.api_endpoint:
-        told.append("spec.apiEndpoint is empty: nobody asks a Push cluster without one whether it is well")
-    return told
+        warnings.append("spec.apiEndpoint is empty: a Push cluster without an endpoint is not probed")
+    return warnings
 
 
 def _secret(ref: SecretReference | None, path: str) -> Iterator[Cause]:
@@ -163,18 +169,19 @@ def _secret(ref: SecretReference | None, path: str) -> Iterator[Cause]:
 
 
 def _impersonator(ref: SecretReference | None, old: SecretReference | None) -> Iterator[Cause]:
-    """The original acts in members for users by this Secret, through a proxy that is not served here."""
-    faults = list(_secret(ref, "spec.impersonatorSecretRef"))
-    yield from faults
-    if ref is not None and not faults and ref != old:
-        rule = "no proxy to members is served here, so nothing would act for users by it: leave it out; spec.secretRef "
-        yield forbidden("spec.impersonatorSecretRef", f"{rule}is how the control plane itself comes in")
+    """Yield the cause if the Secret is set or changed. It serves a proxy of Karmada that Lifeboat does not have."""
+    causes = list(_secret(ref, "spec.impersonatorSecretRef"))
+    yield from causes
+    if ref is not None and not causes and ref != old:
+        rule = "Lifeboat has no proxy to members that would use it: remove it; spec.secretRef has the credentials"
+        yield forbidden("spec.impersonatorSecretRef", rule)
 
 
-def _place(spec: ClusterSpec) -> Iterator[Cause]:
-    """Provider, region and zones are matched by selectors: they have to be label values."""
+def _location(spec: ClusterSpec) -> Iterator[Cause]:
+    """Yield the causes to refuse provider, region and zones. They have to be valid label values, because selectors
+    compare them."""
     if spec.zone and spec.zones:
-        yield mistyped("spec.zone", spec.zone, "Zone and Zones cannot co-exist: use zones")
+        yield mistyped("spec.zone", spec.zone, "zone and zones cannot be used together: use zones")
     values = [("provider", spec.provider), ("region", spec.region), ("zone", spec.zone)]
     values += [(f"zones[{index}]", zone) for index, zone in enumerate(spec.zones)]
     for field, value in values:

@@ -1,4 +1,4 @@
-"""What the status of a Cluster may not say, whoever reports it: nothing is counted or scheduled by nonsense."""
+"""Validation of the status of a Cluster, so that the scheduler never counts with impossible numbers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from controlplane.apimachinery.causes import duplicate, invalid, required
 from controlplane.apimachinery.errors import Cause
 from controlplane.kinds.cluster import Cluster, NodeSummary, ResourceSummary
 
-NEGATIVE = "must be greater than or equal to 0: report what there is, or leave it out where nobody knows"
+NEGATIVE = "must be greater than or equal to 0; leave the field out if the number is unknown"
 
 
 def validate_status(new: Cluster) -> list[Cause]:
-    """Return everything that is wrong with what is reported of a cluster."""
+    """Return every cause to refuse a reported status."""
     status = new.status
     return [
         *(() if status.node_summary is None else _nodes(status.node_summary)),
@@ -22,40 +22,40 @@ def validate_status(new: Cluster) -> list[Cause]:
     ]
 
 
-def _nodes(said: NodeSummary) -> Iterator[Cause]:
+def _nodes(reported: NodeSummary) -> Iterator[Cause]:
     path = "status.nodeSummary"
-    numbers = {f"{path}.totalNum": said.total_num, f"{path}.readyNum": said.ready_num}
+    numbers = {f"{path}.totalNum": reported.total_num, f"{path}.readyNum": reported.ready_num}
     negative = [invalid(field, number, NEGATIVE) for field, number in numbers.items() if number < 0]
     yield from negative
-    if not negative and said.ready_num > said.total_num:
-        rule = f"must not exceed totalNum ({said.total_num}): ready nodes are among them"
-        yield invalid(f"{path}.readyNum", said.ready_num, rule)
+    if not negative and reported.ready_num > reported.total_num:
+        rule = f"must not exceed totalNum ({reported.total_num}): ready nodes are part of all nodes"
+        yield invalid(f"{path}.readyNum", reported.ready_num, rule)
 
 
-def _resources(said: ResourceSummary) -> Iterator[Cause]:
+def _resources(reported: ResourceSummary) -> Iterator[Cause]:
     path = "status.resourceSummary"
     for part, amounts in (
-        ("allocatable", said.allocatable),
-        ("allocating", said.allocating),
-        ("allocated", said.allocated),
+        ("allocatable", reported.allocatable),
+        ("allocating", reported.allocating),
+        ("allocated", reported.allocated),
     ):
         for name, amount in sorted(amounts.items()):
             if quantities.parse(amount).nano < 0:
                 yield invalid(f"{path}.{part}[{name}]", amount, NEGATIVE)
     known = set[int]()
-    for index, one in enumerate(said.allocatable_modelings):
+    for index, one in enumerate(reported.allocatable_modelings):
         for field, number in (("grade", one.grade), ("count", one.count)):
             if number < 0:
                 yield invalid(f"{path}.allocatableModelings[{index}].{field}", number, NEGATIVE)
         if one.grade in known:
-            yield duplicate(f"{path}.allocatableModelings[{index}].grade", one.grade, "count the nodes of a grade once")
+            yield duplicate(f"{path}.allocatableModelings[{index}].grade", one.grade, "report each grade once")
         known.add(one.grade)
 
 
-def _remedies(said: tuple[str, ...]) -> Iterator[Cause]:
-    for index, one in enumerate(said):
+def _remedies(reported: tuple[str, ...]) -> Iterator[Cause]:
+    for index, one in enumerate(reported):
         field = f"status.remedyActions[{index}]"
         if not one:
             yield required(field, "name the action, or leave it out")
-        elif one in said[:index]:
+        elif one in reported[:index]:
             yield duplicate(field, one)

@@ -1,4 +1,4 @@
-"""What has to hold of taints wherever they are written: on a cluster, or in a policy that adds them."""
+"""Validation of taints, for taints on clusters and taints that policies add."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from controlplane.apimachinery.selectors import label_key_errors, label_value_er
 from controlplane.kinds.cluster import EFFECTS
 
 
-class Written(Protocol):
-    """A taint as somebody wrote it."""
+class TaintFields(Protocol):
+    """The fields that the taints of clusters and of policies share."""
 
     @property
     def key(self) -> str: ...
@@ -24,8 +24,8 @@ class Written(Protocol):
     def effect(self) -> str: ...
 
 
-def taint_causes(taints: Sequence[Written], path: str) -> Iterator[Cause]:
-    """Yield what is wrong with each taint of a list. Of two with one (key, effect) the later one is too many."""
+def taint_causes(taints: Sequence[TaintFields], path: str) -> Iterator[Cause]:
+    """Yield the causes to refuse a list of taints; `path` is its path. Each key and effect may occur only once."""
     seen = set[tuple[str, str]]()
     for index, taint in enumerate(taints):
         place = f"{path}[{index}]"

@@ -24,7 +24,7 @@ class ResourceSelector(UserStruct, frozen=True):
 
 
 class FieldRequirement(UserStruct, frozen=True):
-    """key one of provider, region, zone; operator In or NotIn."""
+    """A condition on a field of clusters. `key` is provider, region or zone, and `operator` is In or NotIn."""
 
     key: str
     operator: str
@@ -36,7 +36,7 @@ class FieldSelector(UserStruct, frozen=True):
 
 
 class ClusterAffinity(UserStruct, frozen=True):
-    """Which clusters: all conditions hold together; nothing set matches every cluster."""
+    """A choice of clusters. All conditions have to hold. An empty affinity chooses every cluster."""
 
     label_selector: LabelSelector | None = None
     field_selector: FieldSelector | None = None
@@ -54,19 +54,22 @@ class ClusterAffinityTerm(ClusterAffinity, frozen=True):
 
 
 class Toleration(UserStruct, frozen=True):
-    """A taint that is borne. Acts on NoSchedule and NoExecute only; PreferNoExecute asks failover.cluster (D4, D5)."""
+    """A toleration of taints with the effects NoSchedule and NoExecute.
+
+    For PreferNoExecute, failover.cluster of the policy decides [prefer-no-execute].
+    """
 
     key: str = ""
     operator: str = ""  # "" is Equal
     value: str = ""
     effect: Annotated[
-        str, Meta(description="Unset: every effect. PreferNoSchedule asks, too, when clusters are ranked.")
+        str, Meta(description="Unset: every effect. PreferNoSchedule matters only for the ranking of clusters.")
     ] = ""
     toleration_seconds: Annotated[
         int | None,
         Meta(
-            description="How long a NoExecute taint is borne before the workload leaves, counted from the taint's "
-            "timeAdded. Unset: for ever. 0 or less: not at all."
+            description="Seconds for which a NoExecute taint is tolerated, from its timeAdded. Then the workload is "
+            "evicted. Unset: without end. 0 or less: not at all."
         ),
     ] = None
 
@@ -80,7 +83,7 @@ class SpreadConstraint(UserStruct, frozen=True):
 
 class StaticClusterWeight(UserStruct, frozen=True):
     target_cluster: ClusterAffinity = ClusterAffinity()
-    weight: int = 0  # at least 1 once admitted; 0 so that a weight of 1 is written out
+    weight: int = 0  # validation requires at least 1; the default is 0 so that a weight of 1 is stored
 
 
 class ClusterPreferences(UserStruct, frozen=True):
@@ -113,8 +116,9 @@ class Placement(UserStruct, frozen=True):
     cluster_tolerations: Annotated[
         tuple[Toleration, ...],
         Meta(
-            description="Taints of clusters that the workload bears. They act on NoSchedule and NoExecute only: "
-            "without one that fits, NoExecute moves the workload at once. PreferNoExecute asks failover.cluster."
+            description="Taints of clusters that the workload tolerates. Tolerations apply to NoSchedule and NoExecute "
+            "only. A NoExecute taint that is not tolerated evicts the workload immediately. For PreferNoExecute, "
+            "failover.cluster decides."
         ),
     ] = ()
     spread_constraints: tuple[SpreadConstraint, ...] = ()
@@ -123,13 +127,13 @@ class Placement(UserStruct, frozen=True):
 
     @property
     def divided(self) -> bool:
-        """Replicas are divided among clusters; otherwise each cluster gets all of them."""
+        """Whether replicas are divided among clusters. False: each cluster gets all replicas."""
         strategy = self.replica_scheduling
         return strategy is not None and strategy.replica_scheduling_type == DIVIDED
 
     @property
     def ignores_spread(self) -> bool:
-        """Spread constraints do not select: static weights name their clusters themselves (semantics 3.4)."""
+        """Whether spread constraints have no effect because of static weights [spread-constraints]."""
         strategy = self.replica_scheduling
         if strategy is None or not self.divided or strategy.replica_division_preference == AGGREGATED:
             return False
@@ -153,21 +157,21 @@ PureMode = Annotated[
 
 
 class ClusterFailoverBehavior(UserStruct, frozen=True):
-    """What a workload does when its cluster fails (D4, D5, D13, D15)."""
+    """What happens to a workload when its cluster fails."""
 
     purge_mode: Annotated[
         str,
         Meta(
-            description="Gracefully: the old copy goes when the new one is healthy. Directly: the new copy starts when "
-            "the old one is gone. Holds for evictions by NoExecute and by PreferNoExecute."
+            description="Gracefully: the old copy is removed when the new copy is healthy. Directly: the new copy is "
+            "created when the old copy is gone. Applies to evictions by NoExecute and by PreferNoExecute."
         ),
     ] = GRACEFULLY
     toleration_seconds: Annotated[
         int,
         Meta(
-            description="How long the workload stays on a cluster with a PreferNoExecute taint, counted from the "
-            "taint's timeAdded. Unset: 300. 0: it leaves immediately. Negative values are refused. It acts on "
-            "PreferNoExecute only: NoExecute moves everything, and asks placement.clusterTolerations instead."
+            description="Seconds for which the workload stays on a cluster with a PreferNoExecute taint, from the "
+            "taint's timeAdded. Unset: 300. 0: it is evicted immediately. Negative values are refused. For NoExecute, "
+            "placement.clusterTolerations apply instead."
         ),
     ] = 300
     state_preservation: StatePreservation | None = None
@@ -175,7 +179,7 @@ class ClusterFailoverBehavior(UserStruct, frozen=True):
 
     @property
     def waits(self) -> int:
-        """Seconds between a PreferNoExecute taint and the eviction."""
+        """Seconds from a PreferNoExecute taint to the eviction."""
         return self.toleration_seconds
 
 
@@ -194,13 +198,13 @@ class ApplicationFailoverBehavior(UserStruct, frozen=True):
 class FailoverBehavior(UserStruct, frozen=True):
     application: Annotated[
         ApplicationFailoverBehavior | None,
-        Meta(description="A copy that is unhealthy on a healthy cluster leaves it. Unset: it stays."),
+        Meta(description="Evicts a copy that is unhealthy on a healthy cluster. Unset: such a copy stays."),
     ] = None
     cluster: Annotated[
         ClusterFailoverBehavior | None,
         Meta(
-            description="The workload leaves clusters with a PreferNoExecute taint. Unset: it stays there; NoExecute "
-            "moves it all the same."
+            description="Evicts the workload from clusters with a PreferNoExecute taint. Unset: it stays there. "
+            "NoExecute evicts it in either case."
         ),
     ] = None
 
@@ -239,7 +243,7 @@ class PropagationSpec(UserStruct, frozen=True):
 
 
 class Policy(Object, frozen=True):
-    """A PropagationPolicy where it has a namespace, a ClusterPropagationPolicy where it has none."""
+    """A PropagationPolicy if it has a namespace, else a ClusterPropagationPolicy."""
 
     spec: PropagationSpec = PropagationSpec()
 
@@ -252,15 +256,15 @@ _RENAMED_PURGE_MODES = {"Immediately": DIRECTLY, "Graciously": GRACEFULLY}
 
 
 def current_purge_mode(name: str) -> str:
-    """Return today's name of a purge mode: Immediately is Directly, Graciously is Gracefully."""
+    """Return the current name of a purge mode: Directly for Immediately, Gracefully for Graciously."""
     return _RENAMED_PURGE_MODES.get(name, name)
 
 
 def normalise(doc: dict[str, Any]) -> list[str]:
-    """Store deprecated names of purge modes under today's names, and pureMode as purgeMode too.
+    """Replace deprecated names of purge modes in place, and copy pureMode to purgeMode. Return a warning for each.
 
-    pureMode stays in the document: the manifest that says it can then be applied again without a change. Values that
-    are no text are left to validation. Returns one warning per deprecated name.
+    pureMode stays in the document, so that a manifest with it can be applied again without a difference. Values of a
+    wrong type stay as they are for validation to refuse.
     """
     warnings: list[str] = []
     spec = doc.get("spec")

@@ -1,4 +1,4 @@
-"""What has to hold of choices of clusters: affinities, their selectors, tolerations (semantics 1.2)."""
+"""Validation of cluster affinities and tolerations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_AFFINITY_NAME = 32
 
 
 def affinity(one: ClusterAffinity, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with one choice of clusters."""
+    """Yield the causes to refuse a cluster affinity; `path` is its path."""
     if one.label_selector is not None:
         for field, rule in selector_errors(one.label_selector):
             yield invalid(f"{path}.labelSelector.{field}", one.label_selector, rule)
@@ -33,7 +33,7 @@ def affinity(one: ClusterAffinity, path: str) -> Iterator[Cause]:
 
 
 def affinities(placement: Placement, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with a placement's choices of clusters."""
+    """Yield the causes to refuse the affinities of a placement."""
     if placement.cluster_affinity is not None:
         yield from affinity(placement.cluster_affinity, f"{path}.clusterAffinity")
         if placement.cluster_affinities:
@@ -52,7 +52,7 @@ def affinities(placement: Placement, path: str) -> Iterator[Cause]:
 
 
 def _overflow(term: ClusterAffinityTerm, placement: Placement, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with the clusters a term spills over to."""
+    """Yield the causes to refuse the overflow affinities of a term."""
     if not term.overflow_affinities:
         return
     field = f"{path}.overflowAffinities"
@@ -68,7 +68,7 @@ def _overflow(term: ClusterAffinityTerm, placement: Placement, path: str) -> Ite
             yield invalid(place, one.affinity_name, rule)
         if one.affinity_name in names:
             yield invalid(
-                field, one.affinity_name, "must have a name unlike the term's and the other overflow affinities'"
+                field, one.affinity_name, "must differ from the names of the term and of its other overflow affinities"
             )
         names.add(one.affinity_name)
         yield from affinity(one, place)
@@ -92,7 +92,7 @@ def _name_errors(name: str) -> list[str]:
 
 
 def tolerations(found: Sequence[Toleration], path: str) -> Iterator[Cause]:
-    """Yield what is wrong with tolerations. Lt and Gt of newer Kubernetes are not supported for clusters."""
+    """Yield the causes to refuse tolerations. The operators Lt and Gt of newer Kubernetes are not supported."""
     for index, one in enumerate(found):
         place = f"{path}[{index}]"
         if one.operator not in TOLERATION_OPERATORS:
@@ -104,5 +104,7 @@ def tolerations(found: Sequence[Toleration], path: str) -> Iterator[Cause]:
                 yield invalid(f"{place}.key", one.key, rule)
         elif one.operator != "Exists":
             yield invalid(
-                f"{place}.operator", one.operator, "must be Exists where key is empty: it tolerates every taint"
+                f"{place}.operator",
+                one.operator,
+                "must be Exists if key is empty: such a toleration tolerates every taint",
             )

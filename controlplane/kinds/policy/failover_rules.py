@@ -1,4 +1,4 @@
-"""What has to hold of what a workload does when its cluster or itself fails (D5, D13, D15)."""
+"""Defaults, validation and warnings of spec.failover of a policy [purge-modes] [state-preservation]."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from controlplane.settings import Settings
 
 APPLICATION_TOLERATION_SECONDS = 300
 APPLICATION_GRACE_PERIOD_SECONDS = 600
-MOST_RULES = 32  # of state preservation
+MAX_PRESERVATION_RULES = 32
 
 
 Behaviour = TypeVar("Behaviour", ClusterFailoverBehavior, ApplicationFailoverBehavior)
 
 
 def defaulted(failover: FailoverBehavior, old: FailoverBehavior | None) -> FailoverBehavior:
-    """Return the behaviour with the defaults that depend on other fields. `old`: what is stored, None where nothing is.
+    """Return a failover behaviour with the defaults that depend on other fields. The types declare all other defaults.
 
-    Other defaults are declared by the types.
+    `old` is the stored behaviour; None: there is none.
     """
     cluster, application = failover.cluster, failover.application
     if cluster is not None:
@@ -45,7 +45,7 @@ def defaulted(failover: FailoverBehavior, old: FailoverBehavior | None) -> Failo
 
 
 def _one_mode(new: Behaviour, old: Behaviour | None) -> Behaviour:
-    """Return the behaviour with pureMode and purgeMode saying the same, where only one of the two was changed."""
+    """Return a behaviour whose pureMode and purgeMode agree, if only one of the two was changed."""
     if not new.pure_mode or current_purge_mode(new.pure_mode) == new.purge_mode or old is None:
         return new
     if old.purge_mode == new.purge_mode and old.pure_mode != new.pure_mode:
@@ -66,7 +66,7 @@ def _timed(application: ApplicationFailoverBehavior) -> ApplicationFailoverBehav
 
 
 def validated(failover: FailoverBehavior, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with a behaviour."""
+    """Yield the causes to refuse a failover behaviour; `path` is its path."""
     if failover.application is not None:
         yield from _application(failover.application, f"{path}.application")
     if failover.cluster is not None:
@@ -91,7 +91,7 @@ def _application(behaviour: ApplicationFailoverBehavior, path: str) -> Iterator[
 def _cluster(behaviour: ClusterFailoverBehavior, path: str) -> Iterator[Cause]:
     seconds = behaviour.toleration_seconds
     if seconds < 0:
-        yield invalid(f"{path}.tolerationSeconds", seconds, "must be greater than or equal to 0; 0 is immediately")
+        yield invalid(f"{path}.tolerationSeconds", seconds, "must be greater than or equal to 0; 0 evicts immediately")
     if behaviour.purge_mode not in (DIRECTLY, GRACEFULLY):
         yield unsupported(f"{path}.purgeMode", behaviour.purge_mode, (DIRECTLY, GRACEFULLY))
     yield from _pure_mode(behaviour, path)
@@ -109,9 +109,9 @@ def _state(state: StatePreservation | None, path: str) -> Iterator[Cause]:
         return
     if not state.rules:
         yield required(f"{path}.rules", "name at least one value to preserve, or leave statePreservation out")
-    if len(state.rules) > MOST_RULES:
-        most = f"must have at most {MOST_RULES} rules: each is evaluated on every look at an eviction"
-        yield invalid(f"{path}.rules", len(state.rules), most)
+    if len(state.rules) > MAX_PRESERVATION_RULES:
+        rule_count = f"must have at most {MAX_PRESERVATION_RULES} rules"
+        yield invalid(f"{path}.rules", len(state.rules), rule_count)
     for index, rule in enumerate(state.rules):
         place = f"{path}.rules[{index}]"
         for error in label_key_errors(rule.alias_label_name):
@@ -123,7 +123,7 @@ def _state(state: StatePreservation | None, path: str) -> Iterator[Cause]:
 
 
 def warned(failover: FailoverBehavior, settings: Settings, path: str) -> Iterator[str]:
-    """Yield what is accepted and will not do what it seems to (D15)."""
+    """Yield warnings about fields that have no effect with the present settings."""
     for name, behaviour in (("application", failover.application), ("cluster", failover.cluster)):
         if behaviour is None or behaviour.state_preservation is None:
             continue
@@ -131,6 +131,6 @@ def warned(failover: FailoverBehavior, settings: Settings, path: str) -> Iterato
         if not settings.gate("StatefulFailoverInjection"):
             yield f"{field} has no effect while the feature gate StatefulFailoverInjection is off"
         if behaviour.purge_mode != DIRECTLY:
-            yield f"{field} has no effect with purgeMode {behaviour.purge_mode}: only Directly carries state over"
+            yield f"{field} has no effect with purgeMode {behaviour.purge_mode}: only Directly preserves state"
     if failover.cluster is not None and not settings.gate("Failover"):
         yield f"{path}.cluster has no effect while the feature gate Failover is off: nothing is evicted by taints"

@@ -60,7 +60,7 @@ cluster_affinity: Clusters that may be chosen.
 cluster_affinities: Groups of clusters, tried in this order.
 spread_constraints: Over how many clusters, zones, regions or providers the objects are spread.
 replica_scheduling: How replicas are distributed.
-workload_affinity: Workloads to be placed together or apart.
+workload_affinity: Workloads that are placed on the same clusters, or on different ones.
 """,
     ClusterAffinity: AFFINITY,
     FieldSelector: "match_expressions: Terms that have to hold.",
@@ -90,16 +90,16 @@ anti_affinity: Not placed on the clusters of the same group.
     ApplicationFailoverBehavior: """
 decision_conditions: When the application counts as failed.
 purge_mode: Gracefully, Directly or Never: what happens to the old copy.
-grace_period_seconds: Longest wait for the new copy with purge mode Gracefully.
-state_preservation: State that goes along to the new copy.
+grace_period_seconds: Maximum wait for the new copy with purge mode Gracefully.
+state_preservation: State of the old copy that the new copy gets.
 """,
-    DecisionConditions: "toleration_seconds: How long a copy may be unhealthy. Unset: 300.",
-    StatePreservation: "rules: Values to carry over.",
+    DecisionConditions: "toleration_seconds: Seconds for which a copy may be unhealthy. Unset: 300.",
+    StatePreservation: "rules: Values that are preserved.",
     StatePreservationRule: """
 alias_label_name: Label of the new copy that gets the value.
 json_path: JSONPath of the value in the status of the old copy.
 """,
-    ClusterFailoverBehavior: "state_preservation: State that goes along to the new copy.",
+    ClusterFailoverBehavior: "state_preservation: State of the old copy that the new copy gets.",
     Suspension: """
 dispatching: Send no changes to any cluster.
 dispatching_on_clusters: Send no changes to these clusters.

@@ -1,4 +1,4 @@
-"""What has to hold of a placement, and what it means where nothing is said (semantics 1.2)."""
+"""Defaults and validation of a placement [policy-defaults]."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DYNAMIC_WEIGHTS = ("AvailableReplicas",)
 
 
 def defaulted(placement: Placement) -> Placement:
-    """Return a placement with the defaults that are stored; the same one where nothing is missing."""
+    """Return a placement with the defaults that are stored; the same object if it has them already."""
     strategy = placement.replica_scheduling
     if strategy is None:
         return placement
@@ -38,10 +38,13 @@ def defaulted(placement: Placement) -> Placement:
     return placement if completed is strategy else replace(placement, replica_scheduling=completed)
 
 
-@lru_cache(maxsize=4096)  # asked for every binding of a policy
+@lru_cache(maxsize=4096)  # called for every binding of a policy
 def effective(placement: Placement) -> Placement:
-    """Return a policy's placement as its bindings have it: spread constraints are complete, and empty values are left
-    out. So a binding does not change where only the spelling of its policy does."""
+    """Return the placement of a policy in the form that its bindings have.
+
+    Spread constraints have their defaults and empty values are left out. So a binding does not change if only the
+    spelling of its policy changes.
+    """
     constraints = placement.spread_constraints
     completed = tuple(map(_spread, constraints))
     return compact(placement if completed == constraints else replace(placement, spread_constraints=completed))
@@ -61,9 +64,10 @@ def _strategy(strategy: ReplicaSchedulingStrategy) -> ReplicaSchedulingStrategy:
 
 
 def with_default_tolerations(placement: Placement, compat: Compat) -> Placement:
-    """Return a placement with the tolerations older generations injected, where the settings ask for them (D2).
+    """Return a placement with the default tolerations of earlier releases, if settings ask for them
+    [default-tolerations].
 
-    A toleration of the user's for the same taint stands, whatever its seconds.
+    A toleration of the user for the same taint takes precedence, whatever its seconds are.
     """
     found = placement.cluster_tolerations
     for key, seconds in (
@@ -79,7 +83,7 @@ def with_default_tolerations(placement: Placement, compat: Compat) -> Placement:
 
 
 def validated(placement: Placement, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with a placement."""
+    """Yield the causes to refuse a placement; `path` is its path."""
     yield from affinity_rules.affinities(placement, path)
     yield from affinity_rules.tolerations(placement.cluster_tolerations, f"{path}.clusterTolerations")
     yield from spread_rules.spreads(placement, f"{path}.spreadConstraints")
@@ -116,5 +120,5 @@ def _workload_affinity(placement: Placement, path: str) -> Iterator[Cause]:
             for rule in label_key_errors(term.group_by_label_key):
                 yield invalid(f"{path}.{name}.groupByLabelKey", term.group_by_label_key, rule)
     if together is not None and together == apart:
-        rule = "affinity and antiAffinity must group by different labels: nothing can be together and apart at once"
+        rule = "affinity and antiAffinity must group by different labels: they contradict each other"
         yield invalid(path, together.group_by_label_key, rule)

@@ -1,4 +1,4 @@
-"""What has to hold of a PropagationPolicy, and what it means where it says nothing (semantics 1.2)."""
+"""Defaults, validation and warnings of PropagationPolicies and ClusterPropagationPolicies [policy-defaults]."""
 
 from __future__ import annotations
 
@@ -33,11 +33,10 @@ PRIORITY_SOURCE = "KubePriorityClass"
 
 
 def default(new: Policy, old: Policy | None, settings: Settings) -> Policy:
-    """Return the policy with its defaults; on create also with its id, its finalizer and the tolerations that
-    `compat` settings ask for.
+    """Return a policy with its defaults. A new policy also gets its permanent id, its finalizer and tolerations.
 
-    Items of lists stay as they were written, so that `kubectl apply`, which compares whole lists, finds no difference.
-    What they leave out takes effect where they are used: a selector's namespace is that of the policy, and
+    Items of lists get no defaults, because `kubectl apply` compares whole lists and would find a difference. The code
+    that uses an item applies its defaults: the namespace of a resource selector is that of the policy, and
     `placement_rules.effective` completes spread constraints.
     """
     spec, failover = new.spec, new.spec.failover
@@ -53,7 +52,7 @@ def default(new: Policy, old: Policy | None, settings: Settings) -> Policy:
 
 
 def _marked(policy: Policy) -> Policy:
-    """Return a new policy with the id that templates and bindings are claimed with, and its finalizer."""
+    """Return a new policy with its permanent id, which its templates and bindings get, and with its finalizer."""
     label = id_label(policy)
     finalizer, kept = _finalizer(policy), policy.metadata.finalizers
     return policy.with_meta(
@@ -63,7 +62,7 @@ def _marked(policy: Policy) -> Policy:
 
 
 def _still_marked(policy: Policy, old: Policy) -> Policy:
-    """Return a changed policy with the id and the finalizer it had, where whoever replaced it whole left them out."""
+    """Return a changed policy with its permanent id and finalizer. A replacement of the whole object may lack them."""
     label = id_label(old)
     given = old.metadata.labels.get(label)
     if given is not None and label not in policy.metadata.labels:
@@ -79,12 +78,12 @@ def _finalizer(policy: Policy) -> str:
 
 
 def id_label(policy: Policy) -> str:
-    """Return the label that holds a policy's permanent id."""
+    """Return the name of the label with the permanent id of a policy."""
     return CLUSTER_PROPAGATION_POLICY_ID_LABEL if policy.cluster_scoped else PROPAGATION_POLICY_ID_LABEL
 
 
 def validate(new: Policy, old: Policy | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a policy."""
+    """Return every cause to refuse a policy."""
     spec, causes = new.spec, [*_selectors(new), *_choices(new.spec)]
     causes += placement_rules.validated(placement_rules.effective(spec.placement), "spec.placement")
     if spec.failover is not None:
@@ -104,7 +103,7 @@ def validate(new: Policy, old: Policy | None, settings: Settings) -> list[Cause]
 def _selectors(policy: Policy) -> Iterator[Cause]:
     if not policy.spec.resource_selectors:
         yield required(
-            "spec.resourceSelectors", "a policy without selectors selects nothing; name at least one resource"
+            "spec.resourceSelectors", "name at least one resource: a policy without selectors selects nothing"
         )
     for index, one in enumerate(policy.spec.resource_selectors):
         path = f"spec.resourceSelectors[{index}]"
@@ -115,7 +114,7 @@ def _selectors(policy: Policy) -> Iterator[Cause]:
             rule = "namespace of resource selector must be the same as the namespace of the policy"
             yield invalid(f"{path}.namespace", one.namespace, rule)
         if policy.spec.preemption == "Always" and not one.name:
-            rule = "name cannot be empty if preemption is Always: it could take over more resources than meant"
+            rule = "name cannot be empty if preemption is Always, because the policy could claim unintended resources"
             yield invalid(f"{path}.name", one.name, rule)
         if one.label_selector is not None:
             for field, rule in selector_errors(one.label_selector):
@@ -154,24 +153,24 @@ def _priority(spec: PropagationSpec) -> Iterator[Cause]:
 
 
 def _proceed(policy: Policy) -> Iterator[Cause]:
-    """The annotation that lets a Directly eviction go on although its source cannot be reached (D14)."""
-    said = policy.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION)
-    if said is None or said == "Wait" or unreachable_wait.parse_wait(said) is not None:
+    """Yield the cause to refuse the annotation about Directly evictions from unreachable clusters."""
+    text = policy.metadata.annotations.get(DIRECTLY_UNREACHABLE_ANNOTATION)
+    if text is None or text == "Wait" or unreachable_wait.parse_wait(text) is not None:
         return
-    rule = f"write Wait, or After=<seconds> of at most {unreachable_wait.DIGITS} digits such as After=300"
-    yield invalid(f"metadata.annotations[{DIRECTLY_UNREACHABLE_ANNOTATION}]", said, rule)
+    rule = f"write Wait, or After=<seconds> with at most {unreachable_wait.MAX_DIGITS} digits, such as After=300"
+    yield invalid(f"metadata.annotations[{DIRECTLY_UNREACHABLE_ANNOTATION}]", text, rule)
 
 
 def _together(policy: Policy) -> Iterator[Cause]:
-    """The annotation that says whether what a policy places on one cluster stays together."""
-    said = policy.metadata.annotations.get(TOGETHER_ANNOTATION)
-    if said is not None and said not in (YES, NO):
-        yield invalid(f"metadata.annotations[{TOGETHER_ANNOTATION}]", said, f'write "{YES}" or "{NO}"')
+    """Yield the cause to refuse the annotation about colocation of the workloads of a policy."""
+    text = policy.metadata.annotations.get(TOGETHER_ANNOTATION)
+    if text is not None and text not in (YES, NO):
+        yield invalid(f"metadata.annotations[{TOGETHER_ANNOTATION}]", text, f'write "{YES}" or "{NO}"')
 
 
 def _unchanged(new: Policy, old: Policy) -> Iterator[Cause]:
     if new.spec.scheduler_name != old.spec.scheduler_name:
-        rule = "the schedulerName should not be updated; delete the policy and create it anew"
+        rule = "the schedulerName should not be updated; delete the policy and create it again"
         yield invalid("spec.schedulerName", new.spec.scheduler_name, rule)
     label = id_label(old)
     given = old.metadata.labels.get(label)
@@ -180,13 +179,13 @@ def _unchanged(new: Policy, old: Policy) -> Iterator[Cause]:
 
 
 def warn(new: Policy, old: Policy | None, settings: Settings) -> list[str]:
-    """Return what is accepted and will not do what it seems to."""
-    spec, found = new.spec, list[str]()
+    """Return warnings about fields that have no effect, or another effect than it seems."""
+    spec, warnings = new.spec, list[str]()
     if spec.preemption == "Always" and not settings.gate("PropagationPolicyPreemption"):
-        found.append("spec.preemption has no effect while the feature gate PropagationPolicyPreemption is off")
+        warnings.append("spec.preemption has no effect while the feature gate PropagationPolicyPreemption is off")
     if spec.placement.workload_affinity is not None and not settings.gate("WorkloadAffinity"):
-        found.append("spec.placement.workloadAffinity has no effect while the feature gate WorkloadAffinity is off")
+        warnings.append("spec.placement.workloadAffinity has no effect while the feature gate WorkloadAffinity is off")
     if spec.failover is not None:
-        found += failover_rules.warned(spec.failover, settings, "spec.failover")
-    found += spread_rules.exceeded(spec.placement, "spec.placement.spreadConstraints")
-    return found
+        warnings += failover_rules.warned(spec.failover, settings, "spec.failover")
+    warnings += spread_rules.exceeded(spec.placement, "spec.placement.spreadConstraints")
+    return warnings

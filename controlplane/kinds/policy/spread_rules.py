@@ -1,7 +1,7 @@
-"""What has to hold of spread constraints, alone and beside the choice of clusters (semantics 1.2, 3.4).
+"""Validation of spread constraints [spread-constraints].
 
-A constraint that can never be met is refused when it is written, as far as the placement alone says so: how many
-clusters it names, how many regions it asks for. What clusters there are, and where, is the scheduler's to see.
+A constraint that can never be met is refused, as far as the placement alone shows it: because the placement names fewer
+clusters or regions than the constraint requires. Only the scheduler knows which clusters exist.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ FIELDS = (CLUSTER, REGION, "zone", "provider")
 
 
 def spreads(placement: Placement, path: str) -> Iterator[Cause]:
-    """Yield what is wrong with a placement's spread constraints; `path` is theirs.
+    """Yield the causes to refuse the spread constraints of a placement; `path` is their path.
 
-    Whether they can be met together is asked where each of them makes sense.
+    Whether they can be met together is checked only if each of them is valid.
     """
-    wrong = list(_malformed(placement, path))
-    yield from wrong
-    if not wrong and not placement.ignores_spread:
+    causes = list(_malformed(placement, path))
+    yield from causes
+    if not causes and not placement.ignores_spread:
         yield from _never_met(placement, path)
 
 
@@ -43,7 +43,7 @@ def _alone(one: SpreadConstraint, path: str) -> Iterator[Cause]:
     if one.spread_by_field and one.spread_by_field not in FIELDS:
         yield unsupported(f"{path}.spreadByField", one.spread_by_field, FIELDS)
     if one.spread_by_label and not one.spread_by_field:
-        rule = "no cluster can be chosen by it: clusters are spread by cluster and region; use spreadByField"
+        rule = "the scheduler cannot spread by labels: use spreadByField, with cluster or region"
         yield invalid(f"{path}.spreadByLabel", one.spread_by_label, rule)
     if one.min_groups < 0:
         yield invalid(path, one, "minGroups lower than 0 is not allowed")
@@ -75,9 +75,9 @@ def _never_met(placement: Placement, path: str) -> Iterator[Cause]:
 
 
 def exceeded(placement: Placement, path: str) -> Iterator[str]:
-    """Yield a warning where the regions asked for need more clusters than the placement allows.
+    """Yield a warning if the constraint on regions needs more clusters than the constraint on clusters allows.
 
-    The scheduler takes one cluster of each chosen region, as the original does, and so more clusters than maxGroups.
+    The scheduler chooses a cluster of every chosen region, as in Karmada, and so more clusters than maxGroups.
     """
     by_field = {one.spread_by_field: (index, one) for index, one in enumerate(placement.spread_constraints)}
     if placement.ignores_spread or CLUSTER not in by_field or REGION not in by_field:
@@ -85,14 +85,17 @@ def exceeded(placement: Placement, path: str) -> Iterator[str]:
     (index, by_cluster), (_, by_region) = by_field[CLUSTER], by_field[REGION]
     if 0 < by_cluster.max_groups < by_region.min_groups:
         yield (
-            f"{path}[{index}].maxGroups is {by_cluster.max_groups}, but {by_region.min_groups} regions are asked for: "
-            "one cluster of each chosen region is used, which is more than maxGroups; raise maxGroups"
+            f"{path}[{index}].maxGroups is {by_cluster.max_groups}, but {by_region.min_groups} regions are required: "
+            "one cluster of each region is chosen, which is more than maxGroups; raise maxGroups"
         )
 
 
 def _most(placement: Placement, names: Callable[[ClusterAffinity], frozenset[str] | None]) -> int | None:
-    """Return how many of what `names` tells the placement chooses at most: under the term that chooses most of them,
-    with what that spills over to. None where no name bounds it."""
+    """Return the maximum number of clusters or regions that a placement can choose; None: it sets no limit.
+
+    `names` returns the names that an affinity lists. The maximum is that of the term with the most names, including its
+    overflow affinities.
+    """
     terms = placement.cluster_affinities or ((placement.cluster_affinity or ClusterAffinity()),)
     most = 0
     for term in terms:

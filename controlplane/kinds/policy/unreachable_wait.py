@@ -1,14 +1,15 @@
-"""How long a Directly eviction waits for a source that nobody can reach, as a policy's annotation says it (D14)."""
+"""The annotation of a policy with the maximum wait of a Directly eviction for an unreachable cluster
+[directly-unreachable]."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-DIGITS = 9  # of the longest time: thirty years
+MAX_DIGITS = 9  # of the seconds: thirty years
 
 
-def parse_wait(said: str) -> timedelta | None:
-    """Return the time `After=<seconds>` names; None for anything else: it waits."""
-    name, _, seconds = said.partition("=")
-    named = name == "After" and seconds.isdecimal() and len(seconds) <= DIGITS
-    return timedelta(seconds=int(seconds)) if named else None
+def parse_wait(text: str) -> timedelta | None:
+    """Return the time of an annotation `After=<seconds>`; None for any other text, such as Wait: wait without end."""
+    name, _, seconds = text.partition("=")
+    is_valid = name == "After" and seconds.isdecimal() and len(seconds) <= MAX_DIGITS
+    return timedelta(seconds=int(seconds)) if is_valid else None

@@ -1,4 +1,4 @@
-"""ClusterTaintPolicy (policy.karmada.io/v1alpha1): which conditions put which taints on which clusters (D3)."""
+"""ClusterTaintPolicy (policy.karmada.io/v1alpha1): adds taints to clusters by their conditions [taint-policies]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class MatchCondition(UserStruct, frozen=True):
 
 
 class TaintToAdd(UserStruct, frozen=True):
-    """A taint of the windowed dialect (S001); seconds, both at least 1."""
+    """A taint that is added after its conditions matched for some seconds, and removed after they did not match."""
 
     key: str
     effect: Effect
@@ -26,7 +26,7 @@ class TaintToAdd(UserStruct, frozen=True):
 
 
 class PolicyTaint(UserStruct, frozen=True):
-    """A taint of the dialect without windows."""
+    """A taint that is added and removed at once."""
 
     key: str
     effect: Effect
@@ -34,10 +34,10 @@ class PolicyTaint(UserStruct, frozen=True):
 
 
 class ClusterTaintPolicySpec(UserStruct, frozen=True):
-    """One policy uses one dialect; mixing is refused (D3).
+    """The two forms of a policy. A policy that mixes fields of both forms is refused.
 
-    Windowed (S001): target_cluster, match_conditions (empty: always), taints_to_add.
-    Without windows: target_clusters, add_on_conditions and remove_on_conditions (empty: never), taints.
+    With windows: target_cluster, match_conditions (empty: always match) and taints_to_add. Without windows:
+    target_clusters, add_on_conditions and remove_on_conditions (empty: never match), and taints.
     """
 
     target_cluster: ClusterAffinity | None = None
@@ -54,5 +54,5 @@ class ClusterTaintPolicy(Object, frozen=True):
 
     @property
     def windowed(self) -> bool:
-        """The policy is written in S001's dialect."""
+        """Whether the policy has the form with windows [taint-windows]."""
         return not self.spec.taints

@@ -11,7 +11,7 @@ Document = dict[str, Any]
 
 
 def target(doc: Document, now: Any) -> str:
-    """Return which clusters a ClusterTaintPolicy is about."""
+    """Return the clusters that a policy selects; "all": every cluster."""
     spec = doc.get("spec", {})
     affinity = spec.get("targetCluster") or spec.get("targetClusters") or {}
     parts = [",".join(affinity.get("clusterNames", ()))]
@@ -26,7 +26,7 @@ def target(doc: Document, now: Any) -> str:
 
 
 def conditions(doc: Document, now: Any) -> str:
-    """Return when a ClusterTaintPolicy adds its taints."""
+    """Return the conditions under which a policy adds its taints, and removes them if it has no windows."""
     spec = doc.get("spec", {})
     adds, removes = _terms(spec.get("addOnConditions", ())), _terms(spec.get("removeOnConditions", ()))
     if spec.get("taints"):
@@ -35,12 +35,12 @@ def conditions(doc: Document, now: Any) -> str:
 
 
 def taints(doc: Document, now: Any) -> str:
-    """Return the taints of a ClusterTaintPolicy, as kubectl writes them."""
+    """Return the taints of a policy as key:effect."""
     return ",".join(f"{one.get('key')}:{one.get('effect')}" for one in _taints(doc))
 
 
 def windows(doc: Document, now: Any) -> str:
-    """Return for how long the conditions of each taint have to hold, and to hold no longer: "300s/180s"."""
+    """Return the windows of each taint: "300s/180s" for adding and removing."""
     spec = doc.get("spec", {})
     found = spec.get("taintsToAdd", ())
     return ",".join(f"{one.get('addOnMatchSeconds', 300)}s/{one.get('removeOnMismatchSeconds', 180)}s" for one in found)
@@ -63,8 +63,12 @@ def _bracketed(values: Iterable[str]) -> str:
 
 
 COLUMNS = (
-    Column("Target", target, description="The clusters it is about."),
+    Column("Target", target, description="Clusters that the policy selects."),
     Column("Conditions", conditions, description="Conditions of clusters under which taints are added."),
-    Column("Taints", taints, description="The taints it adds."),
-    Column("Windows", windows, description="Seconds the conditions have to match, and not to match, for each taint."),
+    Column("Taints", taints, description="Taints that the policy adds."),
+    Column(
+        "Windows",
+        windows,
+        description="Seconds for which conditions have to match, and not to match, by taint.",
+    ),
 )

@@ -1,4 +1,4 @@
-"""What has to hold of a ClusterTaintPolicy: one dialect, sensible windows, taints that can be set (D3)."""
+"""Validation and warnings of a ClusterTaintPolicy [taint-policies]."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ STATUSES = ("True", "False", "Unknown")
 
 
 def validate(new: ClusterTaintPolicy, old: ClusterTaintPolicy | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a policy."""
+    """Return every cause to refuse a policy."""
     spec = new.spec
     causes = [
-        *_dialect(new),
+        *_form(new),
         *taint_causes(spec.taints_to_add, "spec.taintsToAdd"),
         *taint_causes(spec.taints, "spec.taints"),
     ]
@@ -29,7 +29,7 @@ def validate(new: ClusterTaintPolicy, old: ClusterTaintPolicy | None, settings: 
             ("removeOnMismatchSeconds", taint.remove_on_mismatch_seconds),
         ):
             if seconds < 1:
-                rule = "must be greater than or equal to 1: a taint that follows every flicker helps nobody"
+                rule = "must be greater than or equal to 1"
                 causes.append(invalid(f"spec.taintsToAdd[{index}].{field}", seconds, rule))
     for field, conditions in (
         ("matchConditions", spec.match_conditions),
@@ -43,8 +43,8 @@ def validate(new: ClusterTaintPolicy, old: ClusterTaintPolicy | None, settings: 
     return causes
 
 
-def _dialect(policy: ClusterTaintPolicy) -> Iterator[Cause]:
-    """One policy is written in one dialect, and sets something."""
+def _form(policy: ClusterTaintPolicy) -> Iterator[Cause]:
+    """Yield the causes if a policy mixes fields with and without windows, or has no taints."""
     spec = policy.spec
     windowed = {
         "targetCluster": spec.target_cluster is not None,
@@ -60,7 +60,7 @@ def _dialect(policy: ClusterTaintPolicy) -> Iterator[Cause]:
     if any(windowed.values()) and any(plain.values()):
         others = ", ".join(name for name, used in plain.items() if used)
         for field in (name for name, used in windowed.items() if used):
-            yield forbidden(f"spec.{field}", f"may not be used together with {others}: write the policy one way")
+            yield forbidden(f"spec.{field}", f"may not be used together with {others}: use only one of the two forms")
     elif any(windowed.values()) and not spec.taints_to_add:
         yield required("spec.taintsToAdd", "name at least one taint")
     elif not any(windowed.values()) and not spec.taints:
@@ -82,7 +82,7 @@ def _conditions(conditions: Sequence[MatchCondition], path: str) -> Iterator[Cau
 
 
 def warn(new: ClusterTaintPolicy, old: ClusterTaintPolicy | None, settings: Settings) -> list[str]:
-    """Return what is accepted and will not do what it seems to (D17)."""
+    """Return a warning if the policy has no effect with the present settings [failover-gate]."""
     if settings.gate("Failover"):
         return []
-    return ["the feature gate Failover is off: cluster taint policies add nothing until it is on"]
+    return ["cluster taint policies have no effect while the feature gate Failover is off"]

@@ -1,4 +1,4 @@
-"""Template: any kind we have no type for. Its content is kept as the user wrote it."""
+"""Template: the type of all kinds without a type of their own. The content of an object stays as the user wrote it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ COMPANIONS = (
 
 
 class Template(Object, frozen=True):
-    """An object of an untyped kind. `content` is everything but apiVersion, kind, metadata and status."""
+    """An object of such a kind. `content` has all fields except apiVersion, kind, metadata and status."""
 
     content: dict[str, Any] = {}
     status: dict[str, Any] = {}
 
     def unfold(self) -> dict[str, Any]:
-        """Return the document for the encoder."""
+        """Return the whole document, with typed metadata, for the encoder."""
         doc = {"apiVersion": self.api_version, "kind": self.kind, "metadata": self.metadata, **self.content}
         if self.status:
             doc["status"] = self.status
@@ -37,7 +37,7 @@ class Template(Object, frozen=True):
 
     @classmethod
     def fold(cls, doc: dict[str, Any]) -> Template:
-        """Return the object of a decoded document. Raises msgspec.ValidationError for bad metadata."""
+        """Return the object of a decoded document. Raises msgspec.ValidationError for invalid metadata."""
         content = dict(doc)
         return cls(
             api_version=content.pop("apiVersion", ""),
@@ -49,16 +49,16 @@ class Template(Object, frozen=True):
 
     @property
     def spec(self) -> dict[str, Any]:
-        found = self.content.get("spec")
-        return found if isinstance(found, dict) else {}
+        spec = self.content.get("spec")
+        return spec if isinstance(spec, dict) else {}
 
     def document(self) -> dict[str, Any]:
-        """Return the whole document as plain values, for interpreters that read JSON."""
+        """Return the whole document as plain JSON values, for interpreters."""
         plain: dict[str, Any] = msgspec.to_builtins(self.unfold())
         return plain
 
     def with_content(self, content: dict[str, Any]) -> Template:
-        """Return the object with other content; the generation rises where `spec` changed, as Kubernetes counts it."""
+        """Return the object with another content. As in Kubernetes, its generation is raised if its spec changed."""
         if content == self.content:
             return self
         changed = msgspec.structs.replace(self, content=content)

@@ -1,4 +1,4 @@
-"""The column POLICY: which policy a template belongs to."""
+"""The column POLICY of `kubectl get -o wide`: the policy that claims a template."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from controlplane.wire.resource import Column, Resource
 
 
 def _claim(document: dict[str, Any], now: datetime) -> str:
-    """Return the policy as kubectl takes it ("pp/web", "cpp/all"); "<none>" if no policy claims the template."""
+    """Return the policy as an argument of kubectl: "pp/web", "cpp/all"; "<none>": no policy claims the template."""
     annotations = document.get("metadata", {}).get("annotations") or {}
     if name := annotations.get(PROPAGATION_POLICY_NAME_ANNOTATION):
         return f"pp/{name}"
@@ -27,12 +27,12 @@ POLICY: Final = Column(
     "Policy",
     _claim,
     priority=1,
-    description="PropagationPolicy (pp) or ClusterPropagationPolicy (cpp) that the object belongs to.",
+    description="PropagationPolicy (pp) or ClusterPropagationPolicy (cpp) that claims the object.",
 )
 
 
 def with_policy(resource: Resource) -> Resource:
-    """Return a resource of templates whose wide form ends with their policy. A column of that name stays as it is."""
+    """Return a resource with the column POLICY as its last column, unless it already has a column of that name."""
     if any(column.name == POLICY.name for column in resource.columns):
         return resource
     return replace(resource, columns=(*resource.columns, POLICY))

@@ -1,6 +1,6 @@
-"""What runs pods, and what it needs beside it, as index values: so that an object without pods finds who needs it.
+"""The index `companions`: finds the workloads and Ingresses that need an object without pods, such as a ConfigMap.
 
-Index `companions` of the kinds with pods and of Ingress; asked by `eviction.supporting_objects`.
+Kinds with pods and Ingress have this index. `eviction.supporting_objects` reads it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ INGRESS: Final = "Ingress"
 
 
 def object_value(kind: str, namespace: str, name: str) -> str:
-    """Return the value all are found under that name an object: ConfigMap, Secret, ServiceAccount, claim."""
+    """Return the index value of workloads that name a ConfigMap, Secret, ServiceAccount or PersistentVolumeClaim."""
     return f"{kind}/{namespace}/{name}"
 
 
 def label_value(namespace: str, key: str = "", value: str = "") -> str:
-    """Return the value all are found under whose pods carry a label; without one: all that run pods there."""
+    """Return the index value of workloads in a namespace whose pods have a label; without a key: of all workloads."""
     return f"{namespace}?{key}={value}" if key else f"{namespace}?"
 
 
 def companion_keys(template: Template) -> list[str]:
-    """Return what a template is found under: its pods' labels, and what it names."""
+    """Return the index values of a template: the labels of its pods, and the objects it names."""
     namespace = template.metadata.namespace
     if not namespace:
         return []
@@ -41,14 +41,14 @@ def companion_keys(template: Template) -> list[str]:
 
 
 def pod_template(template: Template) -> Mapping[str, Any]:
-    """Return the pod template of what runs pods; a Pod is its own."""
+    """Return the pod template of a workload; for a Pod, its own content."""
     if template.kind == "Pod":
         return template.content
     return pods.template_of(template.kind, template.content)
 
 
 def pod_labels(template: Template) -> dict[str, str]:
-    """Return the labels of the pods it runs."""
+    """Return the labels of the pods of a workload."""
     return template.metadata.labels if template.kind == "Pod" else pods.labels_of(pod_template(template))
 
 

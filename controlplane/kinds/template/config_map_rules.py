@@ -1,4 +1,4 @@
-"""ConfigMap (v1): kept like every template; what is binary is base64, and no key has two values."""
+"""Validation of ConfigMaps: valid keys, base64 in binaryData, no key in both data and binaryData."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from controlplane.settings import Settings
 
 
 def validate(new: Any, old: Any, settings: Settings) -> list[Cause]:
-    """Return a cause for every key that is misspelt or stands in data and binaryData, every value of binaryData that is
-    no base64, and every change of what is immutable."""
+    """Return every cause to refuse a ConfigMap."""
     binary, texts = new.content.get("binaryData") or {}, new.content.get("data") or {}
     return [
         *misspelt("data", texts),
@@ -32,4 +31,4 @@ def _values(binary: dict[str, str]) -> Iterator[Cause]:
 
 
 def _twice(key: str) -> Cause:
-    return invalid(f"binaryData[{key}]", key, "duplicate of key present in data: keep one of the two")
+    return invalid(f"binaryData[{key}]", key, "duplicate of key present in data: remove one of the two")

@@ -1,4 +1,4 @@
-"""What ConfigMaps and Secrets keep under keys: how a key is spelled, and data that is declared immutable."""
+"""Rules that ConfigMaps and Secrets share: the syntax of keys, and immutable data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FROZEN: Final = "field is immutable when `immutable` is set: delete the object 
 
 
 def misspelt(field: str, keys: Collection[str]) -> Iterator[Cause]:
-    """Yield a cause for every rule that a key breaks: each becomes the name of a file in a pod."""
+    """Yield the causes to refuse the keys of a field. A key becomes the name of a file in a pod."""
     for key in keys:
         for rule in _broken(key):
             yield invalid(f"{field}[{key}]", key, rule)
@@ -37,8 +37,10 @@ def _broken(key: str) -> Iterator[str]:
 
 
 def frozen(new: Any, old: Any, fields: Collection[str]) -> Iterator[Cause]:
-    """Yield a cause for everything that changed of an object (None: it is new) which was declared immutable, the
-    declaration included."""
+    """Yield a cause for every changed field of an object that is immutable, and for making it mutable.
+
+    `old` is the stored object; None: the object is being created.
+    """
     if old is None or old.content.get("immutable") is not True:
         return
     if new.content.get("immutable") is not True:

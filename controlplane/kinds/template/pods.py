@@ -1,11 +1,11 @@
-"""Pods inside other objects: where a kind keeps them, how they are labelled, and what they name (semantics 4)."""
+"""Pod templates in objects: their position, their labels, and the objects that their pods need."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-# Where volumes of each type name a Secret.
+# The path at which a volume of each type names a Secret.
 _VOLUME_SECRETS: Final[dict[str, tuple[str, ...]]] = {
     "azureFile": ("secretName",),
     "cephfs": ("secretRef", "name"),
@@ -30,25 +30,28 @@ _TEMPLATES: Final[dict[str, tuple[str, ...]]] = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
     "Pod": (),
 }
-"""Where each kind keeps the template of its pods; a Pod is its own."""
+"""The path of the pod template in objects of each kind. A Pod is its own template."""
 
 KINDS_WITH_PODS: Final = frozenset(_TEMPLATES)
 
 
 def template_of(kind: str, doc: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pod template of a document: metadata and spec; empty where its kind has none."""
+    """Return the pod template of a document, with metadata and spec; empty if its kind has no pods."""
     path = _TEMPLATES.get(kind)
     return {} if path is None else object_at(doc, *path)
 
 
 def labels_of(template: Mapping[str, Any]) -> dict[str, str]:
-    """Return the labels the pods of a template have."""
+    """Return the labels that the pods of a template have."""
     labels = object_at(template, "metadata", "labels")
     return {key: value for key, value in labels.items() if isinstance(value, str)}
 
 
 def referenced_objects(pod: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what a pod spec names, as (kind, name): each once, in order of kind as given here, then name."""
+    """Return the objects that a pod spec needs, as (kind, name), each once.
+
+    They are ordered by kind (ConfigMap, Secret, ServiceAccount, PersistentVolumeClaim), then by name.
+    """
     account = pod.get("serviceAccountName")
     claims = [object_at(one, "persistentVolumeClaim").get("claimName") for one in _listed(pod, "volumes")]
     named = (
@@ -87,7 +90,7 @@ def _secrets(pod: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _referenced(pod: Mapping[str, Any], whole: str, key: str) -> Iterator[Any]:
-    """Yield the names that the environment of containers refers to."""
+    """Yield the names of the objects that the environment variables of containers refer to."""
     for field in ("containers", "initContainers", "ephemeralContainers"):
         for container in _listed(pod, field):
             for source in _listed(container, "envFrom"):
@@ -97,7 +100,7 @@ def _referenced(pod: Mapping[str, Any], whole: str, key: str) -> Iterator[Any]:
 
 
 def object_at(doc: Mapping[str, Any], *path: str) -> dict[str, Any]:
-    """Return the object at a path of a document; empty where there is none."""
+    """Return the JSON object at a path of a document; empty: there is none."""
     found: Any = doc
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None
@@ -105,6 +108,6 @@ def object_at(doc: Mapping[str, Any], *path: str) -> dict[str, Any]:
 
 
 def _listed(doc: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
-    """Return the objects listed under a field; none where it is no list."""
+    """Return the JSON objects in the list of a field; empty: the field has no list."""
     found = doc.get(field)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

@@ -1,4 +1,4 @@
-"""Secret (v1): kept like every template; what is written as text becomes data, as Kubernetes does it."""
+"""Defaults and validation of Secrets. Plain text in stringData becomes data, as in Kubernetes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ OPAQUE = "Opaque"
 
 
 def normalise(doc: dict[str, Any]) -> list[str]:
-    """Move stringData into data and name the type, in place. Values that are no text are left to validation."""
+    """Move stringData into data, and set the default type, in place. Return no warnings.
+
+    Values of a wrong type stay as they are for validation to refuse.
+    """
     texts = doc.get("stringData")
     if isinstance(texts, dict) and all(isinstance(value, str) for value in texts.values()):
         del doc["stringData"]
@@ -29,8 +32,7 @@ def normalise(doc: dict[str, Any]) -> list[str]:
 
 
 def validate(new: Any, old: Any, settings: Settings) -> list[Cause]:
-    """Return a cause for every key of data that is misspelt, every value that is no base64, which is secret and not
-    repeated, and every change of what is immutable."""
+    """Return every cause to refuse a Secret. Messages never contain its values."""
     data = new.content.get("data") or {}
     rule = "must be base64; write plain text into stringData"
     unreadable = [invalid(f"data[{key}]", "…", rule) for key, value in data.items() if not is_base64(value)]

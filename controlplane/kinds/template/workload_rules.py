@@ -1,4 +1,4 @@
-"""What has to hold of built-in workloads beyond their schema: numbers that are divided here are not negative."""
+"""Validation of built-in workloads beyond their schema: the numbers that the scheduler divides must not be negative."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTED = {
 
 
 def validate(new: Template, old: Template | None, settings: Settings) -> list[Cause]:
-    """Return what is wrong with a workload's spec; one that stays as it is is not judged anew."""
+    """Return every cause to refuse the spec of a workload. An unchanged spec is not validated again."""
     if old is not None and old.spec == new.spec:
         return []
     return list(_counts(new.spec, COUNTED[new.ref.kind]))

@@ -1,4 +1,4 @@
-"""Work (work.karmada.io/v1alpha1): one manifest for one member, and what the member says of it."""
+"""Work (work.karmada.io/v1alpha1): a manifest for a member, and the status that the member reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WorkSpec(UserStruct, frozen=True):
 
 
 class ResourceIdentifier(Struct, frozen=True):
-    """Which object of the member a status is about."""
+    """The object of the member that a status is about."""
 
     ordinal: int = 0
     group: str = ""
@@ -45,14 +45,15 @@ class WorkStatus(Struct, frozen=True):
 
 APPLIED, DISPATCHING = "Applied", "Dispatching"
 RETAINED = "Retained"
-"""Condition type: False since an object was lost on its member until it has stayed there for a minute. Not there before
-the first loss."""
-# Reasons of Applied: the member did not take the manifest; it did not let the object go; it has the manifest with more
-# replicas than it says, as other copies are not healthy (controlplane/eviction/leftovers.py).
+"""Condition type: False after the object disappeared from its member, until it has existed there for a minute again.
+
+A Work whose object never disappeared does not have this condition."""
+# Reasons of Applied: the member refused the manifest; it refused to delete the object; the object has more replicas
+# than the manifest, because other copies are not healthy yet (controlplane/eviction/leftovers.py).
 APPLIED_FAILED, CLEANUP_FAILED, REPLICAS_KEPT = "AppliedFailed", "CleanupFailed", "ReplicasKept"
-# Reasons of Applied while a Work is removed: the member is deleting the object; the object is gone.
+# Reasons of Applied while a Work is deleted: the member is deleting the object; the object is gone.
 REMOVING, REMOVED = "Removing", "Removed"
-# Reason of Applied=True: a Namespace that was on the member before is used as it is, neither changed nor deleted.
+# Reason of Applied=True: the Namespace existed on the member before. It is used, but neither changed nor deleted.
 NAMESPACE_USED = "NamespaceUsed"
 
 
@@ -62,18 +63,20 @@ class Work(Object, frozen=True):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The one manifest a Work carries; {} where a user wrote a Work without any."""
+        """The manifest of the Work; {}: a user wrote a Work without a manifest."""
         return self.spec.workload.manifests[0] if self.spec.workload.manifests else {}
 
     @property
     def cluster(self) -> str:
-        """The cluster it is for; "" where it is in no namespace of a cluster."""
+        """The cluster that the Work is for; "": its namespace is not the namespace of a cluster."""
         namespace = self.metadata.namespace
         return cluster_of_execution_namespace(namespace) if is_execution_namespace(namespace) else ""
 
     @property
     def made_for(self) -> Ref | None:
-        """The binding or Namespace it is a copy of; None: it is a user's own, whatever its annotations say. A copy is
-        in a namespace of a cluster, which not everybody may write to."""
-        said = self.metadata.annotations.get(BINDING_ANNOTATION, "")
-        return Ref.parse(said) if self.cluster and ":" in said else None
+        """The binding or Namespace for which a controller created the Work; None: a user created it.
+
+        The annotation is only trusted in a namespace of a cluster, which ordinary users cannot write to.
+        """
+        text = self.metadata.annotations.get(BINDING_ANNOTATION, "")
+        return Ref.parse(text) if self.cluster and ":" in text else None

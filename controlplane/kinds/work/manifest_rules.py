@@ -1,6 +1,6 @@
-"""What a manifest in a Work has to look like: an object, checked as far as its kind is known here.
+"""Validation of the manifests in Works, by the schema of their kind if it is a built-in kind of Kubernetes.
 
-Members check it again; what cannot be read as an object at all cannot be brought to one.
+Members validate the manifests again. But a manifest that is not even an object could not be sent to a member.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _OBJECT = Schema({"type": "object", "properties": {"apiVersion": _TEXT, "kind": 
 
 
 def without_nulls(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest without members that are null, which says that they are not set."""
+    """Return a manifest without fields that are null, because null means that a field is not set."""
     return document_check.without_nulls(manifest, _schema(manifest))
 
 
 def faults(manifest: dict[str, Any], path: str) -> Iterator[Cause]:
-    """Yield everything that is wrong with a manifest; `path`: where it stands."""
+    """Yield the causes to refuse a manifest; `path` is its path in the Work."""
     for cause in document_check.faults(manifest, _schema(manifest)):
         yield replace(cause, field=f"{path}.{cause.field}")
     metadata = manifest.get("metadata")
@@ -42,7 +42,7 @@ def faults(manifest: dict[str, Any], path: str) -> Iterator[Cause]:
 
 
 def _schema(manifest: dict[str, Any]) -> Schema:
-    """Return the schema of a built-in kind; of another, what holds of every object."""
+    """Return the schema of a manifest of a built-in kind; for other kinds, the schema that all objects have."""
     api_version, kind = manifest.get("apiVersion"), manifest.get("kind")
     if not isinstance(api_version, str) or not isinstance(kind, str):
         return _OBJECT

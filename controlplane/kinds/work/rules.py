@@ -1,4 +1,4 @@
-"""What has to hold of Works that are written by hand (semantics 1.5)."""
+"""Defaults and validation of Works, which users and agents can write as well [work-objects]."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from controlplane.settings import Settings
 
 
 def default(new: Work, old: Work | None, settings: Settings) -> Work:
-    """Return the Work with its permanent id, and manifests that leave out what they do not set."""
+    """Return a Work with its permanent id, and with manifests without null fields."""
     return _completed(new, old)
 
 
@@ -29,11 +29,14 @@ def _completed(new: Work, old: Work | None) -> Work:
 
 
 def agent_work_faults(new: Work, old: Work) -> list[Cause]:
-    """Return what an agent changed of a Work beside its status: nothing but its own finalizer, once the Work is being
-    deleted. What admission itself completes (the permanent id of a Work that a controller made) is no change."""
+    """Return the causes to refuse an agent's write of a Work.
+
+    An agent may change the status, and remove its own finalizer while the Work is being deleted. Defaults that
+    admission adds, such as the permanent id, do not count as changes.
+    """
     completed = _completed(old, None)
     causes = [
-        forbidden(field, "an agent writes the status of its Works, and nothing else")
+        forbidden(field, "an agent may only write the status of its Works")
         for field, allowed, after in (
             ("metadata.labels", (old.metadata.labels, completed.metadata.labels), new.metadata.labels),
             ("metadata.annotations", (old.metadata.annotations,), new.metadata.annotations),
@@ -45,22 +48,22 @@ def agent_work_faults(new: Work, old: Work) -> list[Cause]:
     before, after = old.metadata.finalizers, new.metadata.finalizers
     freed = tuple(one for one in before if one != WORK_FINALIZER)
     if after != before and (after != freed or old.metadata.deletion_timestamp is None):
-        rule = f"an agent takes off {WORK_FINALIZER}, when the Work is being deleted, and changes no other finalizer"
+        rule = f"an agent may only remove {WORK_FINALIZER}, and only while the Work is being deleted"
         causes.append(forbidden("metadata.finalizers", rule))
     return causes
 
 
 def validate(new: Work, old: Work | None, settings: Settings) -> list[Cause]:
-    """Return everything that is wrong with a Work. Manifests that stay as they are hinder nobody."""
+    """Return every cause to refuse a Work. Manifests are only validated if they change."""
     return [*_reserved(new, old), *_manifests(new, old)]
 
 
 def _reserved(new: Work, old: Work | None) -> Iterator[Cause]:
-    """Controllers find out by these annotations what a Work was made for: they alone write them."""
+    """Yield the causes if a write changes the annotations that controllers use to manage the Work."""
     before = {} if old is None else old.metadata.annotations
     for name in (BINDING_ANNOTATION, LEFTOVER_ANNOTATION, REDUCED_ANNOTATION):
         if new.metadata.annotations.get(name) != before.get(name):
-            yield forbidden(f"metadata.annotations[{name}]", "is written by Lifeboat alone; leave it as it is")
+            yield forbidden(f"metadata.annotations[{name}]", "is written by Lifeboat only; leave it unchanged")
 
 
 def _manifests(new: Work, old: Work | None) -> list[Cause]:
