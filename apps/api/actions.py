@@ -21,11 +21,11 @@ from apps.api.views import KubernetesView, TargetView, refuse_watch, warning
 from apps.objects import failovers
 from apps.objects.configuration import configuration
 from apps.objects.store import store
+from apps.objects.writer import Author, Writer
 from controlplane.apimachinery.errors import BadRequest, Conflict, NotFound
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.clusters.fence import FenceRequest, fenced
-from controlplane.engine.decision import Decision, Put
-from controlplane.engine.state import Actor, State
+from controlplane.engine.state import State
 from controlplane.eviction import revert
 from controlplane.insight.record import record_name
 from controlplane.kind import text_of
@@ -34,8 +34,6 @@ from controlplane.kinds import failover_record as records
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.failover_record import FailoverRecord
 from controlplane.settings import Settings
-
-ATTEMPTS = 30
 
 
 class Asked(NamedTuple):
@@ -96,20 +94,11 @@ class ActionView(TargetView):
         if action is None:
             raise nothing_here()
         document = bodies.decode(request.content_type, request.body).document if request.body.strip() else {}
-        writing, by = store(), request.user.get_username()
-        asked = Asked(target, _plain(document), writing, configuration().settings(), by, writing.now())
-        rehearsed = dry_run(request.query_params, {})
-        for _ in range(ATTEMPTS):
-            live = writing.get([target.ref]).get(target.ref)
-            if live is None:
-                raise NotFound.of(resource.plural, target.name, group=resource.group)
-            decision = Decision(changes=(Put(action.does(live, asked), live),), reason=action.rule)
-            outcome = writing.apply([(None, decision)], by=Actor(by), dry_run=rehearsed)[0]
-            if not outcome.lost:
-                left = outcome.objects[0]
-                assert left is not None, "a Put that was stored leaves an object"
-                return Response(One(resource, text_of(left)), status=201)
-        raise Conflict.of(resource.plural, target.name, group=resource.group)
+        settings, by = configuration().settings(), request.user.get_username()
+        writer = Writer(store(), settings, Author(by, action.rule), dry_run=dry_run(request.query_params, {}))
+        asked = Asked(target, _plain(document), writer.store, settings, by, writer.now)
+        written = writer.act(target.ref, lambda live: action.does(live, asked))
+        return Response(One(resource, text_of(written.stored)), status=201)
 
 
 def _plain(document: Any) -> dict[str, Any]:

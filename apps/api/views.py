@@ -189,7 +189,8 @@ class ObjectView(TargetView):
                 return warning(Response(Answer(status)), done.warnings)
             return warning(_shown(One(resource, done.text)), done.warnings)
         asked = listing_of(request.query_params, resource, namespace=self.target.namespace)
-        return _shown(writer.delete_all(asked, options))
+        listed, warnings = writer.delete_all(asked, options)
+        return warning(_shown(listed), warnings)
 
     def _need_name(self, method: str) -> None:
         if not self.target.name:
@@ -207,8 +208,8 @@ class ObjectView(TargetView):
         return warning(response, written.warnings)
 
     def _scaled(self, writer: Writer, wanted: Any) -> Response:
-        resource, text = self.target.resource, writer.scale(wanted)
-        return _shown(_scale_of(resource, text))
+        written = writer.scale(wanted)
+        return warning(_shown(_scale_of(self.target.resource, written.text)), written.warnings)
 
 
 def _scale_of(resource: Resource, text: bytes) -> One:

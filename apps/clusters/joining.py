@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,17 @@ import msgspec
 import yaml
 
 from apps.objects.store import DjangoStore
+from apps.objects.writer import ATTEMPTS, Author, Change, Writer, document_of
 from controlplane import kinds
-from controlplane.admission.admit import admit_create
+from controlplane.apimachinery.errors import AlreadyExists
 from controlplane.apimachinery.meta import Object, Ref, kind_key
 from controlplane.apimachinery.names import CLUSTER_NAMESPACE, CREDENTIALS_ANNOTATION
-from controlplane.engine.decision import Decision, Put
-from controlplane.engine.state import Actor
+from controlplane.engine.decision import Put
 from controlplane.kinds import KINDS
 from controlplane.kinds.cluster import PULL, PUSH, Cluster, SecretReference
 from controlplane.settings import Settings
 
-ACTOR = Actor("join")
+USER = "join"  # in the change log
 _CLUSTER = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster"}
 
 
@@ -93,30 +92,35 @@ def _inline(cluster: dict[str, Any], name: str, folder: Path) -> str:
 def join(store: DjangoStore, members: list[Member], settings: Settings) -> list[str]:
     """Create or update Secret and Cluster of each member; return the names of those that changed.
 
-    Raises errors.Invalid for what cannot be, JoinError where somebody changed the same objects meanwhile or where a
-    cluster is being deleted.
+    Secret and Cluster of a member are stored together or not at all. Raises errors.Invalid for what cannot be,
+    JoinError if other writes keep changing the same objects or if a cluster is being deleted.
     """
-    held = store.get([ref for one in members for ref in (_secret_ref(one), _cluster_ref(one))])
     changed: list[str] = []
-    decisions: list[tuple[None, Decision]] = []
-    for member in members:
-        puts = (
-            _wanted_secret(store, member, held.get(_secret_ref(member)), settings),
-            _wanted_cluster(store, member, held.get(_cluster_ref(member)), settings),
-        )
-        if changes := tuple(one for one in puts if one is not None):
-            decisions.append((None, Decision(changes=changes, reason="Join")))
-            changed.append(member.name)
-    lost = [outcome.lost for outcome in store.apply(decisions, by=ACTOR) if outcome.lost]
-    if lost:
-        raise JoinError(f"somebody changed the same objects meanwhile ({lost[0]}): join again")
-    return changed
+    waiting = members
+    for _ in range(ATTEMPTS):
+        writer = _writer(store, settings)
+        held = store.get([ref for one in waiting for ref in (_secret_ref(one), _cluster_ref(one))])
+        groups = {
+            member.name: [
+                *_wanted_secret(writer, member, held.get(_secret_ref(member))),
+                *_wanted_cluster(writer, member, held.get(_cluster_ref(member))),
+            ]
+            for member in waiting
+        }
+        groups = {name: changes for name, changes in groups.items() if changes}
+        outcomes = dict(zip(groups, writer.apply(list(groups.values())), strict=True))
+        changed += [name for name, outcome in outcomes.items() if not outcome.lost]
+        waiting = [member for member in waiting if member.name in outcomes and outcomes[member.name].lost]
+        if not waiting:
+            return changed
+    raise JoinError(f"other writes keep changing the objects of {waiting[0].name}: join again")
 
 
 def join_pull(store: DjangoStore, name: str, settings: Settings) -> bool:
-    """Make the Cluster of a member whose own agent reaches us; False where it is joined that way already.
+    """Create the Cluster of a member whose own agent connects to the control plane; return whether it is new.
 
-    Raises errors.Invalid for what cannot be, JoinError where it is joined another way or is being deleted.
+    False: it is joined that way already. Raises errors.Invalid for what cannot be, JoinError where it is joined another
+    way or is being deleted.
     """
     ref = Ref(kinds.CLUSTER, "", name)
     held: Cluster | None = store.get([ref]).get(ref)
@@ -125,10 +129,11 @@ def join_pull(store: DjangoStore, name: str, settings: Settings) -> bool:
         if held.spec.sync_mode != PULL:
             raise JoinError(f"{name} is joined as {held.spec.sync_mode}: edit spec.syncMode to change who reaches whom")
         return False
-    new = _admitted(store, {**_CLUSTER, "metadata": {"name": name}, "spec": {"syncMode": PULL}}, settings)
-    outcome = store.apply([(None, Decision(changes=(Put(new, None),), reason="Join"))], by=ACTOR)[0]
-    if outcome.lost:
-        raise JoinError(f"somebody joined {name} meanwhile: join again")
+    document = {**_CLUSTER, "metadata": {"name": name}, "spec": {"syncMode": PULL}}
+    try:
+        _writer(store, settings).create(KINDS[kinds.CLUSTER], document)
+    except AlreadyExists:
+        raise JoinError(f"another user joined {name} at the same time: join again") from None
     return True
 
 
@@ -141,13 +146,18 @@ def _check_stays(cluster: Cluster) -> None:
 
 
 def create_missing(store: DjangoStore, text: str, settings: Settings) -> list[str]:
-    """Create the objects of a YAML text that do not exist; return their names. Raises errors.Invalid."""
+    """Create the objects of a YAML text that do not exist; return their names. Raises errors.Invalid, NotFound."""
     made: list[str] = []
-    for doc in yaml.safe_load_all(text):
-        new = _admitted(store, doc, settings)
-        if new.ref not in store.get([new.ref]):
-            outcome = store.apply([(None, Decision(changes=(Put(new, None),), reason="Develop"))], by=ACTOR)[0]
-            made += [] if outcome.lost else [new.metadata.name]
+    writer = Writer(store, settings, Author(USER, "Develop"))
+    for document in yaml.safe_load_all(text):
+        kind = KINDS[kind_key(document["apiVersion"], document["kind"])]
+        metadata = document["metadata"]
+        if store.get([kind.ref(metadata.get("namespace", ""), metadata["name"])]):
+            continue
+        try:
+            made.append(writer.create(kind, document).stored.metadata.name)
+        except AlreadyExists:
+            continue  # created by another process meanwhile
     return made
 
 
@@ -159,7 +169,8 @@ def _cluster_ref(member: Member) -> Ref:
     return Ref(kinds.CLUSTER, "", member.name)
 
 
-def _wanted_secret(store: DjangoStore, member: Member, held: Any, settings: Settings) -> Put | None:
+def _wanted_secret(writer: Writer, member: Member, held: Any) -> list[Change]:
+    """Return the change that stores the credentials of a member; none if they are stored already."""
     data = {
         name: base64.b64encode(text.encode()).decode()
         for name, text in (("token", member.token), ("caBundle", member.authority))
@@ -177,12 +188,12 @@ def _wanted_secret(store: DjangoStore, member: Member, held: Any, settings: Sett
             "type": "Opaque",
             "data": data,
         }
-        return Put(_admitted(store, doc, settings), None)
-    changed = held.with_content({**held.content, "data": data})
-    return None if changed is held else Put(changed, held)
+        return [_created(writer, doc)]
+    return _changed(writer, held.with_content({**held.content, "data": data}), held)
 
 
-def _wanted_cluster(store: DjangoStore, member: Member, held: Cluster | None, settings: Settings) -> Put | None:
+def _wanted_cluster(writer: Writer, member: Member, held: Cluster | None) -> list[Change]:
+    """Return the change that stores the Cluster of a member; none if it is stored already."""
     secret = _secret_ref(member)
     if held is None:
         spec = {
@@ -191,24 +202,27 @@ def _wanted_cluster(store: DjangoStore, member: Member, held: Cluster | None, se
             "secretRef": {"namespace": secret.namespace, "name": secret.name},
             "insecureSkipTLSVerification": member.insecure,
         }
-        return Put(_admitted(store, {**_CLUSTER, "metadata": {"name": member.name}, "spec": spec}, settings), None)
+        return [_created(writer, {**_CLUSTER, "metadata": {"name": member.name}, "spec": spec})]
     _check_stays(held)
     changed = held.with_spec(
         api_endpoint=member.url,
         secret_ref=SecretReference(secret.namespace, secret.name),
         insecure_skip_tls_verification=member.insecure,
     )
-    return None if changed is held else Put(changed, held)
+    return _changed(writer, changed, held)
 
 
-def _admitted(store: DjangoStore, doc: dict[str, Any], settings: Settings) -> Object:
-    """Return the object as the API would store it."""
-    kind = KINDS[kind_key(doc["apiVersion"], doc["kind"])]
-    return admit_create(
-        kind,
-        doc,
-        namespace=doc["metadata"].get("namespace", ""),
-        settings=settings,
-        now=store.now(),
-        uid=str(uuid.uuid4()),
-    ).object
+def _created(writer: Writer, document: dict[str, Any]) -> Change:
+    admitted = writer.admit_new(KINDS[kind_key(document["apiVersion"], document["kind"])], document)
+    return Change(Put(admitted.object, None), admitted.warnings)
+
+
+def _changed(writer: Writer, new: Object, held: Object) -> list[Change]:
+    if new is held:
+        return []
+    admitted = writer.admit_change(KINDS[held.ref.kind], document_of(new), held)
+    return [Change(Put(admitted.object, held), admitted.warnings)]
+
+
+def _writer(store: DjangoStore, settings: Settings) -> Writer:
+    return Writer(store, settings, Author(USER, "Join"))

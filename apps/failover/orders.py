@@ -1,40 +1,52 @@
-"""Orders about single evictions, as the API and the admin write them: on the binding, in the name of who gives them."""
+"""Orders about single evictions, as the API and the admin give them. An order is stored on its binding."""
 
 from __future__ import annotations
 
+from apps.objects.configuration import configuration
 from apps.objects.store import store
-from controlplane.apimachinery.errors import Conflict
+from apps.objects.writer import Author, Change, Writer
+from controlplane.apimachinery.errors import Conflict, NotFound
 from controlplane.apimachinery.meta import Ref
-from controlplane.engine.decision import Decision, Put
-from controlplane.engine.state import Actor
+from controlplane.engine.decision import Put
 from controlplane.eviction import operator_orders
 from controlplane.kinds.rows import ENDED, EVICTED, Eviction
 
-ATTEMPTS = 10
-
 
 def order(key: str, verb: str, *, reason: str, by: str) -> bool:
-    """Give an order about the queue's item of that key; return whether there is such an item.
+    """Give an order about one eviction; return whether an eviction with that key is in the queue.
 
-    `verb` is one of `controlplane.eviction.operator_orders`. The reason is kept with the order and in the change log.
-    Raises Conflict where the copy has left already, or where others kept changing the binding.
+    `verb` is a value of `operator_orders.VERBS`. The reason is kept with the order and in the change log. Raises
+    Conflict if the copy has been evicted already, or if other writes keep changing the binding.
     """
-    writing = store()
-    for _ in range(ATTEMPTS):
-        row = next(iter(writing.rows(Eviction, "key", [key]).get(key, ())), None)
-        if row is None or (row.due_at is None and row.state not in ENDED):
-            return False
-        if row.state == EVICTED:
-            raise Conflict(f"{row.binding} has left cluster {row.cluster} already: there is nothing to {verb.lower()}")
-        ref = Ref.parse(row.binding)
-        live = writing.get([ref]).get(ref)
-        if live is None:
-            return False
-        new = operator_orders.with_order(live, row, verb, reason=reason, by=by, now=writing.now())
-        # Of two that write at once the first one wins: an order about a copy that has just left is none.
-        given = Put(new, live, upon=("spec",))
+    row = _queued(key)
+    if row is None:
+        return False
+    ref = Ref.parse(row.binding)
+    author = Author(by, f"Eviction{verb}: {reason}"[:200])
+    writer = Writer(store(), configuration().settings(), author)
+
+    def build() -> Change:
+        row = _queued(key)
+        live = writer.live(ref)
+        if row is None:
+            raise NotFound(f"eviction {key} is not in the queue any more")
+        new = operator_orders.with_order(live, row, verb, reason=reason, by=by, now=writer.store.now())
         events = operator_orders.order_events(live, row, verb, reason=reason, by=by)
-        decision = Decision(changes=(given,), events=events, reason=f"Eviction{verb}: {reason}"[:200])
-        if not writing.apply([(None, decision)], by=Actor(by))[0].lost:
-            return True
-    raise Conflict(f"eviction {key}: others kept changing its binding; try again")
+        # The order depends on the spec that was read: if the copy is evicted at the same time, the order is lost.
+        return Change(Put(new, live, upon=("spec",)), events=events)
+
+    try:
+        writer.change(ref, build)
+    except NotFound:
+        return False
+    return True
+
+
+def _queued(key: str) -> Eviction | None:
+    """Return an eviction of the queue by its key. Raises Conflict if the copy has been evicted already."""
+    row: Eviction | None = next(iter(store().rows(Eviction, "key", [key]).get(key, ())), None)
+    if row is None or (row.due_at is None and row.state not in ENDED):
+        return None
+    if row.state == EVICTED:
+        raise Conflict(f"{row.binding} has already been evicted from cluster {row.cluster}")
+    return row

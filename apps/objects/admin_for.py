@@ -128,6 +128,8 @@ class ObjectAdmin(admin.ModelAdmin):
                 except StatusError as error:
                     self.message_user(request, error.message, messages.ERROR)
                     break
+                for warning in removed.warnings:
+                    self.message_user(request, warning, messages.WARNING)
                 gone, waiting, batch = gone + len(removed.gone), waiting + len(removed.waiting), []
         return gone, waiting
 

@@ -8,24 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import orjson
-
 from apps.objects import admission, change_log
 from apps.objects.apply import binary_cursor
 from apps.objects.configuration import configuration
 from apps.objects.masks import unmasked
 from apps.objects.store import store
 from apps.objects.tables import read
+from apps.objects.writer import Author, Change, Writer, document_of
 from apps.objects.yaml_text import SERVERS
-from controlplane.apimachinery.errors import AlreadyExists, BadRequest, Cause, Conflict, Invalid, NotFound
+from controlplane.apimachinery.errors import BadRequest, Cause, Conflict, Invalid, NotFound
 from controlplane.apimachinery.meta import Object, Ref, kind_key
-from controlplane.clusters import unjoin
-from controlplane.engine import lifecycle
-from controlplane.engine.decision import Decision, Put
-from controlplane.engine.state import Actor
-from controlplane.eviction import hold_events
-from controlplane.kind import KINDS, Kind, text_of
-from controlplane.wire.apply import track
+from controlplane.engine.decision import Put
+from controlplane.kind import KINDS, Kind
+from controlplane.settings import Settings
 from controlplane.wire.body import decode_body
 from controlplane.wire.prune import validate_fields
 
@@ -43,10 +38,11 @@ class Edited(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The result of deletions: objects that are gone, and objects that wait for their finalizers."""
+    """The results of deletions: removed objects, objects that wait for finalizers, and warnings."""
 
     gone: list[Ref]
     waiting: list[Ref]
+    warnings: list[str]
 
 
 def parse(text: str) -> Document:
@@ -68,15 +64,15 @@ def create(document: Document, *, user: str) -> Edited:
     settings = configuration().settings()  # first: this also reads kinds that users have defined meanwhile
     kind = kind_of(document)
     document, causes = unmasked(document, None)
-    document, normalised = _known(kind, _without_servers(document))
+    document, warnings = _known(kind, _without_servers(document))
     if not document["metadata"].get("name"):
         raise BadRequest("metadata.name is missing")
     if not kind.resource.namespaced:
         document["metadata"].pop("namespace", None)
     admission.check_namespace(store(), kind, document)
     _refuse(kind, document, causes)
-    made = admission.created(store(), kind, document, settings=settings, now=store().now())
-    return Edited(_put(kind, made.object, None, user=user), [*normalised, *made.warnings])
+    written = _writer(user, settings).create(kind, document)
+    return Edited(written.stored, [*warnings, *written.warnings])
 
 
 def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
@@ -87,13 +83,18 @@ def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
     """
     kind = KINDS[ref.kind]
     base = as_of(ref, basis)
-    before = document_of(base)
     causes = _identity_causes(kind, ref, document)
-    document, hidden = unmasked(document, before)
-    document, normalised = _known(kind, _without_servers(document))
+    document, hidden = unmasked(document, document_of(base))
+    document, warnings = _known(kind, _without_servers(document))
     _refuse(kind, document, [*causes, *hidden])
-    made = admission.changed(store(), kind, document, base, settings=configuration().settings(), now=store().now())
-    return Edited(_put(kind, made.object, base, user=user), [*normalised, *made.warnings])
+    writer = _writer(user)
+
+    def build() -> Change:
+        admitted = writer.admit_change(kind, document, base)
+        return Change(Put(admitted.object, base), admitted.warnings)
+
+    written = writer.change(ref, build, retry=False)  # the person decides what becomes of a conflict
+    return Edited(written.stored, [*warnings, *written.warnings])
 
 
 def act(ref: Ref, does: Callable[[Any], Object], *, rule: str, user: str) -> Object:
@@ -101,12 +102,7 @@ def act(ref: Ref, does: Callable[[Any], Object], *, rule: str, user: str) -> Obj
 
     Raises NotFound, Conflict, Invalid.
     """
-    live = stored(ref)
-    decision = Decision(changes=(Put(does(live), live),), reason=rule)
-    outcome = store().apply([(None, decision)], by=Actor(user))[0]
-    if outcome.lost:
-        raise _conflict(KINDS[ref.kind], ref.name)
-    return outcome.objects[0] or live
+    return _writer(user, reason=rule).act(ref, does).stored
 
 
 def remove(refs: Sequence[Ref], *, user: str) -> Removed:
@@ -115,20 +111,16 @@ def remove(refs: Sequence[Ref], *, user: str) -> Removed:
     Objects that do not exist are ignored. Raises Forbidden for a namespace that every installation needs, and Conflict
     for a Cluster on which bindings are placed.
     """
-    found = store().get(refs)
-    unjoin.check(store(), found.values(), configuration().settings())
-    now = store().now()
-    changes = [lifecycle.request_deletion(obj, now=now) for obj in found.values()]
-    decisions = [
-        (None, Decision(changes=(change_,), events=hold_events.hold_events(change_, by=user), reason=REASON))
-        for change_ in changes
-    ]
-    outcomes = store().apply(decisions, by=Actor(user))
-    removed = Removed([], [])
-    for ref, outcome in zip(found, outcomes, strict=True):
-        waits = outcome.lost or outcome.objects[0] is not None
-        (removed.waiting if waits else removed.gone).append(ref)
-    return removed
+    deleted = _writer(user).delete(refs)
+    return Removed(
+        [done.was.ref for done in deleted if done.left is None],
+        [done.was.ref for done in deleted if done.left is not None],
+        [warning for done in deleted for warning in done.warnings],
+    )
+
+
+def _writer(user: str, settings: Settings | None = None, *, reason: str = REASON) -> Writer:
+    return Writer(store(), settings or configuration().settings(), Author(user, reason, MANAGER))
 
 
 def stored(ref: Ref) -> Object:
@@ -152,32 +144,6 @@ def as_of(ref: Ref, version: int) -> Object:
     if earlier is None or earlier.metadata.uid != current.metadata.uid:
         raise _conflict(KINDS[ref.kind], ref.name)
     return earlier
-
-
-def document_of(obj: Object) -> Document:
-    """Return an object as a plain document."""
-    document: Document = orjson.loads(text_of(obj))
-    return document
-
-
-def _put(kind: Kind, new: Object, old: Object | None, *, user: str) -> Object:
-    tracked = track(
-        None if old is None else document_of(old),
-        document_of(new),
-        manager=MANAGER,
-        schema=kind.schema(),
-        now=store().now(),
-        api_version=kind.resource.api_version,
-    )
-    new = new.with_meta(managed_fields=tuple(tracked["metadata"].get("managedFields", ())))
-    put = Put(new, old)
-    decision = Decision(changes=(put,), events=hold_events.hold_events(put, by=user), reason=REASON)
-    outcome = store().apply([(None, decision)], by=Actor(user))[0]
-    if outcome.lost:
-        if old is None:
-            raise AlreadyExists.of(kind.resource.plural, new.metadata.name, group=kind.resource.group)
-        raise _conflict(kind, new.metadata.name)
-    return outcome.objects[0] or new  # None: the edit removed the last finalizer of an object being deleted
 
 
 def _conflict(kind: Kind, name: str) -> Conflict:

@@ -143,7 +143,7 @@ def test_what_has_left_already_cannot_be_ordered_about(api: Client, server: Serv
     refused = api.post(f"{path}/hold", {"reason": "x"})
 
     assert refused.status == 409
-    assert "has left cluster member1 already" in refused.document["message"]
+    assert "has already been evicted from cluster member1" in refused.document["message"]
 
 
 def test_metrics_have_the_names_and_labels_of_s001(api: Client, server: Server, namespace: str) -> None:

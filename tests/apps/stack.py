@@ -15,6 +15,7 @@ import yaml
 
 from apps.clusters.joining import create_missing, from_list, join
 from apps.objects.configuration import base
+from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
 from apps.simulator.members import FleetProcess, start_fleet_process
 from apps.worker.groups import tick_names
@@ -70,6 +71,7 @@ class Stack:
 
     def create(self, text: str) -> None:
         """Create the objects of a YAML text as a user would."""
+        make_namespaces(self.store)
         create_missing(self.store, text, Settings())
 
     def join(self, *names: str) -> None:

@@ -12,6 +12,7 @@ from django.db import connection
 
 from apps.clusters.joining import create_missing
 from apps.objects.configuration import Configuration, configuration
+from apps.objects.namespaces import make_namespaces
 from apps.objects.store import DjangoStore
 from apps.worker.clock import monotonic_seconds
 from apps.worker.started_groups import StartedGroups
@@ -45,6 +46,7 @@ def turn(store: DjangoStore) -> Turn:
 
 
 def give_work(store: DjangoStore) -> None:
+    make_namespaces(store)
     create_missing(store, policy("member1"), Settings())
     create_missing(store, deployment("web"), Settings())
 

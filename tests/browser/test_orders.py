@@ -84,7 +84,7 @@ def test_what_left_meanwhile_is_told_and_nothing_is_ordered(
 
     order(page, "Hold until released", "web", reason="too late")
 
-    expect(page.locator(".messagelist .error")).to_contain_text("has left cluster member1 already")
+    expect(page.locator(".messagelist .error")).to_contain_text("has already been evicted from cluster member1")
     assert told_kubectl(kubectl, server, "resourcebinding", "web", "-n", "shop", annotation=ORDERS) == {}
 
 

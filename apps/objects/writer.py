@@ -1,0 +1,321 @@
+"""The writer: every change that a person or a program orders is stored here, whichever way it came in.
+
+The API, the browsable API, the admin, orders about evictions and management commands translate their request into a
+document or a Change. The writer admits documents, stores the result by `apply`, and builds the change again from the
+newest object when another write was faster. Warnings, Events and the entry in the change log are therefore the same
+for every way in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from apps.objects import admission
+from apps.objects.definitions import definitions
+from apps.objects.store import DjangoStore
+from controlplane.admission import orphan_policy, state_checks
+from controlplane.admission.admit import Admitted
+from controlplane.apimachinery.errors import AlreadyExists, Conflict, NotFound
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.clusters import unjoin
+from controlplane.engine import lifecycle
+from controlplane.engine.decision import Decision, Delete, Event, Put
+from controlplane.engine.state import Actor, Outcome
+from controlplane.eviction import hold_events
+from controlplane.kind import KINDS, Kind, text_of
+from controlplane.kinds import DEFINITION
+from controlplane.settings import Settings
+from controlplane.wire.apply import differ_in_times_only, track
+from controlplane.wire.patch import same
+
+Document = dict[str, Any]
+
+ATTEMPTS: Final = 30  # of a write that names no version; each attempt lost against another write
+NAME_ATTEMPTS: Final = 8  # to find a free generated name
+# Parts of metadata that clients cannot set; an update keeps the stored values.
+_SERVER_FIELDS = (
+    *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
+    *("name", "namespace", "generateName", "selfLink", "resourceVersion"),
+)
+
+
+class Change(NamedTuple):
+    """A change to store, with the warnings for its author and the Events it causes."""
+
+    change: Put | Delete
+    warnings: Sequence[str] = ()
+    events: tuple[Event, ...] = ()
+
+
+class Written(NamedTuple):
+    """An object as it is stored now, and the warnings for its author.
+
+    If the write removed the last finalizer of an object that was being deleted, the object is gone. `stored` is then
+    what was written.
+    """
+
+    stored: Object
+    warnings: list[str]
+    created: bool = False
+
+
+class Deleted(NamedTuple):
+    """A deletion. `left` is the object while finalizers keep it. None: the object is gone."""
+
+    was: Object
+    left: Object | None
+    warnings: tuple[str, ...]
+
+
+class Author(NamedTuple):
+    """On whose behalf objects are written, as the change log and managedFields show it."""
+
+    user: str
+    reason: str  # the way in ("API", "Admin", "Join") or the rule of an action ("Fence")
+    manager: str = "lifeboat"  # field manager
+
+
+def _any_write(kind: Kind, new: Object, old: Object | None) -> None:
+    """Allow every write."""
+
+
+class Writer:
+    """Writes objects on behalf of one author.
+
+    `restrict(kind, new, old)` raises if the author may not write this. `dry_run` goes through all checks and stores
+    nothing.
+    """
+
+    def __init__(
+        self,
+        store: DjangoStore,
+        settings: Settings,
+        author: Author,
+        *,
+        dry_run: bool = False,
+        restrict: Callable[[Kind, Any, Any], None] = _any_write,
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.author = author
+        self.dry_run = dry_run
+        self.restrict = restrict
+
+    @cached_property
+    def now(self) -> datetime:
+        """The database's time when the write began. Host clocks decide nothing that is stored."""
+        return self.store.now()
+
+    def live(self, ref: Ref) -> Any:
+        """Return the newest state of an object. Raises NotFound."""
+        found = self.store.get([ref]).get(ref)
+        if found is None:
+            resource = KINDS[ref.kind].resource
+            raise NotFound.of(resource.plural, ref.name, group=resource.group)
+        return found
+
+    def create(self, kind: Kind, document: Document, *, tracked: bool = False) -> Written:
+        """Store a new object. A generated name that is taken is generated again.
+
+        Raises AlreadyExists, NotFound if the namespace is missing, Forbidden if the namespace is being deleted, and
+        BadRequest or Invalid for a document that breaks rules. `tracked`: the document has its managedFields already.
+        """
+        metadata = document["metadata"]
+        generated = not metadata.get("name") and metadata.get("generateName")
+        admission.check_namespace(self.store, kind, document)
+        for _ in range(NAME_ATTEMPTS if generated else 1):
+            made = self.admit_new(kind, document, tracked=tracked)
+            written = self.attempt(Change(Put(made.object, None), made.warnings))
+            if written is not None:
+                return written._replace(created=True)
+        raise AlreadyExists.of(kind.resource.plural, made.object.metadata.name, group=kind.resource.group)
+
+    def change(self, ref: Ref, build: Callable[[], Change], *, retry: bool = True) -> Written:
+        """Store the change that `build` makes of the newest state of the object.
+
+        `build` is called again when another write was faster. With `retry=False` the other write wins at once, because
+        the author based the change on one version. Raises Conflict, and whatever `build` raises.
+        """
+        for _ in range(ATTEMPTS if retry else 1):
+            written = self.attempt(build())
+            if written is not None:
+                return written
+        raise self.conflict(ref)
+
+    def act(self, ref: Ref, action: Callable[[Any], Object]) -> Written:
+        """Store what an action makes of an object. Raises NotFound, Conflict, and whatever the action raises."""
+
+        def build() -> Change:
+            live = self.live(ref)
+            return Change(Put(action(live), live))
+
+        return self.change(ref, build)
+
+    def delete(
+        self,
+        refs: Sequence[Ref],
+        *,
+        policy: str = "",
+        exact: bool = False,
+        precondition: Callable[[Object], None] | None = None,
+    ) -> list[Deleted]:
+        """Delete objects. Objects that are already gone are left out of the result.
+
+        `policy` is the propagationPolicy. `exact`: a deletion loses against any other write. `precondition` raises if
+        an object must stay. Raises Conflict, also for a Cluster while bindings are placed on it, and Forbidden for
+        namespaces that every installation needs.
+        """
+        done: dict[Ref, Deleted] = {}
+        waiting = list(refs)
+        for _ in range(ATTEMPTS):
+            live = self.store.get(waiting)
+            for obj in live.values():
+                if precondition is not None:
+                    precondition(obj)
+            done |= self._delete_once(live, policy=policy, exact=exact)
+            waiting = [ref for ref in live if ref not in done]
+            if not waiting:
+                return list(done.values())
+        raise self.conflict(waiting[0])
+
+    def _delete_once(self, live: Mapping[Ref, Object], *, policy: str, exact: bool) -> dict[Ref, Deleted]:
+        """Delete objects and return the deletions that were stored."""
+        unjoin.check(self.store, live.values(), self.settings)
+        orphan_policy.check_orphan_policy(self.store, live.values(), policy)
+        warnings = {ref: state_checks.deletion_warnings(self.store, obj) for ref, obj in live.items()}
+        outcomes = self.apply(
+            [
+                [Change(lifecycle.request_deletion(obj, now=self.now, policy=policy, exact=exact))]
+                for obj in live.values()
+            ]
+        )
+        return {
+            ref: Deleted(obj, outcome.objects[0], warnings[ref])
+            for (ref, obj), outcome in zip(live.items(), outcomes, strict=True)
+            if not outcome.lost
+        }
+
+    def attempt(self, change: Change) -> Written | None:
+        """Store one change; None: another write was faster."""
+        (outcome,) = self.apply([[change]])
+        if outcome.lost:
+            return None
+        obj = change.change.old if isinstance(change.change, Delete) else change.change.new
+        return Written(outcome.objects[0] or obj, list(change.warnings))
+
+    def apply(self, groups: Sequence[Sequence[Change]]) -> list[Outcome]:
+        """Store groups of changes, each group as a whole or not at all; return what became of each."""
+        outcomes = self.store.apply(
+            [(None, self._decision(group)) for group in groups], by=Actor(self.author.user), dry_run=self.dry_run
+        )
+        if any(_kind_of(entry.change) == DEFINITION for group in groups for entry in group):
+            definitions().refresh(at_once=True)  # the author may use the new kind in the next request
+        return list(outcomes)
+
+    def _decision(self, group: Sequence[Change]) -> Decision:
+        events: list[Event] = []
+        for entry in group:
+            events += (*hold_events.hold_events(entry.change, by=self.author.user), *entry.events)
+        return Decision(changes=tuple(entry.change for entry in group), events=tuple(events), reason=self.author.reason)
+
+    def admit_new(self, kind: Kind, document: Document, *, tracked: bool = False) -> Admitted:
+        """Return the new object of a document, with its managedFields. Raises BadRequest, Invalid with every cause."""
+        admitted = admission.created(self.store, kind, document, settings=self.settings, now=self.now)
+        self.restrict(kind, admitted.object, None)
+        if tracked:
+            return admitted
+        return Admitted(self._tracked(kind, None, admitted.object, document), admitted.warnings)
+
+    def admit_change(
+        self, kind: Kind, document: Document, live: Object, *, subresource: str = "", tracked: bool = False
+    ) -> Admitted:
+        """Return the new state of an object. Fields that clients cannot set keep their stored values.
+
+        Raises BadRequest, Conflict if the document has another uid, Invalid with every cause. `tracked`: the document
+        has its managedFields already.
+        """
+        before = document_of(live)
+        based = _based_on(kind, before, document, subresource=subresource)
+        admitted = admission.changed(
+            self.store, kind, based, live, subresource=subresource, settings=self.settings, now=self.now
+        )
+        self.restrict(kind, admitted.object, live)
+        if tracked:
+            return Admitted(_as_before(admitted.object, live, before), admitted.warnings)
+        new = self._tracked(kind, before, admitted.object, based, subresource=subresource)
+        return Admitted(new, admitted.warnings)
+
+    def _tracked(
+        self, kind: Kind, before: Document | None, obj: Object, sent: Document, *, subresource: str = ""
+    ) -> Object:
+        """Return the object with its managedFields: changed fields belong to the author's field manager."""
+        new = document_of(obj)
+        if "managedFields" in sent["metadata"]:
+            new["metadata"]["managedFields"] = sent["metadata"]["managedFields"]
+        done = track(before, new, **self.tracking(kind, subresource=subresource))
+        return obj.with_meta(managed_fields=tuple(done["metadata"].get("managedFields", ())))
+
+    def tracking(self, kind: Kind, *, subresource: str = "") -> dict[str, Any]:
+        """Return the arguments for field ownership: manager, schema, time, version and subresource."""
+        return {
+            "manager": self.author.manager,
+            "schema": kind.schema(),
+            "now": self.now,
+            "api_version": kind.resource.api_version,
+            "subresource": subresource,
+        }
+
+    def conflict(self, ref: Ref, why: str = "") -> Conflict:
+        """Return the error for a write that lost against other writes."""
+        resource = KINDS[ref.kind].resource
+        return Conflict.of(resource.plural, ref.name, group=resource.group, why=why)
+
+
+def document_of(obj: Object) -> Document:
+    """Return an object as a plain document."""
+    document: Document = orjson.loads(text_of(obj))
+    return document
+
+
+def _kind_of(change: Put | Delete) -> str:
+    return (change.old if isinstance(change, Delete) else change.new).ref.kind
+
+
+def _based_on(kind: Kind, before: Document, document: Document, *, subresource: str) -> Document:
+    """Return a sent document with the stored values of everything that this write cannot change."""
+    stored, metadata = before["metadata"], dict(document["metadata"])
+    if subresource == "status":
+        kept = {**stored}
+        if "managedFields" in metadata:
+            kept["managedFields"] = metadata["managedFields"]
+        made = {**before, "metadata": kept}
+        made.pop("status", None)
+        return {**made, "status": document["status"]} if document.get("status") is not None else made
+    for field in _SERVER_FIELDS:
+        metadata.pop(field, None)
+        if field in stored:
+            metadata[field] = stored[field]
+    made = {**document, "metadata": metadata}
+    if "status" in kind.resource.subresources:
+        made.pop("status", None)
+        if "status" in before:
+            made["status"] = before["status"]
+    return made
+
+
+def _as_before(made: Object, live: Object, before: Document) -> Object:
+    """Return the live object if an applied object differs from it only in the times of its managedFields.
+
+    Admission adds fields to items of lists, so that an applied list differs from the stored list until it is admitted.
+    The applier's time moves before that. Without this rule every repeated apply would store a new version.
+    """
+    entries = made.metadata.managed_fields, live.metadata.managed_fields
+    if not differ_in_times_only(*entries):
+        return made
+    timed = document_of(made.with_meta(managed_fields=entries[1]))
+    return live if same(timed, before) else made

@@ -1,0 +1,220 @@
+"""Every way in stores the same object, shows the same warnings and writes the same fields of the change log."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+import yaml
+from django.contrib.messages import WARNING, get_messages
+from django.test import Client
+
+from apps.clusters.joining import Member, join, join_pull
+from apps.objects import edits
+from apps.objects.configuration import base
+from apps.objects.models import ChangeLog
+from apps.objects.namespaces import make_namespaces
+from apps.objects.store import store
+from apps.objects.writer import Author, Writer, document_of
+from controlplane.apimachinery.errors import Conflict
+from controlplane.apimachinery.meta import Object, Ref
+from controlplane.clusters.taints import OWNERS_ANNOTATION
+from controlplane.kinds import CLUSTER, CLUSTER_TAINT_POLICY, EVICTION_HOLD
+from controlplane.kinds.taint_policy import ClusterTaintPolicy, ClusterTaintPolicySpec, TaintToAdd
+from tests.apps.pages import change, found, list_of, page_of, save, stored
+from tests.stores.grounds import cluster, meta
+
+HOLDS = "/apis/failover.lifeboat.io/v1alpha1/evictionholds"
+POLICIES = "/apis/policy.karmada.io/v1alpha1/clustertaintpolicies"
+HOLD = {
+    "apiVersion": "failover.lifeboat.io/v1alpha1",
+    "kind": "EvictionHold",
+    "metadata": {"name": "stop"},
+    "spec": {"clusters": ["nowhere"], "reason": "new disks"},
+}
+REF = Ref(EVICTION_HOLD, "", "stop")
+EDITED = {**HOLD, "spec": {**HOLD["spec"], "reason": "old disks"}}  # type: ignore[dict-item]  # spec is a dict
+STRANGE = 'spec.clusters: there is no cluster "nowhere" (yet); see kubectl get clusters'
+WITHDRAWN = "this deletion withdraws 1 taint: example.io/failed:NoExecute from cluster member1"
+
+
+class Way(NamedTuple):
+    """One way in: what is asked, which returns the warnings, and the reason of its changes."""
+
+    name: str
+    ask: Callable[[Client, Any], list[str]]
+    reason: str
+
+
+def _api(method: str, path: str, *, type: str = "application/json", accept: str = "application/json") -> Any:
+    """Return a way through the API. `accept` text/html is the browsable API."""
+
+    def ask(root: Client, document: Any) -> list[str]:
+        body = yaml.safe_dump(document) if "yaml" in type else json.dumps(document)
+        response = root.generic(method, path, body if document else "", content_type=type, headers={"Accept": accept})
+        assert response.status_code < 300, response.content
+        return re.findall(r'299 - "((?:[^"\\]|\\.)*)"', response.headers.get("Warning", "").replace(r"\"", "'"))
+
+    return ask
+
+
+def _admin_add(root: Client, document: Any) -> list[str]:
+    add = list_of(EVICTION_HOLD) + "add/"
+    return _shown(root.post(add, {"document": yaml.safe_dump(document), "_continue": "1"}))
+
+
+def _admin_change(root: Client, document: Any) -> list[str]:
+    return _shown(save(root, page_of(found(REF)), yaml.safe_dump(document)))
+
+
+def _admin_delete(root: Client, document: Any) -> list[str]:
+    return _shown(root.post(page_of(_policy_now(), "delete")))
+
+
+def _admin_delete_selected(root: Client, document: Any) -> list[str]:
+    row = page_of(_policy_now()).split("/")[-3]
+    return _shown(
+        root.post(
+            list_of(CLUSTER_TAINT_POLICY), {"action": "delete_selected", "_selected_action": [row], "post": "yes"}
+        )
+    )
+
+
+def _shown(response: Any) -> list[str]:
+    """Return the warnings that the next page of the admin shows."""
+    return [str(one.message).replace('"', "'") for one in get_messages(response.wsgi_request) if one.level == WARNING]
+
+
+def _policy_now() -> Object:
+    policy: Object = found(Ref(CLUSTER_TAINT_POLICY, "", "detect"))
+    return policy
+
+
+APPLY = "application/apply-patch+yaml"
+NEW = (
+    Way("POST", _api("POST", HOLDS), "API"),
+    Way("server-side apply", _api("PATCH", f"{HOLDS}/stop?fieldManager=me", type=APPLY), "API"),
+    Way("browsable API", _api("POST", HOLDS, type="application/yaml", accept="text/html"), "API"),
+    Way("admin", _admin_add, "Admin"),
+)
+CHANGES = (
+    Way("PUT", _api("PUT", f"{HOLDS}/stop"), "API"),
+    Way("merge patch", _api("PATCH", f"{HOLDS}/stop", type="application/merge-patch+json"), "API"),
+    Way("server-side apply", _api("PATCH", f"{HOLDS}/stop?fieldManager=me&force=true", type=APPLY), "API"),
+    Way("browsable API", _api("PUT", f"{HOLDS}/stop", type="application/yaml", accept="text/html"), "API"),
+    Way("admin", _admin_change, "Admin"),
+)
+DELETIONS = (
+    Way("DELETE", _api("DELETE", f"{POLICIES}/detect"), "API"),
+    Way("DELETE of a collection", _api("DELETE", f"{POLICIES}?fieldSelector=metadata.name=detect"), "API"),
+    Way("browsable API", _api("DELETE", f"{POLICIES}/detect", accept="text/html"), "API"),
+    Way("admin", _admin_delete, "Admin"),
+    Way("admin, several", _admin_delete_selected, "Admin"),
+)
+
+
+def _plain(obj: Object) -> dict[str, Any]:
+    """Return what is stored, without what differs between any two objects: uid, times and versions."""
+    document = document_of(obj)
+    kept = {"name", "namespace", "generation", "labels", "annotations", "finalizers"}
+    owned = [sorted(entry["fieldsV1"]) for entry in document["metadata"].get("managedFields", ())]
+    document["metadata"] = {key: value for key, value in document["metadata"].items() if key in kept}
+    return {**document, "owned": owned[-1]}
+
+
+def _last_change(ref: Ref) -> ChangeLog:
+    return ChangeLog.objects.filter(kind=ref.kind, name=ref.name).order_by("-version")[0]
+
+
+@pytest.mark.parametrize("way", NEW, ids=lambda way: way.name)
+def test_a_new_object_is_the_same_whichever_way_it_comes_in(root: Client, way: Way) -> None:
+    warnings = way.ask(root, HOLD)
+
+    assert warnings == [STRANGE.replace('"', "'")]
+    assert _plain(found(REF)) == {
+        **HOLD,
+        "metadata": {"name": "stop", "generation": 1},
+        "owned": ["f:spec"],
+    }
+    logged = _last_change(REF)
+    assert (logged.actor, logged.reason, logged.type) == ("root", way.reason, "ADDED")
+
+
+@pytest.mark.parametrize("way", CHANGES, ids=lambda way: way.name)
+def test_an_edit_is_the_same_whichever_way_it_comes_in(root: Client, way: Way) -> None:
+    _api("POST", HOLDS)(root, HOLD)
+
+    warnings = way.ask(root, EDITED)
+
+    assert warnings == [STRANGE.replace('"', "'")]
+    assert _plain(found(REF)) == {
+        **EDITED,
+        "metadata": {"name": "stop", "generation": 2},
+        "owned": ["f:spec"],
+    }
+    logged = _last_change(REF)
+    assert (logged.actor, logged.reason, logged.type) == ("root", way.reason, "MODIFIED")
+
+
+@pytest.mark.parametrize("way", DELETIONS, ids=lambda way: way.name)
+def test_deleting_a_taint_policy_warns_on_every_way_in(root: Client, way: Way) -> None:
+    owners = {"example.io/failed:NoExecute": {"by": {"policy/detect": ""}}}
+    annotations = {OWNERS_ANNOTATION: orjson.dumps(owners).decode()}
+    rule = ClusterTaintPolicySpec(taints=(TaintToAdd("example.io/failed", "NoExecute"),))
+    policy = ClusterTaintPolicy("policy.karmada.io/v1alpha1", "ClusterTaintPolicy", meta("detect", ""), rule)
+    stored(cluster("member1", "NoExecute", annotations=annotations), policy)
+
+    warnings = way.ask(root, None)
+
+    assert warnings == [WITHDRAWN]
+    assert found(policy.ref) is None
+    logged = _last_change(policy.ref)
+    assert (logged.actor, logged.reason, logged.type) == ("root", way.reason, "DELETED")
+
+
+def _overtaken(times: int) -> Callable[[Any], Object]:
+    """Return an action that another write overtakes so many times."""
+    left = [times]
+
+    def action(live: Any) -> Object:
+        if left[0]:
+            left[0] -= 1
+            change(live, live.with_meta(annotations={"example.io/note": f"theirs {left[0]}"}))
+        return live.with_meta(annotations={**live.metadata.annotations, "example.io/note": "ours"})  # type: ignore[no-any-return]
+
+    return action
+
+
+def test_an_action_is_tried_again_when_another_write_was_faster(root: Client) -> None:
+    ref = stored(cluster("member1"))[0].ref
+
+    edits.act(ref, _overtaken(3), rule="Fence", user="root")
+
+    assert found(ref).metadata.annotations["example.io/note"] == "ours"
+    assert (_last_change(ref).actor, _last_change(ref).reason) == ("root", "Fence")
+
+
+def test_an_action_that_is_always_overtaken_ends_with_a_conflict(root: Client) -> None:
+    ref = stored(cluster("member1"))[0].ref
+    writer = Writer(store(), base(), Author("root", "Fence"))
+
+    with pytest.raises(Conflict):
+        writer.act(ref, _overtaken(1000))
+
+
+def test_joining_is_logged_and_owned_like_any_other_edit(root: Client) -> None:
+    make_namespaces(store())
+    member = Member("member1", "https://member1.example", "secret")
+
+    assert join(store(), [member], base()) == ["member1"]
+    assert join(store(), [member], base()) == []
+    assert join_pull(store(), "member2", base())
+
+    for name in ("member1", "member2"):
+        ref = Ref(CLUSTER, "", name)
+        assert (_last_change(ref).actor, _last_change(ref).reason) == ("join", "Join")
+        assert document_of(found(ref))["metadata"]["managedFields"][0]["manager"] == "lifeboat"
