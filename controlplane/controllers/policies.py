@@ -295,8 +295,8 @@ def _without_policy(snapshot: Propagation, template: Template, binding: Binding 
         if released is not binding:
             changes.append(Put(released, binding))
     possible = snapshot.candidates.possible(template)
-    told = unselected.told(template, binding, possible, lost=unclaimed is not template, now=now)
-    if not changes and told == unselected.SILENT:
+    told = unselected.report(template, binding, possible, lost=unclaimed is not template, now=now)
+    if not changes and told == unselected.NO_EVENTS:
         return NOTHING
     reason = "PolicyGone" if changes else ""
     return Decision(changes=tuple(changes), events=told.events, wake_at=told.wake_at, reason=reason)

@@ -1,4 +1,5 @@
-"""What the members say of a binding's copies, in one list, and whether all of them are applied (semantics 2.11)."""
+"""Aggregates the status of a binding's Works: one item per member, and the condition FullyApplied
+[status-aggregation]."""
 
 from __future__ import annotations
 
@@ -27,31 +28,33 @@ def aggregated(
     out_of_reach: Mapping[str, datetime] | None = None,
     before: Iterable[AggregatedStatusItem] = (),
 ) -> tuple[AggregatedStatusItem, ...]:
-    """Return one item per Work that is not on its way out, by cluster name.
+    """Return one item for each Work that is not being deleted, by cluster name.
 
-    `out_of_reach`: the clusters of which only the last known state is known, each with since when. `before`: the items
-    as they are stored. An item that is marked keeps its time, as Ready may change between False and Unknown meanwhile.
+    `out_of_reach`: the clusters that do not report, and since when; only their last known status exists. `before`: the
+    stored items. An item that is already marked as out of reach keeps its time, because Ready may change between False
+    and Unknown meanwhile.
     """
     since = dict(out_of_reach or {})
-    for one in before:
-        if one.out_of_reach_since is not None and one.cluster_name in since:
-            since[one.cluster_name] = min(one.out_of_reach_since, since[one.cluster_name])
+    for stored in before:
+        if stored.out_of_reach_since is not None and stored.cluster_name in since:
+            since[stored.cluster_name] = min(stored.out_of_reach_since, since[stored.cluster_name])
     items = [_item(work) for work in works if work.metadata.deletion_timestamp is None]
     marked = [_last_known(item, since.get(item.cluster_name)) for item in items]
     return tuple(sorted(marked, key=lambda item: item.cluster_name))
 
 
 def _last_known(item: AggregatedStatusItem, since: datetime | None) -> AggregatedStatusItem:
-    """Return an item marked as last known since then; None: the cluster answers, the item is news."""
+    """Return an item that is marked as out of reach since then. `since` None: the cluster reports; the item is
+    current."""
     if since is None:
         return item
     return replace(item, health=UNKNOWN, last_known_health=item.health, out_of_reach_since=since)
 
 
 def counting(items: Iterable[AggregatedStatusItem], *, final: Callable[[Mapping[str, Any]], bool]) -> Items:
-    """Return the items as a template's status counts them: without the status of clusters out of reach.
+    """Return the items for the status of the template: without the status of clusters that are out of reach.
 
-    What has ended for good (`final`, given a status) counts wherever it ran: a Job that is complete stays complete.
+    `final`: tests whether a status can no longer change. Such a status always counts. Example: a completed Job.
     """
     return tuple(
         item
@@ -62,12 +65,15 @@ def counting(items: Iterable[AggregatedStatusItem], *, final: Callable[[Mapping[
 
 
 def fully_applied(binding: Binding, items: Sequence[AggregatedStatusItem]) -> Condition:
-    """Return the FullyApplied condition: every cluster that shall hold a copy has it applied, and no other does."""
+    """Return the condition FullyApplied: True if every cluster that should have a copy has applied it, and no other
+    has."""
     wanted = set(binding.clusters_kept())
-    found = {item.cluster_name for item in items}
-    if not wanted or wanted != found or not all(item.applied for item in items):
+    reported = {item.cluster_name for item in items}
+    if not wanted or wanted != reported or not all(item.applied for item in items):
         return FAILED
-    lost = [f"{one.cluster_name} since {one.out_of_reach_since:%Y-%m-%dT%H:%M:%SZ}" for one in items if _is_lost(one)]
+    lost = [
+        f"{item.cluster_name} since {item.out_of_reach_since:%Y-%m-%dT%H:%M:%SZ}" for item in items if _is_lost(item)
+    ]
     return replace(SUCCESS, message=f"{SUCCESS.message}; out of reach: {', '.join(lost)}") if lost else SUCCESS
 
 
@@ -77,26 +83,26 @@ def _is_lost(item: AggregatedStatusItem) -> bool:
 
 def _item(work: Work) -> AggregatedStatusItem:
     cluster = cluster_of_execution_namespace(work.metadata.namespace)
-    said = condition(work.status.conditions, APPLIED)
-    if said is None or said.status != "True":
-        message = "" if said is None else said.message
+    applied = condition(work.status.conditions, APPLIED)
+    if applied is None or applied.status != "True":
+        message = "" if applied is None else applied.message
         return AggregatedStatusItem(cluster_name=cluster, applied_message=message, health=UNKNOWN)
-    seen = _status(work)
-    if seen is None:
+    reported = _status(work)
+    if reported is None:
         return AggregatedStatusItem(cluster_name=cluster, applied=True, health=UNKNOWN)
-    return AggregatedStatusItem(cluster_name=cluster, status=seen.status, applied=True, health=seen.health)
+    return AggregatedStatusItem(cluster_name=cluster, status=reported.status, applied=True, health=reported.health)
 
 
 def _status(work: Work) -> ManifestStatus | None:
-    """Return what the member said of the manifest the Work carries."""
+    """Return the status that the member reported of the Work's manifest. None: it reported none yet."""
     manifest = work.manifest
     metadata = manifest.get("metadata") or {}
     group, slash, version = str(manifest.get("apiVersion", "")).partition("/")
     if not slash:
         group, version = "", group
-    for one in work.status.manifest_statuses:
-        if _about(one.identifier, group, version, manifest.get("kind"), metadata):
-            return one
+    for reported in work.status.manifest_statuses:
+        if _about(reported.identifier, group, version, manifest.get("kind"), metadata):
+            return reported
     return None
 
 

@@ -1,4 +1,8 @@
-"""Dependencies: what a workload needs beside it goes where it goes, and stays where it still is (semantics 2.15)."""
+"""Attached bindings: the objects that a workload depends on are propagated to the clusters of the workload
+[dependency-propagation].
+
+An attached binding lists the bindings that need it in `spec.requiredBy`, with their clusters.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,8 @@ OVERWRITE: Final = "Overwrite"
 
 
 class Policy(NamedTuple):
-    """How an attached binding treats what stands on members; `mixed`: those that need it do not agree."""
+    """How an attached binding handles conflicts and deletion. `mixed`: where the bindings that need it differ; "":
+    nowhere."""
 
     conflict_resolution: str
     preserve_resources_on_deletion: bool | None
@@ -41,20 +46,20 @@ class Policy(NamedTuple):
 
 
 def needed(template: Template) -> list[Dependency]:
-    """Return what a workload needs beside it, by name or by label selector."""
-    ask = interpret.interpreter_for(template.api_version, template.kind).dependencies
-    found: Sequence[Dependency] = () if ask is None else ask(template.document())
-    by_text = {_text(one): one for one in found if one.name or one.label_selector is not None}
+    """Return the objects that a workload depends on, by name or by label selector."""
+    dependencies = interpret.interpreter_for(template.api_version, template.kind).dependencies
+    listed: Sequence[Dependency] = () if dependencies is None else dependencies(template.document())
+    by_text = {_text(each): each for each in listed if each.name or each.label_selector is not None}
     return [by_text[text] for text in sorted(by_text)]
 
 
 def named(needs: Iterable[Dependency]) -> list[Ref]:
-    """Return the objects needed by name."""
-    return [Ref(kind_key(one.api_version, one.kind), one.namespace, one.name) for one in needs if one.name]
+    """Return the dependencies that are given by name."""
+    return [Ref(kind_key(need.api_version, need.kind), need.namespace, need.name) for need in needs if need.name]
 
 
 def selections(needs: Iterable[Dependency]) -> list[Selection]:
-    """Return what is needed by label selector."""
+    """Return the dependencies that are given by label selector."""
     return [
         Selection(
             kind_key(one.api_version, one.kind), one.namespace, msgspec.convert(one.label_selector, LabelSelector)
@@ -65,27 +70,27 @@ def selections(needs: Iterable[Dependency]) -> list[Selection]:
 
 
 def _text(one: Dependency) -> str:
-    return msgspec.json.encode(_said(one), order="sorted").decode()
+    return msgspec.json.encode(_document(one), order="sorted").decode()
 
 
-def _said(one: Dependency) -> dict[str, Any]:
-    """Return a dependency as the annotation lists it, in the original's words."""
+def _document(one: Dependency) -> dict[str, Any]:
+    """Return a dependency in Karmada's format for the annotation."""
     words = {"apiVersion": one.api_version, "kind": one.kind, "namespace": one.namespace}
     return {**words, "name": one.name} if one.name else {**words, "labelSelector": one.label_selector}
 
 
 def annotated(binding: Binding, needs: Iterable[Dependency]) -> Binding:
-    """Return a workload's binding with the list of what it needs; the same one where it says so already."""
+    """Return the binding of a workload with the annotation that lists its dependencies."""
     rest = {key: value for key, value in binding.metadata.annotations.items() if key != DEPENDENCIES_ANNOTATION}
-    listed = [_said(one) for one in needs]
+    listed = [_document(need) for need in needs]
     if listed:
         rest[DEPENDENCIES_ANNOTATION] = msgspec.json.encode(listed).decode()
     return binding.with_meta(annotations=rest)
 
 
 def places(parent: Binding) -> tuple[TargetCluster, ...]:
-    """Return where a workload is: its targets, and the clusters it has not left yet."""
-    targets = {one.name: TargetCluster(one.name, one.replicas) for one in parent.spec.clusters}
+    """Return the clusters of a workload: its targets, and the clusters that its copies have not left yet."""
+    targets = {target.name: TargetCluster(target.name, target.replicas) for target in parent.spec.clusters}
     for task in parent.spec.graceful_eviction_tasks:
         if task.purge_mode != DIRECTLY:
             targets.setdefault(task.from_cluster, TargetCluster(task.from_cluster, task.replicas or 0))
@@ -93,7 +98,7 @@ def places(parent: Binding) -> tuple[TargetCluster, ...]:
 
 
 def required(attached: Binding, parent: Ref, clusters: tuple[TargetCluster, ...] | None) -> Binding:
-    """Return a binding that a workload needs on these clusters; None: it needs it no more."""
+    """Return an attached binding that the workload `parent` needs on these clusters. `clusters` None: not any more."""
     others = tuple(
         one for one in attached.spec.required_by if (one.namespace, one.name) != (parent.namespace, parent.name)
     )
@@ -107,26 +112,27 @@ def required(attached: Binding, parent: Ref, clusters: tuple[TargetCluster, ...]
 
 
 def agreed(parents: Iterable[Binding]) -> Policy | None:
-    """Return what those that need one object want of it together: any Overwrite wins, and any wish to preserve it.
+    """Return the policy that follows from all bindings that need the same object.
 
-    None where nobody needs it.
+    If one of them has Overwrite, that is used. If one of them preserves resources on deletion, they are preserved.
+    None: no binding needs the object.
     """
     specs = [one.spec for one in parents]
     if not specs:
         return None
     conflicts = {one.conflict_resolution or ABORT for one in specs}
     preserves = {one.preserve_resources_on_deletion is True for one in specs}
-    told = [
+    differences = [
         *(["conflictResolution: Overwrite and Abort, Overwrite is used"] if len(conflicts) > 1 else ()),
         *(["preserveResourcesOnDeletion: true and false, true is used"] if len(preserves) > 1 else ()),
     ]
     resolution = OVERWRITE if OVERWRITE in conflicts else specs[0].conflict_resolution
     preserve = True if True in preserves else specs[0].preserve_resources_on_deletion
-    return Policy(resolution, preserve, "; ".join(told))
+    return Policy(resolution, preserve, "; ".join(differences))
 
 
 def treated(attached: Binding, policy: Policy | None) -> Binding:
-    """Return an attached binding as those that need it agreed; one with a policy of its own follows that."""
+    """Return an attached binding with this policy. A binding with a PropagationPolicy of its own is not changed."""
     if policy is None or attached.spec.placement is not None:
         return attached
     return attached.with_spec(
@@ -136,13 +142,13 @@ def treated(attached: Binding, policy: Policy | None) -> Binding:
 
 
 def needing(attached: Binding) -> list[Ref]:
-    """Return the bindings that say they need an attached one."""
+    """Return the bindings that need an attached binding."""
     kinds = {True: RESOURCE_BINDING, False: CLUSTER_RESOURCE_BINDING}
-    return [Ref(kinds[bool(one.namespace)], one.namespace, one.name) for one in attached.spec.required_by]
+    return [Ref(kinds[bool(parent.namespace)], parent.namespace, parent.name) for parent in attached.spec.required_by]
 
 
 def created(template: Template, parent: Binding, *, now: datetime) -> Binding:
-    """Return the attached binding of an object that no policy propagates."""
+    """Return a new attached binding for an object that no policy propagates."""
     place = template.metadata
     ref = bindings.binding_ref(template.ref)
     namespaced = bool(place.namespace)
@@ -175,5 +181,5 @@ def created(template: Template, parent: Binding, *, now: datetime) -> Binding:
 
 
 def idle(attached: Binding) -> bool:
-    """Test whether nobody needs an attached binding any more: no workload, no policy."""
+    """Test whether neither a workload nor a policy needs an attached binding any more."""
     return not attached.spec.required_by and attached.spec.placement is None

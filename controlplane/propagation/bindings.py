@@ -1,4 +1,5 @@
-"""The binding of a template: what its policy asks for it, as one object to schedule (semantics 1.4, 2.14)."""
+"""Creates and updates the binding of a template from the template and its policy [binding-objects]
+[policy-matching]."""
 
 from __future__ import annotations
 
@@ -40,24 +41,24 @@ from controlplane.propagation import matching
 API_VERSION = "work.karmada.io/v1alpha2"
 NAMESPACED, CLUSTER_SCOPED = "ResourceBinding", "ClusterResourceBinding"
 PASSED_ON = (DIRECTLY_UNREACHABLE_ANNOTATION, TOGETHER_ANNOTATION)
-"""Annotations of a policy that its bindings carry too."""
+"""Annotations that are copied from a policy to its bindings."""
 
 
 def binding_ref(template: Ref) -> Ref:
-    """Return where the binding of a template is kept."""
+    """Return the reference of a template's binding."""
     kind = NAMESPACED if template.namespace else CLUSTER_SCOPED
     name = binding_name(template.kind.rpartition("/")[2], template.name)
     return Ref(f"work.karmada.io/{kind}", template.namespace, name)
 
 
 def template_ref(binding: Binding) -> Ref:
-    """Return the template a binding is for."""
+    """Return the reference of a binding's template."""
     one = binding.spec.resource
     return Ref(kind_key(one.api_version, one.kind), one.namespace, one.name)
 
 
 def template_of(binding: Binding) -> Template:
-    """Return what Events about a binding's template are told of: its name and uid, no content."""
+    """Return the template of a binding with name and uid but without content, as the object of an Event."""
     one = binding.spec.resource
     return Template(
         api_version=one.api_version,
@@ -69,7 +70,7 @@ def template_of(binding: Binding) -> Template:
 def create(
     template: Template, policy: Policy, *, priority: int | None = None, gates: dict[str, bool], now: datetime
 ) -> Binding:
-    """Return the new binding of a template under a policy. `priority`: what its priority class says, None without."""
+    """Return a new binding for a template under a policy. `priority`: of its PriorityClass; None: it has none."""
     place = template.metadata
     namespaced = bool(place.namespace)
     labels, annotations = _claim(policy)
@@ -97,15 +98,15 @@ def create(
 def refresh(
     old: Binding, template: Template, policy: Policy, *, priority: int | None = None, gates: dict[str, bool]
 ) -> Binding:
-    """Return a binding brought up to its template and policy; the same one where nothing changed.
+    """Return a binding that is updated from its template and policy. If nothing changes, the same object is returned.
 
-    What others decide about it stays: clusters, tasks, requiredBy, whether scheduling is suspended.
+    Fields that other controllers decide stay: clusters, tasks, requiredBy, and whether scheduling is suspended.
     """
     wanted = _wanted(template, policy, priority, gates)
     if old.spec.suspension is not None and old.spec.suspension.scheduling is not None:
         base = wanted["suspension"] or Suspension()
         wanted["suspension"] = replace(base, scheduling=old.spec.suspension.scheduling)
-    # The template's version alone is no news: it moves with every status that comes in.
+    # A new resource version of the template alone is no change, because every status update raises it.
     seen = replace(wanted["resource"], resource_version=old.spec.resource.resource_version)
     spec = replace(old.spec, **{**wanted, "resource": seen})
     new = old.with_spec(**wanted) if spec != old.spec else old
@@ -114,7 +115,7 @@ def refresh(
 
 
 def release(old: Binding) -> Binding:
-    """Return a binding that belongs to no policy any more; its placement and copies stay (semantics 2.14)."""
+    """Return a binding that no longer belongs to a policy. Its placement and its copies stay [policy-matching]."""
     return _claimed(old, {}, {}, owner=None)
 
 
@@ -124,7 +125,7 @@ def _claimed(binding: Binding, labels: dict[str, str], annotations: dict[str, st
         kept_annotations.pop(passed_on, None)
     owners = binding.metadata.owner_references
     if owner is not None and owner not in owners:
-        owners = (*(one for one in owners if not one.controller), owner)
+        owners = (*(reference for reference in owners if not reference.controller), owner)
     return binding.with_meta(
         labels={**kept_labels, **labels}, annotations={**kept_annotations, **annotations}, owner_references=owners
     )
@@ -132,8 +133,8 @@ def _claimed(binding: Binding, labels: dict[str, str], annotations: dict[str, st
 
 def _claim(policy: Policy) -> tuple[dict[str, str], dict[str, str]]:
     labels, annotations = matching.claim(policy)
-    said = policy.metadata.annotations
-    return labels, {**annotations, **{name: said[name] for name in PASSED_ON if name in said}}
+    own = policy.metadata.annotations
+    return labels, {**annotations, **{name: own[name] for name in PASSED_ON if name in own}}
 
 
 def _owner(template: Template) -> OwnerReference:
@@ -148,7 +149,7 @@ def _owner(template: Template) -> OwnerReference:
 
 
 def _wanted(template: Template, policy: Policy, priority: int | None, gates: dict[str, bool]) -> dict[str, Any]:
-    """Return the fields of a binding's spec that template and policy decide."""
+    """Return the fields of a binding's spec that follow from its template and policy."""
     place, asked = template.metadata, policy.spec
     replicas, requirements = demand(template)
     return {
@@ -175,18 +176,18 @@ def _wanted(template: Template, policy: Policy, priority: int | None, gates: dic
 
 
 def demand(template: Template) -> interpret.Demand:
-    """Return replicas and requirements of a template; none for kinds without replicas."""
+    """Return the replicas of a template and their requirements; 0 and None for a kind without replicas."""
     ask = interpret.interpreter_for(template.api_version, template.kind).replicas
     return interpret.Demand(0, None) if ask is None else ask(template.content)
 
 
 def _groups(template: Template, placement: Placement) -> WorkloadAffinityGroups | None:
-    """Return the groups a workload shares clusters with, and keeps away from, by its labels."""
-    wish = placement.workload_affinity
-    if wish is None:
+    """Return the workload affinity groups of a template, by its labels. None: it has none."""
+    rule = placement.workload_affinity
+    if rule is None:
         return None
-    found = WorkloadAffinityGroups(_group(template, wish.affinity), _group(template, wish.anti_affinity))
-    return found if found != WorkloadAffinityGroups() else None
+    groups = WorkloadAffinityGroups(_group(template, rule.affinity), _group(template, rule.anti_affinity))
+    return groups if groups != WorkloadAffinityGroups() else None
 
 
 def _group(template: Template, term: WorkloadAffinityTerm | None) -> str:
@@ -196,5 +197,5 @@ def _group(template: Template, term: WorkloadAffinityTerm | None) -> str:
 
 
 def priority_class(policy: PropagationSpec) -> str:
-    """Return the PriorityClass a policy names, "" where it names none."""
+    """Return the name of a policy's PriorityClass. "": it names none."""
     return policy.schedule_priority.priority_class_name if policy.schedule_priority is not None else ""

@@ -1,4 +1,4 @@
-"""Definitions: the kinds users bring with CustomResourceDefinitions, served as templates from then on (S002, D15)."""
+"""Kinds that users define with CustomResourceDefinitions. Their objects are served and propagated as templates."""
 
 from __future__ import annotations
 
@@ -19,38 +19,39 @@ from controlplane.wire.structural import filled
 
 
 def kinds_of(definitions: Iterable[Template]) -> Iterator[Kind]:
-    """Yield the kinds definitions bring, in order of their names: one version each, the stored one where it is served.
+    """Yield the kinds of these definitions in the order of their names: one version each, the stored one if it is
+    served.
 
-    A definition that cannot be read brings nothing; it is refused when it is written. One whose names are taken brings
-    nothing until they are free, one that is being deleted its kind until the last object of it has gone.
+    A definition that cannot be read has no kind; admission refuses such a write. A definition whose names are taken has
+    no kind until they are free. A definition that is being deleted has its kind until the last object is gone.
     """
-    for one in sorted(definitions, key=lambda found: found.metadata.name):
-        found = kind_of(one)
-        if found is not None:
-            yield found
+    for crd in sorted(definitions, key=lambda crd: crd.metadata.name):
+        kind = kind_of(crd)
+        if kind is not None:
+            yield kind
 
 
-def kind_of(one: Template) -> Kind | None:
-    """Return the kind a definition brings, None where it brings none."""
-    if is_refused(one):
+def kind_of(crd: Template) -> Kind | None:
+    """Return the kind of a definition. None: its names are taken, or it cannot be read."""
+    if is_refused(crd):
         return None
-    found = _served(one.content)
-    return None if found is None else _kind(*found, is_ending=one.metadata.deletion_timestamp is not None)
+    served = _served(crd.content)
+    return None if served is None else _kind(*served, is_ending=crd.metadata.deletion_timestamp is not None)
 
 
-def is_refused(one: Template) -> bool:
-    """Test whether a definition wants names that others have."""
-    return definition.is_refused({"status": one.status})
+def is_refused(crd: Template) -> bool:
+    """Test whether a definition is refused because its names are taken by other kinds."""
+    return definition.is_refused({"status": crd.status})
 
 
 def _kind(resource: Resource, schema: Schema, *, is_ending: bool) -> Kind:
-    """Return the kind of a resource: its objects are templates like any other."""
+    """Return the kind of a resource. Its objects are templates."""
     return Kind(
         resource=with_policy(resource),
         type=Template,
         schema=lambda: schema,
         fill=lambda doc: filled(doc, schema),
-        indexes=KINDS[NAMESPACE].indexes,  # those of every template
+        indexes=KINDS[NAMESPACE].indexes,  # the indexes of every template
         has_status="status" in resource.subresources,
         is_ending=is_ending,
     )
@@ -59,25 +60,25 @@ def _kind(resource: Resource, schema: Schema, *, is_ending: bool) -> Kind:
 def _served(content: dict[str, Any]) -> tuple[Resource, Schema] | None:
     try:
         stored = definition.storage_version(content)
-        found = definition.served(content)
+        versions = definition.served(content)
     except (KeyError, TypeError, AttributeError, StopIteration):
         return None
-    return next((one for one in found if one[0].version == stored), found[0] if found else None)
+    return next((served for served in versions if served[0].version == stored), versions[0] if versions else None)
 
 
-def settled(one: Template, taken: Iterable[Resource], *, now: datetime) -> Template:
-    """Return a definition with the status it deserves: Established where none of its names is among those taken.
+def settled(crd: Template, taken: Iterable[Resource], *, now: datetime) -> Template:
+    """Return a definition with its status: Established if none of its names is used by a resource of `taken`.
 
-    Raises KeyError, TypeError, AttributeError or StopIteration where it was not validated before.
+    Raises KeyError, TypeError, AttributeError or StopIteration if the definition was not validated before.
     """
-    document = {"metadata": {"deletionTimestamp": one.metadata.deletion_timestamp}, "status": one.status, **one.content}
+    document = {"metadata": {"deletionTimestamp": crd.metadata.deletion_timestamp}, "status": crd.status, **crd.content}
     name = definition.conflict(document, taken)
-    return replace(one, status=definition.status_of(document, taken_name=name, now=now))
+    return replace(crd, status=definition.status_of(document, taken_name=name, now=now))
 
 
-def taken_from(one: Template) -> Iterator[Resource]:
-    """Yield what this process serves beside the kind a definition itself brings."""
-    own = (one.spec.get("group"), (one.spec.get("names") or {}).get("plural"))
+def taken_from(crd: Template) -> Iterator[Resource]:
+    """Yield the resources that this process serves, without the kind of the definition itself."""
+    own = (crd.spec.get("group"), (crd.spec.get("names") or {}).get("plural"))
     for kind in KINDS:
         if not (KINDS.is_custom(kind) and (kind.resource.group, kind.resource.plural) == own):
             yield kind.resource

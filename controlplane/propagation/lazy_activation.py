@@ -11,7 +11,7 @@ from controlplane.kinds.policy import Policy
 from controlplane.kinds.template import Template
 
 LAZY: Final = "Lazy"
-LAZY_ANNOTATION: Final = "policy.lifeboat.io/template-seen"  # the digest of the template when it was looked at last
+LAZY_ANNOTATION: Final = "policy.lifeboat.io/template-seen"  # the digest of the template at the last look
 
 
 def lazily_active(template: Template, policy: Policy, current: str) -> bool:
@@ -27,11 +27,11 @@ def lazily_active(template: Template, policy: Policy, current: str) -> bool:
 
 
 def digest(template: Template) -> str:
-    """Return a short hash of what a user wrote: content, labels and annotations, without those of controllers."""
+    """Return a short hash of what the user wrote: content, labels and annotations, without those of controllers."""
     metadata = template.metadata
     own = [
-        sorted((key, value) for key, value in found.items() if not _of_controllers(key))
-        for found in (metadata.labels, metadata.annotations)
+        sorted((key, value) for key, value in entries.items() if not _of_controllers(key))
+        for entries in (metadata.labels, metadata.annotations)
     ]
     text = msgspec.json.encode([own, template.content], order="sorted")
     return hashlib.sha256(text).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Which policy a template belongs to: selectors, precision, priority, claims and preemption (semantics 2.14)."""
+"""Decides which policy a template belongs to: selectors, precision, priority, claims, preemption [policy-matching]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controlplane.apimachinery.names import (
 from controlplane.kinds.policy import Policy, ResourceSelector
 from controlplane.kinds.template import Template
 
-# How precisely a selector names an object; the larger wins.
+# How precisely a selector matches an object. The larger number wins.
 MISMATCH, EVERYTHING, BY_LABEL, BY_NAME = 0, 1, 2, 3
 
 CLAIM_LABELS = (PROPAGATION_POLICY_ID_LABEL, CLUSTER_PROPAGATION_POLICY_ID_LABEL)
@@ -28,7 +28,7 @@ CLAIM_ANNOTATIONS = (
 
 
 def precision(selector: ResourceSelector, template: Template) -> int:
-    """Return how precisely a selector names a template, MISMATCH where it does not. A name beats a labelSelector."""
+    """Return how precisely a selector matches a template. A name beats a labelSelector. MISMATCH: it does not match."""
     metadata = template.metadata
     if selector.kind != template.kind or selector.api_version != template.api_version:
         return MISMATCH
@@ -49,43 +49,46 @@ def policy_precision(policy: Policy, template: Template) -> int:
 
 
 def best(policies: Iterable[Policy], template: Template) -> Policy | None:
-    """Return the policy that wins a template.
+    """Return the policy that wins a template. None: no policy matches it.
 
-    Any matching PropagationPolicy beats any ClusterPropagationPolicy; then the higher priority, the more precise
-    selector, the smaller name. Policies being deleted take no part.
+    A matching PropagationPolicy beats every ClusterPropagationPolicy. Then the higher priority wins, then the more
+    precise selector, then the smaller name. Policies that are being deleted do not count.
     """
-    found: Policy | None = None
-    place: tuple[Any, ...] = ()
+    winner: Policy | None = None
+    winner_rank: tuple[Any, ...] = ()
     for policy in policies:
         if policy.metadata.deletion_timestamp is not None:
             continue
         matched = policy_precision(policy, template)
         if matched:
             rank = (policy.cluster_scoped, -policy.spec.priority, -matched, policy.metadata.name)
-            if found is None or rank < place:
-                found, place = policy, rank
-    return found
+            if winner is None or rank < winner_rank:
+                winner, winner_rank = policy, rank
+    return winner
 
 
 def choose(
     policies: Sequence[Policy], claimed: Policy | None, template: Template, *, preemption: bool
 ) -> Policy | None:
-    """Return the policy a template shall belong to.
+    """Return the policy that a template should belong to. None: no policy matches it.
 
-    A claim sticks while its policy lives and still selects the template; `preemption` (gate
-    PropagationPolicyPreemption) lets policies with `preemption: Always` take it away.
+    `claimed`: the policy that it belongs to now. It keeps the template while it exists and matches. `preemption` (gate
+    PropagationPolicyPreemption): policies with `preemption: Always` may take the template from it.
     """
     winner = best(policies, template)
     if claimed is None or claimed.metadata.deletion_timestamp is not None or not policy_precision(claimed, template):
         return winner
     if not preemption:
         return claimed
-    takers = [one for one in policies if one.spec.preemption == "Always" and may_preempt(one, claimed)]
+    takers = [policy for policy in policies if policy.spec.preemption == "Always" and may_preempt(policy, claimed)]
     return best(takers, template) or claimed
 
 
 def may_preempt(taker: Policy, holder: Policy) -> bool:
-    """Test whether one policy may take templates from another: strictly higher priority, or namespaced over cluster."""
+    """Test whether a policy may take templates from another policy.
+
+    A PropagationPolicy may take them from a ClusterPropagationPolicy. Otherwise it needs a higher priority.
+    """
     if taker.ref == holder.ref:
         return False
     if taker.cluster_scoped != holder.cluster_scoped:
@@ -94,13 +97,13 @@ def may_preempt(taker: Policy, holder: Policy) -> bool:
 
 
 def permanent_id(policy: Policy) -> str:
-    """Return the id a policy keeps for ever: its label, its uid where admission gave it none."""
+    """Return the permanent id of a policy: its label, or its uid if admission added no label."""
     label = CLUSTER_PROPAGATION_POLICY_ID_LABEL if policy.cluster_scoped else PROPAGATION_POLICY_ID_LABEL
     return policy.metadata.labels.get(label) or policy.metadata.uid
 
 
 def claim(policy: Policy) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the labels and annotations that say whose a template (and its binding) is."""
+    """Return the labels and annotations by which templates and bindings refer to their policy."""
     name = policy.metadata.name
     if policy.cluster_scoped:
         return {CLUSTER_PROPAGATION_POLICY_ID_LABEL: permanent_id(policy)}, {
@@ -113,7 +116,8 @@ def claim(policy: Policy) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def claimant(obj: Object) -> tuple[str, str] | None:
-    """Return (namespace, name) of the policy an object says it belongs to; namespace "" means cluster-scoped."""
+    """Return (namespace, name) of the policy that an object refers to. Namespace "": a ClusterPropagationPolicy. None:
+    it refers to none."""
     annotations = obj.metadata.annotations
     if PROPAGATION_POLICY_NAME_ANNOTATION in annotations:
         namespace = annotations.get(PROPAGATION_POLICY_NAMESPACE_ANNOTATION, "")
@@ -124,7 +128,7 @@ def claimant(obj: Object) -> tuple[str, str] | None:
 
 
 def unclaimed(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return labels and annotations without any claim."""
+    """Return labels and annotations without the reference to a policy."""
     return (
         {key: value for key, value in labels.items() if key not in CLAIM_LABELS},
         {key: value for key, value in annotations.items() if key not in CLAIM_ANNOTATIONS},

@@ -1,4 +1,4 @@
-"""What is told about a template that no policy selects."""
+"""The Events about a template that no policy selects."""
 
 from __future__ import annotations
 
@@ -16,42 +16,44 @@ from controlplane.propagation import matching
 
 NO_POLICY: Final = "NoPolicyMatches"
 SOON: Final = timedelta(seconds=10)
-"""How long a new workload is given for its policy to arrive before it says that it has none."""
+"""How long a new workload waits for its policy before an Event reports that it has none."""
 
 
-class Told(Struct, frozen=True):
-    """Events to write, and when to look again; None: only when something changes."""
+class Report(Struct, frozen=True):
+    """The Events to write, and when to check again. None: only after a change."""
 
     events: tuple[Event, ...] = ()
     wake_at: datetime | None = None
 
 
-SILENT: Final = Told()
+NO_EVENTS: Final = Report()
 
 
-def told(template: Template, binding: Binding | None, facing: Iterable[Policy], *, lost: bool, now: datetime) -> Told:
-    """Return what is told about a template that no policy selects. `lost`: a policy had claimed it until now.
+def report(
+    template: Template, binding: Binding | None, policies: Iterable[Policy], *, lost: bool, now: datetime
+) -> Report:
+    """Return the Events about a template that no policy selects. `lost`: a policy had claimed it until now.
 
-    A Warning where a policy was lost, or the only ones that select the template are being deleted. A Normal Event where
-    a workload that nothing else owns never had a policy. Nothing otherwise: a ConfigMap that nobody means to propagate
-    is no news.
+    A Warning: the template has lost its policy, or all policies that match it are being deleted. A Normal Event: a
+    workload without a controlling owner never had a policy. Other templates get no Event, because a ConfigMap without a
+    policy is usual.
     """
-    going = [one for one in facing if matching.policy_precision(one, template)]
-    if lost or going:
-        return Told((Event(template, NO_POLICY, _lost(binding, going), warning=True),))
+    deleted = [policy for policy in policies if matching.policy_precision(policy, template)]
+    if lost or deleted:
+        return Report((Event(template, NO_POLICY, _lost(binding, deleted), warning=True),))
     metadata = template.metadata
-    owned = any(one.controller for one in metadata.owner_references)
+    owned = any(reference.controller for reference in metadata.owner_references)
     if binding is not None or owned or template.kind not in KINDS_WITH_PODS:
-        return SILENT
+        return NO_EVENTS
     due = (metadata.creation_timestamp or now) + SOON
     if now < due:
-        return Told(wake_at=due)
+        return Report(wake_at=due)
     message = "no PropagationPolicy or ClusterPropagationPolicy selects it, so it runs on no cluster"
-    return Told((Event(template, NO_POLICY, message),))
+    return Report((Event(template, NO_POLICY, message),))
 
 
-def _lost(binding: Binding | None, going: Iterable[Policy]) -> str:
+def _lost(binding: Binding | None, deleted: Iterable[Policy]) -> str:
     after = "its copies stay as they are" if binding is not None else "it runs on no cluster"
     message = f"no policy selects it any more: {after} until one does"
-    names = ", ".join(f"{one.kind} {one.metadata.name}" for one in going)
+    names = ", ".join(f"{policy.kind} {policy.metadata.name}" for policy in deleted)
     return f"{message}; {names} is being deleted: apply it again once it is gone" if names else message

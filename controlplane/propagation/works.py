@@ -1,4 +1,5 @@
-"""Works: what each target cluster of a binding is sent, as objects (semantics 2.9, 2.16; D15)."""
+"""Renders the Works of a binding: one object per target cluster, with the manifest that the member gets
+[work-rendering]."""
 
 from __future__ import annotations
 
@@ -46,22 +47,22 @@ Document = dict[str, Any]
 
 
 class Overridden(Struct, frozen=True):
-    """A manifest after override policies, and the annotations that say which were applied."""
+    """A manifest after override policies. `annotations`: the policies that were applied."""
 
     manifest: Document
     annotations: dict[str, str] = {}
 
 
 Override = Callable[[str, Document], Overridden]
-"""What override policies make of a manifest for a cluster (by name)."""
+"""A function that applies override policies: (cluster name, manifest) → result."""
 
 
 class Rendering(Struct, frozen=True):
-    """What all Works of one binding have in common: computed once, shared by every cluster."""
+    """The part of the Works of a binding that is the same for all clusters, computed once."""
 
     binding: Binding
     name: str
-    manifest: Document  # pruned, with the template's own labels and annotations
+    manifest: Document  # of the template, pruned, without labels and annotations
     labels: dict[str, str]
     annotations: dict[str, str]
     work_labels: dict[str, str]
@@ -70,20 +71,21 @@ class Rendering(Struct, frozen=True):
 
 
 def targets(binding: Binding) -> Iterator[TargetCluster]:
-    """Yield the clusters that get a copy: the schedule result, then those parents need (semantics 2.9)."""
+    """Yield the clusters that get a copy: the targets of the binding, then the clusters of the bindings that need
+    it."""
     seen = set()
-    for one in binding.spec.clusters:
-        seen.add(one.name)
-        yield one
+    for target in binding.spec.clusters:
+        seen.add(target.name)
+        yield target
     for parent in binding.spec.required_by:
-        for one in parent.clusters:
-            if one.name not in seen:
-                seen.add(one.name)
-                yield one
+        for target in parent.clusters:
+            if target.name not in seen:
+                seen.add(target.name)
+                yield target
 
 
 def rendering(binding: Binding, template: Template) -> Rendering:
-    """Return the common part of a binding's Works."""
+    """Return the common part of the Works of a binding."""
     place, name = template.metadata, work_name(template.kind, template.metadata.name, template.metadata.namespace)
     knows = interpret.interpreter_for(template.api_version, template.kind)
     manifest = _pruned(template, knows)
@@ -121,7 +123,8 @@ def render(
     override: Override | None = None,
     now: datetime,
 ) -> Work:
-    """Return the Work of one target. `completions`: its share of a divided Job, None where nothing is divided."""
+    """Return the Work for one target. `completions`: its share of the completions of a Job; None: they are not
+    divided."""
     binding, namespace = common.binding, execution_namespace(target.name)
     manifest = common.manifest
     if common.revise is not None:
@@ -165,8 +168,8 @@ def render(
 
 
 def namespace_work(namespace: Template, cluster: str, *, now: datetime) -> Work:
-    """Return the Work that brings a Namespace to a cluster; it belongs to the Namespace itself, not to a binding."""
-    place, home = namespace.metadata, execution_namespace(cluster)
+    """Return the Work that creates a Namespace on a cluster. It belongs to the Namespace, not to a binding."""
+    place, work_namespace = namespace.metadata, execution_namespace(cluster)
     name = work_name(namespace.kind, place.name)
     labels = {**place.labels, MANAGED_LABEL: MANAGED_LABEL_VALUE}
     annotations = {
@@ -179,14 +182,18 @@ def namespace_work(namespace: Template, cluster: str, *, now: datetime) -> Work:
     manifest = {
         "apiVersion": namespace.api_version,
         "kind": namespace.kind,
-        "metadata": {"name": place.name, "labels": labels, "annotations": _recorded(annotations, labels, home)},
+        "metadata": {
+            "name": place.name,
+            "labels": labels,
+            "annotations": _recorded(annotations, labels, work_namespace),
+        },
     }
     return Work(
         api_version=API_VERSION,
         kind=KIND,
         metadata=ObjectMeta(
             name=name,
-            namespace=home,
+            namespace=work_namespace,
             uid=child_uid(place.uid, "work", cluster),
             generation=1,
             creation_timestamp=to_seconds(now),
@@ -198,7 +205,8 @@ def namespace_work(namespace: Template, cluster: str, *, now: datetime) -> Work:
 
 
 def authored(work: Work) -> Work:
-    """Return a Work written by hand as one of ours would be: manifests pruned, and marked with the Work's id."""
+    """Return a user's Work in the form of a rendered Work: its manifests pruned and labelled with the id of the
+    Work."""
     mark = {WORK_ID_LABEL: work.metadata.labels.get(WORK_ID_LABEL, work.metadata.uid)}
     manifests = tuple(_marked(manifest, mark) for manifest in work.spec.workload.manifests)
     return replace(work, spec=replace(work.spec, workload=Workload(manifests)))
@@ -215,26 +223,29 @@ def _marked(manifest: Document, mark: dict[str, str]) -> Document:
 
 
 def owner(work: Work, kinds: Sequence[str]) -> Iterator[Ref]:
-    """Yield the object a Work is made for, where it is of one of these kinds; nothing for Works of users."""
+    """Yield the object that a Work was rendered for, if it is of one of these kinds. A user's Work has none."""
     made_for = work.made_for
     if made_for is not None and made_for.kind in kinds:
         yield made_for
 
 
 def is_copy_of(work: Work, kind: str, name: str, namespace: str = "") -> bool:
-    """Test whether a Work is in the place of the copies of an object: every copy has the same name, and no Work can be
-    renamed. Labels and annotations alone prove nothing: others may have written them."""
+    """Test whether a Work has the name of the copies of an object.
+
+    All copies of an object have this name, and a Work cannot be renamed. Labels and annotations alone are no proof,
+    because other clients may have written them.
+    """
     return work.metadata.name == work_name(kind, name, namespace)
 
 
 def is_of(work: Work, binding: Binding) -> bool:
-    """Test whether a Work is in the place of one of a binding's Works."""
+    """Test whether a Work has the name of the Works of a binding."""
     resource = binding.spec.resource
     return is_copy_of(work, resource.kind, resource.name, resource.namespace)
 
 
 def updated(stored: Work, wanted: Work) -> Work:
-    """Return a stored Work that says what is wanted; the same one where it already does."""
+    """Return a stored Work with the content of the wanted Work. If nothing changes, the same object is returned."""
     metadata = stored.metadata
     labels = {**metadata.labels, **wanted.metadata.labels}
     annotations = {
@@ -248,17 +259,21 @@ def updated(stored: Work, wanted: Work) -> Work:
 
 
 def conflict_resolution(binding: Binding, template: Template) -> str:
-    """Return what happens where the member already has such an object: a good annotation beats the policy."""
-    said = template.metadata.annotations.get(CONFLICT_RESOLUTION_ANNOTATION)
-    if said in (ABORT, OVERWRITE):
-        return said
+    """Return what happens if the member already has such an object: ABORT or OVERWRITE.
+
+    A valid annotation of the template beats the policy.
+    """
+    annotation = template.metadata.annotations.get(CONFLICT_RESOLUTION_ANNOTATION)
+    if annotation in (ABORT, OVERWRITE):
+        return annotation
     return OVERWRITE if binding.spec.conflict_resolution == "Overwrite" else ABORT
 
 
 def preserved_labels(binding: Binding, cluster: str) -> Mapping[str, str]:
-    """Return the labels that carry state over to a new copy (D15, semantics 2.16); {} where there is nothing to carry.
+    """Return the labels that transfer preserved state to a new copy [state-preservation] [state-injection].
 
-    Only one cluster to one cluster, only Directly, and never back onto a cluster that ran it before the failover.
+    They are set only if the copy moves from one cluster to one cluster with purge mode Directly. {}: otherwise, and on
+    a cluster that ran a copy before the failover.
     """
     tasks = binding.spec.graceful_eviction_tasks
     if not tasks or len(binding.spec.clusters) != 1:
@@ -270,7 +285,7 @@ def preserved_labels(binding: Binding, cluster: str) -> Mapping[str, str]:
 
 
 def _pruned(template: Template, knows: interpret.Interpreter) -> Document:
-    """Return what a member is sent of a template, its labels and annotations still missing."""
+    """Return the manifest of a template for members, pruned and without labels and annotations."""
     metadata: Document = {"name": template.metadata.name}
     if template.metadata.namespace:
         metadata["namespace"] = template.metadata.namespace
@@ -279,7 +294,7 @@ def _pruned(template: Template, knows: interpret.Interpreter) -> Document:
 
 
 def _links(binding: Binding) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the labels and annotations by which Works and member objects are found from their binding."""
+    """Return the labels and annotations by which Works and member objects refer to their binding."""
     metadata = binding.metadata
     label = RESOURCE_BINDING_ID_LABEL if metadata.namespace else CLUSTER_RESOURCE_BINDING_ID_LABEL
     labels = {label: metadata.labels[label]} if label in metadata.labels else {label: metadata.uid}
@@ -294,7 +309,10 @@ def _links(binding: Binding) -> tuple[dict[str, str], dict[str, str]]:
 def _overridden(
     common: Rendering, result: Overridden
 ) -> tuple[Document, dict[str, str], dict[str, str], dict[str, str]]:
-    """Return manifest, labels and annotations with what override policies changed in them; our own marks stand."""
+    """Return the manifest, its labels and annotations, and the annotations of the Work after override policies.
+
+    Override policies cannot change the labels and annotations that this control plane needs.
+    """
     metadata = result.manifest.get("metadata", {})
     own_labels = {key: common.labels[key] for key in (*common.work_labels, MANAGED_LABEL)}
     own_annotations = {
@@ -309,12 +327,12 @@ def _overridden(
 
 
 def _recorded(annotations: Mapping[str, str], labels: Mapping[str, str], namespace: str) -> dict[str, str]:
-    """Return the annotations of a manifest, with where its Work is."""
+    """Return the annotations of a manifest, with the namespace of its Work."""
     return _listed({**annotations, WORK_NAMESPACE_ANNOTATION: namespace}, labels)
 
 
 def _listed(annotations: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str]:
-    """Return annotations with the record of what is ours to take away again later."""
+    """Return annotations with the lists of managed labels and annotations, which may be removed again later."""
     out = {**annotations, MANAGED_ANNOTATIONS_ANNOTATION: "", MANAGED_LABELS_ANNOTATION: ",".join(sorted(labels))}
     out[MANAGED_ANNOTATIONS_ANNOTATION] = ",".join(sorted(out))
     return out
