@@ -31,15 +31,15 @@ def application_to_follow(binding: Binding) -> str:
 def clusters_to_follow_from(binding: Binding, parts: Iterable[Binding], moves: ClustersLeft) -> dict[str, str]:
     """Return the clusters that a binding leaves to follow another part, each with the name of that part."""
     others = [one for one in parts if one.ref != binding.ref and one.metadata.deletion_timestamp is None]
-    whole = binding.metadata.annotations.get(TOGETHER_ANNOTATION) == YES
-    found: dict[str, str] = {}
+    stays_together = binding.metadata.annotations.get(TOGETHER_ANNOTATION) == YES
+    leaders: dict[str, str] = {}
     for leader in others:
         for cluster in _clusters_left(leader, moves.get(str(leader.ref), ())):
             if binding.spec.target(cluster) is None or binding.spec.task(cluster) is not None:
                 continue
-            if whole or (not runs_pods(binding) and not _pods_wanted_on(cluster, others)):
-                found.setdefault(cluster, leader.metadata.name)
-    return found
+            if stays_together or (not runs_pods(binding) and not _pods_wanted_on(cluster, others)):
+                leaders.setdefault(cluster, leader.metadata.name)
+    return leaders
 
 
 def with_following_tasks(

@@ -130,8 +130,8 @@ def assess_tasks(
 
 
 def _check_interval(task: GracefulEvictionTask, settings: Settings, *, now: datetime) -> timedelta:
-    """Return how long to wait before the next check whether dependents have left, which no change of the binding
-    reports.
+    """Return how long to wait before the next check whether dependents have left. No change of the binding reports
+    this.
 
     The interval grows with the time that the task has waited.
     """

@@ -24,12 +24,15 @@ from controlplane.kinds.template.pods import object_at
 from controlplane.propagation.bindings import binding_ref, template_ref
 from controlplane.wire.definition import KEY as DEFINITION
 
+# Kinds that pods refer to by name.
 NAMED: Final = frozenset({"ConfigMap", "Secret", "ServiceAccount", "PersistentVolumeClaim"})
+# Kinds that select pods, with the field of the selector in their spec.
 SELECTING: Final[dict[str, str]] = {
     "networking.k8s.io/NetworkPolicy": "podSelector",
     "policy/PodDisruptionBudget": "selector",
 }
 SERVICE, INGRESS, SCALER = "Service", "networking.k8s.io/Ingress", "autoscaling/HorizontalPodAutoscaler"
+# All kinds that may wait for dependents.
 KINDS: Final = NAMED | SELECTING.keys() | {SERVICE, INGRESS, SCALER, DEFINITION}
 
 
