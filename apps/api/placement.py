@@ -19,7 +19,7 @@ from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery.causes import invalid
 from controlplane.apimachinery.errors import BadRequest, Invalid, NotFound
-from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.insight import placement_review
 from controlplane.kinds import CLUSTER
 from controlplane.kinds.binding import Binding

@@ -21,7 +21,7 @@ from apps.objects.store import DjangoStore, store
 from controlplane import kinds
 from controlplane.apimachinery.errors import NotFound
 from controlplane.apimachinery.meta import ObjectMeta, to_seconds
-from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.fleet_state import fleet_state
 from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.eviction.holds import Holds

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.reads.applications import applications
+from controlplane.controllers.reads.binding_groups import applications
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import Decision, Drop, Event, Put, Save
 from controlplane.engine.state import State, Watch

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref, Struct, condition, with_condition
-from controlplane.controllers.reads.placed import works_of
+from controlplane.controllers.reads.bindings_on_clusters import works_of
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.state import State, Watch

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from controlplane.apimachinery.meta import Ref
-from controlplane.controllers.reads.placed import placed_on
+from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Put, deleting
 from controlplane.engine.state import Selection, State, Watch
@@ -100,7 +100,7 @@ class Dependencies(Controller):
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """Return the bindings of the workloads that name an object, or that select objects of its kind by label."""
         by_label = [str(origin._replace(name=SELECTED))] if origin.kind.rpartition("/")[2] in SELECTED_BY_LABEL else []
-        return placed_on(state, [str(origin), *by_label], index="depends", after=after, limit=limit)
+        return bindings_on_clusters(state, [str(origin), *by_label], index="depends", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[DependenciesSnapshot | None]:
         parents: dict[Ref, Binding] = state.get(refs)

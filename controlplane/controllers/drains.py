@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref, to_seconds
 from controlplane.apimachinery.names import UNSCHEDULABLE_TAINT
 from controlplane.controllers.reads import paging
-from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.fleet_state import fleet_state, reason_to_pause
 from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.controller import Controller, Ownership
@@ -103,7 +103,7 @@ class Drains(Controller):
 
     def _snapshot(self, state: State, drain: Drain) -> DrainSnapshot:
         name = drain.spec.cluster
-        page = paging.page(state, "placed", name, after=drain.status.after, limit=PAGE)
+        page = paging.next_bindings(state, "placed", name, after=drain.status.after, limit=PAGE)
         bindings: dict[Ref, Binding] = state.get(page)
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)))
         if holds.needs_labels():
@@ -112,8 +112,8 @@ class Drains(Controller):
             drain,
             page,
             bindings,
-            paging.count(state, "placed", name),
-            paging.count(state, "leaving", name),
+            paging.count_bindings(state, "placed", name),
+            paging.count_bindings(state, "leaving", name),
             {cluster.metadata.name: cluster for cluster in state.list(CLUSTER)},
             state.next_eviction(),
             fleet_state(state),

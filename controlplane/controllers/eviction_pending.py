@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from controlplane.apimachinery.meta import Condition, Ref, condition
+from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
 from controlplane.controllers.reads.fleet_state import FLEET, TIER_ROW, clusters_with_evicting_taints, fleet_states
-from controlplane.controllers.reads.placed import placed_on
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.state import State, Watch
@@ -78,7 +78,9 @@ class EvictionPending(Controller):
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         """Return the bindings on clusters that carry an evicting taint."""
-        return placed_on(state, clusters_with_evicting_taints(state), index="placed", after=after, limit=limit)
+        return bindings_on_clusters(
+            state, clusters_with_evicting_taints(state), index="placed", after=after, limit=limit
+        )
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[PendingSnapshot | None]:
         bindings = state.get(refs)

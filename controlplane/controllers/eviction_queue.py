@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import health
 from controlplane.clusters.taints import ending
+from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
 from controlplane.controllers.reads.fleet_state import (
     FLEET,
     clusters_with_evicting_taints,
     fleet_state,
     fleet_state_changed,
 )
-from controlplane.controllers.reads.placed import placed_on
 from controlplane.controllers.reads.workload_labels import workload_labels
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Drop
@@ -129,7 +129,7 @@ class EvictionQueue(Controller):
         names = [origin.name]
         if origin.kind == FAILOVER_CONFIGURATION:
             names = clusters_with_evicting_taints(state)
-        return placed_on(state, names, index="placed", after=after, limit=limit)
+        return bindings_on_clusters(state, names, index="placed", after=after, limit=limit)
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[EvictionQueueSnapshot | None]:
         """Return a snapshot per binding. Bindings are read only if there is an evicting taint or a row."""

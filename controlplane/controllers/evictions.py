@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref
 from controlplane.clusters import health
 from controlplane.clusters.taints import for_flapping
-from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.controllers.reads.fleet_state import (
     FLEET,
     FLEET_ROW,

@@ -17,10 +17,10 @@ from controlplane.apimachinery.names import (
 )
 from controlplane.clusters.questions import NOT_OURS, Answer, Discard, Ensure, endpoint_of
 from controlplane.clusters.questions import REMOVING as STILL_REMOVING
+from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
 from controlplane.controllers.reads.lost_objects import OBJECT_LOST, waits_until
 from controlplane.controllers.reads.member_access import connection_fields, credentials
 from controlplane.controllers.reads.member_controller import MemberController
-from controlplane.controllers.reads.placed import needed_on
 from controlplane.engine.controller import Ownership, cursor_after, page
 from controlplane.engine.decision import NOTHING, Decision, Event, Put
 from controlplane.engine.state import State, Watch
@@ -289,7 +289,7 @@ def _late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) -
     names = sorted({target.name for one in bindings.values() for target in works.targets(one)})
     clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in names]) if names else {}
     places: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
-    needed = needed_on(state, bindings.values())
+    needed = clusters_where_needed(state, bindings.values())
 
     def late(ref: Ref, binding: Binding) -> leftovers.LateRemoval:
         cluster = _cluster_name(ref)

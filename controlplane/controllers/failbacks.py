@@ -162,7 +162,9 @@ def _page(state: State, subject: Failback) -> tuple[tuple[Ref, ...], int]:
     if spec.binding:
         return (failback.binding_ref(spec.binding),), 1
     value, after = spec.cluster or origin.ANY, "" if spec.dry_run else subject.status.after
-    return paging.page(state, "left", value, after=after, limit=PAGE), paging.count(state, "left", value, after=after)
+    return paging.next_bindings(state, "left", value, after=after, limit=PAGE), paging.count_bindings(
+        state, "left", value, after=after
+    )
 
 
 def _pause_reason(snapshot: FailbackSnapshot, settings: Settings, *, now: datetime) -> str:

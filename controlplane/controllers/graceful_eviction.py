@@ -13,8 +13,8 @@ import msgspec
 
 from controlplane.apimachinery.meta import Condition, Ref, condition, with_condition
 from controlplane.clusters.health import heard_at
+from controlplane.controllers.reads.bindings_on_clusters import bindings_on_clusters
 from controlplane.controllers.reads.fleet_state import FLEET
-from controlplane.controllers.reads.placed import placed_on
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import Decision, Event, Put
 from controlplane.engine.state import State, Watch
@@ -99,7 +99,9 @@ class GracefulEviction(Controller):
             begin = Ref.parse(after) if after else None
             found = state.page_by_index(BINDINGS, "leaving", names, after=begin, limit=limit)
             return [binding.ref for binding in found], str(found[-1].ref) if len(found) >= limit else None
-        return placed_on(state, [origin.name, f"to:{origin.name}"], index="leaving", after=after, limit=limit)
+        return bindings_on_clusters(
+            state, [origin.name, f"to:{origin.name}"], index="leaving", after=after, limit=limit
+        )
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[GracefulEvictionSnapshot | None]:
         bindings = state.get(refs)

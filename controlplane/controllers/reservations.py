@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref, Struct, condition
 from controlplane.apimachinery.names import execution_namespace
-from controlplane.controllers.reads.placed import works_of
+from controlplane.controllers.reads.bindings_on_clusters import works_of
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, Decision, Drop, Save
 from controlplane.engine.state import State, Watch

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Ref, condition
-from controlplane.controllers.reads.applications import applications, workload_groups
+from controlplane.controllers.reads.binding_groups import applications, workload_groups
 from controlplane.engine.controller import Controller, Ownership
 from controlplane.engine.decision import NOTHING, CapacityGuard, Decision, Drop, Event, Put, Save
 from controlplane.engine.state import ReservedCapacity, State, Watch

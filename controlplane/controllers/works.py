@@ -21,8 +21,8 @@ from controlplane.apimachinery.names import (
     is_reserved_namespace,
 )
 from controlplane.clusters import fence, unjoin
+from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed, works_of
 from controlplane.controllers.reads.last_answers import last_answers
-from controlplane.controllers.reads.placed import needed_on, works_of
 from controlplane.controllers.reads.propagated_kinds import PropagatedKinds
 from controlplane.engine.controller import Controller, Ownership, cursor_after, page
 from controlplane.engine.decision import NOTHING, Decision, Delete, Event, Guard, Put, deleting
@@ -166,7 +166,7 @@ class Works(Controller):
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
         by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
         answered = last_answers(state, by_name.values())
-        needed = needed_on(
+        needed = clusters_where_needed(
             state, [binding for ref, binding in found.items() if _has_orphan(binding, stored.get(str(ref), ()))]
         )
         snapshots: list[WorksSnapshot | None] = []

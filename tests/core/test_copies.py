@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controlplane.apimachinery.meta import Condition, ObjectMeta
 from controlplane.apimachinery.names import BINDING_ANNOTATION, WORK_FINALIZER, work_name
-from controlplane.controllers.reads.placed import needed_on
+from controlplane.controllers.reads.bindings_on_clusters import clusters_where_needed
 from controlplane.controllers.reservations import Reservations
 from controlplane.engine.decision import Decision, Save
 from controlplane.engine.memory import MemoryStore
@@ -47,7 +47,7 @@ def test_only_a_copy_of_a_workload_keeps_what_the_workload_needs_on_a_cluster(na
     store = MemoryStore(controllers=())
     store.create(WEB, attached, work(name))
 
-    assert needed_on(store, [attached]) == {attached.ref: clusters}
+    assert clusters_where_needed(store, [attached]) == {attached.ref: clusters}
 
 
 @pytest.mark.parametrize(("name", "applied"), [(COPY, {str(WEB.ref)}), ("forged", set())])

@@ -51,7 +51,7 @@ def clusters_with_evicting_taints(state: State) -> list[str]:
 def failover_configuration(state: State) -> FailoverConfiguration:
     """Return the FailoverConfiguration, which Events about the fleet are attached to.
 
-    If nobody has created it, return an object with the same name and empty fields.
+    If it does not exist, return an object with the same name and empty fields.
     """
     stored: FailoverConfiguration | None = state.get([FLEET]).get(FLEET)
     return stored or FailoverConfiguration(

@@ -1,4 +1,4 @@
-"""When clusters that carry a fence last answered, read beside what their fence decides."""
+"""When fenced clusters answered last. A fence ends when its cluster has answered after the fence was made."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from controlplane.kinds.rows import Observation
 
 
 def last_answers(state: State, clusters: Iterable[Cluster]) -> dict[str, datetime]:
-    """Return when each fenced cluster last answered, by name. Clusters without a fence are left out and cost no query.
+    """Return when each fenced cluster answered last, by name.
 
-    A heartbeat counts from its receipt, also before controllers.cluster_status has looked at it.
+    Clusters without a fence are left out; if there is none with a fence, no query is made. A heartbeat counts from the
+    time at which it was received, even if controllers.cluster_status has not processed it yet.
     """
-    fenced = [one for one in clusters if fence.fence_of(one) is not None]
+    fenced = [cluster for cluster in clusters if fence.fence_of(cluster) is not None]
     if not fenced:
         return {}
-    seen = state.rows(Observation, "key", [one.metadata.name for one in fenced])
+    names = [cluster.metadata.name for cluster in fenced]
+    observations = state.rows(Observation, "key", names)
     pulled = [Ref(LEASE, CLUSTER_NAMESPACE, one.metadata.name) for one in fenced if one.spec.sync_mode == PULL]
     leases = state.get(pulled) if pulled else {}
     found: dict[str, datetime] = {}
-    for one in fenced:
-        name = one.metadata.name
+    for name in names:
         lease = leases.get(Ref(LEASE, CLUSTER_NAMESPACE, name))
-        moments = [row.answered_at for row in seen.get(name, ())] + [heartbeats.received(lease)]
-        latest = max((moment for moment in moments if moment is not None), default=None)
+        answers = [row.answered_at for row in observations.get(name, ())] + [heartbeats.received(lease)]
+        latest = max((at for at in answers if at is not None), default=None)
         if latest is not None:
             found[name] = latest
     return found

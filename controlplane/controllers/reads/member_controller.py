@@ -1,4 +1,4 @@
-"""Controllers that need a member's answer before they can decide: one question per snapshot."""
+"""The base of controllers that send a request to a member before they decide. The members process runs them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from controlplane.settings import Settings
 
 
 class MemberController(Controller):
-    """A controller whose decisions need a member's answer, one question per snapshot."""
+    """A controller whose decision about a snapshot needs the answer of one member to one request."""
 
     def question(self, snapshot: Any, settings: Settings, *, now: datetime) -> Question | None:
-        """Return what to ask before deciding; None where nothing needs to be asked."""
+        """Return the request to the member. None: the decision needs no answer."""
         raise NotImplementedError
 
     def ask(self, snapshots: Sequence[Any], settings: Settings, *, now: datetime) -> Inquiry:
@@ -28,6 +28,6 @@ class MemberController(Controller):
     ) -> list[Decision | Exception]:
         answers = answer if answer is not None else [None] * len(snapshots)
         return [
-            self.decide_or_error(snapshot, settings, now=now, answer=one)
-            for snapshot, one in zip(snapshots, answers, strict=True)
+            self.decide_or_error(snapshot, settings, now=now, answer=one_answer)
+            for snapshot, one_answer in zip(snapshots, answers, strict=True)
         ]

@@ -1,6 +1,6 @@
-"""Rounds over the bindings under an index value: page by page, so that no look reads more where there are more.
+"""Rounds over all bindings with an index value, page by page, so that the cost of one look does not grow with them.
 
-A round's cursor is the last binding it has looked at, as text; "" where it begins.
+The cursor of a round is the reference of the last binding that it has checked, as text. "": the round begins.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from controlplane.engine.state import State
 from controlplane.kinds import BINDINGS
 
 
-def page(state: State, index: str, value: str, *, after: str, limit: int) -> tuple[Ref, ...]:
-    """Return the next bindings of a round, in the order of their references."""
+def next_bindings(state: State, index: str, value: str, *, after: str, limit: int) -> tuple[Ref, ...]:
+    """Return the next bindings of a round, in the order of their references, namespaced ones first."""
     found: list[Ref] = []
-    for kind, begin in _beyond(after):
+    for kind, begin in _remaining_kinds(after):
         found += state.refs_by_index(kind, index, value, after=begin, limit=limit - len(found))
     return tuple(found)
 
 
-def count(state: State, index: str, value: str, *, after: str = "") -> int:
-    """Return how many bindings a round has still before it."""
-    return sum(state.count_by_index(kind, index, value, after=begin) for kind, begin in _beyond(after))
+def count_bindings(state: State, index: str, value: str, *, after: str = "") -> int:
+    """Return how many bindings are left in a round."""
+    return sum(state.count_by_index(kind, index, value, after=begin) for kind, begin in _remaining_kinds(after))
 
 
-def _beyond(after: str) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield the kinds that are not through yet, and behind which (namespace, name) they go on."""
+def _remaining_kinds(after: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Yield the kinds of bindings that a round has not finished, each with the (namespace, name) to continue after."""
     last = Ref.parse(after) if after else Ref(BINDINGS[0], "", "")
     for kind in BINDINGS[BINDINGS.index(last.kind) :]:
         yield kind, (last.namespace, last.name) if kind == last.kind else ("", "")

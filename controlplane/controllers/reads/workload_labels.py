@@ -1,4 +1,4 @@
-"""The labels of the workloads bindings are for: holds and failbacks choose by them."""
+"""The labels of the workloads of bindings. EvictionHolds, MaintenanceWindows and Failbacks may select by them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from controlplane.propagation.bindings import template_ref
 
 
 def workload_labels(state: State, bindings: Iterable[Binding]) -> dict[Ref, dict[str, str]]:
-    """Return the labels of workloads by their binding's reference; one query. Workloads that are gone are left out."""
-    templates = {one.ref: template_ref(one) for one in bindings}
+    """Return the labels of the workloads of these bindings, by binding. Makes one query.
+
+    Bindings whose workload was deleted are left out.
+    """
+    templates = {binding.ref: template_ref(binding) for binding in bindings}
     found = state.get(set(templates.values()))
     return {ref: found[name].metadata.labels for ref, name in templates.items() if name in found}
