@@ -1,4 +1,4 @@
-"""Row-native values: facts that change often or in bulk and need neither a version nor a place in the change log."""
+"""Rows: values that change often or in bulk, and are stored without a resourceVersion and without the change log."""
 
 from __future__ import annotations
 
@@ -10,96 +10,109 @@ from controlplane.kinds.cluster import APIEnablement, NodeSummary, ResourceSumma
 
 
 class Row(Struct, frozen=True):
-    """A value stored under `key`. `INDEXES` names the fields it is looked up by; each says who reads it. `MADE` names
-    the field that tells a value from a later one under its key ("": none): a Drop of the one leaves the other."""
+    """A value that is stored under a key.
+
+    `INDEXES` has the fields by which rows are found, each with its readers. `MADE` is the name of the field that
+    distinguishes a row from a later row under the same key ("": none): dropping the old row does not drop the new one.
+    """
 
     key: str
     INDEXES: ClassVar[dict[str, str]] = {}
     MADE: ClassVar[str] = ""
     NUMBERED: ClassVar[tuple[str, ...]] = ()
-    """Fields that give a value a new number, the highest so far, when they change. The store numbers such values in the
-    order they are stored and notes in `writer` which controller stored them."""
+    """Fields whose change gives a row a new number, which is higher than all numbers before.
+
+    The store assigns the numbers, and stores in `writer` which controller wrote the row.
+    """
 
     @property
     def made(self) -> Any:
-        """What tells this value from a later one under its key; None where nothing does."""
+        """The value that distinguishes this row from a later row under its key; None: rows of this type have none."""
         return getattr(self, self.MADE) if self.MADE else None
 
 
 class Observation(Row, frozen=True):
-    """What probes and heartbeats last said of a cluster (key: its name), before debounce, by the store's clock."""
+    """The latest results of probes and heartbeats of a cluster (key: its name), before thresholds are applied.
 
-    status: str = ""  # last observed: True, False, Unknown; "" never observed
+    All times are by the clock of the store. "Unobserved time" is time in which no process probed the cluster. It is
+    excluded from some of the times below.
+    """
+
+    status: str = ""  # the last result: True, False or Unknown; "": never observed
     reason: str = ""
     message: str = ""
-    since: datetime | None = None  # when it last crossed between True and not True, unobserved time taken out
-    observed_at: datetime | None = None  # when anybody last looked
-    access_lost: str = ""  # why access was lost (401, 403, TLS, our own fault); "" it was not (D22)
-    access_reason: str = ""  # the same in one word, a condition's reason
-    renewed_at: datetime | None = None  # last sign of life of a Pull member's agent, unobserved time taken out
+    since: datetime | None = None  # when it last changed between True and not True, without unobserved time
+    observed_at: datetime | None = None  # when the cluster was last probed, or last sent a heartbeat
+    access_lost: str = ""  # why access was lost (401, 403, TLS, wrong Secret); "": it was not [lost-access]
+    access_reason: str = ""  # the same in one word, as the reason of a condition
+    renewed_at: datetime | None = None  # last heartbeat of a Pull member's agent, without unobserved time
     collected_at: datetime | None = None  # when version, APIs and resources were last read
-    unobserved_seconds: float = 0.0  # how long, in all, nobody observed the cluster: such time counts for nothing (D3)
-    resumed_at: datetime | None = None  # when somebody looked again after the last such time
-    turns: int = 0  # how often it crossed between True and not True, ever (fault 3)
-    turned_at: tuple[datetime, ...] = ()  # the latest of those moments, oldest first, unobserved time taken out
-    answered_at: datetime | None = None  # last probe answered with "ready", or last heartbeat received; never moved
+    unobserved_seconds: float = 0.0  # total unobserved time, which no window counts [taint-windows]
+    resumed_at: datetime | None = None  # when the last unobserved time ended
+    turns: int = 0  # how often it changed between True and not True in all [flapping-cluster]
+    turned_at: tuple[datetime, ...] = ()  # the latest such times, oldest first, without unobserved time
+    answered_at: datetime | None = None  # last successful probe or heartbeat, by the clock
 
 
 class Collected(Row, frozen=True):
-    """What was last read from a healthy member (key: the cluster's name): version, APIs, nodes and resources."""
+    """What was last read from a healthy member: version, APIs, nodes and resources. key: the name of the cluster."""
 
     kubernetes_version: str = ""
     api_enablements: tuple[APIEnablement, ...] = ()
     node_summary: NodeSummary | None = None
     resource_summary: ResourceSummary | None = None
-    unread: tuple[str, ...] = ()  # API versions that did not answer; `api_enablements` has what was read of them last
+    unread: tuple[str, ...] = ()  # API versions that did not answer; `api_enablements` has their last known content
     at: datetime | None = None
 
 
 class MatchWindow(Row, frozen=True):
-    """Since when a ClusterTaintPolicy's conditions hold, or no longer hold, on a cluster (D3). key: policy|cluster."""
+    """Since when the conditions of a ClusterTaintPolicy match a cluster, or do not match it. key: policy|cluster.
+
+    See [taint-windows].
+    """
 
     policy: str = ""
     cluster: str = ""
-    rule: str = ""  # digest of the policy's target and conditions: editing them starts the window anew
+    rule: str = ""  # digest of the policy's target and conditions; an edit restarts the window
     matching: bool = False
     since: datetime | None = None
-    unobserved_seconds: float = 0.0  # the observation's total when the window began
-    ready: str = ""  # status of Ready when it was last looked at, where the conditions ask for Ready
+    unobserved_seconds: float = 0.0  # that of the Observation when the window began
+    ready: str = ""  # the status of Ready at the last check, if the conditions contain Ready
     ready_since: datetime | None = None
 
     INDEXES: ClassVar[dict[str, str]] = {
         "cluster": "controllers.cluster_taints: all windows of a cluster in one query",
-        "policy": "controllers.garbage: windows of policies that are gone",
+        "policy": "controllers.garbage: windows of deleted policies",
     }
 
 
 class Judgement(Struct, frozen=True):
-    """What one taint means for one copy, fixed when the taint appeared (D6). `due_at` None: it stays."""
+    """When a taint evicts a copy, as decided when the taint appeared [judged-once]. `due_at` None: the copy stays."""
 
     key: str
     effect: str
     time_added: datetime
     due_at: datetime | None = None
-    wait_seconds: float | None = None  # between the taint and the eviction; None: for ever
+    wait_seconds: float | None = None  # from the taint to the eviction; None: the copy stays
 
 
 QUEUED, HELD, RECOVERING = "Queued", "Held", "Recovering"
 EVICTED, ABANDONED = "Evicted", "Abandoned"
 ENDED = (EVICTED, ABANDONED)
 
-# Why an eviction is held: until capacity changes, until holds, windows and flapping change, until it is released.
+# Reasons for which an eviction is held. The first two are checked again when capacity changes, the next three when
+# holds, windows or flapping clusters change. The last ends with an order of an operator.
 NO_REFUGE, STATE_MISSING = "NoRefuge", "StateMissing"
 ON_HOLD, MAINTENANCE, UNSTEADY = "OnHold", "Maintenance", "Flapping"
 HELD_BY_HAND = "HeldByHand"
-SKIPPED = "Skipped"  # why one is abandoned
+SKIPPED = "Skipped"  # reason for which an eviction is abandoned
 
 
 class Eviction(Row, frozen=True):
-    """A copy that taints want away from a cluster: an item of the eviction queue (D6, D7). key: binding ref|cluster.
+    """An item of the eviction queue: a copy on a cluster with a taint [eviction-queue]. key: binding reference|cluster.
 
-    Rows of copies that stay (`due_at` None) are kept too: they record that eligibility was decided. Rows of what was
-    evicted or abandoned stay until the cluster recovers: figures of an outage are computed from them.
+    A copy that stays (`due_at` None) has a row as well, which records that its taints were judged. Rows of copies that
+    were evicted or abandoned exist until the cluster recovers, because figures of an outage are computed from them.
     """
 
     binding: str = ""  # Ref as text
@@ -111,34 +124,39 @@ class Eviction(Row, frozen=True):
     state: str = QUEUED
     reason: str = ""  # why it is held
     message: str = ""
-    generation: int = 0  # of the binding when it was last looked at: an edit makes a held one looked at again
+    generation: int = 0  # of the binding at the last check; after an edit, a held eviction is checked again
     judged: tuple[Judgement, ...] = ()
-    failed_at: datetime | None = None  # when it first found no refuge (evict_success_rate)
-    ended_at: datetime | None = None  # None: it still waits, or stays
+    failed_at: datetime | None = None  # when no other cluster was found for the first time (metric evict_success_rate)
+    ended_at: datetime | None = None  # None: the copy waits for its eviction, or stays
 
     @property
     def held(self) -> bool:
-        """Whether it is held, or was and is only being looked at again. Any other reason that a queued row has is over;
-        the row keeps it so that nobody is told twice where it is not."""
+        """Whether the eviction is held, or was held and is being checked again.
+
+        Any other reason of a queued row is outdated. It stays in the row so that the same Event is not sent again.
+        """
         return self.state == HELD or (self.state == QUEUED and self.reason in (NO_REFUGE, STATE_MISSING))
 
     INDEXES: ClassVar[dict[str, str]] = {
         "binding": "controllers.eviction_queue: all evictions of a binding in one query",
-        "cluster": "controllers.eviction_queue: what recovery drops; metrics per cluster",
-        "state": "controllers.evictions: held ones looked at again when capacity changes",
+        "cluster": "controllers.eviction_queue: rows that a recovery drops; metrics per cluster",
+        "state": "controllers.evictions: held evictions, when capacity changes",
     }
 
 
 class UnhealthyCopies(Row, frozen=True):
-    """Since when which copies of a binding (key: its Ref as text) are unhealthy, for application failover."""
+    """Since when copies of a binding are unhealthy, for application failover. key: the reference of the binding."""
 
     since: dict[str, datetime] = {}  # by cluster
     version: str = ""  # of the workload, as `eviction.application_failover.workload_version` returns it
-    moves: dict[str, datetime] = {}  # clusters this version has left for being unhealthy, and when
+    moves: dict[str, datetime] = {}  # when this version was evicted from a cluster because it was unhealthy, by cluster
 
 
 class Stop(Struct, frozen=True):
-    """A time in which the tier, a rate of 0 or the lack of tokens let nothing be evicted. `until` None: it goes on."""
+    """A time in which nothing was evicted, because of the tier, a rate of 0 or missing tokens.
+
+    `until` None: it lasts.
+    """
 
     since: datetime
     why: str
@@ -146,77 +164,82 @@ class Stop(Struct, frozen=True):
 
 
 QueuePosition = tuple[int, datetime, str]
-"""A place in the eviction queue, ageing aside: priority, due time, key (D7)."""
+"""A position in the eviction queue, without ageing: priority, due time, key."""
 
 
 class FleetState(Row, frozen=True):
-    """What is remembered of the fleet as a whole: blindness (D9) and when the gate was opened (D17).
+    """The state of the fleet: when it was blind [blind-fleet], and since when the gate Failover is on [failover-gate].
 
-    Keys "default" and "tier" (`tier`, `stops`) are written by controllers.fleet_watch, key "queue" (`capacity`,
-    `holds`, `scope`, `cursor`, `stops`) by controllers.evictions.
+    controllers.fleet_watch writes the keys "default" and "tier" (`tier`, `stops`). controllers.evictions writes the key
+    "queue" (`capacity`, `holds`, `scope`, `cursor`, `stops`).
     """
 
     blind_since: datetime | None = None  # None: at least one cluster is not faulty
-    sighted_at: datetime | None = None  # when the last blindness ended: timers restart from here
+    sighted_at: datetime | None = None  # when the fleet was last blind; wait times restart from here
     failover_on_since: datetime | None = None
-    capacity: str = ""  # digest of the clusters when held evictions were last looked at
-    holds: str = ""  # digest of holds and windows when held evictions were last looked at
-    tier: str = ""  # name of the tier that was last told; "" it was always Normal
+    capacity: str = ""  # digest of the clusters when held evictions were last checked
+    holds: str = ""  # digest of holds and windows when held evictions were last checked
+    tier: str = ""  # the tier that was last reported; "": it was always Normal
     stops: tuple[Stop, ...] = ()  # the latest, oldest first
-    scope: str = ""  # eviction.bucket_scope when the queue was last looked at
-    cursor: QueuePosition | None = None  # how far held evictions have been looked at again; None: all have been
+    scope: str = ""  # eviction.bucket_scope when the queue was last processed
+    cursor: QueuePosition | None = None  # the last held eviction that was checked again; None: all were checked
 
 
 class CapacityReservation(Row, frozen=True):
-    """Capacity promised to a Work that no status has counted yet. key: binding ref|cluster.
+    """Capacity of a cluster that a binding uses, while the status of the cluster does not include it yet.
 
-    `reserved`: kept free by an eviction for what the scheduler places next, which takes it or gives it back; its key
-    ends in |refuge.
+    key: binding reference|cluster. With `reserved`, an eviction reserved the capacity until the scheduler places the
+    binding, which uses or releases it. The key then ends with |refuge.
     """
 
     binding: str = ""
     cluster: str = ""
     replicas: int = 0
-    request: str = ""  # what one replica (or set) asks for, as JSON
+    request: str = ""  # what a replica, or a set of components, requests, as JSON
     made_at: datetime | None = None
-    applied_at: datetime | None = None  # when its Work was first seen applied; a report from later counts it
+    applied_at: datetime | None = None  # when its Work was applied; a later status of the cluster includes the capacity
     reserved: bool = False
-    writer: str = ""  # the controller that stored it last; set by the store
+    writer: str = ""  # the controller that last wrote the row; set by the store
 
     INDEXES: ClassVar[dict[str, str]] = {
-        "cluster": "controllers.scheduler and promises: what is promised on clusters",
-        "binding": "controllers.scheduler: a binding's own promises are replaced",
+        "cluster": "controllers.scheduler, reservations: capacity that is reserved on clusters",
+        "binding": "controllers.scheduler: reservations of a binding, which it replaces",
     }
-    MADE: ClassVar[str] = "made_at"  # an eviction may reserve anew while controllers.reservations ends what nobody took
-    NUMBERED: ClassVar[tuple[str, ...]] = ("replicas", "request", "made_at")  # of them depends what a ledger counts
+    MADE: ClassVar[str] = "made_at"  # an eviction may reserve again while an expired reservation is dropped
+    NUMBERED: ClassVar[tuple[str, ...]] = ("replicas", "request", "made_at")  # the fields that a ledger counts
 
 
 class PlacementHint(Row, frozen=True):
-    """Where an eviction found room for a binding (key: its Ref): the scheduler takes it where it still holds (D10)."""
+    """The clusters that an eviction found for a binding.
 
-    generation: int = 0  # of the binding it was worked out for
+    The scheduler uses them if they are still valid [refuge-first].
+
+    key: the reference of the binding.
+    """
+
+    generation: int = 0  # of the binding for which it was computed
     clusters: dict[str, int] = {}
 
 
 class PlacementNote(Row, frozen=True):
-    """Why a binding (key: its Ref as text) went where it went, or nowhere (scheduling.note). Texts are JSON."""
+    """The explanation of a scheduling decision (scheduling.note), as JSON. key: the reference of the binding."""
 
     decision: str = ""  # Summary
-    detail: str = ""  # Detail; clusters are places in the names of `fleet`
-    previous: str = ""  # the decision before; "" there was none
+    detail: str = ""  # Detail, in which a cluster is an index into the names of `fleet`
+    previous: str = ""  # the decision before; "": none
     fleet: str = ""  # key of FleetNames
 
-    INDEXES: ClassVar[dict[str, str]] = {"fleet": "controllers.fleet_names: which fleets some note speaks of"}
+    INDEXES: ClassVar[dict[str, str]] = {"fleet": "controllers.fleet_names: fleets that notes refer to"}
 
 
 class FleetNames(Row, frozen=True):
-    """The names of a fleet's clusters in order, as a JSON list, under the digest of them (key)."""
+    """The ordered names of the clusters of a fleet, as a JSON list. key: the digest of the names."""
 
     names: str = ""
 
 
 class Sweep(Row, frozen=True):
-    """How far controllers.garbage has looked through a kind (key: the kind) in its present round."""
+    """The progress of controllers.garbage through the objects of a kind in its current round. key: the kind."""
 
     after_namespace: str = ""
     after_name: str = ""
@@ -238,10 +261,10 @@ ROWS: tuple[type[Row], ...] = (
 
 
 def eviction_key(binding: Ref, cluster: str) -> str:
-    """Return the key of a queue item: one per binding and cluster."""
+    """Return the key of the Eviction of a binding and a cluster."""
     return f"{binding}|{cluster}"
 
 
 def window_key(policy: str, cluster: str) -> str:
-    """Return the key of a match window: one per policy and cluster."""
+    """Return the key of the MatchWindow of a policy and a cluster."""
     return f"{policy}|{cluster}"
