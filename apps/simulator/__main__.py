@@ -1,4 +1,4 @@
-"""Run simulated member clusters, and order their faults.
+"""Runs simulated member clusters and makes them fail.
 
 python -m apps.simulator serve --members member1,member2 --dir .lifeboat/members
 python -m apps.simulator fault member1 down
@@ -26,7 +26,7 @@ _USUAL_FOLDER = Path(".lifeboat/members")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what the command line says; return the exit code."""
+    """Run the command of the command line and return the exit code."""
     asked = _parser().parse_args(arguments)
     if asked.command == "serve":
         with contextlib.suppress(KeyboardInterrupt):
@@ -95,30 +95,30 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m apps.simulator", description="Simulated member clusters.")
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="run members until SIGTERM or SIGINT")
-    serve.add_argument("--members", default="member1,member2,member3", help="names, with commas between")
-    serve.add_argument("--control-port", type=int, default=0, help="0: a free one")
+    serve.add_argument("--members", default="member1,member2,member3", help="names of the members, separated by commas")
+    serve.add_argument("--control-port", type=int, default=0, help="port of the control API; 0: a free port")
     serve.add_argument("--ready-after", type=float, default=1.0, help="seconds until a pod is ready")
     serve.add_argument("--bookmark-every", type=float, default=30.0, help="seconds between bookmarks of a watch")
     serve.add_argument("--nodes", type=int, default=3, help="nodes of each member")
-    serve.add_argument("--cpu", default="8", help="of each node")
-    serve.add_argument("--memory", default="32Gi", help="of each node")
-    serve.add_argument("--pods", type=int, default=110, help="of each node")
-    serve.add_argument("--node-labels", default="", help="name=value, with commas between")
-    serve.add_argument("--tls", action="store_true", help="serve https with a certificate authority of this run")
-    fault = commands.add_parser("fault", help="let something go wrong; none ends it")
-    fault.add_argument("--seconds", type=float, default=5.0, help="how late `slow` answers")
-    settings = commands.add_parser("set", help="change a member while it runs")
+    serve.add_argument("--cpu", default="8", help="CPU of each node")
+    serve.add_argument("--memory", default="32Gi", help="memory of each node")
+    serve.add_argument("--pods", type=int, default=110, help="pods of each node")
+    serve.add_argument("--node-labels", default="", help="labels of each node: name=value, separated by commas")
+    serve.add_argument("--tls", action="store_true", help="serve HTTPS with a new certificate authority")
+    fault = commands.add_parser("fault", help="start a fault in a member; the fault none ends it")
+    fault.add_argument("--seconds", type=float, default=5.0, help="delay of each answer with the fault slow")
+    settings = commands.add_parser("set", help="change a setting of a running member")
     settings.add_argument("--ready-after", type=float, required=True, help="seconds until a pod is ready")
-    log = commands.add_parser("log", help="what was asked of a member")
-    log.add_argument("--clear", action="store_true", help="forget it instead")
+    log = commands.add_parser("log", help="print the requests that a member has received")
+    log.add_argument("--clear", action="store_true", help="delete the request log instead of printing it")
     for command in (serve, fault, settings, log):
-        command.add_argument("--dir", type=Path, default=_USUAL_FOLDER, help="folder of kubeconfigs and members.json")
+        command.add_argument("--dir", type=Path, default=_USUAL_FOLDER, help="folder with kubeconfigs and members.json")
     for command in (fault, settings, log):
         command.add_argument("member", nargs="?")
-        command.add_argument("--member", dest="named_member", metavar="MEMBER", help="the same, as an option")
+        command.add_argument("--member", dest="named_member", metavar="MEMBER", help="the member, as an option")
     words = [str(one) for one in Fault]
     fault.add_argument("fault", nargs="?", choices=words)
-    fault.add_argument("--fault", dest="named_fault", choices=words, help="the same, as an option")
+    fault.add_argument("--fault", dest="named_fault", choices=words, help="the fault, as an option")
     return parser
 
 

@@ -1,4 +1,4 @@
-"""The kinds a member serves: the built-in ones, and those its CustomResourceDefinitions bring."""
+"""The kinds that a member serves: built-in kinds, and those of its CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OWN_SUBRESOURCES = {"Pod": ("eviction", "log"), "ServiceAccount": ("token",)}
 
 
 class Catalogue:
-    """Which Resource answers under which URL, and its schema."""
+    """Finds the Resource of a URL, and the schema of a Resource."""
 
     def __init__(self) -> None:
         served = map(_with_own_subresources, (*builtin.RESOURCES, *builtin.REVIEWS))
@@ -30,7 +30,7 @@ class Catalogue:
         self._openapi: OpenAPI | None = None
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        """Return the resource served there, None where there is none."""
+        """Return the resource that is served under this name; None: there is none."""
         found = self._builtin.get((group, version, plural))
         if found is None and self._custom:
             custom = self._custom.get((group, version, plural))
@@ -38,7 +38,7 @@ class Catalogue:
         return found
 
     def all(self) -> list[Resource]:
-        """Return every resource served."""
+        """Return all served resources."""
         return [*self._builtin.values(), *(resource for resource, _ in self._custom.values())]
 
     def by_key(self, key: str) -> Resource:
@@ -49,27 +49,27 @@ class Catalogue:
         raise KeyError(key)
 
     def schema(self, resource: Resource) -> Schema:
-        """Return the schema of a resource; Schema.OPEN where nobody said one."""
+        """Return the schema of a resource; Schema.OPEN: it has none."""
         custom = self._custom.get((resource.group, resource.version, resource.plural))
         return custom[1] if custom else builtin.schema(resource.group, resource.version, resource.kind)
 
     def is_custom(self, resource: Resource) -> bool:
-        """Test whether a CustomResourceDefinition brought this resource."""
+        """Test whether a CustomResourceDefinition defines this resource."""
         return (resource.group, resource.version, resource.plural) in self._custom
 
     def is_ending(self, resource: Resource) -> bool:
-        """Test whether the definition of a kind is being deleted: nothing new of it is made."""
+        """Test whether the definition of a kind is being deleted. New objects of the kind are then refused."""
         return resource.key in self._ending
 
     @property
     def openapi(self) -> OpenAPI:
-        """Return the OpenAPI documents of everything served now."""
+        """Return the OpenAPI documents of all served resources."""
         if self._openapi is None:
             self._openapi = OpenAPI(self.all(), self.schema)
         return self._openapi
 
     def define(self, definition: Document) -> None:
-        """Serve what a CustomResourceDefinition describes, instead of what it described before."""
+        """Serve the resources of a new or changed CustomResourceDefinition."""
         self.forget(definition)
         for resource, schema in served(definition):
             self._custom[resource.group, resource.version, resource.plural] = (resource, schema)
@@ -78,7 +78,7 @@ class Catalogue:
         self._openapi = None
 
     def forget(self, definition: Document) -> None:
-        """Stop serving what a CustomResourceDefinition described."""
+        """Stop serving the resources of a CustomResourceDefinition."""
         group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
         self._ending.discard(f"{group}/{definition['spec']['names']['kind']}")
         self._custom = {key: value for key, value in self._custom.items() if (key[0], key[2]) != (group, plural)}

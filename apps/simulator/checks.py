@@ -1,7 +1,7 @@
-"""Building blocks of validation rules: a rule takes a document and yields the causes to refuse it.
+"""Functions that make validation rules. A rule takes a document and yields the causes to refuse it.
 
-Paths are written as in messages, `[]` stands for each item of a list: spec.rules[].http.paths[].pathType. A rule says
-nothing where the parent of its field is missing.
+Paths are written as in messages; `[]` means each item of a list: spec.rules[].http.paths[].pathType. A rule yields
+nothing if the parent of its field is missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
 def found(document: Any, path: str, at: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield each place that a path names, with its value: None where only the last field is missing."""
+    """Yield the fields of a path with their values. None: the last field of the path is missing."""
     name, _, rest = path.partition(".")
     inner = document.get(name.removesuffix("[]")) if isinstance(document, dict) else None
     where = f"{at}.{name.removesuffix('[]')}" if at else name.removesuffix("[]")
@@ -39,7 +39,7 @@ def found(document: Any, path: str, at: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def needed(*paths: str) -> Rule:
-    """Return a rule: the fields are set."""
+    """Return the rule that the fields are set."""
 
     def rule(document: Document) -> Iterator[Cause]:
         for path in paths:
@@ -51,7 +51,7 @@ def needed(*paths: str) -> Rule:
 
 
 def one_of(path: str, *choices: str) -> Rule:
-    """Return a rule: a field that is set has one of these values."""
+    """Return the rule that a field, if set, has one of these values."""
 
     def rule(document: Document) -> Iterator[Cause]:
         for where, value in found(document, path):
@@ -63,7 +63,7 @@ def one_of(path: str, *choices: str) -> Rule:
 
 
 def between(path: str, least: int, most: int = 2**63) -> Rule:
-    """Return a rule: a number that is set lies between two others."""
+    """Return the rule that a number, if set, is from `least` to `most`."""
 
     def rule(document: Document) -> Iterator[Cause]:
         for where, value in found(document, path):
@@ -74,7 +74,7 @@ def between(path: str, least: int, most: int = 2**63) -> Rule:
 
 
 def each(path: str, test: Test, rule_text: str) -> Rule:
-    """Return a rule: every value that is set there, or every item of a list, passes a test."""
+    """Return the rule that a value, or every item of a list, passes a test."""
 
     def rule(document: Document) -> Iterator[Cause]:
         for where, value in found(document, path):
@@ -86,14 +86,14 @@ def each(path: str, test: Test, rule_text: str) -> Rule:
 
 
 def keys(path: str) -> Rule:
-    """Return a rule: the keys of a map are names of files."""
+    """Return the rule that the keys of a map are valid file names."""
     return each(
         path, lambda value: all(_KEY.fullmatch(key) for key in value), "keys are letters, digits, '-', '_', '.'"
     )
 
 
 def selector(path: str) -> Rule:
-    """Return a rule: a label selector has known operators, and keys and values that labels can have."""
+    """Return the rule that a label selector has known operators and valid keys and values."""
 
     def rule(document: Document) -> Iterator[Cause]:
         for where, value in found(document, path):
@@ -105,7 +105,7 @@ def selector(path: str) -> Rule:
 
 
 def unique(path: str, *fields: str) -> Rule:
-    """Return a rule: no two items of a list have the same value in all of these fields. Items without any are left."""
+    """Return the rule that no two items of a list have the same values in these fields, if they have any."""
 
     def rule(document: Document) -> Iterator[Cause]:
         for where, value in found(document, path):
@@ -120,36 +120,36 @@ def unique(path: str, *fields: str) -> Rule:
 
 
 def is_port(value: Any) -> bool:
-    """Test for a port: a number, or the name of one."""
+    """Test whether a value is the number or the name of a port."""
     if isinstance(value, int):
         return 1 <= value <= 65535
     return isinstance(value, str) and is_port_name(value)
 
 
 def is_port_name(value: str) -> bool:
-    """Test for a name that a port can have."""
+    """Test whether a value is a valid name of a port."""
     return _PORT_NAME.fullmatch(value) is not None
 
 
 def is_share(value: Any) -> bool:
-    """Test for a number of at least 0, or a percentage up to 100%."""
+    """Test whether a value is a number of at least 0, or a percentage up to 100%."""
     if isinstance(value, int):
         return value >= 0
     return isinstance(value, str) and _PERCENT.fullmatch(value) is not None and int(value[:-1]) <= 100
 
 
 def is_nothing(value: Any) -> bool:
-    """Test for 0 and 0%."""
+    """Test whether a value is 0 or 0%."""
     return value in (0, "0%")
 
 
 def is_positive(value: Any) -> bool:
-    """Test for a quantity above zero."""
+    """Test whether a value is a quantity above zero."""
     return quantities.parse(str(value)).sign() > 0
 
 
 def is_not_negative(value: Any) -> bool:
-    """Test for a quantity of zero or more."""
+    """Test whether a value is a quantity of zero or more."""
     return quantities.parse(str(value)).sign() >= 0
 
 
@@ -159,12 +159,12 @@ def exceeds(value: Any, limit: Any) -> bool:
 
 
 def is_subdomain(value: Any) -> bool:
-    """Test for a DNS name."""
+    """Test whether a value is a DNS name."""
     return not selectors.dns1123_subdomain_errors(str(value))
 
 
 def is_address(value: Any) -> bool:
-    """Test for an IP address."""
+    """Test whether a value is an IP address."""
     try:
         ipaddress.ip_address(value)
     except ValueError:
@@ -173,7 +173,7 @@ def is_address(value: Any) -> bool:
 
 
 def is_network(value: Any) -> bool:
-    """Test for a network like 10.0.0.0/8."""
+    """Test whether a value is a network like 10.0.0.0/8."""
     try:
         return "/" in value and bool(ipaddress.ip_network(value, strict=False))
     except ValueError:

@@ -1,12 +1,12 @@
-"""The control port: order faults, change members while they run, read what was asked of them.
+"""The control API of the simulator: start faults, change running members, read their request logs.
 
 GET    /members                          all members: name, url, fault, readyAfter, objects by kind
-GET    /members/<name>                   one of them
+GET    /members/<name>                   one member
 PUT    /members/<name>/fault             {"fault": "slow", "seconds": 5}
 PUT    /members/<name>/settings          {"readyAfter": 0.5}
 PUT    /members/<name>/nodes/<node>      {"ready": false}
 GET    /members/<name>/requests?after=N  the request log; DELETE clears it
-POST   /members/<name>/trim              forget the watch history: older resourceVersions get 410
+POST   /members/<name>/trim              delete the watch history; older resourceVersions get 410
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(members: Mapping[str, Member]) -> web.Application:
-    """Return the control application over these members."""
+    """Return the control application for these members."""
     control = _Control(members)
     app = web.Application(middlewares=[_errors])
     app.add_routes(
@@ -67,7 +67,7 @@ class _Control:
         if asked.get("fault") not in list(Fault):
             raise BadRequest(f"fault {asked.get('fault')!r} is not one of {words}")
         seconds = _seconds(asked, "seconds", 5.0)
-        await member.suffer(Trouble(Fault(asked["fault"]), seconds))
+        await member.set_fault(Trouble(Fault(asked["fault"]), seconds))
         return _json(_shown(member))
 
     async def settings(self, request: web.Request) -> web.Response:
@@ -78,7 +78,7 @@ class _Control:
     async def node(self, request: web.Request) -> web.Response:
         member, asked = self._member(request), await _body(request)
         if not isinstance(asked.get("ready"), bool):
-            raise BadRequest("ready has to be true or false")
+            raise BadRequest("ready must be true or false")
         member.set_node(request.match_info["node"], is_ready=asked["ready"])
         return _json(_shown(member))
 
@@ -118,7 +118,7 @@ async def _body(request: web.Request) -> dict[str, Any]:
     except orjson.JSONDecodeError:
         asked = None
     if not isinstance(asked, dict):
-        raise BadRequest("the body has to be a JSON object")
+        raise BadRequest("the body must be a JSON object")
     return asked
 
 

@@ -1,4 +1,4 @@
-"""What a real API server fills in, for the kinds workloads are made of: what comes back is more than what went in."""
+"""The defaults that kube-apiserver adds to workloads, Services, volumes and other built-in kinds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def defaulted(kind: str, document: Document) -> Document:
-    """Return the document with the defaults of its kind (a Resource's key); other kinds as they are."""
+    """Return the document with the defaults of its kind (the key of a Resource). Other kinds are returned unchanged."""
     fill = _DEFAULTS.get(kind)
     return document if fill is None else fill(document)
 
@@ -124,7 +124,7 @@ def _service(document: Document) -> Document:
     spec = _spec_of(document)
     filled: Document = {"type": "ClusterIP", "sessionAffinity": "None", **spec}
     if filled["type"] != "ExternalName":
-        # A cluster IP is the member's own: what is applied elsewhere must not carry it along.
+        # Each member chooses cluster IPs of its own; a manifest for several members must not contain one.
         address = _cluster_ip(document["metadata"].get("uid", ""))
         filled = {
             "clusterIP": address,
@@ -151,14 +151,15 @@ def _service(document: Document) -> Document:
 
 
 def _node_port(document: Document, what: str) -> int:
-    """Return a port of the range 30086 to 32767 that only this Service has, as good as certainly.
+    """Return a port from 30086 to 32767 that is very probably unused.
 
-    Ports from 30000 to 30085 are left to Services that ask for one, as kube-apiserver does."""
+    Ports from 30000 to 30085 are kept for Services that ask for a port, as in kube-apiserver.
+    """
     return 30086 + hash((document["metadata"].get("uid", ""), what)) % 2682
 
 
 def _cluster_ip(uid: str) -> str:
-    number = int(uid[:4] or "0", 16) | 0x8000  # the lower half is left to Services that ask for an address
+    number = int(uid[:4] or "0", 16) | 0x8000  # the lower half is kept for Services that ask for an address
     return f"10.96.{number >> 8}.{number & 255}"
 
 
@@ -207,7 +208,7 @@ def _quota(document: Document) -> Document:
 
 
 def _limits(document: Document) -> Document:
-    """Container limits fill each other: max is the default limit, the default limit the default request."""
+    """Add defaults to LimitRange items: max is the default of `default`, which is the default of `defaultRequest`."""
     made = _with_spec(document)
     found = []
     for one in made["spec"].get("limits") or ():

@@ -1,4 +1,4 @@
-"""What can be wrong with a member, as ordered by whoever tests against it."""
+"""The faults of a member that tests can start."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import msgspec
 
 
 class Fault(StrEnum):
-    """One trouble at a time."""
+    """A fault. A member has at most one at a time."""
 
     NONE = "none"
-    DOWN = "down"  # connections are refused, open ones are cut
-    BLACKHOLE = "blackhole"  # connections are taken, nothing is ever answered, watches fall silent
-    SLOW = "slow"  # every request is answered some seconds late
+    DOWN = "down"  # connections are refused, open connections are closed
+    BLACKHOLE = "blackhole"  # connections are accepted, requests get no answer, watches get no events
+    SLOW = "slow"  # every request is answered after a delay
     UNAUTHORIZED = "unauthorized"  # every request is answered with 401
-    EXPIRED = "expired"  # serves with a certificate whose time is over
-    UNHEALTHY = "unhealthy"  # /readyz, /healthz and /livez answer 503, all else works
+    EXPIRED = "expired"  # the server certificate has expired
+    UNHEALTHY = "unhealthy"  # /readyz, /healthz and /livez answer 503, everything else works
     NOT_READY = "notready"  # the API works, but pods never become ready
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """A fault with how slow SLOW is."""
+    """The fault of a member. `seconds` is the delay of SLOW."""
 
     fault: Fault = Fault.NONE
     seconds: float = 5.0

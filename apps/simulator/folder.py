@@ -1,4 +1,4 @@
-"""What a run leaves for others in a folder: a kubeconfig for each member, and members.json with all of them."""
+"""The folder of a running simulator: a kubeconfig per member, and members.json with the addresses of all members."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEMBERS = "members.json"
 
 
 def kubeconfig(name: str, *, url: str, token: str, authority: bytes = b"") -> str:
-    """Return the kubeconfig of one member as YAML; `authority` is the certificate to trust, in PEM."""
+    """Return the kubeconfig of a member as YAML. `authority` is the CA certificate in PEM; empty: plain HTTP."""
     cluster: dict[str, Any] = {"server": url}
     if authority:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
@@ -30,7 +30,7 @@ def kubeconfig(name: str, *, url: str, token: str, authority: bytes = b"") -> st
 
 
 def write(folder: Path, *, members: list[dict[str, str]], control: str, authority: bytes = b"") -> None:
-    """Write the kubeconfigs, then members.json: where that is, everything is. All are for their owner only."""
+    """Write the kubeconfigs, readable by their owner only, and members.json last: once it exists, all files do."""
     folder.mkdir(parents=True, exist_ok=True)
     for member in members:
         text = kubeconfig(member["name"], url=member["url"], token=member["token"], authority=authority)
@@ -40,13 +40,13 @@ def write(folder: Path, *, members: list[dict[str, str]], control: str, authorit
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Return what members.json says. Raises FileNotFoundError where no run was."""
+    """Return the content of members.json. Raises FileNotFoundError if no simulator has used the folder."""
     known: dict[str, Any] = orjson.loads((folder / MEMBERS).read_bytes())
     return known
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """Replace a file in one step, readable by its owner only."""
+    """Replace a file atomically. Only its owner can read it."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "wb") as file:

@@ -17,7 +17,7 @@ VOLUME_SOURCES = (
     *("quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
 )
 
-# Fields that never change, as paths.
+# Paths of the fields that cannot be changed.
 _FIXED: dict[str, tuple[str, ...]] = {
     "apps/Deployment": ("spec.selector",),
     "apps/ReplicaSet": ("spec.selector",),
@@ -31,7 +31,7 @@ _FIXED: dict[str, tuple[str, ...]] = {
     "scheduling.k8s.io/PriorityClass": ("value", "preemptionPolicy"),
 }
 
-# Kinds of which only these fields of the spec may change.
+# Kinds of whose spec only these fields may be changed.
 _FREE: dict[str, tuple[str, ...]] = {
     "apps/StatefulSet": (
         *("minReadySeconds", "ordinals", "persistentVolumeClaimRetentionPolicy", "replicas", "revisionHistoryLimit"),
@@ -42,7 +42,7 @@ _FREE: dict[str, tuple[str, ...]] = {
 
 
 def causes(key: str, document: Document, old: Document) -> Iterator[Cause]:
-    """Yield a cause for every change that a kind does not allow."""
+    """Yield a cause for every change of an immutable field."""
     for path in _FIXED.get(key, ()):
         was, now = _at(old, path), _at(document, path)
         if was != now:
@@ -66,7 +66,7 @@ def _fixed_part(document: Document, free: tuple[str, ...]) -> Document:
 
 
 def _data(document: Document, old: Document) -> Iterator[Cause]:
-    """A ConfigMap or Secret that is immutable keeps its data."""
+    """Yield the causes for changed data of an immutable ConfigMap or Secret."""
     if not old.get("immutable"):
         return
     for field in ("immutable", "data", "binaryData"):
@@ -75,7 +75,7 @@ def _data(document: Document, old: Document) -> Iterator[Cause]:
 
 
 def _job(document: Document, old: Document) -> Iterator[Cause]:
-    """The template of a Job changes only while it is suspended and has not started; completions where it is indexed."""
+    """Yield the causes for a Job. The template may change until a suspended Job starts, completions if indexed."""
     spec, was = document.get("spec") or {}, old.get("spec") or {}
     is_waiting = was.get("suspend") and not (old.get("status") or {}).get("startTime")
     if spec.get("template") != was.get("template") and not is_waiting:
@@ -85,14 +85,14 @@ def _job(document: Document, old: Document) -> Iterator[Cause]:
 
 
 def _service(document: Document, old: Document) -> Iterator[Cause]:
-    """A Service keeps its address while its type needs one."""
+    """Yield the cause for a changed cluster IP, unless the type was or becomes ExternalName."""
     spec, was = document.get("spec") or {}, old.get("spec") or {}
     if "ExternalName" not in (spec.get("type"), was.get("type")) and was.get("clusterIP") != spec.get("clusterIP"):
         yield words.immutable("spec.clusterIPs[0]", spec.get("clusterIP"))
 
 
 def _pod(document: Document, old: Document) -> Iterator[Cause]:
-    """Of a Pod only images, an earlier deadline and further tolerations may change."""
+    """Yield the cause for a Pod. Only images, an earlier deadline and additional tolerations may be changed."""
     spec, was = document.get("spec") or {}, old.get("spec") or {}
     if _without_free(spec) != _without_free(was):
         yield words.forbidden("spec", "pod updates may not change fields other than images, deadline and tolerations")

@@ -1,4 +1,4 @@
-"""A port that can refuse connections and come back: the same number before, during and after."""
+"""A port that can refuse connections for a while and keeps its number."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ HOST = "127.0.0.1"
 
 
 class Listener:
-    """Serves one aiohttp server on one port of the loopback, open or closed."""
+    """An aiohttp server on a port of the loopback interface. The port is open or closed."""
 
     def __init__(self, server: web.Server, *, port: int) -> None:
         self._server = server
         self._tls: ssl.SSLContext | None = None
         self._listening: asyncio.Server | None = None
-        # Bound but never listening: keeps the number ours while the port is closed.
+        # Bound but not listening: no other process can take the number while the port is closed.
         self._claim = _bound(port)
         self.port: int = self._claim.getsockname()[1]
 
     async def open(self, *, tls: ssl.SSLContext | None) -> None:
-        """Take connections; those of another context are cut."""
+        """Accept connections. Connections with another TLS context are closed."""
         if tls is not self._tls:
             self.close()
         if self._listening is None:
@@ -32,7 +32,7 @@ class Listener:
             self._listening = await loop.create_server(self._server, sock=_bound(self.port), ssl=tls, backlog=1024)
 
     def close(self) -> None:
-        """Refuse connections from now on and cut those that are open."""
+        """Refuse new connections and close the open ones."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None
@@ -41,7 +41,7 @@ class Listener:
                 connection.transport.abort()
 
     async def stop(self) -> None:
-        """Close for good and give the port back."""
+        """Close the port and release its number."""
         self.close()
         await self._server.shutdown(timeout=0.5)
         self._claim.close()

@@ -1,4 +1,4 @@
-"""One simulated member cluster: its objects, what happens to them, and its API on a port of its own."""
+"""A simulated member cluster: its objects, its controllers, and its API on a port of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apps.simulator.catalogue import Catalogue
 from apps.simulator.faults import Fault, Trouble
 from apps.simulator.listener import HOST, Listener
 from apps.simulator.objects import Objects, Writer, stamp
-from apps.simulator.requestlog import RequestLog
+from apps.simulator.request_log import RequestLog
 from apps.simulator.rest import Rest
 from apps.simulator.server import Server
 from apps.simulator.store import Store
@@ -27,7 +27,7 @@ _SYSTEM = Writer("kube-apiserver")
 
 
 class MemberConfig(msgspec.Struct, frozen=True):
-    """What a member is like. `port` 0 takes a free one; `ready_after` and `bookmark_every` are seconds."""
+    """The configuration of a member. port 0: a free port. `ready_after` and `bookmark_every` are seconds."""
 
     name: str
     token: str
@@ -38,7 +38,7 @@ class MemberConfig(msgspec.Struct, frozen=True):
 
 
 class Member:
-    """A member cluster. `trouble` is what is wrong with it now."""
+    """A member cluster. `trouble` is its present fault."""
 
     def __init__(self, config: MemberConfig, *, tls: Contexts | None = None) -> None:
         self.config = config
@@ -62,11 +62,11 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Return the member's name."""
+        """Return the name of the member."""
         return self.config.name
 
     async def start(self) -> None:
-        """Set up namespaces and nodes, and serve."""
+        """Create namespaces and nodes, and start to serve."""
         for name in _NAMESPACES:
             self._create("Namespace", {"metadata": {"name": name}})
         for number in range(1, self.config.shape.count + 1):
@@ -76,22 +76,22 @@ class Member:
         await self._open()
 
     async def stop(self) -> None:
-        """Stop serving; the objects are gone with the process."""
+        """Stop serving. The objects are not kept."""
         self.server.release()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self.listener.stop()
 
-    async def suffer(self, trouble: Trouble) -> None:
-        """Let a fault begin; Fault.NONE ends whatever there was. The port stays the same.
+    async def set_fault(self, trouble: Trouble) -> None:
+        """Start a fault, which replaces the present fault; Fault.NONE ends it. The port keeps its number.
 
-        Raises BadRequest where a certificate shall have expired and there is none: the member serves plain http.
+        Raises BadRequest for an expired certificate if the member serves plain HTTP.
         """
         if trouble.fault is Fault.EXPIRED and self._tls is None:
-            raise BadRequest(f"{self.name} serves plain http and has no certificate that could expire; use --tls")
+            raise BadRequest(f"{self.name} serves plain HTTP without a certificate; start it with --tls")
         self.trouble = trouble
-        self.server.suffer(trouble)
+        self.server.set_fault(trouble)
         self.workloads.freeze(trouble.fault is Fault.NOT_READY)
         if trouble.fault is Fault.DOWN:
             self.listener.close()
@@ -104,7 +104,7 @@ class Member:
         await self.listener.open(tls=None if tls is None else tls.expired if expired else tls.good)
 
     def set_node(self, name: str, *, is_ready: bool) -> None:
-        """Let a node become Ready or not. Raises NotFound."""
+        """Set the Ready condition of a node. Raises NotFound."""
         stored = self.store.get("Node", "", name)
         if stored is None:
             raise NotFound.of("nodes", name)
@@ -124,7 +124,7 @@ class Member:
             self._woken.clear()
             try:
                 wait = self.workloads.run()
-            except Exception:  # a member whose controllers died quietly would mislead every test
+            except Exception:  # a member with stopped controllers would mislead every test
                 log.exception("the controllers of %s failed", self.name)
                 wait = 0.1
             if wait == 0.0:

@@ -1,4 +1,4 @@
-"""Several simulated members: inside this process (Fleet), or in one of their own (start_fleet_process)."""
+"""Several simulated members, inside this process (Fleet) or in another one (start_fleet_process)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from apps.simulator.tls import Authority, Contexts
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How a fleet is set up. `directory` gets the kubeconfigs; ports and tokens found there are used again."""
+    """The options of a fleet. Kubeconfigs are written to `directory`; ports and tokens in it are used again."""
 
     members: tuple[str, ...] = ("member1", "member2", "member3")
     directory: Path | None = None
@@ -38,9 +38,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fleet:
-    """Members in this event loop: `async with Fleet(members=("member1",), ready_after=0.1) as fleet: fleet["member1"]`.
+    """Members in this event loop. The arguments are the fields of Options.
 
-    Takes the fields of Options.
+    `async with Fleet(members=("member1",), ready_after=0.1) as fleet: fleet["member1"]`
     """
 
     def __init__(self, **options: Any) -> None:
@@ -58,9 +58,9 @@ class Fleet:
         member = self[name]
         return folder.kubeconfig(name, url=member.url, token=member.config.token, authority=self.authority)
 
-    async def suffer(self, name: str, fault: Fault | str, *, seconds: float = 5.0) -> None:
-        """Let a fault begin in a member; "none" ends it."""
-        await self[name].suffer(Trouble(Fault(fault), seconds))
+    async def set_fault(self, name: str, fault: Fault | str, *, seconds: float = 5.0) -> None:
+        """Start a fault in a member; "none" ends it."""
+        await self[name].set_fault(Trouble(Fault(fault), seconds))
 
     async def __aenter__(self) -> Self:
         options = self.options
@@ -98,12 +98,12 @@ class Fleet:
 def _member(config: MemberConfig, tls: Contexts | None) -> Member:
     try:
         return Member(config, tls=tls)
-    except OSError:  # the port of the last run is somebody else's now
+    except OSError:  # another process has the port of the last run
         return Member(msgspec.structs.replace(config, port=0), tls=tls)
 
 
 def _configs(options: Options) -> Iterator[MemberConfig]:
-    """Yield what each member is like; one that was in the folder before keeps its token and its port."""
+    """Yield the configuration of each member. Members that the folder already has keep their token and port."""
     before: dict[str, dict[str, str]] = {}
     if options.directory is not None:
         with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
@@ -121,7 +121,7 @@ def _configs(options: Options) -> Iterator[MemberConfig]:
 
 
 class FleetProcess:
-    """A fleet in a process of its own, steered through its control port."""
+    """A fleet in another process, controlled through its control API."""
 
     def __init__(self, process: subprocess.Popen[str], directory: Path) -> None:
         self.process = process
@@ -136,12 +136,12 @@ class FleetProcess:
         """Return name, url and token of a member."""
         return next(member for member in self.known["members"] if member["name"] == name)
 
-    def suffer(self, name: str, fault: str, *, seconds: float = 5.0) -> None:
-        """Let a fault begin in a member; "none" ends it."""
+    def set_fault(self, name: str, fault: str, *, seconds: float = 5.0) -> None:
+        """Start a fault in a member; "none" ends it."""
         ask(self.known["control"], "PUT", f"/members/{name}/fault", {"fault": fault, "seconds": seconds})
 
     def requests(self, name: str, *, after: int = 0) -> list[dict[str, Any]]:
-        """Return what was asked of a member."""
+        """Return the requests that a member has received, after the request with number `after`."""
         found: list[dict[str, Any]] = ask(self.known["control"], "GET", f"/members/{name}/requests?after={after}")[
             "requests"
         ]
@@ -150,10 +150,10 @@ class FleetProcess:
 
 @contextlib.contextmanager
 def start_fleet_process(directory: Path, *, wait: float = 20.0, **options: Any) -> Iterator[FleetProcess]:
-    """Run `python -m apps.simulator serve` with these options for as long as the block lasts.
+    """Run `python -m apps.simulator serve` while the `with` block runs.
 
-    `members` is a list of names; other options are the command's (`ready_after=0.1`, `tls=True`). Raises RuntimeError
-    where it is not ready within `wait` seconds.
+    `members` is a list of names. The other options are those of the command, for example ready_after=0.1 or tls=True.
+    Raises RuntimeError if the simulator is not ready after `wait` seconds.
     """
     command = [sys.executable, "-m", "apps.simulator", "serve", "--dir", str(directory), *_arguments(options)]
     project = Path(__file__).resolve().parents[2]
@@ -174,7 +174,7 @@ def start_fleet_process(directory: Path, *, wait: float = 20.0, **options: Any) 
 
 
 def ask(control: str, method: str, path: str, body: Any = None) -> Any:
-    """Return the answer of a control port. Raises RuntimeError with its message where it refuses."""
+    """Return the answer of the control API. Raises RuntimeError with its message if it answers with an error."""
     data = None if body is None else orjson.dumps(body)
     request = urllib.request.Request(control + path, data=data, method=method)
     try:
@@ -196,9 +196,9 @@ def _arguments(options: dict[str, Any]) -> Sequence[str]:
 
 
 def _await_ready(process: subprocess.Popen[str], wait: float) -> None:
-    """Wait for the one line the process prints when it is ready."""
+    """Wait for the line that the process prints when it is ready."""
     assert process.stdout is not None
     end = time.monotonic() + wait
-    line = process.stdout.readline()  # ends as well when the process does
+    line = process.stdout.readline()  # also returns when the process ends
     if not line.startswith("simulator ready") or time.monotonic() > end:
-        raise RuntimeError(f"the simulator did not get ready: {line.strip() or 'it ended'}")
+        raise RuntimeError(f"the simulator did not become ready: {line.strip() or 'it ended'}")

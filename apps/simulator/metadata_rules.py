@@ -1,4 +1,4 @@
-"""What metadata has to look like in an object of any kind."""
+"""The rules of kube-apiserver for metadata, for objects of all kinds."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from controlplane.wire.resource import Resource
 
 Document = dict[str, Any]
 
-_NAMELESS = frozenset({"policy/PodDisruptionBudget"})  # Kubernetes checks no name of these
+_NAMELESS = frozenset({"policy/PodDisruptionBudget"})  # Kubernetes does not check the names of these kinds
 
 
 def name_causes(resource: Resource, name: str) -> list[Cause]:
-    """Return what is wrong with the name of a new object."""
+    """Return the causes to refuse the name of a new object."""
     if not name:
         return [required("metadata.name", "name or generateName is required")]
     if resource.key in _NAMELESS:
@@ -32,7 +32,7 @@ def name_causes(resource: Resource, name: str) -> list[Cause]:
 
 
 def causes(metadata: Document) -> Iterator[Cause]:
-    """Yield what is wrong with labels, annotations, finalizers and owners."""
+    """Yield the causes to refuse labels, annotations, finalizers and owner references."""
     yield from label_causes(metadata.get("labels") or {}, "metadata.labels")
     for key in metadata.get("annotations") or {}:
         for error in selectors.label_key_errors(key.lower()):
@@ -47,6 +47,6 @@ def causes(metadata: Document) -> Iterator[Cause]:
 
 
 def uid_causes(metadata: Document, old: Document) -> Iterator[Cause]:
-    """Yield the cause for a uid that a patch changes."""
+    """Yield the cause to refuse a patch that changes the uid."""
     if metadata.get("uid") not in (None, "", old["uid"]):
         yield immutable("metadata.uid", metadata["uid"])

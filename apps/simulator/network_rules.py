@@ -1,4 +1,4 @@
-"""What kube-apiserver refuses in Services, Ingresses and NetworkPolicies."""
+"""The rules of kube-apiserver for Services, Ingresses and NetworkPolicies."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def _service(document: Document) -> Iterator[Cause]:
 
 
 def taken(document: Document, old: Document | None, others: Callable[[], Iterable[Document]]) -> Iterator[Cause]:
-    """Yield a cause for each address and node port that a Service asks for and another one has. What it has already,
-    in `old`, it keeps."""
+    """Yield a cause for each address and node port of a Service that another Service has.
+
+    Those that the Service had before (`old`) are not checked.
+    """
     mine, ports = _claimed(document)
     if old is not None:
         had, held = _claimed(old)
@@ -120,7 +122,7 @@ SERVICE = (
     _service,
     one_of("spec.type", "ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
     one_of("spec.sessionAffinity", "ClientIP", "None"),
-    one_of("spec.ipFamilies", "IPv4"),  # simulated members have one family
+    one_of("spec.ipFamilies", "IPv4"),  # simulated members have only IPv4
     one_of("spec.ports[].protocol", *_PROTOCOLS),
     needed("spec.ports[].port"),
     between("spec.ports[].port", 1, 65535),

@@ -1,4 +1,4 @@
-"""Nodes of a member, and which of them has room for a pod."""
+"""The nodes of a member and their free capacity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Document = dict[str, Any]
 
 
 class NodeShape(msgspec.Struct, frozen=True):
-    """What every node of a member offers; `labels` come on top of its hostname."""
+    """The size and labels of each node. The hostname label is added to `labels`."""
 
     count: int = 3
     cpu: str = "8"
@@ -22,26 +22,26 @@ class NodeShape(msgspec.Struct, frozen=True):
 
 
 class Amount(NamedTuple):
-    """Room, or a demand for it: thousandths of a CPU, bytes, pods."""
+    """Capacity or requests: thousandths of a CPU, bytes of memory, pods."""
 
     cpu: int
     memory: int
     pods: int
 
     def plus(self, other: Amount, sign: int = 1) -> Amount:
-        """Return the sum, or with sign -1 the difference."""
+        """Return the sum; sign -1: the difference."""
         return Amount(self.cpu + sign * other.cpu, self.memory + sign * other.memory, self.pods + sign * other.pods)
 
     def holds(self, other: Amount) -> bool:
-        """Test whether there is room for the other."""
+        """Test whether the other amount fits into this one."""
         return self.cpu >= other.cpu and self.memory >= other.memory and self.pods >= other.pods
 
 
 NOTHING = Amount(0, 0, 0)
 
 
-class Room:
-    """How much of each node is taken."""
+class NodeCapacity:
+    """The capacity of each node, and how much of it pods use."""
 
     def __init__(self) -> None:
         self._offered: dict[str, Amount] = {}
@@ -49,7 +49,7 @@ class Room:
         self._nodes: dict[str, Document] = {}
 
     def set_node(self, name: str, document: Document | None) -> None:
-        """Learn of a node as it is now; None: it is gone."""
+        """Update a node. document None: it was removed."""
         if document is None:
             self._nodes.pop(name, None)
             self._offered.pop(name, None)
@@ -63,19 +63,19 @@ class Room:
         )
 
     def nodes(self) -> list[Document]:
-        """Return the nodes pods may be put on."""
+        """Return the nodes that accept pods."""
         return [node for node in self._nodes.values() if usable(node)]
 
     def is_ready(self, name: str) -> bool:
-        """Test whether a node is there and Ready."""
+        """Test whether a node exists and is Ready."""
         return name in self._nodes and ready(self._nodes[name])
 
     def take(self, node: str, demand: Amount, sign: int = 1) -> None:
-        """Note that a pod was put on a node, or with sign -1 that it left."""
+        """Add the requests of a pod to a node; sign -1: subtract them."""
         self._taken[node] = self._taken.get(node, NOTHING).plus(demand, sign)
 
     def place(self, spec: Document, demand: Amount) -> str | None:
-        """Return the usable node with the most room that a pod with this spec fits on, None where there is none."""
+        """Return the usable node with the most free capacity that fits a pod; None: no node fits."""
         selector = spec.get("nodeSelector") or {}
         best: tuple[Amount, str] | None = None
         for name, node in self._nodes.items():
@@ -88,7 +88,7 @@ class Room:
 
 
 def demand_of(spec: Document) -> Amount:
-    """Return what a pod asks for: its containers together; what cannot be read counts as nothing."""
+    """Return the total requests of a pod's containers. Quantities that cannot be parsed count as 0."""
     cpu = memory = 0
     for container in spec.get("containers") or ():
         requests = (container.get("resources") or {}).get("requests") or {}
@@ -130,13 +130,13 @@ def ready_condition(is_ready: bool, *, now: str) -> Document:
 
 
 def ready(node: Document) -> bool:
-    """Test whether a Node says that it is Ready."""
+    """Test whether the Ready condition of a Node is True."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def usable(node: Document) -> bool:
-    """Test whether pods may be put on a Node."""
+    """Test whether a Node accepts pods: it is Ready, schedulable, and has no taint that keeps pods off."""
     spec = node.get("spec") or {}
     kept_off = any(taint.get("effect") in ("NoSchedule", "NoExecute") for taint in spec.get("taints") or ())
     return ready(node) and not spec.get("unschedulable") and not kept_off

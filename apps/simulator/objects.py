@@ -1,4 +1,4 @@
-"""Writing objects as an API server does: names, uids, generations, finalizers, defaults, deletion."""
+"""Writes of objects as in kube-apiserver: names, uids, generations, finalizers, defaults, deletion."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ Document = dict[str, Any]
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _KEPT = ("uid", "creationTimestamp", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds")
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # what generated names end in: no vowels, no words
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # for generated names: without vowels, so that no words appear
 
 
 class Unexpected(StatusError):
-    """An error that kube-apiserver gives neither a code nor a reason of its own: clients see a 500."""
+    """An error for which kube-apiserver has no code and no reason: clients see a 500."""
 
     code, reason = 500, ""
 
 
 class Writer(msgspec.Struct, frozen=True):
-    """Who writes, and how: the field manager, the subresource, and whether it is only a rehearsal."""
+    """The field manager of a write, its subresource, and whether it is a dry run."""
 
     manager: str
     subresource: str = ""
@@ -46,7 +46,7 @@ class Writer(msgspec.Struct, frozen=True):
 
 
 class Objects:
-    """The writes an API server offers, over a member's store."""
+    """The writes of an API server, on the store of a member."""
 
     def __init__(self, store: Store, catalogue: Catalogue) -> None:
         self.store = store
@@ -60,7 +60,7 @@ class Objects:
         return stored
 
     def create(self, resource: Resource, document: Document, writer: Writer) -> Stored:
-        """Store a new object. Raises AlreadyExists, NotFound where its namespace is missing, Invalid, BadRequest."""
+        """Store a new object. Raises AlreadyExists, Invalid, BadRequest, or NotFound if its namespace is missing."""
         self._check_kind(resource)
         document = self._named(resource, document)
         namespace, name = key_of(document)
@@ -75,9 +75,10 @@ class Objects:
     def update(
         self, resource: Resource, live: Stored, document: Document, writer: Writer, *, is_patch: bool = False
     ) -> Stored:
-        """Store a whole new state of an object. Raises Conflict where it is based on an older version, Invalid.
+        """Replace an object. Raises Invalid, or Conflict if `document` was made from an older version.
 
-        Another uid than that of the object is a conflict in an update, and an immutable field in a patch."""
+        A different uid is a conflict in an update, and an immutable field in a patch.
+        """
         if is_patch:
             was = live.document["metadata"]
             uid_causes = list(metadata_rules.uid_causes(document.get("metadata") or {}, was))
@@ -90,7 +91,7 @@ class Objects:
     def apply(
         self, resource: Resource, namespace: str, name: str, intent: Document, writer: Writer
     ) -> tuple[Stored, bool]:
-        """Apply an intent server-side; the answer says whether the object is new. Raises Conflict, Invalid."""
+        """Apply an object server-side. Return it and whether it is new. Raises Conflict, Invalid."""
         live = self.store.get(resource.key, namespace, name)
         if live is None and writer.subresource:
             raise NotFound.of(resource.plural, name, group=resource.group)
@@ -111,13 +112,13 @@ class Objects:
         return (live if made is live.document else self._replace(resource, live, made, writer)), False
 
     def set_status(self, resource: Resource, live: Stored, status: Document) -> Stored:
-        """Store what a controller of the member itself reports; nothing is written where nothing changed."""
+        """Store a status that a controller of the member reports, if it changed."""
         if live.document.get("status") == status:
             return live
         return self.store.put(resource, {**live.document, "status": status})
 
     def delete(self, resource: Resource, live: Stored, options: Document, *, dry_run: bool = False) -> Stored | None:
-        """Delete an object; returns it where finalizers still hold it, None where it is gone. Raises Conflict."""
+        """Delete an object. Return it if it has finalizers; None: it was removed. Raises Conflict."""
         metadata = live.document["metadata"]
         wanted = options.get("preconditions") or {}
         for field in ("uid", "resourceVersion"):
@@ -153,7 +154,7 @@ class Objects:
             raise MethodNotAllowed("create not allowed while custom resource definition is terminating")
 
     def _named(self, resource: Resource, document: Document) -> Document:
-        """Return the document under its final name. Raises Invalid, or NotFound and Forbidden for its namespace."""
+        """Return the document with its final name. Raises Invalid, NotFound or Forbidden."""
         metadata = dict(document.get("metadata") or {})
         if not metadata.get("name") and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + "".join(secrets.choice(_LETTERS) for _ in range(5))
@@ -186,7 +187,7 @@ class Objects:
         return made
 
     def _based_on(self, resource: Resource, live: Stored, document: Document, writer: Writer) -> Document:
-        """Return the new state with all that this endpoint does not write taken from the stored one."""
+        """Return the new state. Fields that this endpoint does not write are those of the stored object."""
         was, metadata = live.document["metadata"], dict(document.get("metadata") or {})
         if metadata.get("resourceVersion") not in (None, "", was["resourceVersion"]):
             raise Conflict.of(resource.plural, was["name"], group=resource.group)
@@ -211,7 +212,7 @@ class Objects:
         return made
 
     def _replace(self, resource: Resource, live: Stored, document: Document, writer: Writer) -> Stored:
-        """Keep a new state: the stored one where nothing changed, a new generation where the intent did."""
+        """Store a new state if it differs, with a new generation if the intent changed. Return what is stored."""
         made = self._admitted(resource, document, live.document)
         if _without_times(made) == _without_times(live.document):
             return live
@@ -235,7 +236,7 @@ class Objects:
         causes = [*metadata_rules.causes(made["metadata"])]
         causes += rules.causes(resource.key, made, old)
         if resource.key == "Service":
-            # What the member itself chooses is not looked at: only what the document asks for.
+            # Only addresses in the document are checked, not those that the member chooses.
             causes += network_rules.taken(document, old, lambda: (one.document for one in self.store.all("Service")))
         if resource.key == DEFINITIONS:
             made = definition_rules.defaulted(made)
@@ -263,12 +264,12 @@ class Objects:
 
 
 def stamp() -> str:
-    """Return the present as RFC 3339."""
+    """Return the present time in RFC 3339."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _without_times(document: Document) -> Document:
-    """Return the document without the times in its field ownership: a write that changes only these is none."""
+    """Return the document without the times in managedFields. A write that changes only these is ignored."""
     metadata = {**document["metadata"]}
     metadata["managedFields"] = [{**entry, "time": ""} for entry in metadata.get("managedFields", ())]
     return {**document, "metadata": metadata}

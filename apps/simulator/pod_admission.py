@@ -1,4 +1,4 @@
-"""What admission decides about a new Pod by other objects: its service account, its priority and its LimitRanges."""
+"""Admission of new Pods that depends on other objects: service accounts, priority classes and LimitRanges."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _CLASS = "scheduling.k8s.io/PriorityClass"
 def admitted(document: Document, store: Store) -> Document:
     """Return a new Pod with its priority and the defaults of the LimitRanges in its namespace.
 
-    Raises Forbidden where its service account or its priority class does not exist, and where it states a priority
-    that is not that of its class. The service account `default` is taken to exist in every namespace.
+    Raises Forbidden if its service account or priority class does not exist, or if its priority differs from that of
+    its class. The service account `default` exists in every namespace.
     """
     metadata, spec = document["metadata"], document.get("spec") or {}
     namespace = metadata.get("namespace", "")
@@ -26,8 +26,8 @@ def admitted(document: Document, store: Store) -> Document:
         raise _refused(metadata, f'error looking up service account {namespace}/{account}: "{account}" not found')
     priority = _priority(document, store)
     if spec.get("priority") not in (None, priority):
-        told = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
-        raise _refused(metadata, f"{told}; priority admission controller computed {priority}")
+        detail = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
+        raise _refused(metadata, f"{detail}; priority admission controller computed {priority}")
     made = {**document, "spec": {**spec, "priority": priority}}
     return limited(made, [one.document for one in store.all("LimitRange", namespace)])
 

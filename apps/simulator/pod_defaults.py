@@ -1,4 +1,4 @@
-"""What a real API server fills in for pods, alone and in the templates of workloads."""
+"""The defaults that kube-apiserver adds to Pods and to the pod templates of workloads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from controlplane.apimachinery.quantities import QuantityError, parse
 
 Document = dict[str, Any]
 
-_MODE = 420  # 0644, of files in volumes
+_MODE = 420  # mode 0644 of files in volumes
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROBE_TIMES = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
-_PLAIN_BOOLEANS = ("hostIPC", "hostNetwork", "hostPID")  # left out where false; other booleans are shown
+_PLAIN_BOOLEANS = ("hostIPC", "hostNetwork", "hostPID")  # removed if false; other booleans are kept
 _LIMITED = "kubernetes.io/limit-ranger"
 PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _TOLERATIONS = [
@@ -22,7 +22,7 @@ _TOLERATIONS = [
 
 
 def pod_spec(spec: Document, *, restarts: str = "Always") -> Document:
-    """Return the spec of a pod template with its defaults. `restarts`: the restart policy where none is given."""
+    """Return the spec of a pod template with its defaults. `restarts` is the default restart policy."""
     filled = {
         "restartPolicy": restarts,
         "terminationGracePeriodSeconds": 30,
@@ -60,7 +60,7 @@ def pod(document: Document) -> Document:
 
 
 def _on_host(container: Document) -> Document:
-    """Return a container of a Pod in the host's network: its ports are the host's. In templates they are left open."""
+    """Return a container of a Pod with hostNetwork, with hostPort set. Templates get no hostPort."""
     if not container.get("ports"):
         return container
     ports = [{"hostPort": one["containerPort"], **one} if "containerPort" in one else one for one in container["ports"]]
@@ -68,22 +68,22 @@ def _on_host(container: Document) -> Document:
 
 
 def limited(document: Document, limit_ranges: list[Document]) -> Document:
-    """Return a new Pod with the default requests and limits that the LimitRanges of its namespace give containers."""
-    told: list[str] = []
+    """Return a new Pod with the default requests and limits from the LimitRanges of its namespace."""
+    added_texts: list[str] = []
     spec = dict(document.get("spec") or {})
     items = [item for one in limit_ranges for item in (one.get("spec") or {}).get("limits") or ()]
     ranges = [item for item in items if item.get("type") == "Container"]
     for part, word in (("initContainers", "init container"), ("containers", "container")):
         if ranges and spec.get(part):
-            spec[part] = [_limited(one, word, ranges, told) for one in spec[part]]
-    if not told:
+            spec[part] = [_limited(one, word, ranges, added_texts) for one in spec[part]]
+    if not added_texts:
         return document
     metadata = document["metadata"]
-    annotations = {**(metadata.get("annotations") or {}), _LIMITED: f"LimitRanger plugin set: {'; '.join(told)}"}
+    annotations = {**(metadata.get("annotations") or {}), _LIMITED: f"LimitRanger plugin set: {'; '.join(added_texts)}"}
     return {**document, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
 
 
-def _limited(container: Document, word: str, ranges: list[Document], told: list[str]) -> Document:
+def _limited(container: Document, word: str, ranges: list[Document], added_texts: list[str]) -> Document:
     resources = dict(_with_requests(container).get("resources") or {})
     for field, default, kind in (("requests", "defaultRequest", "request"), ("limits", "default", "limit")):
         given = resources.get(field) or {}
@@ -93,12 +93,12 @@ def _limited(container: Document, word: str, ranges: list[Document], told: list[
         added = {name: amount for name, amount in added.items() if name not in given}
         if added:
             resources[field] = {**given, **added}
-            told.append(f"{', '.join(sorted(added))} {kind} for {word} {container.get('name')}")
+            added_texts.append(f"{', '.join(sorted(added))} {kind} for {word} {container.get('name')}")
     return {**container, "resources": resources}
 
 
 def new_pod(document: Document) -> Document:
-    """Return a Pod with what admission adds when it is created: its service account and the token."""
+    """Return a new Pod with the service account and the token volume that admission adds."""
     spec = document.get("spec") or {}
     account = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec = {
@@ -126,7 +126,7 @@ def _with_requests(container: Document) -> Document:
 
 
 def _with_token(spec: Document) -> Document:
-    """Return the spec with the volume of the service account's token, mounted in every container."""
+    """Return the spec with the volume of the service account token, mounted in every container."""
     if any(str(one.get("name", "")).startswith("kube-api-access-") for one in spec.get("volumes") or ()):
         return spec
     name = "kube-api-access-aaaaa"
@@ -171,7 +171,7 @@ def _container(container: Document) -> Document:
 
 
 def _is_latest(image: str) -> bool:
-    if image != image.strip():  # cannot be parsed, so it has no tag
+    if image != image.strip():  # an invalid image name has no tag
         return False
     name, digest = image.partition("@")[::2]
     tag = name.rpartition("/")[2].partition(":")[2]
@@ -179,17 +179,17 @@ def _is_latest(image: str) -> bool:
 
 
 def resources(given: Document) -> Document:
-    """Return resources with quantities as an API server writes them."""
+    """Return resources with their quantities in canonical form."""
     return {name: quantities(one) if name in ("limits", "requests") else one for name, one in given.items()}
 
 
 def quantities(given: Any) -> Any:
-    """Return a map of quantities in their canonical form."""
+    """Return a map of quantities in canonical form."""
     return {name: quantity(one) for name, one in given.items()} if isinstance(given, dict) else given
 
 
 def quantity(given: Any) -> Any:
-    """Return a quantity in its canonical form; what is none is for validation to refuse."""
+    """Return a quantity in canonical form. An invalid quantity is returned unchanged; validation refuses it."""
     try:
         return str(parse(str(given)))
     except QuantityError:

@@ -1,4 +1,4 @@
-"""What kube-apiserver refuses in the spec of a pod, alone and in the template of a workload."""
+"""The rules of kube-apiserver for the spec of a Pod or of a pod template."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ _OF_CONTAINER = (
 
 
 def pod_causes(spec: Document, at: str, *, restarts: tuple[str, ...], claims: frozenset[str]) -> Iterator[Cause]:
-    """Yield what is wrong with the spec of a pod at a path. `restarts`: the restart policies its kind allows; `claims`:
-    the volumes that the workload adds."""
+    """Yield the causes to refuse the pod spec at the path `at`.
+
+    restarts: the restart policies that its kind allows. claims: the names of the volumes that the workload adds.
+    """
     for rule in _OF_SPEC:
         yield from _under(at, rule(spec))
     if not spec.get("containers"):
@@ -98,13 +100,13 @@ def _container(container: Document, at: str, volumes: set[Any]) -> Iterator[Caus
             yield causes.required(f"{at}.{probe}", "must specify exactly one handler type")
     security = container.get("securityContext") or {}
     if security.get("privileged") and security.get("allowPrivilegeEscalation") is False:
-        told = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        yield causes.invalid(f"{at}.securityContext", "", told)
+        detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+        yield causes.invalid(f"{at}.securityContext", "", detail)
     yield from _resources(container.get("resources") or {}, f"{at}.resources")
 
 
 def _resources(resources: Document, at: str) -> Iterator[Cause]:
-    """Yield what is wrong with resources: negative or unknown ones, and requests that their limit does not allow."""
+    """Yield the causes to refuse resources: unknown names, negative amounts, and requests above their limit."""
     limits = resources.get("limits") or {}
     for part in ("limits", "requests"):
         for name, amount in (resources.get(part) or {}).items():

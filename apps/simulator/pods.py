@@ -1,4 +1,4 @@
-"""Pods of a member: made for a workload, put on a node, ready after a while."""
+"""The Pods of a member: how they are made for a workload, and their status from Pending to Running."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ HASH = "pod-template-hash"
 
 
 def template_hash(template: Document) -> str:
-    """Return the mark that tells the pods of one template from those of another."""
+    """Return the hash of a pod template, which identifies its pods."""
     return hashlib.sha256(orjson.dumps(template, option=orjson.OPT_SORT_KEYS)).hexdigest()[:10]
 
 
 def pod(owner: Document, template: Document, *, name: str, mark: str, now: str) -> Document:
-    """Return a new pod of a workload, waiting for a node."""
+    """Return a new pod of a workload that has no node yet."""
     metadata = template.get("metadata") or {}
     made: Document = {
         "name": name,
@@ -45,13 +45,13 @@ def pod(owner: Document, template: Document, *, name: str, mark: str, now: str) 
 
 
 def pending(document: Document, *, why: str, now: str) -> Document:
-    """Return the status of a pod no node has room for."""
+    """Return the status of a pod that fits on no node."""
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
     return {"phase": "Pending", "conditions": [{**condition, "lastTransitionTime": now}]}
 
 
 def starting(document: Document, *, now: str) -> Document:
-    """Return the status of a pod that a node has taken."""
+    """Return the status of a pod that was scheduled to a node and is starting."""
     return {
         "phase": "Pending",
         "startTime": now,
@@ -65,12 +65,12 @@ def starting(document: Document, *, now: str) -> Document:
 def running(document: Document, *, is_ready: bool, address: str, now: str) -> Document:
     """Return the status of a pod whose containers run."""
     before = document.get("status") or {}
-    told = {"PodScheduled": True, "Initialized": True, "ContainersReady": is_ready, "Ready": is_ready}
+    statuses = {"PodScheduled": True, "Initialized": True, "ContainersReady": is_ready, "Ready": is_ready}
     return {
         "phase": "Running",
         "startTime": before.get("startTime", now),
         "podIP": address,
-        "conditions": _conditions(told, now),
+        "conditions": _conditions(statuses, now),
         "containerStatuses": [
             _container(one, is_ready=is_ready, now=now) for one in document["spec"].get("containers") or ()
         ],
@@ -78,34 +78,34 @@ def running(document: Document, *, is_ready: bool, address: str, now: str) -> Do
 
 
 def succeeded(document: Document, *, now: str) -> Document:
-    """Return the status of a pod whose work is done."""
+    """Return the status of a pod that has succeeded."""
     before = document.get("status") or {}
     return {**before, "phase": "Succeeded", "conditions": _conditions({"PodScheduled": True, "Ready": False}, now)}
 
 
 def is_ready(document: Document) -> bool:
-    """Test whether a pod says that it is Ready."""
+    """Test whether the Ready condition of a pod is True."""
     conditions = (document.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def phase(document: Document) -> str:
-    """Return Pending, Running, Succeeded or Failed."""
+    """Return the phase of a pod: Pending, Running, Succeeded or Failed."""
     return str((document.get("status") or {}).get("phase", "Pending"))
 
 
 def owner_uid(document: Document) -> str:
-    """Return the uid of the controller a pod belongs to, "" where nobody made it."""
+    """Return the uid of the controller that owns a pod; "": it has none."""
     for reference in document["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             return str(reference["uid"])
     return ""
 
 
-def _conditions(told: dict[str, bool], now: str) -> list[Document]:
+def _conditions(statuses: dict[str, bool], now: str) -> list[Document]:
     return [
         {"type": kind, "status": "True" if holds else "False", "lastTransitionTime": now}
-        for kind, holds in told.items()
+        for kind, holds in statuses.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""What an API server adds to an object before its defaults: on creation only, or by what is stored already."""
+"""Fields that kube-apiserver sets before defaults: on creation only, or from the stored object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GENERATION = "deprecated.daemonset.template.generation"
 
 
 def prepared(kind: str, document: Document, old: Document | None) -> Document:
-    """Return a document with what the API server adds to its kind (a Resource's key). `old`: what is stored so far."""
+    """Return a document with the fields that its kind (the key of a Resource) gets. `old` None: it is created."""
     prepare = _PREPARED.get(kind)
     return document if prepare is None else prepare(document, old)
 
@@ -23,7 +23,7 @@ def _pod(document: Document, old: Document | None) -> Document:
 
 
 def _job(document: Document, old: Document | None) -> Document:
-    """Give a new Job the selector and the labels by which it finds its pods, unless it chooses them itself."""
+    """Add the selector and the pod labels to a new Job, unless it has a manual selector."""
     spec = document.get("spec") or {}
     if old is not None or spec.get("manualSelector"):
         return document
@@ -42,7 +42,7 @@ def _job(document: Document, old: Document | None) -> Document:
 
 
 def _daemon_set(document: Document, old: Document | None) -> Document:
-    """Keep the annotation of DaemonSets that once counted their templates. It is not counted further here."""
+    """Keep the deprecated template generation annotation of a DaemonSet. The simulator does not raise it."""
     number = 1
     if old is not None:
         number = int((old["metadata"].get("annotations") or {}).get(_GENERATION, "1"))

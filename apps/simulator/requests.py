@@ -1,4 +1,4 @@
-"""One request to a member as data: what it is about, and what was asked of it in the query."""
+"""A request to a member as data: its target, its query and its body."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a URL names."""
+    """The resource, object and subresource of a URL."""
 
     resource: Resource
     namespace: str = ""
@@ -27,7 +27,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request, read once; `query` holds the first value of every parameter."""
+    """A request. `query` has the first value of every parameter."""
 
     method: str
     target: Target
@@ -42,7 +42,7 @@ class Request(msgspec.Struct, frozen=True):
         return go_bool(name, self.query.get(name))
 
     def number(self, name: str, default: int = 0) -> int:
-        """Return a whole number from the query. Raises BadRequest."""
+        """Return an integer query parameter. Raises BadRequest."""
         text = self.query.get(name, "")
         if not text:
             return default
@@ -52,7 +52,7 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def writer(self) -> Writer:
-        """Return who writes: the field manager asked for, else the program's name in User-Agent."""
+        """Return the writer. Its field manager is the parameter fieldManager, else the program name in User-Agent."""
         manager = self.query.get("fieldManager") or self.user_agent.partition("/")[0] or "unknown"
         dry_run = self.query.get("dryRun", "")
         if dry_run not in ("", "All"):
@@ -61,8 +61,10 @@ class Request(msgspec.Struct, frozen=True):
 
     @property
     def choice(self) -> Choice:
-        """Return which objects of a list or watch are meant. Raises BadRequest for selectors nobody can read, and for
-        fields that objects of the kind cannot be selected by."""
+        """Return the selection of a list or watch.
+
+        Raises BadRequest for a selector that cannot be parsed, and for fields that the kind does not support.
+        """
         return choice_of(
             self.target.resource,
             label_selector=self.query.get("labelSelector", ""),
@@ -73,7 +75,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def target_of(parts: list[str], catalogue: Catalogue) -> Target:
-    """Return what the path /api/v1/… or /apis/<group>/<version>/… names, split at its slashes. Raises NotFound."""
+    """Return the target of the path /api/v1/… or /apis/<group>/<version>/…, split at its slashes. Raises NotFound."""
     place = parse_path(parts)
     resource = None if place is None else catalogue.find(place.group, place.version, place.plural)
     if place is None or resource is None or not place.fits(resource):
@@ -82,5 +84,5 @@ def target_of(parts: list[str], catalogue: Catalogue) -> Target:
 
 
 def nothing_here() -> NotFound:
-    """Return the error for a URL nothing is served under."""
+    """Return the error for a URL that is not served."""
     return NotFound("the server could not find the requested resource")

@@ -1,4 +1,4 @@
-"""The verbs of the Kubernetes API over one member: a Request in, an Answer out. No sockets here."""
+"""The verbs of the Kubernetes API on one member, from a Request to an Answer, without network access."""
 
 from __future__ import annotations
 
@@ -30,11 +30,16 @@ from controlplane.wire.table import include_object_of, partial_object_metadata, 
 
 Document = dict[str, Any]
 
-_OMITTED = ("annotations", "finalizers", "labels", "ownerReferences")  # of metadata, where they are empty
+_OMITTED = (
+    "annotations",
+    "finalizers",
+    "labels",
+    "ownerReferences",
+)  # fields of metadata that are removed if they are empty
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What goes back: the body as bytes, and Warning headers."""
+    """An answer: body, status, content type and warnings."""
 
     body: bytes
     status: int = 200
@@ -43,15 +48,15 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Untyped(StatusError):
-    """Server-side apply of a document whose field ownership cannot be computed: kube-apiserver gives no reason."""
+    """Server-side apply of a document whose field owners cannot be computed. kube-apiserver gives no reason."""
 
     code, reason = 500, ""
 
     def __init__(self, target: Target, faults: list[str]) -> None:
         resource = target.resource
         about = f"{target.namespace}/{target.name}; {resource.group}/{resource.version}, Kind={resource.kind}"
-        said = faults[0] if len(faults) == 1 else "errors:" + "".join(f"\n  {fault}" for fault in faults)
-        super().__init__(f"failed to create typed patch object ({about}): {said}")
+        text = faults[0] if len(faults) == 1 else "errors:" + "".join(f"\n  {fault}" for fault in faults)
+        super().__init__(f"failed to create typed patch object ({about}): {text}")
 
 
 class Rest:
@@ -69,7 +74,7 @@ class Rest:
         }
 
     def answer(self, request: Request) -> Answer:
-        """Return the answer to anything but a watch. Raises StatusErrors."""
+        """Return the answer to a request that is not a watch. Raises StatusErrors."""
         target = request.target
         if target.subresource:
             return self._subresource(request)
@@ -119,7 +124,7 @@ class Rest:
         return [one for one in stored if choice.takes(one.document)]
 
     def _page(self, request: Request, found: list[Stored]) -> tuple[Document, list[Stored]]:
-        """Return one page of a list and its metadata; the token names the first page's version and where to go on."""
+        """Return a page of a list and its metadata. The token has the version of the first page and the next key."""
         store = self.objects.store
         version, start = store.version, ("", "")
         token = request.query.get("continue", "")
@@ -128,7 +133,7 @@ class Rest:
                 version, namespace, name = orjson.loads(base64.urlsafe_b64decode(token))
                 start = (namespace, name)
             except (ValueError, TypeError):
-                raise BadRequest("query parameter continue is not a token this server gave") from None
+                raise BadRequest("query parameter continue is not a token of this server") from None
             if version < store.trimmed:
                 raise Expired("The provided continue parameter is too old: list again from the start")
             found = [one for one in found if key_of(one.document) >= start]
@@ -165,7 +170,7 @@ class Rest:
         return msgspec.structs.replace(made, status=status, warnings=warnings)
 
     def _decoded(self, request: Request) -> tuple[Document, tuple[str, ...]]:
-        """Return the object in the body as its schema knows it, and what is to be warned of (fieldValidation)."""
+        """Return the object in the body without unknown fields, and the warnings of fieldValidation."""
         validation = request.query.get("fieldValidation") or "Warn"
         if validation not in ("Strict", "Warn", "Ignore"):
             raise BadRequest(f"query parameter fieldValidation={validation!r} is not one of Ignore, Strict, Warn")
@@ -188,9 +193,9 @@ class Rest:
         if validation != "Ignore":
             complaints = [*complaints, *validate_fields(document, schema)]
         if complaints and validation == "Strict":
-            told = f"strict decoding error: {', '.join(complaints)}"
+            detail = f"strict decoding error: {', '.join(complaints)}"
             raise BadRequest(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {told}'
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {detail}'
             )
         return prune(document, schema), tuple(complaints) if validation == "Warn" else ()
 
@@ -198,7 +203,7 @@ class Rest:
         target = request.target
         resource, kind = target.resource, document.get("kind")
         is_custom = self.objects.catalogue.is_custom(resource) and document.get("apiVersion") == resource.api_version
-        if is_custom and kind not in (None, "", resource.kind):  # custom objects are decoded first and validated then
+        if is_custom and kind not in (None, "", resource.kind):  # custom resources are validated after decoding
             cause = invalid("kind", kind, f"must be {resource.kind}")
             raise Invalid.of(resource.kind, target.name, [cause], group=resource.group)
         made = complete_from_url(document, target.resource, namespace=target.namespace, name=target.name)
@@ -221,8 +226,8 @@ class Rest:
         target = request.target
         if media_type_of(request.content_type) == APPLY_PATCH:
             if not request.query.get("fieldManager"):
-                told = "fieldManager: Required value: is required for apply patch"
-                raise Invalid(f"PatchOptions.meta.k8s.io is invalid: {told}")
+                detail = "fieldManager: Required value: is required for apply patch"
+                raise Invalid(f"PatchOptions.meta.k8s.io is invalid: {detail}")
             return self._apply(request)
         catalogue = self.objects.catalogue
         schema = None if catalogue.is_custom(target.resource) else catalogue.schema(target.resource)
@@ -234,7 +239,7 @@ class Rest:
         return self._shown(request, stored, warnings=warnings)
 
     def _patched(self, request: Request, document: Document) -> tuple[Document, tuple[str, ...]]:
-        """Return a patched object as its schema knows it. Raises Invalid where the patch made it unreadable."""
+        """Return a patched object without unknown fields. Raises Invalid if it cannot be decoded any more."""
         resource = request.target.resource
         wrong = typed.mistyped(document, self.objects.catalogue.schema(resource))
         if (document.get("kind"), document.get("apiVersion")) != (resource.kind, resource.api_version):
@@ -245,7 +250,7 @@ class Rest:
         return self._known(resource, self._about(request, document), [], validation)
 
     def _apply(self, request: Request) -> Answer:
-        """Apply the body server-side. Raises Untyped where its field ownership cannot be computed."""
+        """Apply the body server-side. Raises Untyped if its field owners cannot be computed."""
         target, objects = request.target, self.objects
         intent = self._about(request, decode_body(request.content_type, request.body, duplicates=[]))
         unknown = undeclared(intent, objects.catalogue.schema(target.resource))

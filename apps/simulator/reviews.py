@@ -1,4 +1,4 @@
-"""Questions about who may do what: a member allows everything to whoever has a token."""
+"""Answers to access reviews and token requests. A member allows everything to every caller with a token."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVERYTHING = {
 
 
 def answer(resource: Resource, question: Document, tokens: set[str]) -> Document:
-    """Return the review with its answer."""
+    """Return a review with its answer in the status."""
     if resource.kind == "TokenReview":
         known = (question.get("spec") or {}).get("token", "") in tokens
         status: Document = {"authenticated": True, "user": _USER} if known else {"authenticated": False}
@@ -33,7 +33,7 @@ def answer(resource: Resource, question: Document, tokens: set[str]) -> Document
 
 
 def token_request(question: Document, tokens: set[str]) -> Document:
-    """Return a TokenRequest answered with a new token, which the member takes from now on."""
+    """Return a TokenRequest with a new token, which the member accepts from now on."""
     token = secrets.token_urlsafe(24)
     tokens.add(token)
     seconds = (question.get("spec") or {}).get("expirationSeconds") or 3600

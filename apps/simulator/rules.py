@@ -1,7 +1,7 @@
-"""What kube-apiserver refuses in the kinds that templates are made of: values of fields, and changes of what is fixed.
+"""The validation rules of kube-apiserver for built-in kinds.
 
-`_RULES` says what a single field or list has to look like. What needs more than one field is in `workload_rules` and
-`network_rules`, and `immutable` says which fields an update may not change.
+`_RULES` has the rules for single fields and lists. Rules for several fields are in `workload_rules` and
+`network_rules`, and the rules for immutable fields in `immutable`.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from controlplane.apimachinery.errors import Cause
 Document = dict[str, Any]
 
 MAX_DATA = 1024 * 1024  # bytes in a ConfigMap or Secret
-MAX_PRIORITY = 1_000_000_000  # of the classes that users may define
+MAX_PRIORITY = 1_000_000_000  # maximum of classes that users define
 _RBAC = "rbac.authorization.k8s.io"
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _SCOPES = ("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating")
-# Keys that a Secret of a type has to have.
+# The required keys of Secrets, by type.
 _SECRET_KEYS = {"kubernetes.io/tls": ("tls.crt", "tls.key"), "kubernetes.io/dockerconfigjson": (".dockerconfigjson",)}
 _TOKEN = "kubernetes.io/service-account-token"
 _ACCOUNT = "kubernetes.io/service-account.name"
 
 
 def causes(key: str, document: Document, old: Document | None) -> list[Cause]:
-    """Return why an object cannot be stored. `key`: the key of its Resource; `old`: its state before an update."""
+    """Return the causes to refuse an object. `key` is the key of its Resource; `old` None: it is created."""
     if old is not None and document["metadata"].get("deletionTimestamp") and _same_but_metadata(document, old):
         return []
     made = [cause for rule in _RULES.get(key, ()) for cause in rule(document)]

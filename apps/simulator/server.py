@@ -1,4 +1,4 @@
-"""A member's API over HTTP: discovery, health, authentication, watch streams, and the faults a network has."""
+"""The API of a member over HTTP: discovery, health, authentication, watch streams and faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiohttp import web
 
 from apps.simulator.catalogue import Catalogue
 from apps.simulator.faults import Fault, Trouble
-from apps.simulator.requestlog import RequestLog
+from apps.simulator.request_log import RequestLog
 from apps.simulator.requests import Request, nothing_here, target_of
 from apps.simulator.rest import Answer, Rest
 from apps.simulator.store import Subscriber
@@ -30,7 +30,7 @@ _OPEN_TO_ALL = _HEALTH | {"version"}
 
 
 class Server:
-    """Takes the HTTP requests of one member."""
+    """Answers the HTTP requests of one member."""
 
     def __init__(self, rest: Rest, requests: RequestLog, *, bookmark_every: float) -> None:
         self.http = web.Server(self._handle, handler_cancellation=True, access_log=None)
@@ -45,8 +45,8 @@ class Server:
     def _catalogue(self) -> Catalogue:
         return self._rest.objects.catalogue
 
-    def suffer(self, trouble: Trouble) -> None:
-        """Let a fault begin or end."""
+    def set_fault(self, trouble: Trouble) -> None:
+        """Start or end a fault."""
         self._trouble = trouble
         if trouble.fault is Fault.BLACKHOLE:
             self._reachable.clear()
@@ -54,7 +54,7 @@ class Server:
             self._reachable.set()
 
     def release(self) -> None:
-        """Let go of everything that waits, before the end."""
+        """End all waiting requests and watches, before the server stops."""
         self._reachable.set()
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
@@ -73,7 +73,7 @@ class Server:
             response = _failure(error)
         except (ConnectionError, asyncio.CancelledError):
             raise
-        except Exception:  # one request's defect is one 500, as everywhere
+        except Exception:  # a defect fails one request with a 500
             log.exception("%s %s failed", http.method, http.path_qs)
             response = _failure(InternalError("the simulator has a defect; its log says more"))
         entry["status"] = response.status
@@ -81,12 +81,12 @@ class Server:
         return response
 
     async def _endure(self, http: web.BaseRequest) -> None:
-        """Wait as long as the network of this member makes one wait."""
+        """Delay a request as the present fault demands."""
         if not self._reachable.is_set():
             await self._reachable.wait()
-            await asyncio.sleep(0.02)  # news of connections that were closed meanwhile comes first
+            await asyncio.sleep(0.02)  # lets closed connections be noticed first
             if http.transport is None or http.transport.is_closing():
-                raise ConnectionResetError  # the client gave up meanwhile: what it asked must not happen late
+                raise ConnectionResetError  # the client gave up, so its request must have no effect
         if self._trouble.fault is Fault.SLOW:
             await asyncio.sleep(self._trouble.seconds)
 
@@ -116,19 +116,19 @@ class Server:
         return _response(self._rest.answer(request))
 
     def _authenticate(self, http: web.BaseRequest) -> None:
-        """Refuse whoever has no token or a wrong one.
+        """Raise Unauthorized for a missing or wrong token.
 
-        Over plain http having none is enough, because kubectl never sends a token without TLS.
+        Over plain HTTP a request without a token is accepted, because kubectl never sends a token without TLS.
         """
-        said = http.headers.get("Authorization", "")
-        if not said and not http.secure:
+        header = http.headers.get("Authorization", "")
+        if not header and not http.secure:
             return
-        scheme, _, token = said.partition(" ")
+        scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer" or token.strip() not in self._rest.tokens:
             raise Unauthorized("Unauthorized")
 
     def _discover(self, http: web.BaseRequest, parts: list[str]) -> web.StreamResponse:
-        """Answer /version, /api, /apis, /openapi and their inner nodes."""
+        """Answer /version, /api, /apis, /openapi and the discovery documents below them."""
         if parts[0] == "version":
             return web.json_response(discovery.version_document("simulator"))
         if parts[0] == "openapi":
@@ -210,7 +210,7 @@ def _is_discovery(parts: list[str]) -> bool:
 
 
 async def _body(http: web.BaseRequest) -> bytes:
-    """Return the body. Raises TooLarge as soon as there is more of it than a member takes."""
+    """Return the body. Raises TooLarge as soon as it exceeds the limit."""
     chunks: list[bytes] = []
     size = 0
     async for chunk in http.content.iter_any():

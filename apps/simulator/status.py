@@ -1,4 +1,4 @@
-"""The status a controller reports of a workload, from the pods it has."""
+"""The status of workloads, computed from their pods."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 Document = dict[str, Any]
 
 
-class Tally(msgspec.Struct, frozen=True):
-    """How the pods of a workload stand; `current` are those of its newest template."""
+class PodCounts(msgspec.Struct, frozen=True):
+    """Counts of the pods of a workload. `current` are the pods of its newest template."""
 
     wanted: int
     total: int
@@ -20,18 +20,18 @@ class Tally(msgspec.Struct, frozen=True):
     succeeded: int = 0
 
 
-def deployment(document: Document, tally: Tally, *, now: str) -> Document:
-    """Return the status of a Deployment or ReplicaSet; counts of zero are left out, as the API server does."""
-    done = tally.current_ready >= tally.wanted
+def deployment(document: Document, counts: PodCounts, *, now: str) -> Document:
+    """Return the status of a Deployment or ReplicaSet; counts of zero are left out, as in kube-apiserver."""
+    done = counts.current_ready >= counts.wanted
     status = {
         "observedGeneration": document["metadata"].get("generation", 1),
-        "replicas": tally.total,
-        "updatedReplicas": tally.current,
-        "readyReplicas": tally.ready,
-        "availableReplicas": tally.ready,
-        "unavailableReplicas": max(0, tally.wanted - tally.ready),
+        "replicas": counts.total,
+        "updatedReplicas": counts.current,
+        "readyReplicas": counts.ready,
+        "availableReplicas": counts.ready,
+        "unavailableReplicas": max(0, counts.wanted - counts.ready),
     }
-    enough = tally.ready >= tally.wanted
+    enough = counts.ready >= counts.wanted
     available = ("True", "MinimumReplicasAvailable") if enough else ("False", "MinimumReplicasUnavailable")
     progress = ("True", "NewReplicaSetAvailable" if done else "ReplicaSetUpdated")
     made = {key: value for key, value in status.items() if value}
@@ -39,29 +39,29 @@ def deployment(document: Document, tally: Tally, *, now: str) -> Document:
     return made
 
 
-def replica_set(document: Document, tally: Tally, *, now: str) -> Document:
+def replica_set(document: Document, counts: PodCounts, *, now: str) -> Document:
     """Return the status of a ReplicaSet."""
     status: Document = {
         "observedGeneration": document["metadata"].get("generation", 1),
-        "replicas": tally.total,
-        "fullyLabeledReplicas": tally.total,
-        "readyReplicas": tally.ready,
-        "availableReplicas": tally.ready,
+        "replicas": counts.total,
+        "fullyLabeledReplicas": counts.total,
+        "readyReplicas": counts.ready,
+        "availableReplicas": counts.ready,
     }
     return {key: value for key, value in status.items() if value or key == "replicas"}
 
 
-def stateful_set(document: Document, tally: Tally, *, now: str) -> Document:
+def stateful_set(document: Document, counts: PodCounts, *, now: str) -> Document:
     """Return the status of a StatefulSet."""
     generation = document["metadata"].get("generation", 1)
     revision = f"{document['metadata']['name']}-{generation}"
     status: Document = {
         "observedGeneration": generation,
-        "replicas": tally.total,
-        "readyReplicas": tally.ready,
-        "availableReplicas": tally.ready,
-        "currentReplicas": tally.current,
-        "updatedReplicas": tally.current,
+        "replicas": counts.total,
+        "readyReplicas": counts.ready,
+        "availableReplicas": counts.ready,
+        "currentReplicas": counts.current,
+        "updatedReplicas": counts.current,
         "currentRevision": revision,
         "updateRevision": revision,
         "collisionCount": 0,
@@ -69,36 +69,36 @@ def stateful_set(document: Document, tally: Tally, *, now: str) -> Document:
     return {key: value for key, value in status.items() if value or key in ("replicas", "availableReplicas")}
 
 
-def daemon_set(document: Document, tally: Tally, *, now: str) -> Document:
+def daemon_set(document: Document, counts: PodCounts, *, now: str) -> Document:
     """Return the status of a DaemonSet."""
     status: Document = {
         "observedGeneration": document["metadata"].get("generation", 1),
-        "currentNumberScheduled": tally.total,
+        "currentNumberScheduled": counts.total,
         "numberMisscheduled": 0,
-        "desiredNumberScheduled": tally.wanted,
-        "numberReady": tally.ready,
-        "updatedNumberScheduled": tally.current,
-        "numberAvailable": tally.ready,
+        "desiredNumberScheduled": counts.wanted,
+        "numberReady": counts.ready,
+        "updatedNumberScheduled": counts.current,
+        "numberAvailable": counts.ready,
     }
-    if tally.wanted > tally.ready:
-        status["numberUnavailable"] = tally.wanted - tally.ready
+    if counts.wanted > counts.ready:
+        status["numberUnavailable"] = counts.wanted - counts.ready
     return status
 
 
-def job(document: Document, tally: Tally, *, now: str) -> Document:
+def job(document: Document, counts: PodCounts, *, now: str) -> Document:
     """Return the status of a Job."""
     before = document.get("status") or {}
-    active = tally.total - tally.succeeded
-    status: Document = {"startTime": before.get("startTime", now), "active": active, "ready": tally.ready}
-    status |= {"succeeded": tally.succeeded, "uncountedTerminatedPods": {}}
-    if tally.succeeded >= tally.wanted:
+    active = counts.total - counts.succeeded
+    status: Document = {"startTime": before.get("startTime", now), "active": active, "ready": counts.ready}
+    status |= {"succeeded": counts.succeeded, "uncountedTerminatedPods": {}}
+    if counts.succeeded >= counts.wanted:
         status["completionTime"] = before.get("completionTime", now)
         status["conditions"] = conditions(document, {"Complete": ("True", "CompletionsReached")}, now=now)
     return {key: value for key, value in status.items() if value or key in ("ready", "uncountedTerminatedPods")}
 
 
 def conditions(document: Document, wanted: dict[str, tuple[str, str]], *, now: str) -> list[Document]:
-    """Return conditions by type from (status, reason); times change only with what they are the times of."""
+    """Return conditions from (status, reason) by type. Their times change only if the status or reason changes."""
     before = {one["type"]: one for one in (document.get("status") or {}).get("conditions") or ()}
     result = []
     for kind, (status, reason) in wanted.items():

@@ -1,4 +1,4 @@
-"""The objects of one simulated member: versions, the history that watches read, and who is told of a change."""
+"""The objects of a simulated member, their versions, and the history of changes that watches read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Document = dict[str, Any]
 Key = tuple[str, str]  # namespace ("" for cluster-scoped kinds), name
 
 FIRST_VERSION = 1000
-HISTORY = 20_000  # changes a watch can go back, over all kinds
+HISTORY = 20_000  # maximum number of changes in the history, of all kinds
 
 
 class Stored(NamedTuple):
-    """An object with the exact bytes it is served as."""
+    """An object, and the bytes in which it is served."""
 
     document: Document
     text: bytes
@@ -27,7 +27,7 @@ class Stored(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One change: `old` is None for a new object, `new` is what DELETED shows as well."""
+    """A change. `old` None: the object is new. `new` is the object, or for a deletion its last state."""
 
     event: str
     version: int
@@ -36,7 +36,7 @@ class Change(NamedTuple):
 
 
 class Subscriber:
-    """Somebody who reads the changes of one kind as they come, without holding up the writers."""
+    """A reader of the changes of a kind, which never blocks writers."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self.pending: deque[Change] = deque()
@@ -44,7 +44,7 @@ class Subscriber:
 
 
 class Store:
-    """All objects of a member, by kind and key. Every write takes the next resourceVersion."""
+    """All objects of a member, by kind and key. Every write uses the next resourceVersion."""
 
     def __init__(self) -> None:
         self.version = FIRST_VERSION
@@ -55,16 +55,16 @@ class Store:
         self.on_change: list[Callable[[str, Change], None]] = []
 
     def get(self, kind: str, namespace: str, name: str) -> Stored | None:
-        """Return one object; `kind` is a Resource's key."""
+        """Return an object; None: there is none. `kind` is the key of a Resource."""
         return self._objects.get(kind, {}).get((namespace, name))
 
     def all(self, kind: str, namespace: str = "") -> list[Stored]:
-        """Return the objects of a kind in the order of their keys; namespace "" means all."""
+        """Return the objects of a kind in the order of their keys; namespace "": all namespaces."""
         found = self._objects.get(kind, {})
         return [found[key] for key in sorted(found) if not namespace or key[0] == namespace]
 
     def count(self, kind: str) -> int:
-        """Return how many objects of a kind there are."""
+        """Return the number of objects of a kind."""
         return len(self._objects.get(kind, ()))
 
     def kinds(self) -> list[str]:
@@ -72,7 +72,7 @@ class Store:
         return [kind for kind, found in self._objects.items() if found]
 
     def put(self, resource: Resource, document: Document) -> Stored:
-        """Store an object under the next resourceVersion, new or instead of the old one."""
+        """Create or replace an object with the next resourceVersion."""
         self.version += 1
         metadata = {**document["metadata"], "resourceVersion": str(self.version)}
         stored = _stored({**document, "metadata": metadata}, self.version)
@@ -84,7 +84,7 @@ class Store:
         return stored
 
     def remove(self, resource: Resource, namespace: str, name: str) -> Stored:
-        """Remove an object; watches see its last state under the version of the removal. Raises KeyError."""
+        """Remove an object. Watches see its last state with the version of the removal. Raises KeyError."""
         old = self._objects[resource.key].pop((namespace, name))
         self.version += 1
         metadata = {**old.document["metadata"], "resourceVersion": str(self.version)}
@@ -93,19 +93,19 @@ class Store:
         return last
 
     def changes_since(self, kind: str, version: int) -> Iterator[Change]:
-        """Yield the changes of a kind after a version; only sound where `version >= self.trimmed`."""
+        """Yield the changes of a kind after a version. The version must be at least `self.trimmed`."""
         return (change for name, change in self._history if name == kind and change.version > version)
 
     def subscribe(self, kind: str, subscriber: Subscriber) -> None:
-        """Let somebody have the changes of a kind from now on."""
+        """Send the changes of a kind to a subscriber from now on."""
         self._subscribers.setdefault(kind, set()).add(subscriber)
 
     def unsubscribe(self, kind: str, subscriber: Subscriber) -> None:
-        """Stop that."""
+        """Stop to send changes to a subscriber."""
         self._subscribers[kind].discard(subscriber)
 
     def trim(self) -> None:
-        """Forget the whole history, so that every older resourceVersion is answered with 410."""
+        """Delete the history. Watches from an older resourceVersion get 410."""
         self._history.clear()
         self.trimmed = self.version
 

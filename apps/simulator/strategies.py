@@ -1,4 +1,4 @@
-"""How an API server stores the kinds: which count generations, which carry finalizers, what a deletion answers."""
+"""Differences between kinds in kube-apiserver: generations, finalizers, and answers to deletions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Document = dict[str, Any]
 
 _ADMISSION = "admissionregistration.k8s.io"
 
-# Kinds that have a status and no generation, and the other way round. All other kinds have both or neither.
+# Kinds with a status but no generation, and kinds with a generation but no status. All others have both or neither.
 _NOT_COUNTED = frozenset(
     (
         *("Namespace", "Node", "PersistentVolume", "PersistentVolumeClaim", "ResourceQuota", "Service"),
@@ -28,33 +28,33 @@ _COUNTED = frozenset(
     )
 )
 
-# Kinds whose generation stays as it was on creation, until the deletion.
+# Kinds whose generation does not change until their deletion.
 _COUNTED_ONCE = frozenset({"scheduling.k8s.io/PriorityClass"})
 
-# Finalizers that admission adds to new objects.
+# Finalizers that new objects get.
 FINALIZERS = {
     "PersistentVolume": "kubernetes.io/pv-protection",
     "PersistentVolumeClaim": "kubernetes.io/pvc-protection",
 }
 
-# Kinds whose deletion answers with the deleted object, where others answer with a Status.
+# Kinds whose deletion is answered with the deleted object instead of a Status.
 RETURNED = frozenset(
     ("PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ResourceQuota", "Service", "ServiceAccount")
 )
 
-# Kinds whose dependents are orphaned where a deletion names no propagation policy.
+# Kinds whose dependents are orphaned by a deletion without propagationPolicy.
 ORPHANING = frozenset(("ReplicationController", "batch/Job"))
 
 
 def has_generation(resource: Resource) -> bool:
-    """Test whether a kind counts its generations: most kinds with a status do."""
+    """Test whether objects of a kind have a generation, as most kinds with a status do."""
     if resource.key in _COUNTED:
         return True
     return "status" in resource.subresources and resource.key not in _NOT_COUNTED
 
 
 def intent(resource: Resource, document: Document) -> Document:
-    """Return the part of an object whose change is a new generation. A Deployment's annotations belong to it."""
+    """Return the part of an object whose change raises the generation. For Deployments it includes annotations."""
     if resource.key in _COUNTED_ONCE:
         return {}
     found = {key: value for key, value in document.items() if key not in ("metadata", "status")}
@@ -64,7 +64,7 @@ def intent(resource: Resource, document: Document) -> Document:
 
 
 def deleted(resource: Resource, stored: Stored) -> Stored:
-    """Return an object as the answer to its deletion shows it: a Pod was marked before it was removed."""
+    """Return a deleted object as the answer shows it: a Pod with a deletionTimestamp."""
     if resource.key != "Pod":
         return stored
     metadata = stored.document["metadata"]

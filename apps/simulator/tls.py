@@ -1,4 +1,4 @@
-"""A certificate authority of one run, and the certificates it gives to the loopback: a good one, an expired one."""
+"""A certificate authority for one run, and its server certificates for the loopback address: valid and expired."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from apps.simulator.listener import HOST
 
 
 class Contexts(NamedTuple):
-    """What a member serves with: a good certificate, and one that has expired (Fault.EXPIRED)."""
+    """The TLS contexts of a member: with a valid certificate, and with an expired one (Fault.EXPIRED)."""
 
     good: ssl.SSLContext
     expired: ssl.SSLContext
 
 
 class Authority:
-    """The authority's certificate as PEM, for kubeconfigs, and the contexts to serve with."""
+    """A certificate authority: its certificate in PEM for kubeconfigs, and TLS contexts for servers."""
 
     def __init__(self, *, days: int = 30) -> None:
         self._days = days
@@ -41,7 +41,7 @@ class Authority:
         return Contexts(self._context(days=self._days), self._context(days=0))
 
     def _context(self, *, days: int) -> ssl.SSLContext:
-        """Return a context with a certificate of its own; `days` 0: it expired some minutes ago."""
+        """Return a context with a new certificate that is valid for `days`; 0: it expired some minutes ago."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
         leaf = _certificate(name, self._name, key.public_key(), days=days)
@@ -52,7 +52,7 @@ class Authority:
         private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
         chain = leaf.sign(self._signer, hashes.SHA256()).public_bytes(pem)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        with tempfile.TemporaryDirectory(prefix="simulator-") as folder:  # ssl reads keys from files only
+        with tempfile.TemporaryDirectory(prefix="simulator-") as folder:  # the ssl module reads keys from files only
             path = Path(folder) / "server.pem"
             path.touch(mode=0o600)
             path.write_bytes(private + chain)

@@ -1,4 +1,4 @@
-"""Values of a type that their field does not have: an API server cannot read a document that holds one."""
+"""Values whose type differs from that of their field. kube-apiserver cannot decode a document with such a value."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ Document = dict[str, Any]
 
 _METADATA = Schema({"type": "object", "properties": {"metadata": METADATA.node}})
 _TYPED = ("FieldValueTypeInvalid",)
-# Formats are part of the type: a quantity or a time that cannot be parsed is no value of its field.
+# Formats are part of the type: a quantity or time that cannot be parsed is mistyped.
 _FORMATS = ("must be a quantity", "must be a time")
-# Texts that hold bytes, by the field of the object.
+# Fields with base64 texts, by kind.
 _BYTES = {"Secret": "data", "ConfigMap": "binaryData"}
 
 
 def mistyped(document: Document, schema: Schema) -> list[str]:
-    """Return a message for every value that has not the type of its field.
+    """Return a message for every mistyped value.
 
-    The schema of a custom kind is enforced after decoding, by validation; only its metadata is typed.
+    Of custom resources, only the metadata is typed. Their schema is enforced by validation after decoding.
     """
     schemas = [_METADATA] if isinstance(schema, StructuralSchema) else [_METADATA, schema]
-    return list(dict.fromkeys([*(told for one in schemas for told in _told(document, one)), *_no_bytes(document)]))
+    return list(
+        dict.fromkeys([*(message for one in schemas for message in _messages(document, one)), *_no_bytes(document)])
+    )
 
 
 def unmergeable(document: Document, schema: Schema) -> list[str]:
-    """Return a message for every value whose owner server-side apply cannot compute: values of another type, and items
-    without the keys of their list. In built-in kinds a missing key is the empty text."""
+    """Return a message for every value for which server-side apply cannot compute an owner.
+
+    These are mistyped values, and items without the keys of their list. In built-in kinds, a missing key is "".
+    """
     keyless = _keyless(document, schema, "") if isinstance(schema, StructuralSchema) else ()
-    return [*mistyped(document, schema), *_told(document, schema), *keyless]
+    return [*mistyped(document, schema), *_messages(document, schema), *keyless]
 
 
-def _told(document: Document, schema: Schema) -> Iterator[str]:
+def _messages(document: Document, schema: Schema) -> Iterator[str]:
     plain = document_check.without_nulls(document, schema)
     for cause in document_check.faults(plain, schema):
         if cause.reason in _TYPED or any(form in cause.message for form in _FORMATS):

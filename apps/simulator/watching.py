@@ -1,4 +1,4 @@
-"""One watch stream: which frames a client gets, from the state it asks for to the changes as they come."""
+"""The frames of a watch stream: the initial state or earlier changes, then later changes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from controlplane.wire.negotiate import representation
 from controlplane.wire.table import include_object_of, partial_object_metadata, table
 from controlplane.wire.watch import ADDED, DELETED, MODIFIED, bookmark, error_frame, frame
 
-MAX_PENDING = 50_000  # a client that reads slower than this is sent away, to list again
+MAX_PENDING = 50_000  # a client with more pending changes is too slow: its watch ends, and it must list again
 
 
 class Watch:
-    """The frames of one client's watch. Reading them is the caller's loop; `subscriber` says when there are more."""
+    """The frames of a client's watch. The caller reads them in a loop; `subscriber` wakes it when there are more."""
 
     def __init__(self, request: Request, store: Store, subscriber: Subscriber) -> None:
         self._request = request
@@ -28,12 +28,12 @@ class Watch:
         self._form = representation(request.accept)
         self._include = include_object_of(request.query.get("includeObject"))
         self._columns_sent = False
-        self.over = False  # True: it ended with an error, nothing follows
+        self.over = False  # True: it ended with an error
         self.bookmarks = request.flag("allowWatchBookmarks")
         self.timeout_seconds = request.number("timeoutSeconds")
 
     def first(self) -> Iterator[bytes]:
-        """Yield what is sent at once: the present state, or the changes since the version asked for, or 410."""
+        """Yield the first frames: the present state, or the changes after the requested version, or the error 410."""
         request, store = self._request, self._store
         text = request.query.get("resourceVersion", "")
         version = request.number("resourceVersion")
@@ -53,7 +53,7 @@ class Watch:
             yield from self._frames(change)
 
     def more(self) -> bytes:
-        """Return the frames of all changes since the last call, b"" where nothing chosen changed."""
+        """Return the frames of all changes since the last call; b"": no selected object changed."""
         pending = self._subscriber.pending
         if len(pending) > MAX_PENDING:
             raise Expired("the client reads too slowly")
@@ -63,7 +63,7 @@ class Watch:
         return b"".join(frames)
 
     def bookmark(self, *, initial_events_end: bool = False) -> bytes:
-        """Return a bookmark for everything sent so far."""
+        """Return a bookmark with the version of the last change that was sent."""
         resource = self._request.target.resource
         return bookmark(
             resource.api_version,
@@ -74,7 +74,7 @@ class Watch:
         )
 
     def _frames(self, change: Change) -> Iterator[bytes]:
-        """Yield the event as this client sees it: what comes to match is added, what ceases to match is deleted."""
+        """Yield the event for this client. An object that starts to match is ADDED, one that stops to match DELETED."""
         before = change.old is not None and self._choice.takes(change.old.document)
         now = self._choice.takes(change.new.document)
         if change.event == DELETED:

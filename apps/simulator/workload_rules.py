@@ -1,4 +1,4 @@
-"""What kube-apiserver refuses in workloads and pods where a rule needs more than one field."""
+"""The rules of kube-apiserver for workloads and Pods that concern several fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBER = "must be a number of at least 0 or a percentage up to 100%"
 
 
 def template(document: Document) -> Iterator[Cause]:
-    """Yield what is wrong with the pod template of a workload."""
+    """Yield the causes to refuse the pod template of a workload."""
     spec = document.get("spec") or {}
     restarts = _ENDING if document["kind"] == "Job" else _ALWAYS
     names = found(document, "spec.volumeClaimTemplates[].metadata.name")
@@ -30,12 +30,12 @@ def template(document: Document) -> Iterator[Cause]:
 
 
 def alone(document: Document) -> Iterator[Cause]:
-    """Yield what is wrong with a Pod."""
+    """Yield the causes to refuse a Pod."""
     yield from pod_causes(document.get("spec") or {}, "spec", restarts=(*_ALWAYS, *_ENDING), claims=frozenset())
 
 
 def selected(document: Document) -> Iterator[Cause]:
-    """Yield the cause for a workload whose selector does not choose the pods it makes."""
+    """Yield the cause to refuse a workload whose selector does not match its pod template."""
     spec = document.get("spec") or {}
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     if not spec.get("selector"):
@@ -46,7 +46,7 @@ def selected(document: Document) -> Iterator[Cause]:
 
 
 def deployment(document: Document) -> Iterator[Cause]:
-    """Yield what is wrong with the strategy and the deadline of a Deployment."""
+    """Yield the causes to refuse the strategy and the deadline of a Deployment."""
     spec = document.get("spec") or {}
     strategy = spec.get("strategy") or {}
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
@@ -62,7 +62,7 @@ def deployment(document: Document) -> Iterator[Cause]:
 
 
 def daemon_set(document: Document) -> Iterator[Cause]:
-    """Yield what is wrong with the update strategy of a DaemonSet."""
+    """Yield the causes to refuse the update strategy of a DaemonSet."""
     strategy = (document.get("spec") or {}).get("updateStrategy") or {}
     if strategy.get("type") == "RollingUpdate":
         yield from _rolling(strategy.get("rollingUpdate") or {}, "spec.updateStrategy.rollingUpdate")
@@ -78,7 +78,7 @@ def _rolling(rolling: Document, at: str) -> Iterator[Cause]:
 
 
 def job(document: Document) -> Iterator[Cause]:
-    """Yield what is wrong with the selector of a Job: unless it is manual, the API server makes it."""
+    """Yield the causes to refuse the selector of a Job. Unless it is manual, kube-apiserver generates it."""
     spec = document.get("spec") or {}
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     chosen = (spec.get("selector") or {}).get("matchLabels") or {}
@@ -92,7 +92,7 @@ def job(document: Document) -> Iterator[Cause]:
 
 
 def cron_job(document: Document) -> Iterator[Cause]:
-    """Yield what is wrong with the schedule, the time zone and the job template of a CronJob."""
+    """Yield the causes to refuse the schedule, the time zone and the job template of a CronJob."""
     spec = document.get("spec") or {}
     schedule, zone = spec.get("schedule"), spec.get("timeZone")
     if not schedule:
@@ -114,7 +114,7 @@ def _is_cron(schedule: str) -> bool:
 
 
 def autoscaler(document: Document) -> Iterator[Cause]:
-    """Yield what is wrong with the bounds, the metrics and the behavior of a HorizontalPodAutoscaler."""
+    """Yield the causes to refuse the bounds, the metrics and the behavior of a HorizontalPodAutoscaler."""
     spec = document.get("spec") or {}
     least, most = spec.get("minReplicas"), spec.get("maxReplicas")
     if isinstance(least, int) and isinstance(most, int) and most < least:

@@ -1,6 +1,7 @@
-"""What happens inside a member: workloads get pods, pods get nodes and become ready, deletions spread.
+"""The controllers, scheduler and kubelets of a member: workloads get pods, pods get nodes and become ready.
 
-One loop, level-triggered: every change of an object makes it and its owner due; being looked at twice changes nothing.
+They also finish deletions. There is a single level-triggered loop: every change makes an object and its owner due, and
+a second look at the same object changes nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Document = dict[str, Any]
 Due = tuple[str, Key]
 
 POD = "Pod"
-BATCH = 100  # objects looked at in one go; requests are answered in between
+BATCH = 100  # objects per turn; requests are answered between turns
 _REPORTS: dict[str, Callable[..., Document]] = {
     "apps/Deployment": status.deployment,
     "apps/ReplicaSet": status.replica_set,
@@ -39,26 +40,26 @@ class Workloads:
         self, objects: Objects, *, ready_after: float, clock: Callable[[], float], wake: Callable[[], None]
     ) -> None:
         self.ready_after = ready_after
-        self.frozen = False  # pods that are not ready stay so
+        self.frozen = False  # True: pods do not become ready
         self._objects = objects
         self._store = objects.store
         self._catalogue: Catalogue = objects.catalogue
         self._clock = clock
         self._wake = wake
-        self._room = nodes.Room()
+        self._capacity = nodes.NodeCapacity()
         self._due: dict[Due, None] = {}
         self._later: list[tuple[float, Due]] = []
         self._ready_at: dict[Key, float] = {}
         self._waiting: set[Key] = set()  # pods without a node
         self._pods_of: dict[str, set[Key]] = {}  # by the owner's uid
         self._dependents: dict[str, set[Due]] = {}  # by the owner's uid, pods included
-        self._owners: dict[str, Due] = {}  # who has this uid
+        self._owners: dict[str, Due] = {}  # the object with each uid
         self._counter = 0
         self._resources = {resource.key: resource for resource in self._catalogue.all()}
         self._store.on_change.append(self._noticed)
 
     def set_ready_after(self, seconds: float) -> None:
-        """Let pods that are starting now become ready that many seconds from now."""
+        """Set the time until pods become ready. For pods that are starting, it begins now."""
         self.ready_after = seconds
         now = self._clock()
         for key in self._ready_at:
@@ -67,12 +68,12 @@ class Workloads:
         self._wake()
 
     def freeze(self, frozen: bool) -> None:
-        """Stop pods from becoming ready, or let them again."""
+        """Stop pods from becoming ready, or allow it again."""
         self.frozen = frozen
         self.set_ready_after(self.ready_after)
 
     def run(self) -> float | None:
-        """Do some of what is due; return how many seconds until something is again, None if nothing waits."""
+        """Process some due objects. Return the seconds until the next object is due; None: none will be."""
         now = self._clock()
         while self._later and self._later[0][0] <= now:
             self._due[heapq.heappop(self._later)[1]] = None
@@ -85,7 +86,7 @@ class Workloads:
         return max(0.0, self._later[0][0] - now) if self._later else None
 
     def _noticed(self, kind: str, change: Change) -> None:
-        """Keep the books, and note whom a change concerns."""
+        """Update the indexes after a change, and make the concerned objects due."""
         document = change.new.document
         metadata = document["metadata"]
         key = key_of(document)
@@ -104,7 +105,7 @@ class Workloads:
         if kind == POD:
             self._noticed_pod(change, key, gone)
         elif kind == "Node":
-            self._room.set_node(key[1], None if gone else document)
+            self._capacity.set_node(key[1], None if gone else document)
             self._due.update(dict.fromkeys((POD, pod) for pod in self._waiting))
             self._due.update(
                 dict.fromkeys(("apps/DaemonSet", key_of(s.document)) for s in self._store.all("apps/DaemonSet"))
@@ -124,10 +125,10 @@ class Workloads:
         was, now = _holds(old), _holds(new)
         if was != now:
             if old is not None and was:
-                self._room.take(was, nodes.demand_of(old["spec"]), -1)
+                self._capacity.take(was, nodes.demand_of(old["spec"]), -1)
                 self._due.update(dict.fromkeys((POD, pod) for pod in self._waiting))
             if new is not None and now:
-                self._room.take(now, nodes.demand_of(new["spec"]))
+                self._capacity.take(now, nodes.demand_of(new["spec"]))
         uid = pods.owner_uid(change.new.document)
         if uid:
             _note(self._pods_of, uid, key, gone)
@@ -155,7 +156,7 @@ class Workloads:
                 self._objects.set_status(self._resources[kind], stored, wanted)
 
     def _finish_deletion(self, kind: str, stored: Stored) -> bool:
-        """Go on with a deletion that waits for something; tell whether nothing else is to be done with the object."""
+        """Continue the deletion of an object. Return True if nothing else is to be done for it."""
         document = stored.document
         metadata = document["metadata"]
         resource = self._resources[kind]
@@ -165,7 +166,7 @@ class Workloads:
         if kind == DEFINITIONS and CLEANUP_FINALIZER in finalizers:
             return self._empty_kind(resource, stored)
         if strategies.FINALIZERS.get(kind) in finalizers:
-            # On a real cluster a claim waits for the pods that use it; a simulated pod holds no claim back.
+            # On a real cluster a claim waits for the pods that use it. Simulated pods do not delay it.
             self._drop_finalizer(resource, document, strategies.FINALIZERS[kind])
             return True
         for policy in (FOREGROUND, ORPHAN):
@@ -181,7 +182,7 @@ class Workloads:
         return False
 
     def _drop_finalizer(self, resource: Resource, document: Document, name: str) -> None:
-        """Remove a finalizer of an object being deleted, and the object where it was the last one."""
+        """Remove a finalizer of an object that is being deleted, and the object with its last finalizer."""
         metadata = document["metadata"]
         rest = [one for one in metadata["finalizers"] if one != name]
         if rest:
@@ -203,7 +204,7 @@ class Workloads:
         return True
 
     def _empty_kind(self, resource: Resource, stored: Stored) -> bool:
-        """Delete what a definition brought; take the definition out of its hold when nothing of it is left."""
+        """Delete the objects of a definition's kind; remove the definition's finalizer when none is left."""
         document = stored.document
         spec = document["spec"]
         kind = f"{spec['group']}/{spec['names']['kind']}"
@@ -214,7 +215,7 @@ class Workloads:
         return True
 
     def _orphaned(self, kind: str, stored: Stored) -> bool:
-        """Delete an object whose owners are all gone (background deletion); tell whether it was."""
+        """Delete an object without remaining owners (background deletion). Return whether it was deleted."""
         references = stored.document["metadata"]["ownerReferences"]
         if any(reference["uid"] in self._owners for reference in references):
             return False
@@ -258,7 +259,7 @@ class Workloads:
             succeeded = 0
             self._make(document, mark, wanted - len(current))
             self._drop([*sorted(current, key=pods.is_ready)][: max(0, len(current) - wanted)])
-            # Old pods stay until new ones can take over, unless they stand in their way.
+            # Old pods stay until new pods are ready, except where new pods need their capacity.
             settled = sum(pods.is_ready(one) or key_of(one) in self._waiting for one in current)
             self._drop(older[: max(0, len(older) + settled - wanted)] if wanted else older)
         self._report(kind, document, mark, wanted)
@@ -272,7 +273,7 @@ class Workloads:
 
     def _nodes_for(self, template: Document) -> list[str]:
         selector = (template.get("spec") or {}).get("nodeSelector") or {}
-        usable = self._room.nodes()
+        usable = self._capacity.nodes()
         chosen = (
             one for one in usable if all((one["metadata"].get("labels") or {}).get(k) == v for k, v in selector.items())
         )
@@ -311,7 +312,7 @@ class Workloads:
     def _add_pod(self, owner: Document, mark: str, name: str, *, node: str = "") -> None:
         made = pods.pod(owner, owner["spec"]["template"], name=name, mark=mark, now=stamp())
         demand = nodes.demand_of(made["spec"])
-        place = node or self._room.place(made["spec"], demand)
+        place = node or self._capacity.place(made["spec"], demand)
         if place:
             self._start(made, place)
         else:
@@ -338,7 +339,7 @@ class Workloads:
             return
         place = document["spec"].get("nodeName")
         if not place:
-            found = self._room.place(document["spec"], nodes.demand_of(document["spec"]))
+            found = self._capacity.place(document["spec"], nodes.demand_of(document["spec"]))
             if found:
                 made = dict(document)
                 self._start(made, found)
@@ -353,7 +354,7 @@ class Workloads:
             if is_done and self._is_job(document):
                 self._objects.set_status(resource, stored, pods.succeeded(document, now=stamp()))
             return
-        if self.frozen or at > self._clock() or not self._room.is_ready(place):
+        if self.frozen or at > self._clock() or not self._capacity.is_ready(place):
             return
         del self._ready_at[key]
         self._counter += 1
@@ -371,7 +372,7 @@ class Workloads:
         family = self._pods_of.get(document["metadata"]["uid"], ())
         all_pods = [found.document for one in family if (found := self._store.get(POD, *one))]
         current = [one for one in all_pods if one["metadata"]["labels"].get(pods.HASH) == mark]
-        tally = status.Tally(
+        counts = status.PodCounts(
             wanted=wanted,
             total=len(all_pods),
             current=len(current),
@@ -379,12 +380,12 @@ class Workloads:
             ready=sum(map(pods.is_ready, all_pods)),
             succeeded=sum(pods.phase(one) == "Succeeded" for one in all_pods),
         )
-        made = _REPORTS[kind](stored.document, tally, now=stamp())
+        made = _REPORTS[kind](stored.document, counts, now=stamp())
         self._objects.set_status(self._resources[kind], stored, made)
 
 
 def _note(book: dict[str, set[Any]], uid: str, entry: Any, gone: bool) -> None:
-    """Enter something under a uid or strike it out; what is empty leaves the book."""
+    """Add an entry under a uid, or remove it. Empty sets are removed."""
     entries = book.setdefault(uid, set())
     (entries.discard if gone else entries.add)(entry)
     if not entries:
@@ -392,7 +393,7 @@ def _note(book: dict[str, set[Any]], uid: str, entry: Any, gone: bool) -> None:
 
 
 def _holds(document: Document | None) -> str:
-    """Return the node whose room a pod takes, "" for none."""
+    """Return the node whose capacity a pod uses; "": none."""
     if document is None or pods.phase(document) in ("Succeeded", "Failed"):
         return ""
     return str(document["spec"].get("nodeName", ""))
@@ -420,7 +421,7 @@ def _definition(document: Document) -> Document:
     return status_of(document, taken_name="", now=datetime.now(UTC))
 
 
-# Kinds whose wish is granted at once, and the status that says so.
+# Kinds that get their final status at once.
 _FULFILLED: dict[str, Callable[[Document], Document | None]] = {
     "Service": _service,
     "networking.k8s.io/Ingress": _ingress,

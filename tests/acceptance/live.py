@@ -102,11 +102,11 @@ class Live:
 
     def fail(self, *members: str, fault: str = "down") -> None:
         for one in members:
-            self.fleet.suffer(one, fault)
+            self.fleet.set_fault(one, fault)
 
     def heal(self, *members: str) -> None:
         for one in members or MEMBERS:
-            self.fleet.suffer(one, "none")
+            self.fleet.set_fault(one, "none")
 
     def pods_ready_after(self, seconds: float, *members: str) -> None:
         """Let pods that start from now on take so long to become ready."""

@@ -107,7 +107,7 @@ class Detection:
 
 @on_a_fleet
 async def test_fault_6_a_late_answer_counts_until_the_probes_time_is_over(fleet: Fleet, client: MemberClient) -> None:
-    await fleet.suffer("member1", "slow", seconds=0.4)
+    await fleet.set_fault("member1", "slow", seconds=0.4)
 
     slow = await client.probe(Probe(target(fleet), seconds=20))
     hanging = await client.probe(Probe(target(fleet), seconds=0.1))
@@ -156,7 +156,7 @@ async def test_fault_7_a_member_whose_certificate_has_expired_is_not_lost_and_sa
     await detection.seconds(2)
     assert detection.said("Ready")[:2] == ("True", "ClusterReady")
 
-    await fleet.suffer("member1", "expired")
+    await fleet.set_fault("member1", "expired")
     await detection.seconds(120)
 
     status, reason, message = detection.said("Ready")
@@ -168,7 +168,7 @@ async def test_fault_7_a_member_whose_certificate_has_expired_is_not_lost_and_sa
     told = [one for one in detection.store.list("Event") if one.reason == "CertificateExpired"]
     assert [one.type for one in told] == ["Warning"]
 
-    await fleet.suffer("member1", "none")
+    await fleet.set_fault("member1", "none")
     await detection.seconds(15)
     assert detection.said("Ready")[:2] == ("True", "ClusterReady")
     assert detection.said("AccessLost")[0] == "False"

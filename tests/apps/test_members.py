@@ -101,7 +101,7 @@ def test_a_member_that_refuses_us_is_not_a_lost_cluster(two: Stack) -> None:
     until(lambda: two.healthy("web") == {"member1", "member2"}, within=WITHIN)
     since = two.store.current_version()
 
-    two.fleet.suffer("member1", "unauthorized")
+    two.fleet.set_fault("member1", "unauthorized")
 
     def lost() -> bool:
         said = condition(two.cluster("member1").status.conditions, "AccessLost")
@@ -152,7 +152,7 @@ def test_a_silent_member_delays_nobody(tmp_path: Path, redis_url: str, redis_cli
         running.create("\n---\n".join(deployment(f"web-{number}") for number in range(20)))
         until(lambda: all("member2" in running.healthy(f"web-{number}") for number in range(20)), within=WITHIN)
 
-        running.fleet.suffer("member1", "blackhole")
+        running.fleet.set_fault("member1", "blackhole")
         before = len(_probes(running, "member2"))
         until(lambda: running.cluster("member1").ready != "True", within=WITHIN)
         running.create(deployment("late"))

@@ -236,7 +236,7 @@ def test_a_worker_killed_at_20_moments_evicts_every_binding_once(
         running.join("member3")
         since = running.store.current_version()
 
-        running.fleet.suffer("member1", "down")
+        running.fleet.set_fault("member1", "down")
         for _ in range(KILLS):
             _until_working(running, chance.uniform(0.0, 0.4))
             os.killpg(worker.pid, signal.SIGKILL)

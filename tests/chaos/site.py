@@ -105,13 +105,13 @@ class Site:
                 raise ConnectionError(f"{one['name']}: {answer.status}")
         return found
 
-    def suffer(self, member: str, fault: str) -> None:
+    def set_fault(self, member: str, fault: str) -> None:
         """Let a fault begin in a member; "none" ends it."""
         ask(self.known["control"], "PUT", f"/members/{member}/fault", {"fault": fault, "seconds": 3.0})
 
     def heal(self) -> None:
         for member in MEMBERS:
-            self.suffer(member, "none")
+            self.set_fault(member, "none")
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Return what the database answers."""

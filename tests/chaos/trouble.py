@@ -89,7 +89,7 @@ class Trouble:
         return [0.2 + placed[member] for member in MEMBERS]
 
     def _suffer(self, member: str, fault: str) -> None:
-        self.site.suffer(member, fault)
+        self.site.set_fault(member, fault)
         self.ledger.fault(member, fault)
 
 

@@ -185,9 +185,9 @@ def test_lists_of_words_and_retained_keys_merge_by_their_directives(spec: Any, c
         ({"spec": {"strategy": {"$retainKeys": ["type"], "rollingUpdate": {}}}}, "'rollingUpdate'"),
         ({"spec": {"template": {"containers": ["web"]}}}, "spec.template.containers: 'web' is not an object"),
         ({"spec": {"template": {"containers": [{"name": "a"}, []]}}}, "spec.template.containers: [] is not an object"),
-        ({"spec": {"template": {"containers": [{"name": ["a"]}]}}}, "['a'] is none"),
+        ({"spec": {"template": {"containers": [{"name": ["a"]}]}}}, "not by ['a']"),
         ({"spec": {"template": {"containers": [], "$setElementOrder/containers": 5}}}, "has to be a list"),
-        ({"spec": {"template": {"$setElementOrder/containers": [["a"]]}}}, "['a'] is none"),
+        ({"spec": {"template": {"$setElementOrder/containers": [["a"]]}}}, "not by ['a']"),
         ({"spec": {"zones": [["a"]]}}, "spec.zones: items are identified by a plain value, not by ['a']"),
     ],
 )

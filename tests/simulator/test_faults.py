@@ -29,12 +29,12 @@ async def test_down_refuses_connections_on_a_port_that_comes_back(cluster: Clust
     url = cluster.member.url
     await cluster.make(CONFIGMAPS, configmap("settings"))
 
-    await cluster.fleet.suffer("member1", "down")
+    await cluster.fleet.set_fault("member1", "down")
     with pytest.raises(aiohttp.ClientConnectorError):
         await cluster.get("/readyz")
     assert await other_is_well(cluster)
 
-    await cluster.fleet.suffer("member1", "none")
+    await cluster.fleet.set_fault("member1", "none")
     assert cluster.member.url == url
     assert (await cluster.get(f"{CONFIGMAPS}/settings"))["metadata"]["name"] == "settings"
 
@@ -45,7 +45,7 @@ async def test_down_cuts_watches_that_are_open(cluster: Cluster) -> None:
         await cluster.make(CONFIGMAPS, configmap("a"))
         assert (await anext(stream))["object"]["metadata"]["name"] == "a"
 
-        await cluster.fleet.suffer("member1", "down")
+        await cluster.fleet.set_fault("member1", "down")
 
         with pytest.raises(aiohttp.ClientError):
             await anext(stream)
@@ -53,7 +53,7 @@ async def test_down_cuts_watches_that_are_open(cluster: Cluster) -> None:
 
 @simulated(members=TWO)
 async def test_a_black_hole_takes_connections_and_never_answers(cluster: Cluster) -> None:
-    await cluster.fleet.suffer("member1", "blackhole")
+    await cluster.fleet.set_fault("member1", "blackhole")
 
     with pytest.raises(asyncio.TimeoutError):
         await cluster.ask("GET", "/readyz", timeout=0.2)
@@ -62,23 +62,23 @@ async def test_a_black_hole_takes_connections_and_never_answers(cluster: Cluster
 
 @simulated()
 async def test_what_a_client_gave_up_on_in_a_black_hole_never_happens(cluster: Cluster) -> None:
-    await cluster.fleet.suffer("member1", "blackhole")
+    await cluster.fleet.set_fault("member1", "blackhole")
     with pytest.raises(asyncio.TimeoutError):
         await cluster.ask("POST", CONFIGMAPS, configmap("late"), timeout=0.2)
 
-    await cluster.fleet.suffer("member1", "none")
+    await cluster.fleet.set_fault("member1", "none")
 
     assert (await cluster.get(CONFIGMAPS))["items"] == []
 
 
 @simulated()
 async def test_a_request_that_waits_out_a_black_hole_is_answered(cluster: Cluster) -> None:
-    await cluster.fleet.suffer("member1", "blackhole")
+    await cluster.fleet.set_fault("member1", "blackhole")
     waiting = asyncio.create_task(cluster.ask("GET", "/readyz"))
     while not cluster.member.requests.entries():
         await asyncio.sleep(0)
 
-    await cluster.fleet.suffer("member1", "none")
+    await cluster.fleet.set_fault("member1", "none")
 
     assert (await waiting).status == 200
 
@@ -88,14 +88,14 @@ async def test_a_watch_falls_silent_in_a_black_hole_and_catches_up_after_it(clus
     async with aclosing(cluster.watch(f"{CONFIGMAPS}?watch=true")) as stream:
         await cluster.make(CONFIGMAPS, configmap("a"))
         await anext(stream)
-        await cluster.fleet.suffer("member1", "blackhole")
+        await cluster.fleet.set_fault("member1", "blackhole")
         resource = cluster.member.objects.catalogue.by_key("ConfigMap")
         cluster.member.store.put(resource, {"metadata": {"name": "b", "namespace": "default", "uid": "u"}})
         following = asyncio.ensure_future(anext(stream))
         done, _ = await asyncio.wait({following}, timeout=0.2)
         assert not done
 
-        await cluster.fleet.suffer("member1", "none")
+        await cluster.fleet.set_fault("member1", "none")
 
         assert (await following)["object"]["metadata"]["name"] == "b"
 
@@ -103,7 +103,7 @@ async def test_a_watch_falls_silent_in_a_black_hole_and_catches_up_after_it(clus
 @simulated()
 async def test_slow_answers_that_late(cluster: Cluster) -> None:
     loop = asyncio.get_running_loop()
-    await cluster.fleet.suffer("member1", "slow", seconds=0.3)
+    await cluster.fleet.set_fault("member1", "slow", seconds=0.3)
 
     began = loop.time()
     assert (await cluster.ask("GET", "/readyz")).status == 200
@@ -113,7 +113,7 @@ async def test_slow_answers_that_late(cluster: Cluster) -> None:
 
 @simulated(members=TWO)
 async def test_unauthorized_answers_401_to_everything(cluster: Cluster) -> None:
-    await cluster.fleet.suffer("member1", "unauthorized")
+    await cluster.fleet.set_fault("member1", "unauthorized")
 
     for path in ("/readyz", "/version", CONFIGMAPS):
         assert (await cluster.ask("GET", path)).status == 401
@@ -122,7 +122,7 @@ async def test_unauthorized_answers_401_to_everything(cluster: Cluster) -> None:
 
 @simulated()
 async def test_unhealthy_says_so_and_works_on(cluster: Cluster) -> None:
-    await cluster.fleet.suffer("member1", "unhealthy")
+    await cluster.fleet.set_fault("member1", "unhealthy")
 
     assert (await cluster.ask("GET", "/readyz")).status == 503
     assert (await cluster.ask("GET", CONFIGMAPS)).status == 200
@@ -130,13 +130,13 @@ async def test_unhealthy_says_so_and_works_on(cluster: Cluster) -> None:
 
 @simulated()
 async def test_not_ready_keeps_new_pods_from_becoming_ready_until_it_ends(cluster: Cluster) -> None:
-    await cluster.fleet.suffer("member1", "notready")
+    await cluster.fleet.set_fault("member1", "notready")
     await cluster.make(DEPLOYMENTS, workload("Deployment", replicas=1))
     await cluster.until(DEPLOYMENTS, lambda one: one.get("status", {}).get("replicas") == 1, name="web")
     assert (await cluster.ask("GET", "/readyz")).status == 200
     assert "readyReplicas" not in (await cluster.get(f"{DEPLOYMENTS}/web"))["status"]
 
-    await cluster.fleet.suffer("member1", "none")
+    await cluster.fleet.set_fault("member1", "none")
 
     await cluster.until(DEPLOYMENTS, lambda one: one["status"].get("readyReplicas") == 1, name="web")
 
@@ -208,18 +208,18 @@ async def test_a_certificate_that_has_expired_is_shown_on_the_same_port_and_a_go
     trusting = ssl.create_default_context(cadata=cluster.fleet.authority.decode())
     url = f"{cluster.member.url}/readyz"
 
-    await cluster.fleet.suffer("member1", "expired")
+    await cluster.fleet.set_fault("member1", "expired")
     with pytest.raises(aiohttp.ClientConnectorCertificateError, match="certificate has expired"):
         await cluster.session.get(url, ssl=trusting)
 
-    await cluster.fleet.suffer("member1", "none")
+    await cluster.fleet.set_fault("member1", "none")
     async with cluster.session.get(url, ssl=trusting) as response:
         assert response.status == 200
 
 
 @simulated()
 async def test_plain_http_has_no_certificate_that_could_expire(cluster: Cluster) -> None:
-    with pytest.raises(BadRequest, match="use --tls"):
-        await cluster.fleet.suffer("member1", "expired")
+    with pytest.raises(BadRequest, match="start it with --tls"):
+        await cluster.fleet.set_fault("member1", "expired")
 
     assert (await cluster.ask("GET", "/readyz")).status == 200

@@ -1,4 +1,4 @@
-"""What was asked of a member: tests read it instead of guessing."""
+"""The log of requests to a member, for tests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ KEPT = 20_000
 
 
 class RequestLog:
-    """The last requests of a member. An entry is there from the moment a request arrives; status 0 is unanswered."""
+    """The latest requests to a member. An entry is made when a request arrives; status 0: it is not answered yet."""
 
     def __init__(self) -> None:
         self._entries: deque[dict[str, Any]] = deque(maxlen=KEPT)
         self._number = itertools.count(1)
 
     def begin(self, *, at: str, method: str, path: str, user_agent: str) -> dict[str, Any]:
-        """Note a request; the caller fills in `status` and `seconds` when it is answered."""
+        """Add an entry for a request and return it. The caller sets `status` and `seconds` when it is answered."""
         entry = {
             "number": next(self._number),
             "at": at,
@@ -31,9 +31,9 @@ class RequestLog:
         return entry
 
     def entries(self, *, after: int = 0) -> list[dict[str, Any]]:
-        """Return the requests with a greater number, oldest first."""
+        """Return the entries after the request with number `after`, oldest first."""
         return [entry for entry in self._entries if entry["number"] > after]
 
     def clear(self) -> None:
-        """Forget them all; numbers go on."""
+        """Delete all entries. The numbers of later requests continue."""
         self._entries.clear()
