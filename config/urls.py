@@ -7,7 +7,7 @@ from django.urls import include, path
 from apps.api.login_throttle import throttled
 
 urlpatterns = [
-    # These two stand before the same paths of the libraries, whose logins have no limit.
+    # Before the same paths of the libraries, because their logins have no limit of attempts.
     path("admin/login/", throttled(admin.site.login)),
     path("login/login/", throttled(LoginView.as_view(template_name="rest_framework/login.html"))),
     path("admin/", admin.site.urls),

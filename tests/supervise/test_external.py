@@ -106,8 +106,8 @@ def test_servers_of_somebody_are_used_and_left_running_and_clean(supervise: Comm
     assert facts is not None
     listing = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True).stdout
 
-    assert "PostgreSQL: as DATABASE_URL says" in said
-    assert "Redis: as REDIS_URL says" in said
+    assert "PostgreSQL: the server in DATABASE_URL" in said
+    assert "Redis: the server in REDIS_URL" in said
     assert {record.name for record in records.read_records(supervise.home.run)} == set(STARTED)
     assert status_of(f"{facts['api']}/admin/login/") == 200
     eventually(lambda: set(clusters(supervise).values()) == {"True"})  # beat, worker and members at work

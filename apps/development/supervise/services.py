@@ -31,14 +31,14 @@ def start_services(
     environment = {name: os.environ[name] for name in (REDIS, DATABASE) if os.environ.get(name)}
     data, programs, named = None, [], []
     if REDIS in environment:
-        say(f"Redis: as {REDIS} says")
+        say(f"Redis: the server in {REDIS}")
     else:
         store = redis.prepare(home)
         programs.append(store.program)
         environment[REDIS] = store.url
         named.append(f"Redis {store.version} ({store.source})")
     if DATABASE in environment:
-        say(f"PostgreSQL: as {DATABASE} says")
+        say(f"PostgreSQL: the server in {DATABASE}")
     else:
         database = postgres.prepare(home, throwaway=throwaway)
         programs.append(database.program)
