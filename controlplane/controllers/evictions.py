@@ -54,7 +54,7 @@ from controlplane.kinds.rows import (
     Stop,
 )
 from controlplane.propagation.bindings import template_of
-from controlplane.scheduling.batch import may_need_room
+from controlplane.scheduling.batch import may_depend_on_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.scheduling.question import Groups
@@ -131,7 +131,7 @@ class Evictions(Controller):
         flapping = {one.metadata.name: for_flapping(one) for one in clusters if one.flapping}
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), flapping)
         bindings = state.get([Ref.parse(name) for name in names])
-        needs_room = any(may_need_room(one.spec) for one in bindings.values())
+        needs_capacity = any(may_depend_on_capacity(one.spec) for one in bindings.values())
         snapshot = EvictionsSnapshot(
             subject=failover_configuration(state),
             fleet=fleet,
@@ -144,7 +144,7 @@ class Evictions(Controller):
             last_look=last_look,
             capacity=capacity,
             reserved_capacity=state.reserved_capacity(within=RESERVATION_EXPIRY, bindings=names)
-            if needs_room
+            if needs_capacity
             else ReservedCapacity(),
             holds=replace(holds, labels=workload_labels(state, bindings.values()) if holds.needs_labels() else {}),
             applications=applications(state, bindings.values()),
@@ -381,7 +381,7 @@ def _hint_writes(new: Binding, refuge: Refuge) -> Iterable[Save]:
 
     If free capacity plays no part, the scheduler finds the same clusters by itself and needs no hint.
     """
-    if refuge.clusters and may_need_room(new.spec):
+    if refuge.clusters and may_depend_on_capacity(new.spec):
         found = {one.name: one.replicas for one in refuge.clusters}
         yield Save(PlacementHint(str(new.ref), new.metadata.generation, found))
 

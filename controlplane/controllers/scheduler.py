@@ -26,7 +26,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.rows import CapacityReservation, FleetNames, PlacementHint, PlacementNote, Row
 from controlplane.propagation.bindings import template_of
 from controlplane.scheduling import binding_outcome, explanation_text
-from controlplane.scheduling.batch import Batch, Item, growth, needs_no_room
+from controlplane.scheduling.batch import Batch, Item, growth, ignores_capacity
 from controlplane.scheduling.cluster_arrays import Fleet
 from controlplane.scheduling.colocation import Applications
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY, live
@@ -292,7 +292,7 @@ class _BatchScheduler:
 
     def _capacity_guards(self, question: Question, grown: Sequence[str]) -> tuple[CapacityGuard, ...]:
         """Return the guards of a result: what it takes on clusters that got more replicas must still be free."""
-        if not grown or needs_no_room(question):
+        if not grown or ignores_capacity(question):
             return ()
         return self.ledger.capacity_guards(self.fleet.places(grown), question.asked, seen=self.reserved_capacity.seen)
 

@@ -221,7 +221,7 @@ class FailbackPlanner:
         on its earlier clusters that have more than their share.
         """
         replicas = binding.spec.replicas
-        shares = _replicas_by_cluster(earlier, replicas, turned=question.turned)
+        shares = _replicas_by_cluster(earlier, replicas, larger_name_first=question.larger_name_first)
         held = {one.name: one.replicas for one in binding.spec.clusters}
         planned, share = dict(held), shares[cluster]
         taken = min(share, max(0, replicas - sum(held.values())))
@@ -336,11 +336,15 @@ class FailbackPlanner:
         return tuple(one.row for one in reservations), guards
 
 
-def _replicas_by_cluster(earlier: Origin, replicas: int, *, turned: bool) -> dict[str, int]:
+def _replicas_by_cluster(earlier: Origin, replicas: int, *, larger_name_first: bool) -> dict[str, int]:
     """Return the replicas of each earlier cluster. If the total has changed, they are divided in proportion."""
     names = sorted(earlier.clusters)
     weights = np.array([earlier.clusters[name] for name in names], dtype=np.int64)
-    return dict(zip(names, divide.by_static_weight(replicas, weights, turned=turned).tolist(), strict=True))
+    return dict(
+        zip(
+            names, divide.by_static_weight(replicas, weights, larger_name_first=larger_name_first).tolist(), strict=True
+        )
+    )
 
 
 def _targets(binding: Binding, wanted: Mapping[str, int]) -> tuple[TargetCluster, ...]:

@@ -79,7 +79,7 @@ class SchedulerDryRun:
             binding.status,
             settings=self._settings,
             neighbours=self._groups.seen_by(binding),
-            together=self._applications.seen_by(binding, now=now),
+            application=self._applications.seen_by(binding, now=now),
         )
         reserved = self._reserved(binding)
         binding_outcome.give_back(self._ledger, self._fleet, reserved)

@@ -14,7 +14,7 @@ import numpy as np
 from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatus, TargetCluster
 from controlplane.kinds.policy import Placement
 from controlplane.scheduling.cluster_arrays import Fleet
-from controlplane.scheduling.colocation import APART, Together
+from controlplane.scheduling.colocation import NO_APPLICATION, Application
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import DUPLICATED, STATIC, division_of
 from controlplane.scheduling.question import ALONE, Neighbours, Question, question_of
@@ -29,7 +29,7 @@ class Item(msgspec.Struct, frozen=True):
     spec: ResourceBindingSpec
     status: ResourceBindingStatus
     neighbours: Neighbours = ALONE
-    together: Together = APART
+    application: Application = NO_APPLICATION
     uncounted: dict[str, int] = {}
     hint: tuple[TargetCluster, ...] | None = None
 
@@ -52,12 +52,12 @@ class Batch:
         """
         settings = self._settings
         question = question_of(
-            item.spec, item.status, settings=settings, neighbours=item.neighbours, together=item.together
+            item.spec, item.status, settings=settings, neighbours=item.neighbours, application=item.application
         )
         verdict = self._known.get(question) if item.hint is None else None
         if verdict is None:
             verdict = answer(question, self._fleet, self._ledger, settings=settings, hint=item.hint)
-            if needs_no_room(question):
+            if ignores_capacity(question):
                 self._known[question] = verdict
         if isinstance(verdict.outcome, Placed) and question.workload and verdict.outcome.clusters:
             if question.targets or item.uncounted:
@@ -87,14 +87,14 @@ class Batch:
             self._ledger.reserve(self._fleet.places(taken), counts, question.asked)
 
 
-def needs_no_room(question: Question) -> bool:
+def ignores_capacity(question: Question) -> bool:
     """Test whether the answer does not depend on free capacity, so that equal questions have equal answers."""
     if _spreads(question.placement):
         return False
     return not question.workload or (not question.bundled and division_of(question.placement) in (DUPLICATED, STATIC))
 
 
-def may_need_room(spec: ResourceBindingSpec) -> bool:
+def may_depend_on_capacity(spec: ResourceBindingSpec) -> bool:
     """Test whether a placement may depend on free capacity. False: reserved capacity need not be read for it."""
     placement = spec.placement
     if placement is None:

@@ -18,17 +18,17 @@ class Candidates(msgspec.Struct, frozen=True):
 
     places: Places
     scores: Counts
-    room: Counts  # replicas that fit, including the replicas that the binding already has there
+    capacity: Counts  # replicas that fit, including the replicas that the binding already has there
 
 
 class Unselectable(Exception):
     """The spread constraints cannot be met. The text says which constraint and how many clusters there are."""
 
 
-def rank(places: Places, scores: Counts, room: Counts, tiers: Counts) -> Candidates:
+def rank(places: Places, scores: Counts, capacity: Counts, tiers: Counts) -> Candidates:
     """Return the candidates sorted by tier, descending score, descending free capacity and name.
 
     `places` must be in the order of the cluster names.
     """
-    order = np.lexsort((-room, -scores, tiers))
-    return Candidates(places[order], scores[order], room[order])
+    order = np.lexsort((-capacity, -scores, tiers))
+    return Candidates(places[order], scores[order], capacity[order])

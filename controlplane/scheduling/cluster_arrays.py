@@ -44,13 +44,13 @@ class Fleet:
         "_read",
         "_taint_ids",
         "_taints",
-        "absent",
+        "accepting",
         "capacity",
         "clusters",
+        "excluded",
         "index",
         "names",
-        "open",
-        "present",
+        "retaining",
         "settings",
         "size",
     )
@@ -71,10 +71,10 @@ class Fleet:
             tuple(Taint(taint.key, taint.effect, taint.value) for taint in one.spec.taints) for one in self.clusters
         )
         self._apis, self._api_ids = _interned(one.status.api_enablements for one in self.clusters)
-        self.absent: Mask = np.zeros(self.size, dtype=np.bool_)
-        self.open: Mask = ~self._mask(lambda one: one.terminating)  # clusters that are not being deleted
+        self.excluded: Mask = np.zeros(self.size, dtype=np.bool_)
+        self.accepting: Mask = ~self._mask(lambda one: one.terminating)  # clusters that are not being deleted
         # A deleted cluster that the eviction queue empties keeps its copies until they are evicted [unjoin-and-drain].
-        self.present: Mask = self.open | np.bool_(unjoin.evicts(settings))
+        self.retaining: Mask = self.accepting | np.bool_(unjoin.evicts(settings))
         self._cache: dict[Any, Any] = {}
 
     @classmethod
@@ -88,7 +88,7 @@ class Fleet:
             return cls(clusters, settings, {})
         listed = list(clusters)
         known = previous._read
-        same = len(listed) == previous.size and settings == previous.settings and not previous.absent.any()
+        same = len(listed) == previous.size and settings == previous.settings and not previous.excluded.any()
         if same and all(one.metadata.name in known and _same(known[one.metadata.name][0], one) for one in listed):
             return previous
         return cls(listed, settings, known)
@@ -101,9 +101,9 @@ class Fleet:
         fleet = object.__new__(Fleet)
         for slot in Fleet.__slots__:
             setattr(fleet, slot, getattr(self, slot))
-        fleet.absent = self.absent.copy()
-        fleet.absent[places] = True
-        fleet.present = self.present & ~fleet.absent
+        fleet.excluded = self.excluded.copy()
+        fleet.excluded[places] = True
+        fleet.retaining = self.retaining & ~fleet.excluded
         fleet._cache = {}
         return fleet
 
@@ -156,7 +156,7 @@ class Fleet:
 
     # What clusters are
 
-    def chosen(self, affinity: ClusterAffinity | None) -> Mask:
+    def selected_by(self, affinity: ClusterAffinity | None) -> Mask:
         """Return which clusters an affinity chooses. Each of its conditions is evaluated once for all clusters."""
         mask = np.ones(self.size, dtype=np.bool_)
         for condition in conditions(affinity):
@@ -171,9 +171,9 @@ class Fleet:
             return mask
         return self.cached(condition, lambda: self._mask(condition.holds))
 
-    def lacking(self, field: str) -> Mask:
+    def without_field(self, field: str) -> Mask:
         """Return the clusters whose provider, region or zone is not set."""
-        return self.cached(("lacking", field), lambda: self._mask(lambda one: not field_values(one, field)))
+        return self.cached(("without field", field), lambda: self._mask(lambda one: not field_values(one, field)))
 
     def regions(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Return for each cluster the position of its region in the sorted region names, and these names. -1: no
@@ -186,7 +186,7 @@ class Fleet:
 
         return self.cached("regions", make)
 
-    def refusing(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Mask:
+    def with_untolerated_taint(self, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Mask:
         """Return the clusters with a taint of one of these effects that no toleration tolerates."""
 
         def make() -> Mask:
@@ -195,18 +195,20 @@ class Fleet:
 
         return self.cached((tolerations, effects), make)
 
-    def refused_by(self, place: int, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]) -> Taint | None:
-        """Return the first taint for which `refusing` contains this cluster. None: there is none."""
+    def first_untolerated_taint(
+        self, place: int, tolerations: tuple[Toleration, ...], effects: tuple[str, ...]
+    ) -> Taint | None:
+        """Return the first taint for which `with_untolerated_taint` contains this cluster. None: there is none."""
         found = untolerated(self._taints[self._taint_ids[place]], tolerations, effects)
         return found[0] if found else None
 
-    def leaving_soon(self) -> Mask:
+    def with_prefer_no_execute(self) -> Mask:
         """Return the clusters with a PreferNoExecute taint. Tolerations are not consulted [prefer-no-execute]."""
-        return self.refusing((), (PREFER_NO_EXECUTE,))
+        return self.with_untolerated_taint((), (PREFER_NO_EXECUTE,))
 
-    def moving(self) -> Mask:
+    def with_evicting_taint(self) -> Mask:
         """Return the clusters with a taint that evicts (NoExecute, PreferNoExecute), whether it is tolerated or not."""
-        return self.refusing((), (NO_EXECUTE, PREFER_NO_EXECUTE))
+        return self.with_untolerated_taint((), (NO_EXECUTE, PREFER_NO_EXECUTE))
 
     def enables(self, api_version: str, kind: str) -> Mask:
         """Return the clusters that serve this kind of this API version."""

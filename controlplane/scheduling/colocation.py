@@ -26,7 +26,7 @@ YOUNG: Final = timedelta(seconds=300)
 FIRST_LOOK, LONGEST_LOOK = timedelta(seconds=1), timedelta(seconds=60)
 
 
-class Together(msgspec.Struct, frozen=True):
+class Application(msgspec.Struct, frozen=True):
     """The application of a binding, as far as scheduling depends on it.
 
     `near`: the clusters of other parts; clusters with most parts that run pods come first. `whole`: the requests of all
@@ -40,7 +40,7 @@ class Together(msgspec.Struct, frozen=True):
     moves: bool = False
 
 
-APART: Final = Together()
+NO_APPLICATION: Final = Application()
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -105,18 +105,18 @@ class Applications:
         self._parts = parts_of(found, settings)
         self._settings = settings
 
-    def seen_by(self, binding: Binding, *, now: datetime | None = None) -> Together:
-        """Return the application of a binding as it is now. APART: the binding is its only part.
+    def seen_by(self, binding: Binding, *, now: datetime | None = None) -> Application:
+        """Return the application of a binding as it is now. NO_APPLICATION: the binding is its only part.
 
         `now` None: a dry run. A binding that already has targets is then not moved to join other parts.
         """
         others = self._others(binding)
         if not others:
-            return APART
+            return NO_APPLICATION
         own = part_of(binding, self._settings)
         everyone = (own, *others)
         moves = _moves(binding, own, others, now=now)
-        return Together(
+        return Application(
             _near([part for part in others if part.pods] if moves else others),
             _whole(everyone),
             tuple(sorted({part.kind for part in everyone})),

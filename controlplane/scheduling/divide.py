@@ -11,25 +11,25 @@ from controlplane.scheduling.placement_plan import AGGREGATED
 from controlplane.scheduling.webster_arrays import divide
 
 
-class NoRoom(Exception):
+class NotEnoughCapacity(Exception):
     """The selected clusters have too little free capacity. `part`: the replicas that do fit on each of them."""
 
-    def __init__(self, room: int, needed: int, part: Counts) -> None:
-        super().__init__(f"the selected clusters have room for {room} of {needed} replicas")
+    def __init__(self, capacity: int, needed: int, part: Counts) -> None:
+        super().__init__(f"the selected clusters have room for {capacity} of {needed} replicas")
         self.part = part
 
 
-def by_static_weight(replicas: int, weights: Counts, *, turned: bool) -> Counts:
+def by_static_weight(replicas: int, weights: Counts, *, larger_name_first: bool) -> Counts:
     """Return replicas by static weights. If no selected cluster has a weight, all have the same weight."""
-    return divide(replicas, weights if weights.any() else np.ones_like(weights), turned=turned)
+    return divide(replicas, weights if weights.any() else np.ones_like(weights), larger_name_first=larger_name_first)
 
 
 class Shares(msgspec.Struct, frozen=True):
     """The input of a division by free capacity. Arrays are over the selected clusters in the order of their names.
 
     `free`: how many more replicas fit. `held`: the replicas that the binding already has. `order`: the clusters in
-    order of preference. `fresh`: divide all replicas again, as if none were placed. `turned`: ties go to the larger
-    name.
+    order of preference. `fresh`: divide all replicas again, as if none were placed. `larger_name_first`: ties go to the
+    larger name.
     """
 
     division: str
@@ -37,21 +37,21 @@ class Shares(msgspec.Struct, frozen=True):
     held: Counts
     order: NDArray[np.intp]
     fresh: bool
-    turned: bool
+    larger_name_first: bool
 
     def of(self, mine: NDArray[np.bool_]) -> Shares:
         """Return the input restricted to some clusters: the others count as full and hold no replicas."""
         free, held = np.where(mine, self.free, 0), np.where(mine, self.held, 0)
-        return Shares(self.division, free, held, self.order[mine[self.order]], self.fresh, self.turned)
+        return Shares(self.division, free, held, self.order[mine[self.order]], self.fresh, self.larger_name_first)
 
     def at_most(self, more: Counts) -> Shares:
         """Return the input with an upper limit for the additional replicas of each cluster."""
         free: Counts = np.clip(more, 0, self.free)
-        return Shares(self.division, free, self.held, self.order, self.fresh, self.turned)
+        return Shares(self.division, free, self.held, self.order, self.fresh, self.larger_name_first)
 
 
-def by_room(replicas: int, given: Shares, tiers: Counts | None = None) -> Counts:
-    """Return replicas divided by free capacity. Raises NoRoom if they do not fit.
+def by_free_capacity(replicas: int, given: Shares, tiers: Counts | None = None) -> Counts:
+    """Return replicas divided by free capacity. Raises NotEnoughCapacity if they do not fit.
 
     Placed replicas stay. Only the difference is added by free capacity, or removed in proportion to the replicas.
     `tiers`: the clusters of one tier are filled completely before the next tier is used. None: there is one tier.
@@ -67,7 +67,7 @@ def by_room(replicas: int, given: Shares, tiers: Counts | None = None) -> Counts
             found += _within(share, here)
             left -= share
     if left > 0:
-        raise NoRoom(replicas - left, replicas, found)
+        raise NotEnoughCapacity(replicas - left, replicas, found)
     return found
 
 
@@ -84,12 +84,12 @@ def _within(replicas: int, given: Shares) -> Counts:
 
 def _spread(need: int, weights: Counts, base: Counts, given: Shares) -> Counts:
     """Return `base` plus `need` replicas divided by weight. No cluster gets more than its weight."""
-    room = int(weights.sum())
-    if room < need:
-        raise NoRoom(room, need, base + weights)
+    capacity = int(weights.sum())
+    if capacity < need:
+        raise NotEnoughCapacity(capacity, need, base + weights)
     if given.division == AGGREGATED:
         weights = _fewest(need, weights, base, given.order)
-    return base + divide(need, weights, turned=given.turned)
+    return base + divide(need, weights, larger_name_first=given.larger_name_first)
 
 
 def _fewest(need: int, weights: Counts, base: Counts, order: NDArray[np.intp]) -> Counts:

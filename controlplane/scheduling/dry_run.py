@@ -81,7 +81,7 @@ def review(
         settings=settings,
         ledger=ledger,
         neighbours=WorkloadGroups(around.groups).seen_by(binding),
-        together=Applications(around.applications, settings).seen_by(binding, now=now),
+        application=Applications(around.applications, settings).seen_by(binding, now=now),
     )
     part = explanation_text.Part(summary_of(verdict, trigger=trigger, now=now), detail_of(verdict), fleet.names)
     explanation = explanation_text.document(

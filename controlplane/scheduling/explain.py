@@ -22,7 +22,7 @@ class Attempt(msgspec.Struct, frozen=True):
     affinity_name: str
     feasible: Places | None
     chosen: Places | None
-    room: Counts | None
+    capacity: Counts | None
     shares: Counts | None
     failure: str
     joined: str = ""  # how it joined its application: Followed or ForAll; "" if it was placed alone

@@ -120,7 +120,7 @@ def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[Cluste
     chosen = list(_named(term.chosen, part.names)) if term.chosen else []
     shares, weights = _by_name(chosen, term.shares), _by_name(chosen, term.weights)
     taken = frozenset(chosen)
-    room = {part.names[place]: room for place, room in zip(term.seen, term.room, strict=True) if part.names}
+    capacities = {part.names[place]: room for place, room in zip(term.seen, term.room, strict=True) if part.names}
     for name in part.names:
         reported = reported_at.get(name)
         filter_, value = refused.get(name, ("", ""))
@@ -140,9 +140,9 @@ def accounts(part: Part, reported_at: Mapping[str, datetime]) -> Iterator[Cluste
                 target_before=name in held,
                 replicas_before=held.get(name, 0),
                 score=TARGET_SCORE if name in held else RESERVED_SCORE if name in reserved else 0,
-                capacity=room.get(name),
-                capacity_reported_at=reported if name in room else None,
-                capacity_age_seconds=_age(part.decision.at, reported) if name in room else None,
+                capacity=capacities.get(name),
+                capacity_reported_at=reported if name in capacities else None,
+                capacity_age_seconds=_age(part.decision.at, reported) if name in capacities else None,
                 weight=weights.get(name),
                 replicas=shares.get(name) if detail.workload else None,
             )

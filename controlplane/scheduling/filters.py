@@ -48,7 +48,7 @@ def _cluster_affinity(plan: Plan, question: Question, place: int) -> str:
 def _spread_field(field: str) -> Filter:
     return Filter(
         "SpreadConstraint",
-        mask=lambda plan, question: ~plan.fleet.lacking(field) if field in plan.spread_fields else None,
+        mask=lambda plan, question: ~plan.fleet.without_field(field) if field in plan.spread_fields else None,
         why=lambda plan, question, place: f"it has no {field}, which a spread constraint needs",
     )
 
@@ -58,13 +58,13 @@ def _not_on(plan: Plan, names: Iterable[str]) -> Mask:
 
 
 def _taint(plan: Plan, question: Question, place: int) -> str:
-    taint = plan.fleet.refused_by(place, plan.placement.cluster_tolerations, REFUSING)
+    taint = plan.fleet.first_untolerated_taint(place, plan.placement.cluster_tolerations, REFUSING)
     assert taint is not None, "this filter refuses only clusters with a taint that is not tolerated"
     return f"taint {spelled(taint)} is not tolerated"
 
 
 def _evicted(plan: Plan, question: Question) -> Mask | None:
-    return ~(plan.fleet.mask_of(question.evicted) & plan.fleet.moving()) if question.evicted else None
+    return ~(plan.fleet.mask_of(question.evicted) & plan.fleet.with_evicting_taint()) if question.evicted else None
 
 
 def _affinity_group(plan: Plan, question: Question, place: int) -> str:
@@ -77,31 +77,31 @@ def _affinity_group(plan: Plan, question: Question, place: int) -> str:
 FILTERS: Final = (
     Filter(
         "Leaving",
-        mask=lambda plan, question: ~plan.fleet.absent,
+        mask=lambda plan, question: ~plan.fleet.excluded,
         why=lambda plan, question, place: "it is counted as unavailable",
     ),
     Filter(
         "Terminating",
-        mask=lambda plan, question: plan.fleet.present,
+        mask=lambda plan, question: plan.fleet.retaining,
         why=lambda plan, question, place: "it is being deleted",
     ),
     Filter(CLUSTER_AFFINITY, mask=lambda plan, question: plan.affinity, why=_cluster_affinity),
     *map(_spread_field, ("provider", "region", "zone")),
     Filter(
         "ClusterEviction",
-        mask=lambda plan, question: _not_on(plan, question.leaving) if question.leaving else None,
+        mask=lambda plan, question: _not_on(plan, question.blocked) if question.blocked else None,
         why=lambda plan, question, place: "a graceful eviction task removes the binding from it",
         per_binding=True,
     ),
     Filter(
         "Terminating",
-        mask=lambda plan, question: plan.fleet.open,
+        mask=lambda plan, question: plan.fleet.accepting,
         why=lambda plan, question, place: "it is being deleted",
         keeps_targets=True,
     ),
     Filter(
         "TaintToleration",
-        mask=lambda plan, question: ~plan.fleet.refusing(plan.placement.cluster_tolerations, REFUSING),
+        mask=lambda plan, question: ~plan.fleet.with_untolerated_taint(plan.placement.cluster_tolerations, REFUSING),
         why=_taint,
         keeps_targets=True,
         per_cluster=True,
@@ -123,7 +123,7 @@ FILTERS: Final = (
     ),
     Filter(
         "Failover",
-        mask=lambda plan, question: ~plan.fleet.leaving_soon() if question.fails_over else None,
+        mask=lambda plan, question: ~plan.fleet.with_prefer_no_execute() if question.fails_over else None,
         why=lambda plan, question, place: f"its {PREFER_NO_EXECUTE} taint would evict the binding again",
         keeps_targets=True,
     ),

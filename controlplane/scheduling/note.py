@@ -27,7 +27,7 @@ from controlplane.scheduling.placement_plan import STATIC, Plan
 from controlplane.scheduling.question import Question
 from controlplane.scheduling.schedule import Placed, Verdict
 
-ROOMS_KEPT: Final = 128
+CAPACITIES_KEPT: Final = 128
 """How many clusters a note stores the free capacity of: the chosen ones first, then those with most free capacity."""
 TARGETS_KEPT: Final = 100
 """How many clusters the summary of a decision lists. The binding itself lists all."""
@@ -105,8 +105,8 @@ def detail_of(verdict: Verdict) -> Detail:
         held=question.targets,
         terms=tuple(_term(attempt, question) for attempt in explanation.attempts),
         joined=explanation.attempts[-1].joined,
-        near=question.together.near,
-        pods=question.together.whole.pods,
+        near=question.application.near,
+        pods=question.application.whole.pods,
         reserved=explanation.attempts[-1].reserved,
     )
 
@@ -159,7 +159,7 @@ def _text(value: Any) -> str:
 def _term(attempt: Attempt, question: Question) -> Term:
     chosen = attempt.chosen if not attempt.failure else None
     seen = _seen(attempt, question)
-    assert attempt.room is not None or not len(seen), "only capacity that was computed is stored"
+    assert attempt.capacity is not None or not len(seen), "only capacity that was computed is stored"
     return Term(
         affinity_name=attempt.affinity_name,
         failure=attempt.failure,
@@ -168,7 +168,7 @@ def _term(attempt: Attempt, question: Question) -> Term:
         shares=_shares(attempt) if chosen is not None else (),
         weights=_weights(attempt.plan, chosen) if chosen is not None and question.workload else (),
         seen=tuple(seen.tolist()),
-        room=() if attempt.room is None else tuple(attempt.room[seen].tolist()),
+        room=() if attempt.capacity is None else tuple(attempt.capacity[seen].tolist()),
     )
 
 
@@ -180,24 +180,24 @@ def _shares(attempt: Attempt) -> tuple[int, ...]:
 
 
 def _weights(plan: Plan, chosen: Places) -> tuple[int, ...]:
-    if plan.division != STATIC or len(chosen) > ROOMS_KEPT:
+    if plan.division != STATIC or len(chosen) > CAPACITIES_KEPT:
         return ()
     return tuple(plan.static_weights()[chosen].tolist())
 
 
 def _seen(attempt: Attempt, question: Question) -> Places:
-    """Return the positions of the clusters whose free capacity is stored: the feasible ones, at most ROOMS_KEPT.
+    """Return the positions of the clusters whose free capacity is stored: the feasible ones, at most CAPACITIES_KEPT.
 
     If there are more, the chosen clusters come first, then those with most free capacity.
     """
-    feasible, room = attempt.feasible, attempt.room
-    if feasible is None or room is None or not question.workload:
+    feasible, capacity = attempt.feasible, attempt.capacity
+    if feasible is None or capacity is None or not question.workload:
         return np.empty(0, dtype=np.intp)
-    if len(feasible) <= ROOMS_KEPT:
+    if len(feasible) <= CAPACITIES_KEPT:
         return feasible
-    chosen = attempt.chosen[:ROOMS_KEPT] if attempt.chosen is not None else feasible[:0]
-    roomiest = feasible[np.argpartition(room[feasible], -ROOMS_KEPT)[-ROOMS_KEPT:]]
-    others = roomiest[~np.isin(roomiest, chosen)][: ROOMS_KEPT - len(chosen)]
+    chosen = attempt.chosen[:CAPACITIES_KEPT] if attempt.chosen is not None else feasible[:0]
+    most_capacity = feasible[np.argpartition(capacity[feasible], -CAPACITIES_KEPT)[-CAPACITIES_KEPT:]]
+    others = most_capacity[~np.isin(most_capacity, chosen)][: CAPACITIES_KEPT - len(chosen)]
     return np.sort(np.concatenate((chosen, others)))
 
 

@@ -61,10 +61,10 @@ class Plan:
         self.division = division_of(placement)
         self.selects = bool(placement.spread_constraints) and not placement.ignores_spread
         self.tiers = self._tiers() if workload else None
-        self.affinity = fleet.chosen(term) if self.tiers is None else self.tiers >= 0
+        self.affinity = fleet.selected_by(term) if self.tiers is None else self.tiers >= 0
         self.spread_fields = frozenset(one.spread_by_field for one in placement.spread_constraints)
-        discouraged = fleet.refusing(placement.cluster_tolerations, DISCOURAGING)
-        self.reluctant: Mask = discouraged | fleet.refusing((), (PREFER_NO_EXECUTE,))
+        discouraged = fleet.with_untolerated_taint(placement.cluster_tolerations, DISCOURAGING)
+        self.reluctant: Mask = discouraged | fleet.with_untolerated_taint((), (PREFER_NO_EXECUTE,))
         self.answers: dict[Any, Any] = {}
         self._weights: Counts | None = None
 
@@ -79,7 +79,7 @@ class Plan:
         tiers: Counts = np.full(self.fleet.size, -1, dtype=np.int64)
         terms = (term, *term.overflow_affinities)
         for tier in reversed(range(len(terms))):
-            tiers[self.fleet.chosen(terms[tier])] = tier
+            tiers[self.fleet.selected_by(terms[tier])] = tier
         return tiers
 
     def static_weights(self) -> Counts:
@@ -92,7 +92,7 @@ class Plan:
             else:
                 self._weights = np.zeros(self.fleet.size, dtype=np.int64)
                 for rule in preference.static_weight_list:
-                    chosen = self.fleet.chosen(rule.target_cluster)
+                    chosen = self.fleet.selected_by(rule.target_cluster)
                     self._weights[chosen] = np.maximum(self._weights[chosen], rule.weight)
         return self._weights
 

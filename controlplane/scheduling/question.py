@@ -15,7 +15,7 @@ from controlplane.kinds.binding import (
     ResourceBindingStatus,
 )
 from controlplane.kinds.policy import Placement
-from controlplane.scheduling.colocation import APART, Together
+from controlplane.scheduling.colocation import NO_APPLICATION, Application
 from controlplane.scheduling.placement_plan import constraint
 from controlplane.scheduling.webster_arrays import descending
 from controlplane.settings import Settings
@@ -46,15 +46,15 @@ class Question(msgspec.Struct, frozen=True):
     replicas: int
     workload: bool
     targets: tuple[tuple[str, int], ...]
-    leaving: tuple[str, ...]  # clusters with a task that excludes them [recovered-clusters-cancel]
+    blocked: tuple[str, ...]  # clusters with a task that excludes them [recovered-clusters-cancel]
     fails_over: bool  # spec.failover.cluster is set, so PreferNoExecute excludes a cluster [prefer-no-execute]
-    turned: bool  # ties between clusters go to the larger name
+    larger_name_first: bool  # ties between clusters go to the larger name
     fresh: bool  # a reschedule was requested, so all replicas are divided again
     first_term: int  # position of the affinity term that is tried first
     neighbours: Neighbours = ALONE
     components: tuple[tuple[str, int], ...] = ()
     evicted: tuple[str, ...] = ()  # evicted from because of a taint; excluded while a taint evicts [judged-once]
-    together: Together = APART
+    application: Application = NO_APPLICATION
 
     @property
     def needed(self) -> int:
@@ -73,7 +73,7 @@ def question_of(
     *,
     settings: Settings,
     neighbours: Neighbours = ALONE,
-    together: Together = APART,
+    application: Application = NO_APPLICATION,
 ) -> Question:
     """Return the question of a binding.
 
@@ -91,14 +91,14 @@ def question_of(
         replicas=spec.replicas,
         workload=spec.replicas > 0 or spec.replica_requirements is not None or bundled,
         targets=tuple((target.name, target.replicas) for target in spec.clusters),
-        leaving=blocked_by_tasks(whole(spec), settings),
+        blocked=blocked_by_tasks(whole(spec), settings),
         fails_over=spec.failover is not None and spec.failover.cluster is not None,
-        turned=descending(spec.resource.uid),
+        larger_name_first=descending(spec.resource.uid),
         fresh=fresh,
         evicted=evicted_from(spec.graceful_eviction_tasks),
         first_term=0 if fresh else first_term(spec.placement, status.scheduler_observed_affinity_name),
         neighbours=neighbours if settings.gate("WorkloadAffinity") else ALONE,
-        together=together,
+        application=application,
         components=tuple((part.name, part.replicas) for part in spec.components)
         if bundled and len(spec.components) > 1 and on_one_cluster(spec.placement)
         else (),

@@ -81,36 +81,36 @@ def _group(
         members = order[bounds[number] : bounds[number + 1]]
         if not len(members):
             continue
-        room, scores = candidates.room[members], candidates.scores[members]
+        capacity, scores = candidates.capacity[members], candidates.scores[members]
         if plan.division == DUPLICATED:
-            score = _able(room, scores, replicas)
+            score = _able(capacity, scores, replicas)
         else:
-            score = _reach(room, scores, least=least, goal=goal)
+            score = _reach(capacity, scores, least=least, goal=goal)
         found.append(Region(name, members, score))
     return found
 
 
-def _able(room: NDArray[np.int64], scores: NDArray[np.int64], replicas: int) -> int:
+def _able(capacity: NDArray[np.int64], scores: NDArray[np.int64], replicas: int) -> int:
     """Return the score of a region for duplicated replicas: how many of its clusters can hold all replicas."""
-    able = room >= replicas
+    able = capacity >= replicas
     count = int(able.sum())
     return count * _UNIT + int(scores[able].sum()) // count if count else 0
 
 
-def _reach(room: NDArray[np.int64], scores: NDArray[np.int64], *, least: int, goal: int) -> int:
+def _reach(capacity: NDArray[np.int64], scores: NDArray[np.int64], *, least: int, goal: int) -> int:
     """Return the score of a region for divided replicas: how much of the region's share its clusters can hold.
 
     `least`: the number of clusters that are used at least. `goal`: the replicas that one region has to hold.
     """
     used, sum_ = 0, 0
-    for some in room[:_HEAD].tolist():
+    for some in capacity[:_HEAD].tolist():
         used, sum_ = used + 1, sum_ + some
         if used >= least and sum_ >= goal:
             return goal * _UNIT + int(scores[:used].sum()) // used
-    sums = np.cumsum(room)
+    sums = np.cumsum(capacity)
     used = max(int(np.searchsorted(sums, goal)) + 1, least)
-    if used > len(room):
-        return min(int(sums[-1]), goal) * _UNIT + int(scores.sum()) // len(room)
+    if used > len(capacity):
+        return min(int(sums[-1]), goal) * _UNIT + int(scores.sum()) // len(capacity)
     return goal * _UNIT + int(scores[:used].sum()) // used
 
 

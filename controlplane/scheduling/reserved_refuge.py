@@ -98,8 +98,8 @@ def _why(name: str, replicas: int, explanation: Explanation) -> str:
         return refused.value
     if question.fresh:
         return "a reschedule was requested, so all replicas were placed again"
-    if attempt.room is not None and question.workload and int(attempt.room[place]) < replicas:
-        return f"it has room for {int(attempt.room[place])} more replicas only"
+    if attempt.capacity is not None and question.workload and int(attempt.capacity[place]) < replicas:
+        return f"it has room for {int(attempt.capacity[place])} more replicas only"
     return "the binding, its placement or the clusters have changed since then, and other clusters are preferred"
 
 

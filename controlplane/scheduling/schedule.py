@@ -16,7 +16,7 @@ from controlplane.kinds.binding import ResourceBindingSpec, ResourceBindingStatu
 from controlplane.scheduling import divide, filters
 from controlplane.scheduling.candidates import RESERVED_SCORE, TARGET_SCORE, Candidates, Unselectable, rank
 from controlplane.scheduling.cluster_arrays import Counts, Fleet, Places
-from controlplane.scheduling.colocation import APART, Together
+from controlplane.scheduling.colocation import NO_APPLICATION, Application
 from controlplane.scheduling.explain import Attempt, Explanation, headline
 from controlplane.scheduling.ledger import Ledger
 from controlplane.scheduling.placement_plan import AGGREGATED, DUPLICATED, STATIC, Plan, plan_of
@@ -77,18 +77,18 @@ def schedule(
     settings: Settings,
     ledger: Ledger | None = None,
     neighbours: Neighbours = ALONE,
-    together: Together = APART,
-    leaving: Collection[str] = (),
+    application: Application = NO_APPLICATION,
+    unavailable: Collection[str] = (),
     hint: tuple[TargetCluster, ...] | None = None,
 ) -> Verdict:
     """Return the placement of a binding, or the reason why there is none.
 
-    `ledger`: capacity that is reserved and that no report counts yet; it is not changed here. `leaving`: clusters that
-    count as unavailable. `hint`: the targets that an eviction reserved; see `answer`.
-    Raises ValueError if the binding has no placement or requests something that is not a quantity.
+    `ledger`: capacity that is reserved and that no report counts yet; it is not changed here. `unavailable`: clusters
+    that count as unavailable. `hint`: the targets that an eviction reserved; see `answer`. Raises ValueError if the
+    binding has no placement or requests something that is not a quantity.
     """
-    question = question_of(spec, status, settings=settings, neighbours=neighbours, together=together)
-    seen = fleet.without(leaving) if leaving else fleet
+    question = question_of(spec, status, settings=settings, neighbours=neighbours, application=application)
+    seen = fleet.without(unavailable) if unavailable else fleet
     return answer(question, seen, ledger if ledger is not None else Ledger(fleet), settings=settings, hint=hint)
 
 
@@ -133,6 +133,7 @@ class _Trial:
     """One question under one affinity term. It keeps the intermediate results for the explanation."""
 
     __slots__ = (
+        "capacity",
         "chosen",
         "feasible",
         "held",
@@ -142,7 +143,6 @@ class _Trial:
         "plan",
         "question",
         "reserved",
-        "room",
         "settings",
         "shares",
     )
@@ -157,7 +157,7 @@ class _Trial:
         self.feasible: Places | None = None
         self.chosen: Places | None = None
         self.picked: Places | None = None  # the chosen clusters in the order of selection
-        self.room: Counts | None = None
+        self.capacity: Counts | None = None
         self.shares: Counts | None = None
         self.joined = ""
         self.held = _on_each(question.targets, plan.fleet)
@@ -169,7 +169,7 @@ class _Trial:
             name,
             self.feasible,
             self.chosen,
-            self.room,
+            self.capacity,
             self.shares,
             failure,
             self.joined,
@@ -181,10 +181,10 @@ class _Trial:
         feasible = self.feasible = filters.feasible(self.plan, self.question)
         if not len(feasible):
             raise _Failed(NO_CLUSTER_FIT, "no cluster is feasible")
-        if self.question.together is not APART and self.plan.selects:
-            for how, places, room in self._preferred(feasible):
+        if self.question.application is not NO_APPLICATION and self.plan.selects:
+            for how, places, capacity in self._preferred(feasible):
                 try:
-                    targets = self._within(places, room)
+                    targets = self._within(places, capacity)
                 except _Failed:
                     self.chosen = self.shares = None
                 else:
@@ -192,10 +192,10 @@ class _Trial:
                     return targets
         return self._within(feasible)
 
-    def _within(self, feasible: Places, room: Counts | None = None) -> tuple[TargetCluster, ...]:
+    def _within(self, feasible: Places, capacity: Counts | None = None) -> tuple[TargetCluster, ...]:
         """Select and divide among these clusters. Raises _Failed."""
         try:
-            self.picked = self._select(feasible, room) if self.plan.selects else None
+            self.picked = self._select(feasible, capacity) if self.plan.selects else None
         except Unselectable as failure:
             raise _Failed(SCHEDULER_ERROR, str(failure)) from None
         chosen = feasible if self.picked is None else np.sort(self.picked)
@@ -209,12 +209,12 @@ class _Trial:
 
     def _free(self) -> Counts:
         """Return how many more replicas (or sets of components) fit on each cluster of the fleet."""
-        if self.room is None:
+        if self.capacity is None:
             if self.question.replicas > 0 or self.question.bundled:
-                self.room = self.ledger.free(self.question.asked)
+                self.capacity = self.ledger.free(self.question.asked)
             else:
-                self.room = np.full(self.plan.fleet.size, _UNBOUNDED, dtype=np.int64)
-        return self.room
+                self.capacity = np.full(self.plan.fleet.size, _UNBOUNDED, dtype=np.int64)
+        return self.capacity
 
     def _tiers(self, places: Places) -> Counts | None:
         """Return the tier of each of these clusters; lower tiers are used first. None: all clusters have the same
@@ -236,41 +236,41 @@ class _Trial:
 
         First each cluster that other parts are on, if it has enough free capacity. Then, for the first part of an
         application, all clusters with capacity for all parts. A binding that already has targets is not moved, unless
-        `Together.moves` is set. Clusters with a taint that discourages new copies are left out. The first value of each
-        item is FOLLOWED or FOR_ALL.
+        `Application.moves` is set. Clusters with a taint that discourages new copies are left out. The first value of
+        each item is FOLLOWED or FOR_ALL.
         """
         question, fleet = self.question, self.plan.fleet
-        mine = question.together
+        application = question.application
         there = np.isin(feasible, fleet.places(name for name, _ in question.targets))
-        if there.any() and not mine.moves:
+        if there.any() and not application.moves:
             return
         open_ = feasible[~self.plan.reluctant[feasible] | there]
-        for place in fleet.places(mine.near):
+        for place in fleet.places(application.near):
             if place in open_ and self._free()[place] + self.held[place] >= question.needed:
                 yield FOLLOWED, np.array([place]), None
-        if mine.whole.parts and not there.any():
-            room = self.ledger.free(mine.whole)
-            fits = room > 0
-            for kind in mine.kinds:
+        if application.whole.parts and not there.any():
+            capacity = self.ledger.free(application.whole)
+            fits = capacity > 0
+            for kind in application.kinds:
                 fits &= fleet.enables(*kind)
-            yield FOR_ALL, open_[fits[open_]], None if question.workload else room
+            yield FOR_ALL, open_[fits[open_]], None if question.workload else capacity
 
-    def _rank(self, places: Places, room: Counts | None = None) -> Candidates:
+    def _rank(self, places: Places, capacity: Counts | None = None) -> Candidates:
         there = plan_places = self.plan.fleet.places(name for name, _ in self.question.targets)
         scores = np.zeros(self.plan.fleet.size, dtype=np.int64)
         if self.reserved:
             scores[self.plan.fleet.places(self.reserved)] = RESERVED_SCORE
         scores[there] = TARGET_SCORE
-        if room is None:
-            room = self._free()
+        if capacity is None:
+            capacity = self._free()
             if len(plan_places):
-                room = room + self.held
+                capacity = capacity + self.held
         tiers = self._tiers(places)
-        return rank(places, scores[places], room[places], np.zeros_like(places) if tiers is None else tiers)
+        return rank(places, scores[places], capacity[places], np.zeros_like(places) if tiers is None else tiers)
 
-    def _select(self, places: Places, room: Counts | None) -> Places:
+    def _select(self, places: Places, capacity: Counts | None) -> Places:
         question = self.question
-        return select(self.plan, self._rank(places, room), replicas=question.replicas, needed=question.needed)
+        return select(self.plan, self._rank(places, capacity), replicas=question.replicas, needed=question.needed)
 
     # Divide
 
@@ -300,17 +300,17 @@ class _Trial:
             return np.full(len(chosen), question.replicas, dtype=np.int64)
         if plan.division == STATIC:
             weights = plan.static_weights()[chosen]
-            return divide.by_static_weight(question.replicas, weights, turned=question.turned)
+            return divide.by_static_weight(question.replicas, weights, larger_name_first=question.larger_name_first)
         order = self._order(chosen) if plan.division == AGGREGATED else np.arange(len(chosen))
         free, held = self._free()[chosen], self.held[chosen]
-        given = divide.Shares(plan.division, free, held, order, question.fresh, question.turned)
+        given = divide.Shares(plan.division, free, held, order, question.fresh, question.larger_name_first)
         if self.reserved:
             grown = _on_each(self.reserved.items(), plan.fleet)[chosen] - held
-            with suppress(divide.NoRoom):
-                return divide.by_room(question.replicas, given.at_most(grown), self._tiers(chosen))
+            with suppress(divide.NotEnoughCapacity):
+                return divide.by_free_capacity(question.replicas, given.at_most(grown), self._tiers(chosen))
         try:
-            return divide.by_room(question.replicas, given, self._tiers(chosen))
-        except divide.NoRoom as failure:
+            return divide.by_free_capacity(question.replicas, given, self._tiers(chosen))
+        except divide.NotEnoughCapacity as failure:
             part = self._targets(chosen, failure.part)
             raise _Failed(UNSCHEDULABLE, str(failure), part) from None
 

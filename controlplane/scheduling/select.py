@@ -34,26 +34,26 @@ def _by_cluster(candidates: Candidates, bounds: SpreadConstraint, *, needed: int
     count = min(there, bounds.max_groups)
     if needed is None:
         return candidates.places[:count]
-    chosen = _with_room(candidates.room, count, needed)
+    chosen = _with_capacity(candidates.capacity, count, needed)
     if chosen is None:
         raise Unselectable(f"no {count} of the {there} feasible clusters together have room for {needed} replicas")
     return candidates.places[chosen]
 
 
-def _with_room(room: Counts, count: int, needed: int) -> NDArray[np.intp] | None:
+def _with_capacity(capacity: Counts, count: int, needed: int) -> NDArray[np.intp] | None:
     """Return the positions of `count` clusters that together have capacity for `needed` replicas.
 
     These are the first `count` clusters. While their capacity is not enough, the last of them is exchanged for the
     cluster with the most free capacity outside, then the last but one, and so on. None: that is not enough either.
     """
-    order = np.arange(len(room))
+    order = np.arange(len(capacity))
     chosen, rest = order[:count].copy(), order[count:].copy()
-    total = int(room[chosen].sum())
+    total = int(capacity[chosen].sum())
     for slot in reversed(range(count)):
         if total >= needed or not len(rest):
             break
-        best = int(np.argmax(room[rest]))
-        gain = int(room[rest[best]] - room[chosen[slot]])
+        best = int(np.argmax(capacity[rest]))
+        gain = int(capacity[rest[best]] - capacity[chosen[slot]])
         if gain > 0:
             chosen[slot], rest[best] = rest[best], chosen[slot]
             total += gain

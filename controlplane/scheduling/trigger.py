@@ -52,7 +52,7 @@ def needs_scheduling(binding: Binding, fleet: Fleet) -> str | None:
 def _going(spec: ResourceBindingSpec, fleet: Fleet) -> bool:
     """Test whether a target does not exist, or is being deleted and not emptied by the eviction queue."""
     places = (fleet.index.get(target.name) for target in spec.clusters)
-    return any(place is None or not (fleet.open[place] or fleet.present[place]) for place in places)
+    return any(place is None or not (fleet.accepting[place] or fleet.retaining[place]) for place in places)
 
 
 def placement_changed(placement: Placement, applied: str, *, observed: str) -> bool:

@@ -21,11 +21,11 @@ def descending(uid: str) -> bool:
     return uid != "" and fnv1a32(uid) & 1 == 1
 
 
-def divide(replicas: int, weights: Counts, held: Counts | None = None, *, turned: bool = False) -> Counts:
+def divide(replicas: int, weights: Counts, held: Counts | None = None, *, larger_name_first: bool = False) -> Counts:
     """Return the seats of every cluster after `replicas` were given out by weight in addition to `held`.
 
-    Clusters are in the order of their names. `turned`: ties go to the later clusters. If no cluster has a weight,
-    nothing is given out.
+    Clusters are in the order of their names. `larger_name_first`: ties go to the later clusters. If no cluster has a
+    weight, nothing is given out.
     """
     seats = np.zeros(len(weights), dtype=np.int64) if held is None else held.astype(np.int64, copy=True)
     racing = (weights > 0).nonzero()[0]
@@ -34,14 +34,14 @@ def divide(replicas: int, weights: Counts, held: Counts | None = None, *, turned
     votes = weights[racing].astype(np.float64)
     taken = seats[racing]
     if float(votes.sum()) * (2.0 * (replicas + float(taken.sum())) + 1.0) > _EXACT * 2048:
-        return _plainly(replicas, weights, seats, turned=turned)
+        return _plainly(replicas, weights, seats, larger_name_first=larger_name_first)
     left = replicas
     if replicas > 2 * len(racing):
         sure = _sure_seats(replicas, votes, taken)
         left -= int((sure - taken).sum())
         taken = sure
     if left > 0:
-        taken = taken + _best(left, votes, taken, turned=turned)
+        taken = taken + _best(left, votes, taken, larger_name_first=larger_name_first)
     seats[racing] = taken
     return seats
 
@@ -66,7 +66,7 @@ def _sure_seats(replicas: int, votes: NDArray[np.float64], taken: Counts) -> Cou
     return found
 
 
-def _best(replicas: int, votes: NDArray[np.float64], taken: Counts, *, turned: bool) -> Counts:
+def _best(replicas: int, votes: NDArray[np.float64], taken: Counts, *, larger_name_first: bool) -> Counts:
     """Return how many of the next `replicas` seats each cluster wins. The seats with the largest quotients win.
 
     The quotients of a cluster fall with every seat, so only the next `depth` seats of each cluster are compared. If a
@@ -77,13 +77,13 @@ def _best(replicas: int, votes: NDArray[np.float64], taken: Counts, *, turned: b
     order = np.arange(size)
     if size > 4 * replicas:
         # Only clusters with one of the `replicas` best first quotients can win a seat.
-        order = _first(votes / (2 * taken + 1), taken, np.arange(size), replicas, turned=turned)
+        order = _first(votes / (2 * taken + 1), taken, np.arange(size), replicas, larger_name_first=larger_name_first)
     while True:
         steps = np.arange(depth)
         seats = taken[order][:, None] + steps
         quotients = votes[order][:, None] / (2 * seats + 1)
         places = np.broadcast_to(order[:, None], seats.shape)
-        chosen = _first(quotients.ravel(), seats.ravel(), places.ravel(), replicas, turned=turned)
+        chosen = _first(quotients.ravel(), seats.ravel(), places.ravel(), replicas, larger_name_first=larger_name_first)
         won: Counts = np.bincount(places.ravel()[chosen], minlength=size).astype(np.int64)
         if depth >= replicas or int(won.max()) < depth:
             return won
@@ -91,7 +91,7 @@ def _best(replicas: int, votes: NDArray[np.float64], taken: Counts, *, turned: b
 
 
 def _first(
-    quotients: NDArray[np.float64], seats: Counts, places: NDArray[np.intp], count: int, *, turned: bool
+    quotients: NDArray[np.float64], seats: Counts, places: NDArray[np.intp], count: int, *, larger_name_first: bool
 ) -> NDArray[np.intp]:
     """Return the positions of the best `count` seats: by larger quotient, then fewer seats, then name."""
     size = len(quotients)
@@ -102,15 +102,15 @@ def _first(
     level_ones = (quotients == level).nonzero()[0]
     wanted = count - len(above)
     if wanted < len(level_ones):
-        names = -places[level_ones] if turned else places[level_ones]
+        names = -places[level_ones] if larger_name_first else places[level_ones]
         level_ones = level_ones[np.lexsort((names, seats[level_ones]))[:wanted]]
     return np.concatenate((above, level_ones))
 
 
-_TURNED_UID: Final = "b"  # any text with an odd hash
+_ODD_UID: Final = "b"  # any text with an odd hash
 
 
-def _plainly(replicas: int, weights: Counts, seats: Counts, *, turned: bool) -> Counts:
+def _plainly(replicas: int, weights: Counts, seats: Counts, *, larger_name_first: bool) -> Counts:
     """Divide with `webster.dispense`, for numbers that are too large for exact arithmetic in float64."""
     width = len(str(len(weights)))
     names = [f"{place:0{width}d}" for place in range(len(weights))]
@@ -118,6 +118,6 @@ def _plainly(replicas: int, weights: Counts, seats: Counts, *, turned: bool) -> 
         replicas,
         dict(zip(names, map(int, weights), strict=True)),
         initial={name: int(count) for name, count in zip(names, seats, strict=True) if count},
-        uid=_TURNED_UID if turned else "",
+        uid=_ODD_UID if larger_name_first else "",
     )
     return np.array([result.get(name, 0) for name in names], dtype=np.int64)

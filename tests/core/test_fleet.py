@@ -56,6 +56,6 @@ def test_without_counts_clusters_as_gone_and_leaves_the_fleet_alone() -> None:
 
     less = fleet.without(["a", "unknown"])
 
-    assert less.present.tolist() == [False, True]
-    assert fleet.present.tolist() == [True, True]
+    assert less.retaining.tolist() == [False, True]
+    assert fleet.retaining.tolist() == [True, True]
     assert fleet.without(["unknown"]) is fleet

@@ -329,7 +329,7 @@ def test_a_group_without_a_cluster_in_common_can_be_joined_nowhere() -> None:
 
 
 def test_clusters_that_are_being_left_are_counted_as_gone() -> None:
-    verdict = ask(three(), spec(placement(), on={"a": 1}), leaving=frozenset({"a"}))
+    verdict = ask(three(), spec(placement(), on={"a": 1}), unavailable=frozenset({"a"}))
 
     assert shares(verdict) == {"b": 1, "c": 1}
     assert refusals(verdict.explanation)["a"].filter == "Leaving"

@@ -227,7 +227,9 @@ FILTERS = {
     ),
     "Terminating": Filtered(_going(cluster("a"), True), spec(placement()), exempt=False),
     # Ours
-    "Leaving: counted as gone (D10)": Filtered(cluster("a"), spec(placement()), exempt=False, more={"leaving": {"a"}}),
+    "Leaving: counted as gone (D10)": Filtered(
+        cluster("a"), spec(placement()), exempt=False, more={"unavailable": {"a"}}
+    ),
     "Failover: PreferNoExecute would drive it away again (D4)": Filtered(
         cluster("a", taints=[Taint("ill", "PreferNoExecute")]), spec(placement(), fails_over=True), exempt=True
     ),
