@@ -1,4 +1,7 @@
-"""Actions: subresources somebody POSTs to, each turning an object into another one (D14, D23)."""
+"""Actions: subresources that change an object on POST (`fence`, `revert`), and the view of failover records.
+
+Rules: [directly-unreachable] for `fence`, [edits-by-hand] for `revert`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api import bodies, pages
-from apps.api.answer import Many, One
+from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.authorization import Attributes
 from apps.api.error_mapping import nothing_here
 from apps.api.permissions import Scope, resource_attributes
@@ -36,8 +39,8 @@ from controlplane.kinds.failover_record import FailoverRecord
 from controlplane.settings import Settings
 
 
-class Asked(NamedTuple):
-    """What an action is done with."""
+class ActionRequest(NamedTuple):
+    """The arguments of an action: the target, the body, the state it may read, the user and the time."""
 
     target: Target
     document: dict[str, Any]
@@ -48,33 +51,37 @@ class Asked(NamedTuple):
 
 
 class Action(NamedTuple):
-    """`does` returns the changed object; `rule` is the reason its change is written for."""
+    """`change` returns the changed object. `reason` is the reason in the change log."""
 
-    rule: str
-    does: Callable[[Any, Asked], Object]
+    reason: str
+    change: Callable[[Any, ActionRequest], Object]
 
 
-def _fence(live: Any, asked: Asked) -> Object:
+def _fence(live: Any, request: ActionRequest) -> Object:
+    """Return the cluster with the operator's confirmation that it is down. Raises BadRequest for another body."""
     try:
-        request = msgspec.convert(asked.document, FenceRequest)
+        fence = msgspec.convert(request.document, FenceRequest)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"a fence is {{reason, expiresInSeconds}}: {error}") from None
-    return fenced(live, request, by=asked.by, now=asked.now)
+        raise BadRequest(f'the body of a fence is {{"reason": "…", "expiresInSeconds": 3600}}: {error}') from None
+    return fenced(live, fence, by=request.by, now=request.now)
 
 
-def _revert(live: Binding, asked: Asked) -> Object:
-    """Return the binding before its latest failover. Raises Conflict where it cannot go back there, or where the last
-    one by that name that had a failover was another one."""
+def _revert(live: Binding, request: ActionRequest) -> Object:
+    """Return the binding with the placement it had before its latest failover.
+
+    Raises Conflict if there is no failover on record for this binding, or if the binding cannot return to that
+    placement. A failover of a deleted binding with the same name does not count.
+    """
     before = failovers.before(live.ref)
-    plural, name, group = asked.target.resource.plural, live.metadata.name, asked.target.resource.group
+    plural, name, group = request.target.resource.plural, live.metadata.name, request.target.resource.group
     if before is None or before.metadata.uid != live.metadata.uid:
-        raise Conflict.of(plural, name, group=group, why="it has had no failover that is still on record")
-    named = [Ref(CLUSTER, "", target.name) for target in before.spec.clusters]
-    clusters = {ref.name: cluster for ref, cluster in asked.state.get(named).items()}
-    found = list(revert.revert_obstacles(live, before, clusters, asked.settings))
-    if found:
-        raise Conflict.of(plural, name, group=group, why="; ".join(found))
-    return revert.reverted_binding(live, before, asked.settings, by=asked.by, now=asked.now)
+        raise Conflict.of(plural, name, group=group, why="no failover of it is on record")
+    refs = [Ref(CLUSTER, "", target.name) for target in before.spec.clusters]
+    clusters = {ref.name: cluster for ref, cluster in request.state.get(refs).items()}
+    obstacles = list(revert.revert_obstacles(live, before, clusters, request.settings))
+    if obstacles:
+        raise Conflict.of(plural, name, group=group, why="; ".join(obstacles))
+    return revert.reverted_binding(live, before, request.settings, by=request.by, now=request.now)
 
 
 ACTIONS: dict[tuple[str, str], Action] = {
@@ -84,7 +91,7 @@ ACTIONS: dict[tuple[str, str], Action] = {
 
 
 class ActionView(TargetView):
-    """POST …/<name>/<action>: the object afterwards. Tried again where somebody else wrote meanwhile."""
+    """Serves POST …/<name>/<action>. The answer is the changed object. The action is retried after a write conflict."""
 
     http_method_names = ["post", "options"]
 
@@ -95,21 +102,21 @@ class ActionView(TargetView):
             raise nothing_here()
         document = bodies.decode(request.content_type, request.body).document if request.body.strip() else {}
         settings, by = configuration().settings(), request.user.get_username()
-        writer = Writer(store(), settings, Author(by, action.rule), dry_run=dry_run(request.query_params, {}))
-        asked = Asked(target, _plain(document), writer.store, settings, by, writer.now)
-        written = writer.act(target.ref, lambda live: action.does(live, asked))
-        return Response(One(resource, text_of(written.stored)), status=201)
+        writer = Writer(store(), settings, Author(by, action.reason), dry_run=dry_run(request.query_params, {}))
+        arguments = ActionRequest(target, _plain(document), writer.store, settings, by, writer.now)
+        written = writer.act(target.ref, lambda live: action.change(live, arguments))
+        return Response(ObjectAnswer(resource, text_of(written.stored)), status=201)
 
 
 def _plain(document: Any) -> dict[str, Any]:
-    """Return what is asked for, without the head kubectl writes into every body."""
+    """Return the body without apiVersion, kind and metadata, which kubectl adds. Raises BadRequest."""
     if not isinstance(document, dict):
-        raise BadRequest("the body has to be an object")
+        raise BadRequest("the body must be a JSON or YAML object")
     return {key: value for key, value in document.items() if key not in ("apiVersion", "kind", "metadata")}
 
 
 class RecordsView(KubernetesView):
-    """GET failoverrecords, of a namespace or of all, and one of them."""
+    """Serves GET of failoverrecords: one record, or the list of a namespace or of all namespaces."""
 
     http_method_names = ["get", "head", "options"]
     renderer_classes = pages.OBJECTS
@@ -123,42 +130,45 @@ class RecordsView(KubernetesView):
         resource = records.RESOURCE
         refuse_watch(request, resource)
         if name:
-            return Response(One(resource, _text(_one(namespace, name))))
-        asked = pages.bounded(listing_of(request.query_params, resource, namespace=namespace), request)
-        found = _page(asked, namespace)
-        takes = asked.choice.takes
-        texts = [_text(one) for one in found.records if asked.choice.is_everything or takes(msgspec.to_builtins(one))]
-        version = store().current_version() if asked.start is None else asked.start.version
+            return Response(ObjectAnswer(resource, _text(_record(namespace, name))))
+        listing = self.limited(listing_of(request.query_params, resource, namespace=namespace))
+        page, choice = _page(listing, namespace), listing.choice
+        texts = [
+            _text(record)
+            for record in page.records
+            if choice.is_everything or choice.takes(msgspec.to_builtins(record))
+        ]
+        version = store().current_version() if listing.start is None else listing.start.version
         meta = {"resourceVersion": str(version)}
-        if found.after is not None:
-            name = record_name(found.after.binding, found.after.version)
-            meta["continue"] = Continue(version, found.after.namespace, name).token()
-        return warning(Response(Many(resource, texts, meta)), found.omissions)
+        if page.after is not None:
+            name = record_name(page.after.binding, page.after.version)
+            meta["continue"] = Continue(version, page.after.namespace, name).token()
+        return warning(Response(ListAnswer(resource, texts, meta)), page.omissions)
 
 
-def _page(asked: Listing, namespace: str) -> failovers.Page:
-    """Return the records a list shows. Raises BadRequest for a token of another list."""
-    if asked.start is None and not asked.limit:
+def _page(listing: Listing, namespace: str) -> failovers.Page:
+    """Return one page of records. Raises BadRequest for a `continue` token of another list."""
+    if listing.start is None and not listing.limit:
         return failovers.of_fleet(namespace=namespace)
     after = None
-    if asked.start is not None:
-        binding, _, version = asked.start.name.rpartition(".")
+    if listing.start is not None:
+        binding, _, version = listing.start.name.rpartition(".")
         if not binding or not version.isdecimal():
             raise BadRequest("query parameter continue is a token of another list; list again without it")
-        after = failovers.Place(asked.start.namespace, binding, int(version))
-    return failovers.page(namespace=namespace, after=after, limit=asked.limit or failovers.MOST_BINDINGS)
+        after = failovers.Place(listing.start.namespace, binding, int(version))
+    return failovers.page(namespace=namespace, after=after, limit=listing.limit or failovers.MOST_BINDINGS)
 
 
-def _one(namespace: str, name: str) -> FailoverRecord:
-    """Return a record by its name, which names its binding."""
+def _record(namespace: str, name: str) -> FailoverRecord:
+    """Return a record by its name, which is `<binding>.<version>`. Raises NotFound."""
     binding, _, _version = name.rpartition(".")
     for kind in BINDINGS:
-        home = namespace if kind == BINDINGS[0] else ""
-        for one in failovers.of_binding(Ref(kind, home, binding)):
-            if (one.metadata.namespace, one.metadata.name) == (namespace, name):
-                return one
+        binding_namespace = namespace if kind == BINDINGS[0] else ""
+        for record in failovers.of_binding(Ref(kind, binding_namespace, binding)):
+            if (record.metadata.namespace, record.metadata.name) == (namespace, name):
+                return record
     raise NotFound.of(records.RESOURCE.plural, name, group=records.RESOURCE.group)
 
 
-def _text(found: FailoverRecord) -> bytes:
-    return msgspec.json.encode(found)
+def _text(record: FailoverRecord) -> bytes:
+    return msgspec.json.encode(record)

@@ -1,4 +1,4 @@
-"""Admin of bearer tokens: list, renew, revoke. A new one is made by `manage.py token create`, which shows it once."""
+"""Admin of bearer tokens: list, renew, revoke. `manage.py token create` makes a token and shows it once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apps.objects.rows_admin import RowAdmin
 
 
 class TokenAdmin(RowAdmin):
-    """The staff looks, administrators renew and revoke. The secret is kept nowhere; its digest is not shown."""
+    """Staff may read tokens, administrators may renew and revoke them. The secret is not stored."""
 
     list_display = ("user", "name", "validity", "last_used", "created")
     list_display_links = ("name",)
@@ -25,7 +25,7 @@ class TokenAdmin(RowAdmin):
     actions = ("renew", "revoke")
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Return none for staff who are no administrators; a form they send all the same does nothing."""
+        """Return the actions of administrators. For other staff there are none, also if they send the form."""
         return super().get_actions(request) if request.user.is_superuser else {}
 
     @admin.display(description="valid", ordering="expires")

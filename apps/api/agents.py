@@ -1,8 +1,8 @@
-"""Agents of Pull members: users of their own, each of which speaks for its own cluster and for nothing else (fault 45).
+"""Agents of Pull members: each agent is a user with rights for its own cluster only [foreign-heartbeat].
 
-Whose an agent is stands in its user's name, which no form can make: Django's own refuse a colon. Such a user has no
-password and is no staff; it comes in by token alone (`manage.py token create --agent CLUSTER`), which ends with its
-cluster.
+The user's name contains the cluster's name: `system:lifeboat:agent:member1`. Django's forms refuse a colon, so such a
+name cannot be chosen there. An agent has no password and is not staff. It logs in with a token only
+(`manage.py token create --agent CLUSTER`), and the token expires with its cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CHANGING = frozenset(("get", "update", "patch"))
 
 
 class Grant(NamedTuple):
-    """What an agent may do with one resource; `name` and `namespace` "" where any will do."""
+    """What an agent may do with one resource. `name` "" allows every name. `namespace` "" is the cluster scope."""
 
     group: str
     resource: str
@@ -39,46 +39,54 @@ class Grant(NamedTuple):
 
 
 def grants(cluster: str) -> tuple[Grant, ...]:
-    """Return all an agent may do with objects: renew its Lease, report its Cluster's status, work off its Works."""
-    home, lease = execution_namespace(cluster), ("coordination.k8s.io", "leases")
+    """Return what an agent may do: renew its Lease, report the status of its Cluster, read and report its Works."""
+    namespace, lease = execution_namespace(cluster), ("coordination.k8s.io", "leases")
     member, works = ("cluster.karmada.io", "clusters"), ("work.karmada.io", "works")
     return (
         Grant(*lease, _READING | _CHANGING | {"create"}, namespace=CLUSTER_NAMESPACE, name=cluster),
         Grant(*member, _READING, name=cluster),
         Grant(*member, _CHANGING, "status", name=cluster),
-        Grant(*works, _READING | _CHANGING, namespace=home),
-        Grant(*works, _CHANGING, "status", namespace=home),
+        Grant(*works, _READING | _CHANGING, namespace=namespace),
+        Grant(*works, _CHANGING, "status", namespace=namespace),
     )
 
 
 def check_write(kind: Kind, new: Any, old: Any) -> None:
-    """Raise Invalid where an agent writes what is not its own: of a Work all but its status and its own finalizer, of a
-    Lease its finalizers. `old` None: it is new."""
+    """Raise Invalid if an agent changes a part of an object that it may not change.
+
+    Of a Work, an agent may change only the status and its own finalizer. Of a Lease, it may not change the finalizers.
+    `old` None: the object is new.
+    """
     causes = []
     if kind.key == WORK and old is not None:
         causes = agent_work_faults(new, old)
     elif kind.key == LEASE and new.metadata.finalizers != (() if old is None else old.metadata.finalizers):
-        causes = [forbidden("metadata.finalizers", "an agent holds no Lease: the control plane deletes it")]
+        causes = [
+            forbidden(
+                "metadata.finalizers",
+                "an agent may not keep its Lease from being deleted: leave the finalizers as they are",
+            )
+        ]
     if causes:
         raise Invalid.of(kind.resource.kind, new.metadata.name, causes, group=kind.resource.group)
 
 
 class NotJoined(Exception):
-    """There is no such cluster for an agent to speak for; the message says what to do."""
+    """The cluster of an agent does not exist. The message says how to create it."""
 
 
 def uid_of(cluster: str) -> str:
-    """Return the uid of a cluster an agent may speak for. Raises NotJoined where there is none."""
+    """Return the uid of an agent's cluster. Raises NotJoined if the cluster does not exist."""
     ref = Ref(CLUSTER, "", cluster)
-    found = store().get([ref]).get(ref)
-    if found is None:
+    stored = store().get([ref]).get(ref)
+    if stored is None:
         raise NotJoined(f"there is no cluster {cluster}: join it first (manage.py join {cluster} --pull)")
-    uid: str = found.metadata.uid
+    uid: str = stored.metadata.uid
     return uid
 
 
 def user_of(cluster: str) -> Any:
-    """Return the user of a cluster's agent, made where there is none. Raises NotJoined without such a cluster."""
+    """Return the user of a cluster's agent and create it if it is missing. Raises NotJoined without the cluster."""
     uid_of(cluster)
     user, made = get_user_model().objects.get_or_create(username=PREFIX + cluster)
     if made:
@@ -88,6 +96,6 @@ def user_of(cluster: str) -> Any:
 
 
 def cluster_of(user: Any) -> str:
-    """Return the cluster a user is the agent of; "" for everybody else."""
+    """Return the cluster whose agent a user is. "": the user is not an agent."""
     name: str = user.get_username()
     return name.removeprefix(PREFIX) if name.startswith(PREFIX) else ""

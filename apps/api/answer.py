@@ -1,4 +1,4 @@
-"""An answer before it has a form: an object, a list, or a plain document. Renderers give it the form asked for."""
+"""Answers: an object, a list or a plain document, before a renderer encodes it as JSON, YAML, Table or page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 class Answer:
-    """A plain document: discovery, a Status, a review."""
+    """A plain document, for example discovery, a Status or a review."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
@@ -35,16 +35,16 @@ class Answer:
         return orjson.dumps(self.document)
 
     def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
-        """Return the Table of it; what has no columns of its own stays what it is."""
+        """Return the answer as a Table. An answer without columns is returned as it is."""
         return self.document
 
     def as_metadata(self) -> Document:
-        """Return it reduced to metadata."""
+        """Return the answer reduced to its metadata."""
         return self.document
 
 
 class Text(Answer):
-    """A document that is encoded already."""
+    """A document that is already encoded as JSON."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
@@ -59,7 +59,7 @@ class Text(Answer):
         return document
 
 
-class One(Text):
+class ObjectAnswer(Text):
     """One object."""
 
     def __init__(self, resource: Resource, text: bytes) -> None:
@@ -75,8 +75,8 @@ class One(Text):
         return partial_object_metadata(self.document)
 
 
-class Many(Answer):
-    """A list. Its JSON is spliced from the texts of its items: nothing is decoded or encoded."""
+class ListAnswer(Answer):
+    """A list of objects. Its JSON joins the stored texts of its items, without decoding or encoding them."""
 
     def __init__(self, resource: Resource, texts: Sequence[bytes], list_meta: Document) -> None:
         self.resource = resource
@@ -100,7 +100,7 @@ class Many(Answer):
         return [orjson.loads(text) for text in self.texts]
 
     def decoded(self) -> Iterator[Document]:
-        """Yield the items, decoded one after the other."""
+        """Yield the decoded items. Only one item is in memory at a time."""
         return (orjson.loads(text) for text in self.texts)
 
     @property

@@ -1,4 +1,4 @@
-"""Who asks: a bearer token, or a browser's session (with CSRF, by REST framework's own class)."""
+"""Authentication: by bearer token, or by a browser's session with CSRF protection."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ AUTHENTICATED = "system:authenticated"
 
 
 class BearerAuthentication(BaseAuthentication):
-    """`Authorization: Bearer <token>`. `request.auth` is the token's digest."""
+    """Authenticates `Authorization: Bearer <token>`. `request.auth` is the digest of the token."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
         scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             return None
-        found = tokens.find(secret.strip())
-        if found is None:
+        user = tokens.find(secret.strip())
+        if user is None:
             raise AuthenticationFailed(BAD_TOKEN)
-        return found, tokens.digest_of(secret.strip())
+        return user, tokens.digest_of(secret.strip())
 
     def authenticate_header(self, request: Request) -> str:
         return 'Bearer realm="lifeboat"'
@@ -35,6 +35,6 @@ AUTHENTICATORS = (BearerAuthentication, SessionAuthentication)
 
 
 def groups_of(user: Any) -> list[str]:
-    """Return the groups of a user as Kubernetes names them."""
+    """Return the groups of a user, with Kubernetes' names."""
     own = [ADMINISTRATORS] if user.is_superuser else [agents.GROUP] if agents.cluster_of(user) else []
     return [*own, AUTHENTICATED]

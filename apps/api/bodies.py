@@ -1,4 +1,4 @@
-"""Request bodies: decoded, about what the URL names, with what is to be said about unknown fields."""
+"""Request bodies: decoding, checks against the URL, delete options, and complaints about unknown fields."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Document = dict[str, Any]
 
 
 class Body(NamedTuple):
-    """What a client sent. `duplicates` are messages about keys written twice."""
+    """A decoded body. `duplicates` are messages about keys that occur twice."""
 
     document: Document
     duplicates: list[str]
 
 
 def decode(content_type: str | None, raw: bytes) -> Body:
-    """Return the object in a body, whichever of JSON, YAML and protobuf it is. Raises a 4xx StatusError."""
+    """Return the object in a JSON, YAML or protobuf body. Raises a 4xx StatusError."""
     if len(raw) > MAX_BYTES:
         raise TooLarge(f"the body has {len(raw)} bytes, the limit is {MAX_BYTES}")
     if media_type_of(content_type) == protobuf.MEDIA_TYPE:
@@ -33,16 +33,16 @@ def decode(content_type: str | None, raw: bytes) -> Body:
 
 
 def name_of(body: Body) -> str:
-    """Return what the object in a body is to be called; of a generated name, what it begins with and an asterisk."""
+    """Return the name of the object in a body. For generateName `web-` this is `web-*`. "": the body has no name."""
     metadata = body.document.get("metadata")
     if not isinstance(metadata, dict):
         return ""
-    begins = metadata.get("generateName")
-    return str(metadata.get("name") or (f"{begins}*" if begins else ""))
+    prefix = metadata.get("generateName")
+    return str(metadata.get("name") or (f"{prefix}*" if prefix else ""))
 
 
 def about(target: Target, document: Document) -> Document:
-    """Return the document with what only the URL says filled in. Raises BadRequest where it is about something else."""
+    """Return the document completed from the URL (kind, namespace, name). Raises BadRequest if they contradict."""
     resource = target.resource
     return request.complete_from_url(
         document, resource, namespace=target.namespace if resource.namespaced else "", name=target.name
@@ -50,7 +50,7 @@ def about(target: Target, document: Document) -> Document:
 
 
 def delete_options(content_type: str | None, raw: bytes, query: Any) -> Document:
-    """Return the DeleteOptions of a body and of the query, which wins. Raises BadRequest for what cannot be."""
+    """Return the DeleteOptions of the body and the query. The query wins. Raises BadRequest for impossible options."""
     options: Document = {}
     if raw.strip():
         options = dict(decode(content_type, raw).document)
@@ -64,19 +64,19 @@ def delete_options(content_type: str | None, raw: bytes, query: Any) -> Document
     if "orphanDependents" in query:
         orphans = go_bool("orphanDependents", query.get("orphanDependents"))
     if orphans is not None and policy:
-        raise BadRequest("orphanDependents and propagationPolicy cannot be both set: leave orphanDependents out")
+        raise BadRequest("orphanDependents and propagationPolicy cannot both be set: remove orphanDependents")
     if orphans is not None:
         policy = "Orphan" if orphans else "Background"
     if policy not in ("", "Background", "Foreground", "Orphan"):
         raise BadRequest(f"propagationPolicy={policy!r} is not one of Background, Foreground, Orphan")
     preconditions = options.get("preconditions") or {}
     if not isinstance(preconditions, dict):
-        raise BadRequest("preconditions has to be an object with uid or resourceVersion")
+        raise BadRequest("preconditions must be an object with uid or resourceVersion")
     return {**options, "preconditions": preconditions, "propagationPolicy": policy}
 
 
 def strict_error(resource: Resource, complaints: list[str]) -> BadRequest:
-    """Return the error fieldValidation=Strict asks for."""
+    """Return the error for complaints under fieldValidation=Strict."""
     return BadRequest(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
         f"strict decoding error: {', '.join(complaints)}"
@@ -84,7 +84,7 @@ def strict_error(resource: Resource, complaints: list[str]) -> BadRequest:
 
 
 def complaints_or_warnings(resource: Resource, complaints: list[str], writing: Writing) -> list[str]:
-    """Return the warnings to answer with. Raises BadRequest where the client wanted to be strict."""
+    """Return the complaints as warnings, none for fieldValidation=Ignore. Raises BadRequest for Strict."""
     if complaints and writing.validation == "Strict":
         raise strict_error(resource, complaints)
     return complaints if writing.validation == "Warn" else []

@@ -1,19 +1,19 @@
-"""Bounds on what one API process holds in memory for its clients: bodies that arrive, answers that are being sent."""
+"""Memory budget of one API process: limits on the bytes of request bodies and answers that are in progress."""
 
 from __future__ import annotations
 
 from controlplane.apimachinery.errors import TooManyRequests
 
-ANONYMOUS = ""  # the account of callers who have not been identified
+ANONYMOUS = ""  # the account of callers without a login
 RETRY_SECONDS = 1
 MIB = 1024 * 1024
 
 
 class Budget:
-    """Bytes in use, by account. Belongs to the event loop: nothing here is locked.
+    """Bytes in use, by account. Only the event loop may use it, because nothing is locked.
 
-    `limit`: bytes for all accounts together. `share`: bytes for one user. `anonymous`: bytes for all callers who have
-    not been identified, together; they cannot use up what is there for users.
+    `limit`: bytes for all accounts together. `share`: bytes for one user. `anonymous`: bytes for all callers without a
+    login together, so that they cannot use the memory that users need.
     """
 
     def __init__(self, *, limit: int, share: int, anonymous: int) -> None:
@@ -35,22 +35,22 @@ class Budget:
         """Add bytes to an account. Raises TooManyRequests if the account or the process would exceed its limit."""
         most = self.anonymous if user == ANONYMOUS else self.share
         if self.of(user) + size > most:
-            who = f"user {user}" if user else "clients without a login"
+            account = f"user {user}" if user else "clients without a login"
             raise TooManyRequests(
-                f"{who} may have {most // MIB} MiB of requests and answers in progress at the same time, and has "
-                f"that many; try again, read lists in pages (limit=500), send fewer requests at once",
+                f"{account} may have {most // MIB} MiB of requests and answers in progress at the same time, and that "
+                "limit is reached; try again, read lists in pages (limit=500), send fewer requests at once",
                 retry_after_seconds=RETRY_SECONDS,
             )
         if self.used + size > self.limit:
             raise TooManyRequests(
-                f"this API process holds {self.limit // MIB} MiB of requests and answers in progress, which is its "
+                f"this API process has {self.limit // MIB} MiB of requests and answers in progress, which is its "
                 "limit (LIFEBOAT_API_BUFFER_MIB); try again",
                 retry_after_seconds=RETRY_SECONDS,
             )
         self._accounts[user] = self.of(user) + size
         self.used += size
 
-    def give_back(self, user: str, size: int) -> None:
+    def subtract(self, user: str, size: int) -> None:
         """Subtract bytes from an account."""
         left = self.of(user) - size
         self.used -= size
@@ -61,7 +61,7 @@ class Budget:
 
 
 class Hold:
-    """The bytes that one request has in use. Call `release` in every case; calling it twice is harmless."""
+    """The bytes that one request uses. Call `release` in every case. A second call has no effect."""
 
     __slots__ = ("_budget", "size", "user")
 
@@ -71,20 +71,20 @@ class Hold:
         self.size = 0
 
     def grow(self, size: int) -> None:
-        """Add bytes. Raises TooManyRequests, and adds nothing then."""
+        """Add bytes. Raises TooManyRequests and then adds nothing."""
         if size:
             self._budget.take(self.user, size)
             self.size += size
 
     def move_to(self, user: str) -> None:
-        """Charge the bytes to another account, once the caller is identified. Raises TooManyRequests."""
+        """Move the bytes to the account of the identified caller. Raises TooManyRequests."""
         size = self.size
         self.release()
         self.user = user
         self.grow(size)
 
     def release(self) -> None:
-        """Give all bytes back."""
+        """Subtract all bytes from the account."""
         if self.size:
-            self._budget.give_back(self.user, self.size)
+            self._budget.subtract(self.user, self.size)
             self.size = 0

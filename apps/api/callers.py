@@ -1,4 +1,4 @@
-"""Who sends a request, found from its headers alone, before its body is read."""
+"""Callers: the user who sends a request, found from its headers before its body is read."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from apps.api.budget import ANONYMOUS
 from apps.api.error_mapping import status_error
 from controlplane.apimachinery.errors import Unauthorized
 
-CALLER = "lifeboat.user"  # key of the WSGI environment: the view notes there whom it has authenticated
+CALLER = "lifeboat.user"  # key of the WSGI environment; the view stores the name of the authenticated user there
 BAD_TOKEN = (
-    "the bearer token is unknown, expired, revoked or of a cluster that is gone; make one: manage.py token create"
+    "the bearer token is unknown, expired, revoked or of a deleted cluster; create a new token: manage.py token create"
 )
 
 
 def name_of(environ: Mapping[str, Any]) -> str:
-    """Return the name of the user whose token or session a request brings, ANONYMOUS if it brings neither.
+    """Return the name of the user of a request's token or session; ANONYMOUS if the request has neither.
 
-    Runs in a thread of its own database connection. The view authenticates again, with the CSRF check of sessions.
-    Raises Unauthorized for a token that is not valid; ServiceUnavailable while the database cannot be asked.
+    Runs in a thread and closes the thread's database connection. The view authenticates the request again, then with
+    the CSRF check. Raises Unauthorized for an invalid token, ServiceUnavailable if the database cannot be read.
     """
     request = WSGIRequest({**environ, "wsgi.input": io.BytesIO()})
     try:

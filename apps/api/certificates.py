@@ -1,4 +1,7 @@
-"""TLS for the development server: kubectl sends tokens over https only. Production brings certificates of its own."""
+"""TLS certificates for the development server, because kubectl sends tokens over https only.
+
+In production a proxy with its own certificates stands before the API.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ RENEW_BEFORE = timedelta(days=30)
 
 
 class Files(NamedTuple):
-    """Where the certificates are, PEM each."""
+    """The paths of the certificate files, in PEM format."""
 
     authority: Path
     certificate: Path
@@ -30,26 +33,29 @@ class Files(NamedTuple):
 
 
 def certificates(folder: Path, *, hosts: tuple[str, ...] = ("127.0.0.1", "localhost", "::1")) -> Files:
-    """Return the certificates in a folder, made where they are missing or about to end. No authority's key is kept."""
+    """Return the certificates in a folder. Missing and soon expiring certificates are created again.
+
+    The private key of the authority is not stored.
+    """
     files = Files(folder / "ca.crt", folder / "server.crt", folder / "server.key")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:  # the server and who writes its kubeconfig may both ask at once
+    with (folder / "lock").open("w") as lock:  # the server and `manage.py kubeconfig` may run at the same time
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not all(file.exists() for file in files) or _ends(files.certificate) < wall_now() + RENEW_BEFORE:
+        if not all(file.exists() for file in files) or _expiry(files.certificate) < wall_now() + RENEW_BEFORE:
             _make(files, hosts)
     return files
 
 
-def _ends(certificate: Path) -> datetime:
+def _expiry(certificate: Path) -> datetime:
     return x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
 
 
 def _make(files: Files, hosts: tuple[str, ...]) -> None:
     root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     root_name, name = _name("lifeboat development"), _name(hosts[0])
-    root = _begun(root_name, root_name, root_key.public_key())
+    root = _builder(root_name, root_name, root_key.public_key())
     root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-    leaf = _begun(name, root_name, key.public_key())
+    leaf = _builder(name, root_name, key.public_key())
     leaf = leaf.add_extension(x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False)
     leaf = leaf.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     for file, signed in ((files.authority, root), (files.certificate, leaf)):
@@ -58,7 +64,7 @@ def _make(files: Files, hosts: tuple[str, ...]) -> None:
     write_private(files.key, secret.decode())
 
 
-def _begun(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
     now = wall_now()
     return (
         x509.CertificateBuilder()

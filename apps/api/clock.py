@@ -1,4 +1,4 @@
-"""The clock of pages: ages in tables and deadlines of streams. What is stored carries the database's time."""
+"""Clocks of the API process, for ages in tables and deadlines of streams. Stored times are the database's."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 
 def wall_now() -> datetime:
-    """Return this host's time, for ages that people read."""
+    """Return the time of this host, for ages in tables."""
     return datetime.now(UTC)
 
 
 def ticks() -> float:
-    """Return monotonic seconds."""
+    """Return the seconds of a monotonic clock, for deadlines."""
     return time.monotonic()

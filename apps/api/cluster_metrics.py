@@ -1,4 +1,4 @@
-"""Clusters for scrapers: how often what they answer has changed, and which of them flap (fault 3)."""
+"""Metrics of clusters: how often their health changed, and which clusters are flapping [flapping-cluster]."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from controlplane.kinds.rows import Observation
 
 
 class ClusterCollector(Collector):
-    """What was observed of each cluster before the debounce, and what is published of that."""
+    """Collects the health changes of each cluster before the debounce, and its Flapping condition."""
 
     def describe(self) -> list[Any]:
-        """Say nothing when registered: the database may not be there yet."""
+        """Return nothing at registration, when the database may not be reachable yet."""
         return []
 
     def collect(self) -> Iterator[Any]:
         reading, labels = store(), ["cluster_name"]
-        clusters = {one.metadata.name: one for one in reading.list(CLUSTER)}
-        seen = reading.rows(Observation, "key", sorted(clusters))
+        clusters = {cluster.metadata.name: cluster for cluster in reading.list(CLUSTER)}
+        observed = reading.rows(Observation, "key", sorted(clusters))
         turns = CounterMetricFamily(
             "lifeboat_cluster_turns",
-            "Changes between ready and not ready in what a cluster answers, before the debounce.",
+            "Changes between ready and not ready in the probe results of a cluster, before the debounce.",
             labels=labels,
         )
-        flapping = GaugeMetricFamily("lifeboat_cluster_flapping", "1 while a cluster flaps.", labels=labels)
+        flapping = GaugeMetricFamily("lifeboat_cluster_flapping", "1 while the cluster is flapping.", labels=labels)
         for name, cluster in clusters.items():
-            turns.add_metric([name], sum(row.turns for row in seen.get(name, ())))
+            turns.add_metric([name], sum(row.turns for row in observed.get(name, ())))
             flapping.add_metric([name], float(cluster.flapping))
         yield from (turns, flapping)

@@ -1,7 +1,7 @@
-"""Limits on connections, before a request has arrived: how many, how long their headers take, how large those are.
+"""Limits on connections before a request has arrived: their number, and the time and size of the headers.
 
-uvicorn limits none of these. When there are too many connections the one that has been idle longest is closed, so
-that a client that opens connections and sends nothing cannot keep others out.
+uvicorn has no such limits. When there are too many connections, the connection that has been idle longest is closed.
+A client that opens connections and sends nothing can therefore not keep other clients out.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ log = logging.getLogger(__name__)
 
 HEADER_SECONDS = 10.0  # from the first byte of a request, or from the connection, to the end of its headers
 MAX_HEADERS = 64 * 1024  # bytes of the request line and headers
-RESERVED_FILES = 128  # file descriptors that are not for clients: database, logs, libraries
+RESERVED_FILES = 128  # file descriptors for the database, logs and libraries
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class Connections:
-    """The open connections of one process. `limit` is lowered to what the operating system lets the process open."""
+    """The open connections of one process. `limit` is lowered to the file descriptors that the process may open."""
 
     def __init__(self, limit: int) -> None:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -35,7 +35,7 @@ class Connections:
         self.idle: OrderedDict[GuardedProtocol, None] = OrderedDict()  # without a request, longest idle first
 
     def admit(self, connection: GuardedProtocol) -> bool:
-        """Return whether a new connection may stay; the connection that was idle longest makes room for it."""
+        """Return whether a new connection is accepted. At the limit, the longest idle connection is closed instead."""
         if len(self.open) >= self.limit:
             if not self.idle:
                 log.warning("refused a connection: %d are open and none is idle, which is the limit", self.limit)
@@ -54,13 +54,13 @@ class Connections:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 protocol with limits; `guarded` makes the class for one process."""
+    """uvicorn's HTTP/1.1 protocol with limits. `guarded` returns the class for one process."""
 
     connections_of_process: Connections
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._in_headers = True  # of the next request; also before its first byte
+        self._in_headers = True  # of the next request, from before its first byte
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
 
@@ -121,5 +121,5 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 def guarded(limit: int) -> type[GuardedProtocol]:
-    """Return the protocol class of a process that allows so many connections together."""
+    """Return the protocol class for a process that allows `limit` connections."""
     return type("GuardedProtocol", (GuardedProtocol,), {"connections_of_process": Connections(limit)})

@@ -1,4 +1,7 @@
-"""What the machinery is doing: /metrics for scrapers, /debug/controllers for people; at most a second old."""
+"""The state of controllers, leases and queues: /metrics for Prometheus, /debug/controllers for operators.
+
+The figures are at most one second old.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ _VERSION = """
 
 
 class Work(msgspec.Struct, frozen=True, rename="camel"):
-    """What waits for one controller."""
+    """How many due rows one controller has. `due`: are due now. `claimed`: are being worked on."""
 
     rows: int = 0
     due: int = 0
@@ -53,14 +56,14 @@ class Work(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """One look at the machinery."""
+    """All figures, read at one moment."""
 
     work: dict[str, Work]
     leases: list[tuple[str, int, str, int, float]]
     queue: dict[str, tuple[int, float]]
     clusters: dict[str, int]
     version: int
-    held: bool  # members are left alone after a restore
+    held: bool  # nothing is written to members until a person confirms the restored database
 
 
 _lock = Lock()
@@ -68,7 +71,7 @@ _last: tuple[float, Figures] | None = None
 
 
 def figures() -> Figures:
-    """Return figures not older than a second."""
+    """Return figures that are at most one second old."""
     global _last
     with _lock:
         if _last is None or ticks() - _last[0] > FRESH_SECONDS:
@@ -101,30 +104,42 @@ class FleetCollector(Collector):
 
     def collect(self) -> Any:
         found = figures()
-        depth = _gauge("lifeboat_due_objects", "Objects a controller has to look at now.", "controller")
-        age = _gauge("lifeboat_due_oldest_seconds", "How long the oldest of them waits.", "controller")
+        depth = _gauge("lifeboat_due_objects", "Objects that are due for a controller now.", "controller")
+        age = _gauge(
+            "lifeboat_due_oldest_seconds",
+            "Age in seconds of the oldest object that is due for a controller.",
+            "controller",
+        )
         for controller in CONTROLLERS:
             work = found.work.get(controller.name, Work())
             depth.add_metric([controller.name], work.due)
             age.add_metric([controller.name], work.oldest_seconds)
-        held = _gauge("lifeboat_lease_held", "1 while the lease is held.", "group", "shard", "holder")
+        held = _gauge(
+            "lifeboat_lease_held", "1 while the lease of a controller group is held.", "group", "shard", "holder"
+        )
         for name, shard, holder, _, left in found.leases:
             held.add_metric([name, str(shard), holder], float(left > 0))
-        queue = _gauge("lifeboat_evictions", "Evictions by state.", "state")
-        oldest = _gauge("lifeboat_evictions_oldest_seconds", "Age of the oldest, by state.", "state")
+        queue = _gauge("lifeboat_evictions", "Evictions in the queue, by state.", "state")
+        oldest = _gauge(
+            "lifeboat_evictions_oldest_seconds",
+            "Age in seconds of the oldest eviction in the queue, by state.",
+            "state",
+        )
         for state, (count, seconds) in found.queue.items():
             queue.add_metric([state], count)
             oldest.add_metric([state], seconds)
-        clusters = _gauge("lifeboat_clusters", "Clusters by their Ready condition.", "ready")
+        clusters = _gauge("lifeboat_clusters", "Clusters, by status of their Ready condition.", "ready")
         for ready, count in found.clusters.items():
             clusters.add_metric([ready], count)
-        version = GaugeMetricFamily("lifeboat_resource_version", "The newest resourceVersion.", value=found.version)
-        told = "1 while members are left alone after a restore, until a person confirms."
-        restore = GaugeMetricFamily("lifeboat_restore_held", told, value=float(found.held))
+        version = GaugeMetricFamily(
+            "lifeboat_resource_version", "The newest resourceVersion that was written.", value=found.version
+        )
+        text = "1 while nothing is written to members after a restore of the database, until an operator confirms it."
+        restore = GaugeMetricFamily("lifeboat_restore_held", text, value=float(found.held))
         return [depth, age, held, queue, oldest, clusters, version, restore]
 
     def describe(self) -> list[Any]:
-        """Say nothing when registered: the database may not be there yet."""
+        """Return nothing at registration, when the database may not be reachable yet."""
         return []
 
 
@@ -134,7 +149,7 @@ REGISTRY.register(ClusterCollector())
 
 
 class MetricsView(KubernetesView):
-    """Everything Prometheus wants to know."""
+    """Serves all metrics of this process for Prometheus."""
 
     http_method_names = ["get", "head"]
 
@@ -142,7 +157,7 @@ class MetricsView(KubernetesView):
         return path_attributes(request)
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """Take any Accept: scrapers name formats REST framework has no renderer for."""
+        """Accept any Accept header, because scrapers name formats for which REST framework has no renderer."""
         return super().perform_content_negotiation(request, force=True)
 
     def get(self, request: Request) -> HttpResponse:
@@ -150,7 +165,7 @@ class MetricsView(KubernetesView):
 
 
 class ControllersView(KubernetesView):
-    """Per controller: what waits, how long, who works on it."""
+    """Serves, for each controller, its due objects, their age and the holders of its lease."""
 
     http_method_names = ["get", "head", "options"]
 
@@ -158,16 +173,16 @@ class ControllersView(KubernetesView):
         return path_attributes(request)
 
     def get(self, request: Request) -> Response:
-        found = figures()
-        shown = []
+        now = figures()
+        controllers = []
         for controller in CONTROLLERS:
             holders = [
                 {"shard": shard, "holder": holder, "epoch": epoch, "secondsLeft": round(left, 1)}
-                for name, shard, holder, epoch, left in found.leases
+                for name, shard, holder, epoch, left in now.leases
                 if name == controller.group
             ]
-            work = found.work.get(controller.name, Work())
-            shown.append(
+            work = now.work.get(controller.name, Work())
+            controllers.append(
                 {
                     "name": controller.name,
                     "group": controller.group,
@@ -176,4 +191,4 @@ class ControllersView(KubernetesView):
                     "leases": holders,
                 }
             )
-        return Response(Answer({"resourceVersion": str(found.version), "controllers": shown}))
+        return Response(Answer({"resourceVersion": str(now.version), "controllers": controllers}))

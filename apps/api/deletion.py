@@ -1,4 +1,4 @@
-"""What the deletion of one object takes along, as sentences for the page that asks before it."""
+"""Effects of a deletion: the sentences that the browsable API shows before it deletes an object."""
 
 from __future__ import annotations
 
@@ -9,50 +9,54 @@ from controlplane.apimachinery.names import cluster_of_execution_namespace
 from controlplane.kind import Kind
 from controlplane.propagation import bindings
 
-COUNTED = 1000  # bindings
-NAMED = 10  # clusters
+MAX_COUNTED = 1000  # bindings
+MAX_NAMED = 10  # clusters
 
 
-def goes_along(reading: DjangoStore, kind: Kind, ref: Ref) -> list[str]:
-    """Return what goes with an object. At most three queries."""
+def deletion_effects(store: DjangoStore, kind: Kind, ref: Ref) -> list[str]:
+    """Return what the deletion of an object also removes or changes. At most three queries."""
     if ref.kind == kinds.CLUSTER:
-        return _of_cluster(reading, ref.name)
+        return _of_cluster(store, ref.name)
     if ref.kind in kinds.POLICIES:
-        found = [one for key in kinds.BINDINGS for one in _indexed(reading, key, "policy", str(ref))]
-        return [f"{_counted(len(found))} placed by this policy lose it; what runs stays until another policy matches"]
+        count = sum(len(_indexed(store, key, "policy", str(ref))) for key in kinds.BINDINGS)
+        return [
+            f"{_counted(count)} that follow this policy: their copies keep running as they are until another policy "
+            "matches"
+        ]
     if ref.kind == kinds.WORK:
         cluster = cluster_of_execution_namespace(ref.namespace)
-        return [f"the object of this Work on cluster {cluster}"] if cluster else []
+        return [f"the object that this Work describes, on cluster {cluster}"] if cluster else []
     if ref.kind in kinds.BINDINGS:
-        return _of_binding(reading, ref)
+        return _of_binding(store, ref)
     if kind.resource.group.endswith((".lifeboat.io", "karmada.io")):
         return []
-    own = bindings.binding_ref(ref)
-    return [f"the binding {own.name}", *_of_binding(reading, own)] if reading.get([own]) else []
+    binding = bindings.binding_ref(ref)
+    return [f"the binding {binding.name}", *_of_binding(store, binding)] if store.get([binding]) else []
 
 
-def _of_cluster(reading: DjangoStore, name: str) -> list[str]:
-    placed = sum(len(_indexed(reading, key, "placed", name)) for key in kinds.BINDINGS)
-    if not placed:
-        return ["the membership of the cluster; no binding is placed there"]
+def _of_cluster(store: DjangoStore, name: str) -> list[str]:
+    count = sum(len(_indexed(store, key, "placed", name)) for key in kinds.BINDINGS)
+    if not count:
+        return ["the membership of the cluster; no binding is placed on it"]
     return [
-        f"{_counted(placed)} placed on this cluster: the deletion is refused as long as there are any (Drain empties "
-        "a cluster; the annotation failover.lifeboat.io/unjoin: keep leaves behind what runs there)"
+        f"{_counted(count)} placed on this cluster: the deletion is refused while any binding is placed on it. A Drain "
+        "empties the cluster. The annotation failover.lifeboat.io/unjoin: keep allows the deletion and leaves the "
+        "copies running on the cluster"
     ]
 
 
-def _of_binding(reading: DjangoStore, ref: Ref) -> list[str]:
-    works = reading.by_index(kinds.WORK, "binding", [str(ref)]).get(str(ref), ())
-    names = sorted({work.cluster for work in works if work.cluster})
-    if not names:
+def _of_binding(store: DjangoStore, ref: Ref) -> list[str]:
+    works = store.by_index(kinds.WORK, "binding", [str(ref)]).get(str(ref), ())
+    clusters = sorted({work.cluster for work in works if work.cluster})
+    if not clusters:
         return []
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return [f"{len(works)} Works, and with them the copies on {', '.join(names[:NAMED])}{more}"]
+    more = f" and {len(clusters) - MAX_NAMED} more" if len(clusters) > MAX_NAMED else ""
+    return [f"{len(works)} Works, and with them the copies on {', '.join(clusters[:MAX_NAMED])}{more}"]
 
 
-def _indexed(reading: DjangoStore, kind: str, index: str, value: str) -> list[Ref]:
-    return list(reading.refs_by_index(kind, index, value, limit=COUNTED))
+def _indexed(store: DjangoStore, kind: str, index: str, value: str) -> list[Ref]:
+    return list(store.refs_by_index(kind, index, value, limit=MAX_COUNTED))
 
 
-def _counted(number: int) -> str:
-    return f"{number} or more bindings" if number >= COUNTED else f"{number} bindings"
+def _counted(count: int) -> str:
+    return f"{count} or more bindings" if count >= MAX_COUNTED else f"{count} bindings"

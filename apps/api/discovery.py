@@ -1,4 +1,4 @@
-"""What is served: the ladder of documents, aggregated discovery, /version and OpenAPI v3."""
+"""Discovery: the documents under /api and /apis, plain and aggregated, /version and OpenAPI v3."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ ANSWERED = (
     placement_review.KIND,
     failover_record.KIND,
     fleet_readiness.KIND,
-)  # kinds that are made when asked for, and never stored
+)  # kinds that are computed for each request and never stored
 SELF_REVIEWS = tuple(review for review in builtin.REVIEWS if review.kind.startswith("SelfSubject"))
 REVIEWS = (*SELF_REVIEWS, *(kind.resource for kind in ANSWERED))
 
 
 def resources() -> tuple[Resource, ...]:
-    """Return everything served: the kinds there are, and the questions about oneself and about placements."""
+    """Return all resources that are served: stored kinds, access reviews and computed kinds."""
     definitions().refresh()
     return _resources(KINDS.revision)
 
@@ -45,12 +45,12 @@ def _resources(revision: int) -> tuple[Resource, ...]:
 
 
 def openapi() -> OpenAPI:
-    """Return the OpenAPI documents; each is made when first asked for."""
+    """Return the OpenAPI documents. Each document is built at its first request."""
     served = resources()
     return _openapi(KINDS.revision, served)
 
 
-_latest: list[OpenAPI] = []  # one at most: what has not changed since is not made again
+_latest: list[OpenAPI] = []  # at most one; unchanged documents are taken over from it
 
 
 @lru_cache(maxsize=1)
@@ -60,12 +60,12 @@ def _openapi(revision: int, served: tuple[Resource, ...]) -> OpenAPI:
 
 
 def _schema(resource: Resource) -> Any:
-    kind = next((one for one in ANSWERED if one.resource is resource), None) or KINDS.get(resource.key)
+    kind = next((kind for kind in ANSWERED if kind.resource is resource), None) or KINDS.get(resource.key)
     return kind.schema() if kind is not None else builtin.schema(resource.group, resource.version, resource.kind)
 
 
 class DocumentView(KubernetesView):
-    """A document that does not depend on what is stored."""
+    """Base of the views that serve documents about the API itself."""
 
     http_method_names = ["get", "head", "options"]
 
@@ -74,10 +74,10 @@ class DocumentView(KubernetesView):
 
 
 class RootView(DocumentView):
-    """Where things are."""
+    """Serves the list of paths at the root URL."""
 
     def get(self, request: Request) -> Response:
-        groups = [f"/apis/{one.api_version}" for one in resources() if one.group]
+        groups = [f"/apis/{resource.api_version}" for resource in resources() if resource.group]
         paths = ["/api", "/api/v1", "/apis", *dict.fromkeys(groups), *_PATHS]
         return Response(Answer({"paths": paths}))
 
@@ -85,8 +85,8 @@ class RootView(DocumentView):
 _PATHS = ["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"]
 
 
-class LadderView(DocumentView):
-    """/api and /apis: which groups there are; aggregated for those who ask so."""
+class RootsView(DocumentView):
+    """Serves /api and /apis: the API groups, aggregated if the Accept header asks for aggregated discovery."""
 
     renderer_classes = pages.DOCUMENTS
     core = False
@@ -105,28 +105,28 @@ class LadderView(DocumentView):
 
 
 class GroupView(DocumentView):
-    """/apis/<group>."""
+    """Serves /apis/<group>: the versions of a group."""
 
     def get(self, request: Request, group: str) -> Response:
         return Response(_found(discovery.api_group(resources(), group)))
 
 
 class VersionsView(DocumentView):
-    """/api/v1 and /apis/<group>/<version>."""
+    """Serves /api/v1 and /apis/<group>/<version>: the resources of a group version."""
 
     def get(self, request: Request, version: str, group: str = "") -> Response:
         return Response(_found(discovery.api_resource_list(resources(), group, version)))
 
 
 class VersionView(DocumentView):
-    """/version."""
+    """Serves /version."""
 
     def get(self, request: Request) -> Response:
         return Response(Answer(discovery.version_document(__version__)))
 
 
 class OpenAPIView(DocumentView):
-    """/openapi/v3 and the document of each group version."""
+    """Serves /openapi/v3 and the document of each group version."""
 
     def get(self, request: Request, path: str = "") -> Any:
         if not path:
@@ -146,8 +146,10 @@ class OpenAPIView(DocumentView):
 
 
 class OldOpenAPIView(DocumentView):
-    """/openapi/v2: an empty document, as protobuf. kubectl asks for it where /openapi/v3 does not know a kind, and can
-    only then say that nothing serves the kind."""
+    """Serves /openapi/v2: an empty document, as protobuf.
+
+    kubectl reads it if /openapi/v3 does not know a kind. Without it kubectl cannot report that the kind is not served.
+    """
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         return super().perform_content_negotiation(request, force=True)
@@ -159,7 +161,7 @@ class OldOpenAPIView(DocumentView):
 
 
 def _text(number: int, value: bytes) -> bytes:
-    """Return a protobuf field that holds text or a message, shorter than 128 bytes."""
+    """Return a protobuf field with a text or a message of fewer than 128 bytes."""
     return bytes((number << 3 | 2, len(value))) + value
 
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong, as a StatusError: Django's, REST framework's and the database's errors in Kubernetes' words."""
+"""Maps errors of Django, REST framework and the database to the Status errors of Kubernetes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from controlplane.wire.status import status_of
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1
-BUSY_SECONDS = 5  # where trying again at once is of no use
-# What does not pass by itself within a second: a held lock, a full disk, a server that takes no writes.
+BUSY_SECONDS = 5  # Retry-After for a problem that lasts longer than a second
+# SQL states that last longer than a second: a held lock, a full disk, a server that accepts no writes.
 _LASTS = frozenset({LOCKED, READ_ONLY, "53100", "53200", "53300", "58030"})
 _AWAY = (OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError, psycopg_pool.PoolTimeout)
 _BY_CODE: dict[int, type[StatusError]] = {
@@ -42,7 +42,7 @@ _BY_CODE: dict[int, type[StatusError]] = {
 
 
 def status_error(error: BaseException) -> StatusError:
-    """Return the error to answer with. What nobody anticipated is logged with its trace and told without details."""
+    """Return the error for the answer. An unexpected error is logged with its trace; the client gets no details."""
     match error:
         case StatusError():
             return error
@@ -56,7 +56,7 @@ def status_error(error: BaseException) -> StatusError:
         case Http404():
             return nothing_here()
         case RequestDataTooBig():
-            return errors.TooLarge("the body is larger than the server takes")
+            return errors.TooLarge("the body is larger than the server accepts")
         case PermissionDenied():
             return errors.Forbidden(str(error) or "this is forbidden")
         case SuspiciousOperation():
@@ -73,42 +73,42 @@ def status_error(error: BaseException) -> StatusError:
 
 
 def is_away(error: BaseException | None) -> bool:
-    """Return whether the database did not do what it was asked, for a reason that is not the request's."""
+    """Test whether the database failed for a reason outside the request: it is away, locked or read-only."""
     return isinstance(error, _AWAY) or (isinstance(error, InternalError) and sqlstate(error) == READ_ONLY)
 
 
 def _away(error: BaseException) -> errors.ServiceUnavailable:
-    """Return the answer, with the cause; it is logged, and a refusal that lasts is kept for /readyz."""
+    """Return the 503 answer with the cause, and log it. A lasting refusal is also kept for /readyz."""
     why, state = cause(error), sqlstate(error)
-    if why == POOL_EMPTY:  # nobody knows why no connection was made: the pool keeps that to itself
+    if why == POOL_EMPTY:  # the pool does not report why it has no connection
         why = HEALTH.database_problem() or "all connections of this process to PostgreSQL are in use"
     elif state in _LASTS:
         HEALTH.note_refused(why)
-    log.warning("the database did not do what it was asked: %s", why)
+    log.warning("the database refused a request: %s", why)
     return errors.ServiceUnavailable(
-        f"the database did not do this: {why}; try again",
+        f"the database refused this request: {why}; try again",
         retry_after_seconds=BUSY_SECONDS if state in _LASTS else RETRY_SECONDS,
     )
 
 
 def _own_error() -> errors.InternalError:
-    return errors.InternalError("an error of the server itself; its log says which")
+    return errors.InternalError("an internal error of the server; the details are in its log")
 
 
 def nothing_here() -> errors.NotFound:
-    """Return the error for a URL nothing is served under."""
+    """Return the error for a URL under which nothing is served."""
     return errors.NotFound("the server could not find the requested resource")
 
 
 def respond(error: StatusError) -> HttpResponse:
-    """Return an error as a response, outside of REST framework."""
+    """Return an error as a response, for views outside REST framework."""
     response = HttpResponse(orjson.dumps(status_of(error)), status=error.code, content_type="application/json")
     add_headers(response, error)
     return response
 
 
 def add_headers(response: Any, error: StatusError) -> None:
-    """Set the headers that belong to an error."""
+    """Set the headers of an error: Retry-After and WWW-Authenticate."""
     if error.details.retry_after_seconds:
         response["Retry-After"] = str(error.details.retry_after_seconds)
     if error.code == 401:
@@ -125,7 +125,7 @@ def _text(detail: Any) -> str:
     return "; ".join(map(_text, detail)) if isinstance(detail, list) else str(detail)
 
 
-# Handlers of config.urls, for what never reaches a view of ours. Pages for people stay pages.
+# Error handlers for config.urls, for requests that do not reach a view of this module.
 
 
 def handler400(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -141,8 +141,7 @@ def handler404(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def handler500(request: HttpRequest) -> HttpResponse:
-    """Answer for a page that failed (the admin's, the login's); Django calls this while it handles the error and logs
-    its trace."""
+    """Return the answer for a failed page of the admin or the login. Django calls this and logs the trace."""
     error = sys.exception()
     return respond(_away(error) if error is not None and is_away(error) else _own_error())
 

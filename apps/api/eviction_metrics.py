@@ -1,6 +1,7 @@
-"""The eviction queue for scrapers: S001's seven, the tier, tokens, holds, what is stuck, the estimate; a second old.
+"""Metrics of the eviction queue: Karmada's metrics, and our tier, tokens, holds, stuck evictions and estimate.
 
-The four of later releases (semantics, section 5) are beside them: `name` is the bucket, "fleet" or "cluster/member1".
+The metrics of the proposal (`evict_*`) have a label for the cluster. Those of Karmada's releases (`eviction_*`) have
+the label `name`, which is the bucket: "fleet" or "cluster/member1". The figures are at most one second old.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _last: tuple[float, QueueFigures] | None = None
 
 
 def figures() -> QueueFigures:
-    """Return figures of the queue that are not older than a second."""
+    """Return figures of the queue that are at most one second old."""
     global _last
     with _lock:
         if _last is None or ticks() - _last[0] > FRESH_SECONDS:
@@ -49,7 +50,7 @@ def figures() -> QueueFigures:
 
 
 def tokens(buckets: Iterable[str]) -> dict[str, float]:
-    """Return the tokens in the buckets now; nothing where Redis does not say."""
+    """Return the tokens in each bucket now. Empty: Redis does not answer."""
     try:
         return RedisBucket(broker.client()).levels(buckets)
     except (redis.RedisError, OSError):
@@ -57,10 +58,10 @@ def tokens(buckets: Iterable[str]) -> dict[str, float]:
 
 
 class EvictionCollector(Collector):
-    """The figures as Prometheus metrics. Series of a cluster are there while its outage is."""
+    """Collects the figures as Prometheus metrics. A cluster has series only while its outage lasts."""
 
     def describe(self) -> list[Any]:
-        """Say nothing when registered: the database may not be there yet."""
+        """Return nothing at registration, when the database may not be reachable yet."""
         return []
 
     def collect(self) -> Iterator[Any]:
@@ -68,16 +69,22 @@ class EvictionCollector(Collector):
         yield from _queues(found.clusters)
         yield from _processed(found.clusters)
         yield from _shipped(found.clusters)
-        yield _gauge("cluster_fault_num", "The number of faulty clusters.", found.faulty)
-        yield _gauge("cluster_fault_rate", "The part of the fleet that is faulty.", found.fault_rate)
-        tier = GaugeMetricFamily("lifeboat_eviction_tier_rate", "Evictions a second in force.", labels=["tier"])
+        yield _gauge("cluster_fault_num", "Clusters that are not Ready or have a taint that evicts.", found.faulty)
+        yield _gauge("cluster_fault_rate", "Share of the clusters that are faulty, from 0 to 1.", found.fault_rate)
+        tier = GaugeMetricFamily(
+            "lifeboat_eviction_tier_rate", "Eviction rate in force, in evictions per second.", labels=["tier"]
+        )
         tier.add_metric([found.tier], found.tier_rate)
-        held = GaugeMetricFamily("lifeboat_evictions_held", "Evictions held, by reason.", labels=["reason"])
+        held = GaugeMetricFamily("lifeboat_evictions_held", "Evictions that are held, by reason.", labels=["reason"])
         for reason, count in found.held.items():
             held.add_metric([reason], count)
         yield from (tier, held, _stuck())
         if found.eta_seconds is not None:
-            yield _gauge("lifeboat_eviction_eta_seconds", "Until the queue is empty at this tier.", found.eta_seconds)
+            yield _gauge(
+                "lifeboat_eviction_eta_seconds",
+                "Estimated seconds until the queue is empty at the present rate.",
+                found.eta_seconds,
+            )
         yield _tokens(_by_bucket(found.clusters))
 
 
@@ -85,11 +92,11 @@ Clusters = dict[str, ClusterFigures]
 
 
 def _by_bucket(clusters: Clusters) -> dict[str, ClusterFigures]:
-    """Return the queues as they share buckets."""
+    """Return the figures by bucket. Clusters that share a bucket are added up."""
     scope = configuration().settings().eviction.bucket_scope
     sharing: dict[str, list[ClusterFigures]] = {}
-    for name, one in clusters.items():
-        sharing.setdefault(bucket_of(name, scope), []).append(one)
+    for name, figures_ in clusters.items():
+        sharing.setdefault(bucket_of(name, scope), []).append(figures_)
     return {bucket: combined_figures(queues) for bucket, queues in sharing.items()}
 
 
@@ -99,9 +106,9 @@ def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
 
 def _queues(clusters: Clusters) -> Iterator[Any]:
     labels = ["cluster_name"]
-    total = GaugeMetricFamily("evict_total", "Elements in the eviction queue.", labels=labels)
+    total = GaugeMetricFamily("evict_total", "Evictions in the queue.", labels=labels)
     kinds = GaugeMetricFamily(
-        "evict_kind_total", "Elements in the eviction queue by kind.", labels=[*labels, "resource_kind"]
+        "evict_kind_total", "Evictions in the queue, by kind of workload.", labels=[*labels, "resource_kind"]
     )
     for name, one in clusters.items():
         total.add_metric([name], one.waiting)
@@ -113,14 +120,20 @@ def _queues(clusters: Clusters) -> Iterator[Any]:
 def _processed(clusters: Clusters) -> Iterator[Any]:
     labels = ["cluster_name"]
     latency = HistogramMetricFamily(
-        "evict_processing_latency_seconds", "From being queued to being evicted.", labels=labels
+        "evict_processing_latency_seconds", "Seconds between queueing and eviction.", labels=labels
     )
     rate = GaugeMetricFamily(
-        "evict_rate", "Evictions a second over the last five minutes, or since the first was due.", labels=labels
+        "evict_rate",
+        "Evictions per second in the last five minutes, or since the first eviction was due.",
+        labels=labels,
     )
-    success = GaugeMetricFamily("evict_success_rate", "Evicted of all processed in five minutes.", labels=labels)
-    evicted = CounterMetricFamily("evict_succeeded", "Evicted in this outage.", labels=labels)
-    failed = CounterMetricFamily("evict_failed", "Found no refuge in this outage.", labels=labels)
+    success = GaugeMetricFamily(
+        "evict_success_rate",
+        "Share of evictions processed in the last five minutes that succeeded.",
+        labels=labels,
+    )
+    evicted = CounterMetricFamily("evict_succeeded", "Evictions that succeeded in this outage.", labels=labels)
+    failed = CounterMetricFamily("evict_failed", "Evictions in this outage that found no other cluster.", labels=labels)
     for name, one in clusters.items():
         latency.add_metric([name], list(cumulative_buckets(one.latency_counts).items()), one.latency_sum)
         rate.add_metric([name], one.rate)
@@ -132,14 +145,16 @@ def _processed(clusters: Clusters) -> Iterator[Any]:
 
 
 def _shipped(clusters: Clusters) -> Iterator[Any]:
-    depth = GaugeMetricFamily("eviction_queue_depth", "Elements in the queue.", labels=["name"])
+    depth = GaugeMetricFamily("eviction_queue_depth", "Evictions in the queue, by bucket.", labels=["name"])
     kinds = GaugeMetricFamily(
-        "eviction_kind_total", "Elements in the queue by kind of binding.", labels=["member_cluster", "resource_kind"]
+        "eviction_kind_total", "Evictions in the queue, by kind of binding.", labels=["member_cluster", "resource_kind"]
     )
     latency = HistogramMetricFamily(
-        "eviction_processing_latency_seconds", "From being queued to being evicted.", labels=["name"]
+        "eviction_processing_latency_seconds", "Seconds between queueing and eviction.", labels=["name"]
     )
-    processed = CounterMetricFamily("eviction_processing", "Processed in this outage.", labels=["name", "result"])
+    processed = CounterMetricFamily(
+        "eviction_processing", "Evictions that were processed in this outage, by result.", labels=["name", "result"]
+    )
     for cluster, one in clusters.items():
         for kind, count in one.by_binding_kind.items():
             kinds.add_metric([cluster, kind], count)
@@ -152,7 +167,7 @@ def _shipped(clusters: Clusters) -> Iterator[Any]:
 
 
 def _tokens(queues: Iterable[str]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily("lifeboat_eviction_tokens", "Tokens in a bucket.", labels=["name"])
+    family = GaugeMetricFamily("lifeboat_eviction_tokens", "Eviction tokens in a bucket.", labels=["name"])
     for bucket, level in tokens(queues or [FLEET_BUCKET]).items():
         family.add_metric([bucket], level)
     return family
@@ -161,7 +176,7 @@ def _tokens(queues: Iterable[str]) -> GaugeMetricFamily:
 def _stuck() -> GaugeMetricFamily:
     family = GaugeMetricFamily(
         "lifeboat_evictions_stuck",
-        "Copies leaving for longer than their gracePeriodSeconds, else graceful_eviction_timeout.",
+        "Graceful evictions that have exceeded their gracePeriodSeconds, or else graceful_eviction_timeout.",
         labels=["cluster_name"],
     )
     with connection.cursor() as cursor:

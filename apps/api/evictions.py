@@ -1,6 +1,6 @@
-"""Evictions as objects: read from the queue's rows, steered by hold, release, skip and expedite.
+"""The eviction queue as objects: get, list, and the orders hold, release, skip and expedite.
 
-They are made when they are asked for: there is no watch, and a list comes in the queue's order.
+Evictions are rows of the queue, computed as objects for each request. There is no watch. A list has the queue's order.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api import pages
-from apps.api.answer import Many, One
+from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.eviction_metrics import tokens
 from apps.api.query import Continue, Listing, listing_of
 from apps.api.target import Target
 from apps.api.views import TargetView, refuse_watch
 from apps.failover import queue
-from apps.failover.orders import order
+from apps.failover.orders import order as give_order
 from apps.objects.configuration import configuration
 from apps.objects.store import store
 from controlplane.apimachinery import causes as causes_of
@@ -33,7 +33,7 @@ from controlplane.kinds.rows import Eviction
 
 
 class EvictionsView(TargetView):
-    """GET the queue or one eviction of it; POST …/hold, release, skip or expedite with {"reason": "…"}."""
+    """Serves GET of the queue or of one eviction, and POST …/hold, release, skip and expedite with {"reason": "…"}."""
 
     http_method_names = ["get", "head", "post", "options"]
     renderer_classes = pages.OBJECTS
@@ -42,64 +42,70 @@ class EvictionsView(TargetView):
         target = self.target
         refuse_watch(request, target.resource)
         if target.subresource:
-            raise MethodNotAllowed(f"POST to {target.resource.plural}/{target.name}/{target.subresource}")
-        found = queue.read(store(), configuration().settings())
-        forecasts = found.forecast(rate=_rate(request.query_params.get("rate", "")), tokens=tokens(found.buckets()))
+            raise MethodNotAllowed(
+                f"{target.subresource} takes only POST: "
+                f"POST to {target.resource.plural}/{target.name}/{target.subresource}"
+            )
+        queued = queue.read(store(), configuration().settings())
+        forecasts = queued.forecast(rate=_rate(request.query_params.get("rate", "")), tokens=tokens(queued.buckets()))
         version = store().current_version()
         if target.name:
-            item = _item(_named(found.rows, target), forecasts, queue_end(forecasts.values()), found.stopped)
-            return Response(One(target.resource, _encoded(item, version)))
-        asked = pages.bounded(listing_of(request.query_params, target.resource, namespace=target.namespace), request)
-        items = _chosen(found, forecasts, target, asked)
-        begin = _begin(asked)
-        page = items[begin : begin + asked.limit] if asked.limit else items[begin:]
+            item = _item(_named(queued.rows, target), forecasts, queue_end(forecasts.values()), queued.stopped)
+            return Response(ObjectAnswer(target.resource, _encoded(item, version)))
+        listing = self.limited(listing_of(request.query_params, target.resource, namespace=target.namespace))
+        items = _selected(queued, forecasts, target, listing)
+        begin = _offset(listing)
+        page = items[begin : begin + listing.limit] if listing.limit else items[begin:]
         meta = {"resourceVersion": str(version)}
         if begin + len(page) < len(items):
             meta["continue"] = Continue(version, "", str(begin + len(page))).token()
-        return Response(Many(target.resource, [_encoded(item, version) for item in page], meta))
+        return Response(ListAnswer(target.resource, [_encoded(item, version) for item in page], meta))
 
     def post(self, request: Request) -> Response:
-        """Order something for one eviction. The order is written on its binding, under the name of who asks."""
+        """Give an order about one eviction. The order is stored on the binding, with the name of the user."""
         target = self.target
         if not target.subresource:
-            raise MethodNotAllowed(f"{target.resource.plural} come from taints; post to one of hold, release, skip, …")
-        reason = _said(request.body).get("reason")
+            raise MethodNotAllowed(
+                f"{target.resource.plural} are created by taints, not by requests: "
+                "POST to hold, release, skip or expedite of an eviction"
+            )
+        reason = _body(request.body).get("reason")
         reason = reason.strip() if isinstance(reason, str) else ""
-        why = 'say why, as {"reason": "…"}: it is kept with the order and in the change log'
+        why = 'give the reason of the order, as {"reason": "…"}: it is kept with the order and in the change log'
         if causes := causes_of.reason("reason", reason, why):
             raise Invalid.of(target.resource.kind, target.name, causes, group=target.resource.group)
         item = _named(queue.read(store(), configuration().settings()).rows, target)
         verb, user = operator_orders.VERBS[target.subresource], request.user.get_username()
-        if not order(item.key, verb, reason=reason, by=user):
+        if not give_order(item.key, verb, reason=reason, by=user):
             raise _missing(target)
         found = queue.read(store(), configuration().settings())
         forecasts = found.forecast(tokens=tokens(found.buckets()))
         after = _item(_named(found.rows, target), forecasts, queue_end(forecasts.values()), found.stopped)
-        return Response(One(target.resource, _encoded(after, store().current_version())), status=201)
+        return Response(ObjectAnswer(target.resource, _encoded(after, store().current_version())), status=201)
 
 
-def _begin(asked: Listing) -> int:
-    """Return how many a page leaves out. Raises BadRequest for a token of another list."""
-    if asked.start is None:
+def _offset(listing: Listing) -> int:
+    """Return how many evictions come before the page. Raises BadRequest for a `continue` token of another list."""
+    if listing.start is None:
         return 0
-    if not asked.start.name.isdecimal():
+    if not listing.start.name.isdecimal():
         raise BadRequest("query parameter continue is a token of another list; list again without it")
-    return int(asked.start.name)
+    return int(listing.start.name)
 
 
-def _said(raw: bytes) -> dict[str, Any]:
-    """Return the body of an order. Raises BadRequest where it is no JSON object."""
+def _body(raw: bytes) -> dict[str, Any]:
+    """Return the body of an order. Raises BadRequest if the body is not a JSON object."""
     try:
-        found = orjson.loads(raw or b"{}")
+        document = orjson.loads(raw or b"{}")
     except orjson.JSONDecodeError as error:
-        raise BadRequest(f'the body is no JSON ({error}); send {{"reason": "…"}}') from None
-    if not isinstance(found, dict):
-        raise BadRequest('the body is no JSON object; send {"reason": "…"}')
-    return found
+        raise BadRequest(f'the body is not JSON ({error}); send {{"reason": "…"}}') from None
+    if not isinstance(document, dict):
+        raise BadRequest('the body is not a JSON object; send {"reason": "…"}')
+    return document
 
 
 def _rate(text: str) -> float | None:
-    """Return the rate a forecast is asked at, in evictions a second; None: the one in force."""
+    """Return the rate for a forecast, in evictions per second. None: use the rate in force. Raises BadRequest."""
     if not text:
         return None
     try:
@@ -107,16 +113,19 @@ def _rate(text: str) -> float | None:
     except ValueError:
         rate = -1.0
     if not 0 <= rate < 1e6:
-        raise BadRequest(f'query parameter rate: "{text}" is not a number of evictions a second; write e.g. rate=0.5')
+        raise BadRequest(
+            f'query parameter rate: "{text}" is not a number of evictions per second; write for example rate=0.5'
+        )
     return rate
 
 
 def _named(rows: tuple[Eviction, ...], target: Target) -> Eviction:
-    wanted = (target.namespace, target.name)
-    found = [row for row in rows if (Ref.parse(row.binding).namespace, eviction_name(row)) == wanted]
-    if not found:
-        raise _missing(target)
-    return found[0]
+    """Return the eviction that a URL names. Raises NotFound."""
+    name = (target.namespace, target.name)
+    for row in rows:
+        if (Ref.parse(row.binding).namespace, eviction_name(row)) == name:
+            return row
+    raise _missing(target)
 
 
 def _missing(target: Target) -> NotFound:
@@ -124,32 +133,36 @@ def _missing(target: Target) -> NotFound:
 
 
 def _item(row: Eviction, forecasts: dict[str, Forecast], end: datetime | None, stopped: Stopped | None) -> EvictionItem:
-    seen = forecasts.get(row.key, Forecast())
+    forecast = forecasts.get(row.key, Forecast())
     return eviction_item(
         row,
-        position=seen.position,
-        estimated_at=seen.at,
-        estimate=seen.unknown_because,
+        position=forecast.position,
+        estimated_at=forecast.at,
+        estimate=forecast.unknown_because,
         queue_ends_at=end,
         stopped=stopped,
     )
 
 
-def _chosen(found: queue.Queue, forecasts: dict[str, Forecast], target: Target, asked: Listing) -> list[EvictionItem]:
-    """Return the evictions a list is about: those in order first, then what is held, then what is over."""
-    rows, stopped = found.rows, found.stopped
-    named = bool(target.resource.namespaced)
-    mine = [row for row in rows if bool(Ref.parse(row.binding).namespace) == named]
+def _selected(
+    queued: queue.Queue, forecasts: dict[str, Forecast], target: Target, listing: Listing
+) -> list[EvictionItem]:
+    """Return the evictions of a list: first those with a position in the queue, then held, then finished evictions."""
+    rows, stopped = queued.rows, queued.stopped
+    namespaced = bool(target.resource.namespaced)
+    of_resource = [row for row in rows if bool(Ref.parse(row.binding).namespace) == namespaced]
     last = len(rows) + 1
-    placed = sorted(mine, key=lambda row: (forecasts.get(row.key, Forecast()).position or last, row.state, row.key))
+    ordered = sorted(
+        of_resource, key=lambda row: (forecasts.get(row.key, Forecast()).position or last, row.state, row.key)
+    )
     end = queue_end(forecasts.values())
-    items = [_item(row, forecasts, end, stopped) for row in placed]
-    return [item for item in items if asked.choice.takes(_document(item))]
+    items = [_item(row, forecasts, end, stopped) for row in ordered]
+    return [item for item in items if listing.choice.takes(_document(item))]
 
 
 def _document(item: EvictionItem) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(item)
-    return found
+    document: dict[str, Any] = msgspec.to_builtins(item)
+    return document
 
 
 def _encoded(item: EvictionItem, version: int) -> bytes:

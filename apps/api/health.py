@@ -1,7 +1,7 @@
-"""Alive and ready: asked by load balancers and by people, without a login.
+"""Health checks: /livez and /readyz, for load balancers and operators. They need no login.
 
-What is asked of the database is asked on a connection of its own: those of the pool may all be waiting for something.
-Every step has a limit, so the whole answer has one.
+The database is checked on a separate connection, because all connections of the pool may be waiting. Every step has a
+time limit, so that the whole answer has a time limit.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from apps.objects.refusal import CAUSES, LOCKED, READ_ONLY, cause, sqlstate
 from apps.worker.groups import GROUPS, MEMBERS, tick_names
 from controlplane.wire.negotiate import go_bool
 
-FRESH_SECONDS: Final = 1.0  # a look at everything is answered with for so long
+FRESH_SECONDS: Final = 1.0  # a report is reused for this long
 CONNECT_SECONDS: Final = 2
 STATEMENT_SECONDS: Final = 2
 LOCK_SECONDS: Final = 1
-ASKED_SECONDS: Final = 5.0  # a request waits so long for another request's look
-HELD_SECONDS: Final = 15.0  # between two turns a group is held by nobody for a moment
-WAITS_SECONDS: Final = 60.0  # due work of a group that is held; more: it does not keep up
-TOLD_SECONDS: Final = 60.0  # a refused write is told for so long
+WAIT_SECONDS: Final = 5.0  # a request waits this long for the checks of another request
+HELD_SECONDS: Final = 15.0  # a group may be without a lease holder for this long; between two turns there is none
+LATE_SECONDS: Final = 60.0  # a group whose oldest due object is older does not keep up
+REFUSED_SECONDS: Final = 60.0  # a refused write is reported for this long
 
 _MIGRATED = "SELECT app, name FROM django_migrations"
 _READ_ONLY = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'"
 _LOCK = "SELECT 1 FROM objects_counter WHERE id = 1 FOR UPDATE"
-# The session that began to write first is the one all others wait for.
+# The session that began to write first is the session that all others wait for.
 _WRITER = """
     SELECT pid, application_name, state, extract(epoch FROM clock_timestamp() - xact_start) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_xid IS NOT NULL
@@ -54,7 +54,7 @@ _WAITS = """
 
 
 class Line(NamedTuple):
-    """What one check found. `needed`: without it this process is not sent requests."""
+    """The result of one check. `problem` "": the check passed. `needed`: if it fails, this process is not ready."""
 
     name: str
     problem: str
@@ -68,7 +68,7 @@ class Line(NamedTuple):
 
 
 class Report(NamedTuple):
-    """All checks at one moment."""
+    """The results of all checks at one moment."""
 
     lines: tuple[Line, ...]
 
@@ -81,14 +81,14 @@ class Report(NamedTuple):
         return not any(line.problem for line in self.lines)
 
     def response(self, *, verbose: bool) -> tuple[int, str]:
-        """Return status and text. Whatever is not well is told, also to a request that is not verbose."""
+        """Return the HTTP status and the text. Problems are reported also if the request is not verbose."""
         end = f"readyz check {'passed' if self.ready else 'failed'}"
         text = "\n".join([*map(str, self.lines), end]) + "\n" if verbose or not self.well else "ok"
         return 200 if self.ready else 503, text
 
 
 class Health:
-    """What a process knows of its surroundings. May be asked from any thread; one at a time looks."""
+    """The health of one process. May be used from any thread; only one thread at a time runs the checks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -97,29 +97,29 @@ class Health:
         self._refused: tuple[float, str] | None = None
 
     def note_refused(self, why: str) -> None:
-        """Note why the database refused a write."""
+        """Remember why the database refused a write, for the check `writes`."""
         self._refused = (clock(), why)
 
     def report(self) -> Report:
-        """Return a look that is not older than a second."""
-        if not self._lock.acquire(timeout=ASKED_SECONDS):
-            return unanswered(ASKED_SECONDS)
+        """Return a report that is at most one second old."""
+        if not self._lock.acquire(timeout=WAIT_SECONDS):
+            return unanswered(WAIT_SECONDS)
         try:
             if self._report is None or clock() - self._report[0] > FRESH_SECONDS:
-                self._report = (clock(), Report(tuple(self._look())))
+                self._report = (clock(), Report(tuple(self._run_checks())))
             return self._report[1]
         finally:
             self._lock.release()
 
     def database_problem(self) -> str:
-        """Return why the database cannot be asked on a connection of its own, "" where it can."""
+        """Return why the database cannot be reached on a separate connection. "": it can be reached."""
         return next(line.problem for line in self.report().lines if line.name == "database")
 
-    def _look(self) -> Iterator[Line]:
+    def _run_checks(self) -> Iterator[Line]:
         own, problem = self._connected()
         yield Line("database", problem, needed=True)
-        missing = "not looked at: the database does not answer"
-        yield Line("migrations", _told(migrations, own) if own else missing, needed=True)
+        missing = "not checked: the database does not answer"
+        yield Line("migrations", _problem(migrations, own) if own else missing, needed=True)
         yield Line("writes", self._writes(own) if own else missing)
         yield Line("redis", broker())
         if own is None:
@@ -129,10 +129,10 @@ class Health:
             yield from groups(own)
         except psycopg.Error as error:
             yield from (Line(name, cause(error)) for name in ("workers", "members"))
-        yield Line("restore", _told(restore, own))
+        yield Line("restore", _problem(restore, own))
 
     def _connected(self) -> tuple[psycopg.Connection[Any] | None, str]:
-        """Return a connection that has just answered, or why there is none. One that broke is replaced."""
+        """Return a connection that has just answered, or why there is none. A broken connection is replaced."""
         kept = self._own is not None
         try:
             if self._own is None:
@@ -149,9 +149,9 @@ class Health:
             self._own = None
 
     def _writes(self, own: psycopg.Connection[Any]) -> str:
-        if problem := _told(writes, own):
+        if problem := _problem(writes, own):
             return problem
-        if self._refused is not None and (ago := clock() - self._refused[0]) < TOLD_SECONDS:
+        if self._refused is not None and (ago := clock() - self._refused[0]) < REFUSED_SECONDS:
             return f"a write was refused {ago:.0f} s ago: {self._refused[1]}"
         return ""
 
@@ -163,7 +163,8 @@ def _connect() -> psycopg.Connection[Any]:
     return psycopg.connect(**{**given, **mine, "options": f"{given.get('options', '')} {limits}"})
 
 
-def _told(check: Callable[[psycopg.Connection[Any]], str], own: psycopg.Connection[Any]) -> str:
+def _problem(check: Callable[[psycopg.Connection[Any]], str], own: psycopg.Connection[Any]) -> str:
+    """Return the problem that a check reports, or the database error it ends with. "": the check passed."""
     try:
         return check(own)
     except psycopg.Error as error:
@@ -171,7 +172,7 @@ def _told(check: Callable[[psycopg.Connection[Any]], str], own: psycopg.Connecti
 
 
 def migrations(own: psycopg.Connection[Any]) -> str:
-    """Return whether the database has the shape the code wants, "" where it has."""
+    """Return how many migrations are missing. "": all migrations are applied."""
     missing = _known() - set(own.execute(_MIGRATED).fetchall())
     return f"{len(missing)} migrations are not applied; run manage.py prepare" if missing else ""
 
@@ -182,7 +183,7 @@ def _known() -> frozenset[tuple[str, str]]:
 
 
 def writes(own: psycopg.Connection[Any]) -> str:
-    """Return why nothing can be written, "" where it can: the write lock is asked for, and given back."""
+    """Return why nothing can be written. "": the write lock could be taken; it is released at once."""
     (read_only,) = own.execute(_READ_ONLY).fetchone() or (False,)
     if read_only:
         return CAUSES[READ_ONLY]
@@ -194,19 +195,20 @@ def writes(own: psycopg.Connection[Any]) -> str:
 
 
 def _writer(own: psycopg.Connection[Any]) -> str:
+    """Return which session holds the write lock, and how to end that session."""
     found = own.execute(_WRITER).fetchone()
-    if found is None or found[3] is None:  # its right to see other logins' sessions may be missing
+    if found is None or found[3] is None:  # the login may lack the right to see the sessions of others
         return "another session holds the write lock"
     pid, application, state, seconds = found
-    who = f"session {pid}" + (f" ({application})" if application else "")
+    session = f"session {pid}" + (f" ({application})" if application else "")
     return (
-        f"{who} has held the write lock for up to {seconds:.0f} s and is {state}; "
+        f"{session} has held the write lock for up to {seconds:.0f} s and is {state}; "
         f"to end it: SELECT pg_terminate_backend({pid})"
     )
 
 
 def broker() -> str:
-    """Return why Redis takes no writes, "" where it does: no eviction without it."""
+    """Return why Redis accepts no writes. "": it does. Without Redis nothing is evicted."""
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
     try:
         RedisBucket(client).probe()
@@ -218,7 +220,7 @@ def broker() -> str:
 
 
 def groups(own: psycopg.Connection[Any]) -> Iterator[Line]:
-    """Yield a line for each group that workers run, and one for the members processes."""
+    """Yield a line for each controller group that workers run, and one line for the members processes."""
     ended = {(name, shard): float(ago) for name, shard, ago in own.execute(_LEASES)}
     enabled = [one.name for group in GROUPS.values() for one in group.controllers if base().runs(one.name)]
     waits = {name: float(seconds or 0) for name, seconds in own.execute(_WAITS, [enabled])}
@@ -229,27 +231,30 @@ def groups(own: psycopg.Connection[Any]) -> Iterator[Line]:
     yield _line("members", MEMBERS, latest, waits, "members process")
 
 
-def _line(title: str, group: str, ended: float | None, waits: dict[str, float], who: str) -> Line:
-    """Return what is known of a group; `ended`: how long ago its lease ended, negative while it is held."""
+def _line(title: str, group: str, ended: float | None, waits: dict[str, float], process: str) -> Line:
+    """Return the line of a controller group.
+
+    `ended`: seconds since its lease ended. Negative: the lease is held. None: the lease was never held.
+    """
     oldest = max((waits.get(one.name, 0.0) for one in GROUPS[group].controllers), default=0.0)
     waiting = f"the oldest due object waits for {oldest:.0f} s" if oldest >= 1 else "nothing waits"
     if ended is None:
-        return Line(title, f"never held, {waiting}: is a {who} running?")
+        return Line(title, f"never held, {waiting}: is a {process} running?")
     if ended > HELD_SECONDS:
-        return Line(title, f"not held, last held {ended:.0f} s ago, {waiting}: is a {who} running?")
+        return Line(title, f"not held, last held {ended:.0f} s ago, {waiting}: is a {process} running?")
     held = "held now" if ended <= 0 else f"held {ended:.0f} s ago"
-    if oldest > WAITS_SECONDS:
+    if oldest > LATE_SECONDS:
         return Line(title, f"{held}, but {waiting}: it does not keep up, or fails; see its log")
     return Line(title, "", f"{held}, {waiting}")
 
 
 def unanswered(seconds: float) -> Report:
-    """Return the report where a look takes longer than anybody waits."""
+    """Return the report for checks that did not end in time."""
     return Report((Line("database", f"no answer within {seconds:g} s", needed=True),))
 
 
 def restore(own: psycopg.Connection[Any]) -> str:
-    """Return why members are left alone after a restore of the database, "" where they are not."""
+    """Return why nothing is written to members after a restore of the database. "": members are written to."""
     row = own.execute(origin.HELD).fetchone()
     return "" if row is None else origin.RestoreHold(*row).message
 
@@ -259,12 +264,15 @@ HEALTH: Final = Health()
 
 @csrf_exempt
 def livez(request: HttpRequest) -> HttpResponse:
-    """This process answers. `apps.api.shell` answers before a request comes here, without a thread."""
+    """Answer 200: this process is alive. Behind `apps.api.shell` the shell answers instead, without a thread."""
     return HttpResponse("ok", content_type="text/plain; charset=utf-8")
 
 
 @csrf_exempt
 def readyz(request: HttpRequest) -> HttpResponse:
-    """This process can do its work; ?verbose says what was looked at. `apps.api.shell` answers before it comes here."""
+    """Answer 200 if this process can serve requests, else 503. `?verbose` lists all checks.
+
+    Behind `apps.api.shell` the shell answers instead, within a time limit.
+    """
     status, text = HEALTH.report().response(verbose=go_bool("verbose", request.GET.get("verbose")))
     return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8")

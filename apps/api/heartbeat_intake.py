@@ -1,6 +1,7 @@
-"""Listening: an API process shows that agents can report to it, so that their silence counts as a sign of failure.
+"""Heartbeat intake: an API process keeps a lease that shows that agents can report their heartbeats.
 
-On the same occasion it looks whether the database was restored, and marks outside how far the database has come.
+While an API process holds this lease, a missing heartbeat counts as a failure of the cluster. The same thread checks
+whether the database was restored from a backup, and records the newest version outside the database for that check.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from controlplane.engine.state import Fence
 
 log = logging.getLogger(__name__)
 
-SECONDS: Final = 5.0  # how long a process that is gone still seems to be there
+SECONDS: Final = 5.0  # validity of the lease: a dead process counts as alive for at most this long
 
 
 class Listening:
-    """One process's: a thread that keeps a lease. It is never given back: it tells when somebody was here last."""
+    """The thread of one process that renews the lease.
+
+    The lease is not released at the end, because its time shows when agents could last report.
+    """
 
     def __init__(self) -> None:
         self._store = DjangoStore()
@@ -35,12 +39,12 @@ class Listening:
         self._thread = threading.Thread(target=self._run, name="listening", daemon=True)
 
     def start(self) -> None:
-        """Show that this process is there, and go on showing it. Returns after the first look at the database."""
+        """Take the lease and begin to renew it. Returns after the first attempt."""
         self._try()
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop showing it."""
+        """Stop renewing the lease."""
         self._stopping.set()
         self._thread.join(SECONDS)
 
@@ -51,7 +55,7 @@ class Listening:
     def _try(self) -> None:
         try:
             self._hold()
-        except Error as error:  # a process that cannot write does not hear agents either
+        except Error as error:  # a process that cannot write cannot store heartbeats either
             log.warning("agents cannot report at present: %s", cause(error))
         finally:
             close_old_connections()

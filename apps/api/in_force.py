@@ -1,4 +1,4 @@
-"""The settings in force, as columns of FailoverConfiguration/default: also where nobody ever wrote that object."""
+"""The settings in force, as columns of FailoverConfiguration `default`, also before that object is created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from apps.api import reading
-from apps.api.answer import Many, One
+from apps.api.answer import ListAnswer, ObjectAnswer
 from apps.api.target import Target
 from apps.objects.configuration import configuration
 from apps.objects.store import store
@@ -26,18 +26,18 @@ from controlplane.wire.table import IncludeObject, table
 Document = dict[str, Any]
 
 
-class Configured(One):
-    """The object with what is in force, as a Table; in other forms the object as it is stored."""
+class Configured(ObjectAnswer):
+    """A FailoverConfiguration. As a Table it has the settings in force; in other forms it is the stored object."""
 
     def as_table(self, *, now: datetime, include_object: IncludeObject) -> Document:
         version = self.document["metadata"].get("resourceVersion", "")
         return _table(self, [self.document], {"resourceVersion": version}, now, include_object)
 
 
-class ConfiguredList(Many):
-    """The list; as a Table it has a row for `default` even if the object was never written.
+class ConfiguredList(ListAnswer):
+    """The list of FailoverConfigurations. As a Table it has a row for `default` even if that object does not exist.
 
-    `selected`: the list was asked for with selectors. It then shows only what is stored.
+    `selected`: the request has selectors. The list then shows only stored objects.
     """
 
     selected = False
@@ -49,10 +49,11 @@ class ConfiguredList(Many):
         return _table(self, items, self.list_meta, now, include_object)
 
 
-def configured(target: Target, *, as_table: bool) -> One:
-    """Return the object; as a Table `default` is there even if it was never written. Raises NotFound.
+def configured(target: Target, *, as_table: bool) -> ObjectAnswer:
+    """Return a FailoverConfiguration. Raises NotFound, except for a Table of `default`.
 
-    Only as a Table, which people read: `kubectl apply` reads JSON, and creates the object where it is not found.
+    A Table, which users read, shows `default` before it is created. JSON does not: `kubectl apply` reads JSON and
+    creates the object only if it is not found.
     """
     try:
         return Configured(target.resource, reading.get(target))
@@ -63,13 +64,17 @@ def configured(target: Target, *, as_table: bool) -> One:
 
 
 def unwritten(resource: Resource) -> Document:
-    """Return `default` as rows of a Table show it while nobody has written it."""
+    """Return an empty `default`, for the rows of a Table before the object is created."""
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
     return {**head, "metadata": {"name": NAME, "creationTimestamp": None}, "spec": {}}
 
 
 def _table(
-    answer: One | Many, items: Sequence[Document], meta: Document, now: datetime, include_object: IncludeObject
+    answer: ObjectAnswer | ListAnswer,
+    items: Sequence[Document],
+    meta: Document,
+    now: datetime,
+    include_object: IncludeObject,
 ) -> Document:
     return table(
         answer.resource, items, now=now, include_object=include_object, list_meta=meta, beside=beside_objects()
@@ -77,16 +82,16 @@ def _table(
 
 
 def beside_objects() -> dict[str, Document]:
-    """Return what the columns of each object read besides the object. Four queries."""
+    """Return the values that columns show and the objects do not contain, by object name. Four queries."""
     return {NAME: {IN_FORCE: in_force()}}
 
 
 def in_force() -> Document:
-    """Return what columns show: gate, tier, rates and thresholds as they count now. Four queries."""
+    """Return the gate, eviction tier, rates and thresholds that are in force now. Four queries."""
     state, settings = store(), configuration().settings(anew=True)
     windows: list[MaintenanceWindow] = list(state.list(kinds.MAINTENANCE_WINDOW))
     now = state.now()
-    maintained = {name for one in windows if one.open(now=now) for name in one.spec.clusters}
+    maintained = {name for window in windows if window.open(now=now) for name in window.spec.clusters}
     fleet = health.fleet_health(tuple(state.list(kinds.CLUSTER)), maintained=maintained)
     tier = health.in_force(fleet, fleet_state(state), settings)
     return {

@@ -1,7 +1,7 @@
 """Reading a request before Django sees it: the body with its limits, and the WSGI environment.
 
-A small body that arrives in one piece is taken as it is. For any other body the caller is identified first, and its
-bytes are charged to the caller: whoever has no login cannot make this process hold megabytes.
+A small body that arrives in one piece is accepted at once. For any other body the caller is identified first, and the
+bytes count against the caller's budget. Callers without a login therefore cannot make this process hold megabytes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Identify = Callable[[], Awaitable[str]]  # the name of the caller, ANONYMOUS wit
 
 BODY_SECONDS = 60.0  # an identified client has this long to send its body
 ANONYMOUS_SECONDS = 10.0  # any other client
-SMALL = 16 * 1024  # bytes: a whole body up to this size is not charged to anybody
-MAX_ANONYMOUS = 64 * 1024  # bytes of a body without credentials: the form of a login is far smaller
-MAX_DRAINED = 32 * 1024 * 1024  # bytes that are read and thrown away after a refusal; then the connection is closed
+SMALL = 16 * 1024  # bytes: a whole body up to this size counts against no budget
+MAX_ANONYMOUS = 64 * 1024  # bytes of a body without credentials; a login form is far smaller
+MAX_DRAINED = 32 * 1024 * 1024  # bytes discarded after a refusal before the connection is closed
 DRAIN_SECONDS = 5.0
 
 
 class Disconnected(Exception):
-    """The client is gone."""
+    """The client has disconnected."""
 
 
 class Body(NamedTuple):
-    """A body that arrived whole. `hold.release()` when the request is answered."""
+    """A complete body. Call `hold.release()` when the request is answered."""
 
     data: bytes
     hold: Hold
@@ -43,9 +43,9 @@ class Body(NamedTuple):
 async def body_of(receive: Receive, *, budget: Budget, identify: Identify) -> Body:
     """Return the body of a request.
 
-    Raises Disconnected; TooLarge; Unauthorized for a larger body without credentials; TooManyRequests if the budget is
-    used up; BadRequest for a body that does not arrive in time. After a refusal the rest of the body is thrown away
-    for a while, because a client that is still sending does not read the answer.
+    Raises Disconnected, TooLarge, Unauthorized for a larger body without credentials, TooManyRequests if the budget is
+    used up, and BadRequest for a body that does not arrive in time. After a refusal the rest of the body is read and
+    discarded for a while, because a client that is still sending does not read the answer.
     """
     reading = _Reading(receive, budget.hold(ANONYMOUS))
     try:
@@ -60,7 +60,7 @@ async def body_of(receive: Receive, *, budget: Budget, identify: Identify) -> Bo
 
 
 class _Reading:
-    """A body while it arrives."""
+    """Reads one body, within its limits of size and time."""
 
     def __init__(self, receive: Receive, hold: Hold) -> None:
         self.receive = receive
@@ -87,7 +87,7 @@ class _Reading:
         self.hold.release()
 
     async def drain(self) -> None:
-        """Throw away what still arrives, for at most DRAIN_SECONDS and MAX_DRAINED bytes."""
+        """Read and discard the rest of the body, for at most DRAIN_SECONDS and MAX_DRAINED bytes."""
         drained = 0
         try:
             async with asyncio.timeout(DRAIN_SECONDS):
@@ -135,7 +135,10 @@ class _Reading:
 
 
 def environ_of(scope: Scope, body: bytes) -> dict[str, Any]:
-    """Return the WSGI environment of a request. Headers with underscores are dropped: they could pose as others."""
+    """Return the WSGI environment of a request.
+
+    Headers with underscores are dropped, because WSGI could not distinguish `X_A` from `X-A`.
+    """
     server = scope.get("server") or ("localhost", 80)
     environ: dict[str, Any] = {
         "REQUEST_METHOD": scope["method"],

@@ -1,4 +1,4 @@
-"""What watches send first: the present state, read once and shared by all streams that begin at the same version."""
+"""Initial states: the objects that a watch sends first, read once for all streams that begin at the same version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RETRY_SECONDS = 2
 
 
 class InitialState:
-    """Objects as JSON, and the version at which they were read. It lives as long as a stream refers to it."""
+    """Objects as JSON and the version at which they were read. Freed when no stream refers to it."""
 
     __slots__ = ("__weakref__", "size", "texts", "version")
 
@@ -48,23 +48,25 @@ class InitialStates:
 
     @property
     def size(self) -> int:
-        """Return how many bytes are in use."""
+        """Return the bytes in use."""
         return sum(state.size for state in list(self._shared.values()))
 
     def reading(self, key: object) -> Lock:
-        """Return the lock to hold while a selection is read, so that those who wait for it find what was read."""
+        """Return the lock for reading a selection. A thread that waited for the lock finds the state already read."""
         with self._lock:
             return self._reading.setdefault(key, Lock())
 
     def find(self, key: object, version: int) -> InitialState | None:
-        """Return the state of a selection if it was read at this version, else None."""
+        """Return the state of a selection that was read at this version; None: it has to be read."""
         state = self._shared.get(key)
         return state if state is not None and state.version == version else None
 
     def add(self, key: object, texts: Sequence[bytes], version: int) -> InitialState:
-        """Return the state to send, shared if another thread has read the same. Raises TooManyRequests if the streams
-        of this process would have more than `limit` bytes left to send. A state that is larger than the limit is
-        allowed alone: a watch cannot be read in pages."""
+        """Return the state to send. It is shared if another thread has read the same state.
+
+        Raises TooManyRequests if the streams of this process would have more than `limit` bytes left to send. A single
+        state above the limit is allowed, because a watch cannot be read in pages.
+        """
         with self._lock:
             if found := self.find(key, version):
                 return found
@@ -72,10 +74,10 @@ class InitialStates:
             if (used := self.size) and used + state.size > self.limit:
                 raise TooManyRequests(
                     f"the watches of this API process have {self.limit // (1024 * 1024)} MiB of initial objects left "
-                    "to send, which is the limit (LIFEBOAT_API_BUFFER_MIB); read what you watch, or try again",
+                    "to send, which is the limit (LIFEBOAT_API_BUFFER_MIB); read from the open watches, or try again",
                     retry_after_seconds=RETRY_SECONDS,
                 )
-            # An older state under the same key stays with its streams, and counts under a key of its own.
+            # An older state under the same key stays with its streams, and still counts, under another key.
             if (older := self._shared.get(key)) is not None:
                 self._shared[(key, older.version)] = older
             self._shared[key] = state

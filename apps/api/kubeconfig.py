@@ -1,4 +1,4 @@
-"""Kubeconfigs: where the server is and who asks, as kubectl reads it."""
+"""Kubeconfig files for kubectl: server, user and token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME = "lifeboat"
 
 
 def kubeconfig(*, server: str, user: str, token: str, authority: bytes = b"") -> str:
-    """Return the text of a kubeconfig with one cluster, one user and one context. `authority`: PEM to trust."""
+    """Return the text of a kubeconfig with a single cluster, user and context. `authority`: PEM of the authority."""
     cluster = {"server": server}
     if authority:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
@@ -30,10 +30,10 @@ def kubeconfig(*, server: str, user: str, token: str, authority: bytes = b"") ->
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file only its owner may read, whole or not at all."""
+    """Write a file that only its owner may read. The file is written completely or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
-    beside.replace(path)
+    temporary.replace(path)

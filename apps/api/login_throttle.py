@@ -1,8 +1,8 @@
-"""Limits on logins by password: checking one costs a third of a second of processor time.
+"""Limits on logins by password, because the check of a password takes a third of a second of processor time.
 
-Attempts are counted by the address they come from, and for a browser that has logged in before by a signed cookie of
-that browser. So an attacker slows down only the attacker's own address: an operator with a browser that is known can
-log in from that very address, and any operator from every other address. Counters are kept per API process.
+Attempts are counted by client address. A browser that has logged in before is counted by its signed cookie instead. An
+attacker is therefore limited at its own address only. Operators can log in from every other address, and from the
+attacker's address with a known browser. Counters are kept per API process.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from apps.api.clock import ticks
 from apps.api.error_mapping import respond
 from controlplane.apimachinery.errors import TooManyRequests
 
-AT_ONCE = 2  # passwords checked at the same time for unknown browsers, and again for known ones
-MAX_COUNTED = 10_000  # addresses and browsers remembered, newest attempts first
+AT_ONCE = 2  # passwords checked at the same time for unknown browsers, and the same number for known browsers
+MAX_COUNTED = 10_000  # addresses and browsers with a counter; the oldest attempts are forgotten first
 COOKIE = "lifeboat_browser"
 COOKIE_SECONDS = 90 * 86_400
 _SALT = "apps.api.login_throttle"
 
 
 class Attempts:
-    """A token bucket for each key. `now` is in seconds of any steady clock."""
+    """A token bucket for each key. `now` is in seconds of a monotonic clock."""
 
     def __init__(self, *, burst: int, seconds_each: float, most: int) -> None:
         self.burst = burst
@@ -40,7 +40,7 @@ class Attempts:
         self._empty_at: OrderedDict[str, float] = OrderedDict()  # when all attempts of a key are allowed again
 
     def wait(self, key: str, *, now: float) -> float:
-        """Count an attempt and return 0, or count nothing and return the seconds until one is allowed."""
+        """Return 0 and count the attempt, or return the seconds until an attempt is allowed and count nothing."""
         full_again = max(self._empty_at.get(key, now), now) + self.seconds_each
         wait = full_again - now - self.burst * self.seconds_each
         if wait > 0:
@@ -62,7 +62,7 @@ class LoginThrottle:
         self._checking = {True: threading.Semaphore(AT_ONCE), False: threading.Semaphore(AT_ONCE)}
 
     def answer(self, request: HttpRequest, log_in: Callable[[], Any]) -> Any:
-        """Return what `log_in` answers, 429 if this address or this browser has to wait."""
+        """Return the answer of `log_in`, or 429 if this address or this browser has to wait."""
         browser = browser_of(request)
         key = f"browser {browser}" if browser else f"address {address_of(request)}"
         with self._lock:
@@ -79,7 +79,7 @@ class LoginThrottle:
 
 
 def throttled(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a login view whose attempts are limited, and which remembers browsers that have logged in."""
+    """Return a login view with limited attempts. After a login it sets the cookie of a known browser."""
 
     def limited(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         if request.method != "POST":
@@ -96,8 +96,10 @@ _throttle = LoginThrottle()
 
 
 def browser_of(request: HttpRequest) -> str:
-    """Return the id in the cookie of a browser in which the user who is named in the form has logged in before; "" if
-    there is no such cookie."""
+    """Return the id in the cookie of a known browser.
+
+    "": the browser has no such cookie, or the user named in the login form has not logged in with this browser.
+    """
     try:
         name, browser = signing.loads(request.COOKIES.get(COOKIE, ""), salt=_SALT, max_age=COOKIE_SECONDS)
     except (signing.BadSignature, ValueError, TypeError):
@@ -106,7 +108,7 @@ def browser_of(request: HttpRequest) -> str:
 
 
 def address_of(request: HttpRequest) -> str:
-    """Return the address of the client; for IPv6 its /64 network, which one client has as a whole."""
+    """Return the address of the client. For IPv6 it is the /64 network, which usually belongs to a single client."""
     text = request.META.get("REMOTE_ADDR", "")
     try:
         address = ipaddress.ip_address(text)
@@ -118,7 +120,7 @@ def address_of(request: HttpRequest) -> str:
 
 
 def _remember(request: HttpRequest, response: HttpResponse) -> None:
-    """Set the cookie by which this browser is known from now on."""
+    """Set the cookie that makes this browser known."""
     browser = browser_of(request) or secrets.token_urlsafe(16)
     response.set_cookie(
         COOKIE,

@@ -1,7 +1,7 @@
-"""What a stream was opened with: a token or a browser's session, and whether that still counts.
+"""Logins of streams: the token or browser session that opened a watch, and whether it is still valid.
 
-A request is authenticated once, a watch lasts up to an hour. Its login is therefore looked at again every few seconds:
-the stream ends with its token or session, with its user, and where the user's rights changed.
+A watch lasts up to an hour, so its login is checked again every few seconds. The stream ends when its token or session
+is no longer valid, when its user is deactivated, or when the user gains or loses administrator rights.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from apps.api import tokens
 
 
 class Login(msgspec.Struct, frozen=True):
-    """A token's digest, or the key of a session with a hash that changes with the user's password."""
+    """The login of a stream: a token's digest, or a session key with a hash that changes with the password."""
 
     key: str
     user_id: int
     is_superuser: bool
-    session_hash: str = ""  # "": a token
+    session_hash: str = ""  # "": the login is a token
 
 
 def login_of(request: Request) -> Login:
-    """Return what an authenticated request was let in with."""
+    """Return the token or session of an authenticated request."""
     user: Any = request.user
     if isinstance(request.auth, str):
         return Login(request.auth, user.pk, user.is_superuser)
@@ -37,21 +37,21 @@ def login_of(request: Request) -> Login:
 
 
 def ended(logins: Collection[Login]) -> set[Login]:
-    """Return the logins that no longer count, in a constant number of queries. Raises django.db.Error."""
-    sessions = {one.key for one in logins if one.session_hash}
-    by_token = tokens.valid([one.key for one in logins if not one.session_hash])
+    """Return the logins that are no longer valid. The number of queries is constant. Raises django.db.Error."""
+    sessions = {login.key for login in logins if login.session_hash}
+    by_token = tokens.valid([login.key for login in logins if not login.session_hash])
     alive, users = set[str](), dict[int, Any]()
     if sessions:
-        found = Session.objects.filter(session_key__in=sessions, expire_date__gt=Now())
-        alive = set(found.values_list("session_key", flat=True))
-        users = get_user_model().objects.in_bulk({one.user_id for one in logins if one.session_hash})
+        current = Session.objects.filter(session_key__in=sessions, expire_date__gt=Now())
+        alive = set(current.values_list("session_key", flat=True))
+        users = get_user_model().objects.in_bulk({login.user_id for login in logins if login.session_hash})
 
-    def counts(one: Login) -> bool:
-        if not one.session_hash:
-            return by_token.get(one.key) == one.is_superuser
-        user = users.get(one.user_id)
-        if user is None or not user.is_active or user.is_superuser != one.is_superuser:
+    def is_valid(login: Login) -> bool:
+        if not login.session_hash:
+            return by_token.get(login.key) == login.is_superuser
+        user = users.get(login.user_id)
+        if user is None or not user.is_active or user.is_superuser != login.is_superuser:
             return False
-        return one.key in alive and user.get_session_auth_hash() == one.session_hash
+        return login.key in alive and user.get_session_auth_hash() == login.session_hash
 
-    return {one for one in logins if not counts(one)}
+    return {login for login in logins if not is_valid(login)}

@@ -1,4 +1,4 @@
-"""Sending to clients that may not read: in slices, with a limit on how long a client may take no byte at all."""
+"""Sending of answers in slices. A client that reads nothing for too long is disconnected."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-SLICE = 256 * 1024  # bytes given to the server at once; the server waits until the client has taken nearly all of them
-STALL_SECONDS = 60.0  # a client that takes nothing for so long is disconnected
+SLICE = 256 * 1024  # bytes passed to uvicorn at once; uvicorn waits until the client has read most of them
+STALL_SECONDS = 60.0  # a client that reads nothing for this long is disconnected
 
 
 class Stalled(Exception):
-    """The client reads nothing any more."""
+    """The client has read nothing for STALL_SECONDS."""
 
 
 async def send_parts(send: Send, data: bytes, *, more: bool) -> None:
-    """Send a part of a body. Raises Stalled if the client takes nothing for STALL_SECONDS."""
+    """Send a part of a body. Raises Stalled."""
     view = memoryview(data)
     for start in range(0, max(len(data), 1), SLICE):
         end = start + SLICE
@@ -32,6 +32,6 @@ async def send_parts(send: Send, data: bytes, *, more: bool) -> None:
 
 
 async def send_whole(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    """Send an answer. Raises Stalled."""
+    """Send a complete answer. Raises Stalled."""
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send_parts(send, body, more=False)

@@ -1,18 +1,14 @@
-"""The browsable API: pages of bounded size around the YAML of answers, with forms for those who may write."""
+"""The browsable API: HTML pages of limited size that show answers as YAML, with forms for users who may write."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from django.utils.html import escape
 from rest_framework.renderers import BaseRenderer, BrowsableAPIRenderer
-from rest_framework.request import Request
-from rest_framework.utils.urls import replace_query_param
 
-from apps.api.answer import Answer, Many
-from apps.api.deletion import goes_along
-from apps.api.query import Listing
+from apps.api.answer import Answer, ListAnswer
+from apps.api.deletion import deletion_effects
 from apps.api.renderers import (
     DiscoveryRenderer,
     Document,
@@ -29,15 +25,14 @@ from apps.api.target import Target
 from apps.objects.store import store
 from controlplane.apimachinery.errors import StatusError
 
-ROWS = 100  # objects on a page of a list
-MAX_TEXT = 512 * 1024  # characters of YAML on a page: a browser gets a form and links for each of them
+MAX_TEXT = 512 * 1024  # characters of YAML on a page
 
 
 class PageRenderer(BrowsableAPIRenderer):
-    """A page around the YAML of the answer. Of Secrets it shows which keys there are, never a value.
+    """An HTML page that shows an answer as YAML. It shows the keys of a Secret and never the values.
 
-    A list offers no deletion: DELETE there means all objects of the list. The page of one object names the object, and
-    what goes with it.
+    The page of an object offers its deletion and names the effects. The page of a list offers no deletion, because
+    DELETE there deletes all objects of the list.
     """
 
     format = "api"
@@ -47,22 +42,19 @@ class PageRenderer(BrowsableAPIRenderer):
         return YAMLRenderer()
 
     def get_context(self, data: Any, accepted_media_type: Any, renderer_context: Any) -> dict[str, Any]:
-        """Offer the forms a browser may ask for: those with parameters have to be named in full."""
+        """Return the variables of the template. Formats whose media type has parameters are not offered as links."""
         answer = data if isinstance(data, Answer) else Answer(data)
         self.notes: list[str] = []
+        view, paginator = renderer_context["view"], getattr(renderer_context["view"], "paginator", None)
+        if isinstance(answer, ListAnswer) and paginator is not None:
+            paginator.show(answer, renderer_context["request"])
         context: dict[str, Any] = super().get_context(answer, accepted_media_type, renderer_context)
-        forms, request = renderer_context["view"].renderer_classes, renderer_context["request"]
-        context["available_formats"] = [one.format for one in forms if ";" not in one.media_type]
-        target = getattr(renderer_context["view"], "target", None)
+        context["available_formats"] = [form.format for form in view.renderer_classes if ";" not in form.media_type]
+        target = getattr(view, "target", None)
         may_delete = context.pop("delete_form", None) is not None
         if may_delete and target is not None and target.name and not target.subresource:
             context["deleted"] = _named(target)
-            context["goes_along"] = goes_along(store(), target.kind, target.ref)
-        if isinstance(answer, Many):
-            context["shown"] = len(answer.texts)
-            context["remaining"] = answer.list_meta.get("remainingItemCount", 0)
-            if token := answer.list_meta.get("continue"):
-                context["next_page"] = replace_query_param(request.get_full_path(), "continue", token)
+            context["effects"] = deletion_effects(store(), target.kind, target.ref)
         context["notes"] = self.notes
         return context
 
@@ -74,15 +66,16 @@ class PageRenderer(BrowsableAPIRenderer):
             return False
 
     def get_content(self, renderer: Any, data: Any, accepted_media_type: Any, renderer_context: Any) -> str:
-        text = self._list(data) if isinstance(data, Many) else yaml_text(hidden(data.document))
+        text = self._list(data) if isinstance(data, ListAnswer) else yaml_text(hidden(data.document))
         if len(text) > MAX_TEXT:
             self.notes.append(
-                f"The first {MAX_TEXT} of {len(text)} characters are shown; format=yaml in the query gets all of it."
+                f"The first {MAX_TEXT} of {len(text)} characters are shown. "
+                "Add format=yaml to the query to get all of them."
             )
         return escape(text[:MAX_TEXT])
 
-    def _list(self, answer: Many) -> str:
-        """Return a list as YAML, one object after the other, up to about MAX_TEXT characters."""
+    def _list(self, answer: ListAnswer) -> str:
+        """Return a list as YAML, cut after about MAX_TEXT characters, with a note on the objects left out."""
         parts, size = [yaml_text(answer.head)], 0
         for number, item in enumerate(answer.decoded()):
             if size > MAX_TEXT:
@@ -108,13 +101,13 @@ class PageRenderer(BrowsableAPIRenderer):
 
 
 def _named(target: Target) -> str:
-    """Return kind, namespace and name, as a person reads them."""
+    """Return the kind, name and namespace of an object as text: "ConfigMap settings of namespace shop"."""
     inside = f" of namespace {target.namespace}" if target.namespace else ""
     return f"{target.resource.kind} {target.name}{inside}"
 
 
 def hidden(document: Document) -> Document:
-    """Return a document for a page: values of Secrets, also inside lists, are replaced by their size."""
+    """Return a document with the values of Secrets, also of Secrets in a list, replaced by their size."""
     if document.get("kind") in ("SecretList", "List"):
         return {**document, "items": [hidden({**item}) for item in document.get("items", ())]}
     if document.get("kind") != "Secret":
@@ -137,7 +130,7 @@ def _without_last_applied(metadata: Document) -> Document:
 
 
 def without_bookkeeping(document: Document) -> Document:
-    """Return a document as somebody edits it."""
+    """Return a document without managedFields, for the edit form."""
     metadata = {key: value for key, value in document.get("metadata", {}).items() if key != "managedFields"}
     return {**document, "metadata": metadata}
 
@@ -153,9 +146,3 @@ OBJECTS = (
 )
 DOCUMENTS = (DiscoveryRenderer, OldDiscoveryRenderer, JSONRenderer, YAMLRenderer, PageRenderer)
 PLAIN = (JSONRenderer, YAMLRenderer, PageRenderer)
-
-
-def bounded(asked: Listing, request: Request) -> Listing:
-    """Return how to list for this request: a page in a browser has at most ROWS objects, and a link to the next."""
-    in_browser = isinstance(getattr(request, "accepted_renderer", None), PageRenderer)
-    return msgspec.structs.replace(asked, limit=min(asked.limit or ROWS, ROWS)) if in_browser else asked

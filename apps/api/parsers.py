@@ -1,4 +1,4 @@
-"""Which bodies a form of the browsable API may send. Bodies are read by `controlplane.wire.body`, not here."""
+"""Media types that the forms of the browsable API offer. `controlplane.wire.body` decodes the bodies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controlplane.wire.patch import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATE
 
 
 class RawParser(BaseParser):
-    """Leaves the body as it is."""
+    """Returns the body undecoded."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         return stream.read()

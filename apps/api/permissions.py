@@ -45,7 +45,7 @@ class DeclaredPermission(BasePermission):
         attributes = None if declare is None else declare(request)
         if attributes is None:
             log.error(
-                "refused %s %s: %s.%s declares no attributes for this method, so nobody may call it",
+                "refused %s %s: %s.%s declares no attributes for this method",
                 *(request.method, request.path_info, type(view).__module__, type(view).__qualname__),
             )
             raise PermissionDenied(f"{request.method} {request.path_info} is forbidden: no permission opens this URL")

@@ -1,4 +1,7 @@
-"""Questions about placement: why a binding is where it is, and where something would go. Nothing is written."""
+"""Questions about placement: why a binding is placed as it is, and how a workload would be placed.
+
+Nothing is stored.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from controlplane.wire.prune import validate_fields
 
 
 class Explained(Answer):
-    """A PlacementExplanation, and the same as sentences."""
+    """A PlacementExplanation as a document and as sentences."""
 
     def __init__(self, explanation: explanation_text.PlacementExplanation) -> None:
         super().__init__(msgspec.to_builtins(explanation))
@@ -40,7 +43,7 @@ class Explained(Answer):
 
 
 class SentencesRenderer(renderers.FormRenderer):
-    """Sentences for people."""
+    """Sentences in plain text."""
 
     media_type = "text/plain"
     format = "text"
@@ -51,7 +54,7 @@ class SentencesRenderer(renderers.FormRenderer):
 
 
 class ExplainView(TargetView):
-    """GET …/resourcebindings/<name>/explain: why the last decision was made, cluster by cluster."""
+    """Serves GET …/resourcebindings/<name>/explain: the last scheduling decision, cluster by cluster."""
 
     http_method_names = ["get", "head", "options"]
     renderer_classes = (renderers.JSONRenderer, renderers.YAMLRenderer, SentencesRenderer, pages.PageRenderer)
@@ -61,22 +64,22 @@ class ExplainView(TargetView):
         reading = store()
         if not reading.get([ref]):
             raise NotFound.of(resource.plural, target.name, group=resource.group)
-        note = _one(reading.rows(PlacementNote, "key", [str(ref)]))
+        note = _first(reading.rows(PlacementNote, "key", [str(ref)]))
         if note is None:
             raise NotFound(
-                f'nothing has been decided about {resource.plural} "{target.name}" yet: the scheduler looks at it when '
-                "it has a placement and is not suspended",
+                f'the scheduler has not decided about {resource.plural} "{target.name}" yet: it needs a placement and '
+                "must not be suspended",
                 kind=resource.plural,
                 group=resource.group,
                 name=target.name,
             )
-        fleet = _one(reading.rows(FleetNames, "key", [note.fleet]))
+        fleet = _first(reading.rows(FleetNames, "key", [note.fleet]))
         names = () if fleet is None else msgspec.json.decode(fleet.names, type=tuple[str, ...])
         return Response(Explained(explanation_text.explained(ref, note, fleet, _reported_at(names))))
 
 
 class PlacementReviewView(KubernetesView):
-    """POST a PlacementReview, have it back with its answer."""
+    """Serves POST of a PlacementReview. The answer is the review with its status."""
 
     http_method_names = ["post", "options"]
 
@@ -87,20 +90,20 @@ class PlacementReviewView(KubernetesView):
         writing = writing_of(request.query_params, user_agent=request.headers.get("User-Agent", ""))
         document, duplicates = bodies.decode(request.content_type, request.body)
         if not isinstance(document, dict):
-            raise BadRequest("the body has to be a PlacementReview")
+            raise BadRequest("the body must be a PlacementReview")
         unknown = [] if writing.validation == "Ignore" else validate_fields(document, KIND.schema())
         warnings = bodies.complaints_or_warnings(RESOURCE, [*duplicates, *unknown], writing)
         reading, settings = store(), configuration().settings()
         now = reading.now()
         review = placement_review.decode_review(document, settings=settings, now=now)
         clusters = reading.list(CLUSTER)
-        names = [one.metadata.name for one in clusters]
+        names = [cluster.metadata.name for cluster in clusters]
         status = placement_review.answer_review(
             review,
             clusters,
             binding=_binding(review, reading),
             reserved_capacity=reading.reserved_capacity(within=RESERVATION_EXPIRY).totals,
-            around=lambda one: Around(workload_groups(reading, [one]), applications(reading, [one])),
+            around=lambda binding: Around(workload_groups(reading, [binding]), applications(reading, [binding])),
             reported_at=_reported_at(names),
             settings=settings,
             now=now,
@@ -111,22 +114,30 @@ class PlacementReviewView(KubernetesView):
 
 
 def _binding(review: Any, reading: Any) -> Binding | None:
-    """Return the binding a review starts from. Raises Invalid where it names one that is not there."""
+    """Return the binding that a review starts from. None: the review names no binding.
+
+    Raises Invalid if the binding does not exist.
+    """
     ref = placement_review.reviewed_binding(review)
     if ref is None:
         return None
-    found: Binding | None = reading.get([ref]).get(ref)
-    if found is None:
-        causes = [invalid("spec.binding", review.spec.binding, "there is no such binding")]
+    binding: Binding | None = reading.get([ref]).get(ref)
+    if binding is None:
+        causes = [
+            invalid(
+                "spec.binding", review.spec.binding, "there is no such binding; see kubectl get resourcebindings -A"
+            )
+        ]
         raise Invalid.of(RESOURCE.kind, review.metadata.name, causes, group=RESOURCE.group)
-    return found
+    return binding
 
 
 def _reported_at(names: Any) -> dict[str, datetime]:
-    """Return when the capacity of clusters was last read."""
+    """Return the time at which the capacity of each cluster was last read. Clusters without a reading are left out."""
     rows = store().rows(Collected, "key", list(names)).values()
-    return {one.key: one.at for found in rows for one in found if one.at is not None}
+    return {row.key: row.at for collected in rows for row in collected if row.at is not None}
 
 
-def _one(found: dict[str, Any]) -> Any:
-    return next((row for rows in found.values() for row in rows), None)
+def _first(rows_by_key: dict[str, Any]) -> Any:
+    """Return the only row of a result; None: there is none."""
+    return next((row for rows in rows_by_key.values() for row in rows), None)

@@ -1,4 +1,4 @@
-"""The query of a request, typed: how to list, how to write, how to delete."""
+"""Query parameters of a request as typed options for lists and writes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from controlplane.wire.resource import Resource
 Document = dict[str, Any]
 Parameters = Mapping[str, str]
 
-MAX_LIMIT = 10_000  # objects a page: more are had with continue
+MAX_LIMIT = 10_000  # objects on a page; `continue` leads to the next page
 MAX_MANAGER = 128
 
 
 class Continue(msgspec.Struct, frozen=True, array_like=True):
-    """Where a list goes on: the version its first page was read at, and the last object it has shown."""
+    """Where a list continues: the version at which its first page was read, and the last object of the page before."""
 
     version: Annotated[int, msgspec.Meta(ge=0)]
     namespace: str
@@ -34,19 +34,19 @@ class Continue(msgspec.Struct, frozen=True, array_like=True):
 
     @classmethod
     def read(cls, token: str) -> Continue:
-        """Return what a token says. Raises BadRequest where this server gave no such token."""
-        told = "query parameter continue is not a token this server gave; list again without it"
+        """Return the position in a `continue` token. Raises BadRequest if the token is not from this server."""
+        message = "query parameter continue is not a token of this server; list again without it"
         try:
-            found = msgspec.json.decode(base64.urlsafe_b64decode(token), type=cls)
+            position = msgspec.json.decode(base64.urlsafe_b64decode(token), type=cls)
         except (ValueError, binascii.Error, msgspec.MsgspecError):
-            raise BadRequest(told) from None
-        if not 0 <= found.version < 1 << 63 or "\0" in found.namespace + found.name:
-            raise BadRequest(told)
-        return found
+            raise BadRequest(message) from None
+        if not 0 <= position.version < 1 << 63 or "\0" in position.namespace + position.name:
+            raise BadRequest(message)
+        return position
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """How to list or watch."""
+    """Options of a list or watch."""
 
     choice: Choice
     limit: int = 0
@@ -57,7 +57,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def listing_of(query: Parameters, resource: Resource, *, namespace: str, name: str = "") -> Listing:
-    """Return the list options of a query. Raises BadRequest naming the parameter that cannot be read."""
+    """Return the list options of a query. Raises BadRequest, which names the wrong parameter."""
     token = query.get("continue", "")
     match = query.get("resourceVersionMatch", "")
     version = number(query, "resourceVersion")
@@ -69,7 +69,7 @@ def listing_of(query: Parameters, resource: Resource, *, namespace: str, name: s
         raise BadRequest("query parameter resourceVersionMatch=Exact needs a resourceVersion that is not 0")
     if token and version:
         raise BadRequest(
-            "query parameters continue and resourceVersion exclude each other: the token holds the version"
+            "query parameters continue and resourceVersion cannot both be set: the token contains the version"
         )
     return Listing(
         choice=choice_of(
@@ -88,7 +88,7 @@ def listing_of(query: Parameters, resource: Resource, *, namespace: str, name: s
 
 
 class Writing(msgspec.Struct, frozen=True):
-    """How to write."""
+    """Options of a write."""
 
     manager: str
     dry_run: bool
@@ -97,27 +97,27 @@ class Writing(msgspec.Struct, frozen=True):
 
 
 def writing_of(query: Parameters, *, user_agent: str) -> Writing:
-    """Return the write options of a query; the field manager is the program's name where none is asked for."""
+    """Return the write options of a query. The default field manager is the program name in User-Agent."""
     validation = query.get("fieldValidation") or "Warn"
     if validation not in ("Strict", "Warn", "Ignore"):
         raise BadRequest(f"query parameter fieldValidation={validation!r} is not one of Ignore, Strict, Warn")
     manager = query.get("fieldManager") or user_agent.partition("/")[0][:MAX_MANAGER] or "unknown"
     if len(manager) > MAX_MANAGER or not manager.isprintable():
-        told = f"fieldManager: Invalid value: at most {MAX_MANAGER} printable characters"
-        raise Invalid(told, causes=[Cause("FieldValueInvalid", told, "fieldManager")])
+        message = f"fieldManager: Invalid value: at most {MAX_MANAGER} printable characters"
+        raise Invalid(message, causes=[Cause("FieldValueInvalid", message, "fieldManager")])
     return Writing(manager, dry_run(query), validation, go_bool("force", query.get("force")))  # type: ignore[arg-type]
 
 
 def dry_run(query: Parameters, options: Document | None = None) -> bool:
-    """Return whether only to rehearse. Raises BadRequest for anything but All."""
-    asked = query.get("dryRun") or ",".join((options or {}).get("dryRun") or ())
-    if asked not in ("", "All"):
-        raise BadRequest(f"dryRun={asked!r}: the only value is All")
-    return asked == "All"
+    """Return whether the write is a dry run. Raises BadRequest for any value but All."""
+    value = query.get("dryRun") or ",".join((options or {}).get("dryRun") or ())
+    if value not in ("", "All"):
+        raise BadRequest(f"dryRun={value!r}: the only value is All")
+    return value == "All"
 
 
 def number(query: Parameters, name: str) -> int:
-    """Return a whole number from the query, 0 where it is absent. Raises BadRequest."""
+    """Return a whole number from the query. 0: the parameter is absent. Raises BadRequest."""
     text = query.get(name, "")
     if not text:
         return 0

@@ -1,8 +1,8 @@
-"""Will it fail over: asked of one binding, and of the fleet. Nothing is written."""
+"""Failover readiness: whether a binding, or each binding of the fleet, could fail over now. Nothing is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.api import pages
-from apps.api.answer import Answer, Many, One
+from apps.api.answer import Answer, ListAnswer, ObjectAnswer
 from apps.api.authorization import Attributes
 from apps.api.permissions import Scope, resource_attributes
 from apps.api.query import listing_of
@@ -33,11 +33,11 @@ from controlplane.kinds.rows import Eviction
 from controlplane.scheduling.ledger import RESERVATION_EXPIRY
 from controlplane.settings import Settings
 
-MOST_BINDINGS = 5000  # looked at for one answer about the fleet: the first by namespace and name
+MAX_BINDINGS = 5000  # checked for one answer about the fleet: the first by namespace and name
 
 
 class ReadinessView(TargetView):
-    """GET …/resourcebindings/<name>/readiness."""
+    """Serves GET …/resourcebindings/<name>/readiness."""
 
     http_method_names = ["get", "head", "options"]
 
@@ -47,13 +47,16 @@ class ReadinessView(TargetView):
         binding = reading.get([ref]).get(ref)
         if binding is None:
             raise NotFound.of(resource.plural, target.name, group=resource.group)
-        (found,) = _asked([binding], reading, settings, now=reading.now())
+        (answer,) = _readinesses([binding], reading, settings, now=reading.now())
         head = {"kind": "Readiness", "apiVersion": RESOURCE.api_version}
-        return Response(Answer({**head, **msgspec.to_builtins(found)}))
+        return Response(Answer({**head, **msgspec.to_builtins(answer)}))
 
 
 class FleetReadinessView(KubernetesView):
-    """GET fleetreadinesses: one object, about all bindings that have a place of their own."""
+    """Serves GET of fleetreadinesses: one object about all bindings that are scheduled themselves.
+
+    Bindings that follow another binding as dependencies are left out.
+    """
 
     http_method_names = ["get", "head", "options"]
     renderer_classes = pages.OBJECTS
@@ -66,42 +69,46 @@ class FleetReadinessView(KubernetesView):
         if name not in (None, NAME):
             raise NotFound.of(RESOURCE.plural, name or "", group=RESOURCE.group)
         reading, settings = store(), configuration().settings()
-        found: list[Binding] = []
+        bindings: list[Binding] = []
         for kind in kinds.BINDINGS:
-            found += reading.list(kind, limit=MOST_BINDINGS - len(found)) if len(found) < MOST_BINDINGS else ()
-        in_all = sum(listing.count(kind) for kind in kinds.BINDINGS)
+            bindings += reading.list(kind, limit=MAX_BINDINGS - len(bindings)) if len(bindings) < MAX_BINDINGS else ()
+        total = sum(listing.count(kind) for kind in kinds.BINDINGS)
         version, now = str(reading.current_version()), reading.now()
-        answers = _asked([one for one in found if not is_attached(one)], reading, settings, now=now)
+        answers = _readinesses(
+            [binding for binding in bindings if not is_attached(binding)], reading, settings, now=now
+        )
         made = FleetReadiness(
             api_version=RESOURCE.api_version,
             kind=fleet_readiness.RESOURCE.kind,
             metadata=ObjectMeta(name=NAME, resource_version=version, creation_timestamp=to_seconds(now)),
-            status=summary(answers, covered=len(found), in_all=max(in_all, len(found))),
+            status=summary(answers, covered=len(bindings), in_all=max(total, len(bindings))),
         )
         text, omitted = msgspec.json.encode(made), [made.status.message] if made.status.message else []
         if name:
-            return warning(Response(One(RESOURCE, text)), omitted)
+            return warning(Response(ObjectAnswer(RESOURCE, text)), omitted)
         chosen = listing_of(request.query_params, RESOURCE, namespace="").choice.takes(msgspec.to_builtins(made))
-        return warning(Response(Many(RESOURCE, [text] if chosen else [], {"resourceVersion": version})), omitted)
+        return warning(Response(ListAnswer(RESOURCE, [text] if chosen else [], {"resourceVersion": version})), omitted)
 
 
-def _asked(found: Iterable[Binding], reading: DjangoStore, settings: Settings, *, now: datetime) -> Iterable[Readiness]:
-    """Yield the answers about bindings, in a constant number of queries."""
-    found = list(found)
-    situation = _situation(found, reading)
+def _readinesses(
+    bindings: Sequence[Binding], reading: DjangoStore, settings: Settings, *, now: datetime
+) -> Iterable[Readiness]:
+    """Yield the readiness of each binding. The number of queries does not depend on the number of bindings."""
+    situation = _situation(bindings, reading)
     dry_run = dry_run_of(situation, settings)
-    rows = reading.rows(Eviction, "binding", [str(one.ref) for one in found])
-    for one in found:
-        queued = rows.get(str(one.ref), ())
-        yield readiness(one, situation, settings, rows=queued, dry_run=dry_run, now=now)
+    rows = reading.rows(Eviction, "binding", [str(binding.ref) for binding in bindings])
+    for binding in bindings:
+        queued = rows.get(str(binding.ref), ())
+        yield readiness(binding, situation, settings, rows=queued, dry_run=dry_run, now=now)
 
 
-def _situation(found: Iterable[Binding], reading: DjangoStore) -> Situation:
+def _situation(bindings: Sequence[Binding], reading: DjangoStore) -> Situation:
+    """Return the state of the fleet that the readiness of these bindings depends on."""
     clusters = reading.list(kinds.CLUSTER)
     holds = Holds(tuple(reading.list(kinds.EVICTION_HOLD)), tuple(reading.list(kinds.MAINTENANCE_WINDOW)))
     if holds.needs_labels():
-        holds = msgspec.structs.replace(holds, labels=workload_labels(reading, found))
+        holds = msgspec.structs.replace(holds, labels=workload_labels(reading, bindings))
     policies = reading.list(kinds.CLUSTER_TAINT_POLICY)
-    reserved_capacity, parts = reading.reserved_capacity(within=RESERVATION_EXPIRY), applications(reading, found)
-    groups = workload_groups(reading, found)
+    reserved_capacity, parts = reading.reserved_capacity(within=RESERVATION_EXPIRY), applications(reading, bindings)
+    groups = workload_groups(reading, bindings)
     return Situation(clusters, policies, fleet_state(reading), holds, reserved_capacity, parts, groups)

@@ -1,4 +1,4 @@
-"""Reading: one object, and pages of a list that all show the moment of the first one."""
+"""Reading: single objects, and lists in pages. All pages of a list show the version of the first page."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from controlplane.apimachinery.errors import BadRequest, NotFound, TooManyReques
 from controlplane.kinds import EVENT
 from controlplane.wire.request import Choice
 
-MAX_SCANNED = 50_000  # objects looked at for one page when the database cannot decide alone
+MAX_SCANNED = 50_000  # objects read for one page if selectors have to be evaluated here
 _CHUNK = 500
 
 
 class Listed(NamedTuple):
-    """A page of a list: its texts as they are served, its version, and the token for the rest ("": that was all).
+    """A page of a list: objects as JSON, the version, and the `continue` token ("": the list ends here).
 
-    `remaining`: how many objects follow, 0 where selectors choose and nobody counted.
+    `remaining`: how many objects follow. 0: none, or not counted because the request has selectors.
     """
 
     texts: list[bytes]
@@ -46,23 +46,26 @@ def get(target: Target) -> bytes:
     return text
 
 
-def listed(store: DjangoStore, target: Target, asked: Listing) -> Listed:
-    """Return a page of a list. Raises Expired where its version is no longer kept."""
-    if asked.start is not None:
-        after = (asked.start.namespace, asked.start.name)
-        return _at(store, target, asked, asked.start.version, after)
-    if asked.match == "Exact":
-        return _at(store, target, asked, asked.version, stored.START)
-    page = _newest(target, asked)
-    if asked.version > page.version:
-        raise TooManyRequests(  # what clients treat as "ask again"
-            f"Too large resource version: {asked.version}, current: {page.version}", retry_after_seconds=1
+def listed(store: DjangoStore, target: Target, listing: Listing) -> Listed:
+    """Return a page of a list.
+
+    Raises Expired if its version is no longer kept, TooManyRequests if its version is not written yet.
+    """
+    if listing.start is not None:
+        after = (listing.start.namespace, listing.start.name)
+        return _at(store, target, listing, listing.start.version, after)
+    if listing.match == "Exact":
+        return _at(store, target, listing, listing.version, stored.START)
+    page = _newest(target, listing)
+    if listing.version > page.version:
+        raise TooManyRequests(  # clients retry after this error
+            f"Too large resource version: {listing.version}, current: {page.version}", retry_after_seconds=1
         )
     return page
 
 
-def _newest(target: Target, asked: Listing) -> Listed:
-    choice = asked.choice
+def _newest(target: Target, listing: Listing) -> Listed:
+    choice = listing.choice
     version = 0
 
     def fetch(after: tuple[str, str], limit: int) -> list[stored.Text]:
@@ -80,40 +83,43 @@ def _newest(target: Target, asked: Listing) -> Listed:
         return page.found
 
     if not choice.needs_documents:
-        found = fetch(stored.START, asked.limit + 1 if asked.limit else 0)
-        return _counted(target, asked, _cut(found, asked.limit, version))
-    found, rest = _filtered(fetch, choice, stored.START, asked.limit)
-    return _cut(found, asked.limit, version, rest)
+        found = fetch(stored.START, listing.limit + 1 if listing.limit else 0)
+        return _counted(target, listing, _cut(found, listing.limit, version))
+    found, rest = _filtered(fetch, choice, stored.START, listing.limit)
+    return _cut(found, listing.limit, version, rest)
 
 
-def _at(store: DjangoStore, target: Target, asked: Listing, version: int, after: tuple[str, str]) -> Listed:
-    """Return a page as it was at a version; selectors are checked here, because labels too were others then."""
+def _at(store: DjangoStore, target: Target, listing: Listing, version: int, after: tuple[str, str]) -> Listed:
+    """Return a page as it was at a version. Selectors are evaluated here, because labels may have changed since."""
     if version > store.current_version():
         raise BadRequest(f"resourceVersion {version} has not been written yet; list again without continue")
 
     def fetch(after: tuple[str, str], limit: int) -> list[stored.Text]:
-        found = store.list_at(target.kind.key, version=version, namespace=target.namespace, after=after, limit=limit)
-        return [stored.Text(one.namespace, one.name, one.text.encode()) for one in found]
+        objects = store.list_at(target.kind.key, version=version, namespace=target.namespace, after=after, limit=limit)
+        return [stored.Text(obj.namespace, obj.name, obj.text.encode()) for obj in objects]
 
-    if asked.choice.is_everything:
-        found, rest = fetch(after, asked.limit + 1 if asked.limit else 0), None
+    if listing.choice.is_everything:
+        found, rest = fetch(after, listing.limit + 1 if listing.limit else 0), None
     else:
-        found, rest = _filtered(fetch, asked.choice, after, asked.limit)
-    return _counted(target, asked, _cut(found, asked.limit, version, rest))
+        found, rest = _filtered(fetch, listing.choice, after, listing.limit)
+    return _counted(target, listing, _cut(found, listing.limit, version, rest))
 
 
 def _filtered(
     fetch: Callable[[tuple[str, str], int], list[stored.Text]], choice: Choice, after: tuple[str, str], limit: int
 ) -> tuple[list[stored.Text], tuple[str, str] | None]:
-    """Return up to limit + 1 objects that the selectors take, fetching in chunks, and the (namespace, name) looked at
-    last where there may be more beyond it: a page can be short, and even empty, and the list goes on."""
+    """Return up to limit + 1 objects that match the selectors, and where to continue if not all objects were read.
+
+    Objects are read in chunks. After MAX_SCANNED objects the page ends, so a page can be short or empty although the
+    list continues. The second value is then the (namespace, name) of the last object read, else None.
+    """
     if not limit:
-        return [one for one in fetch(after, 0) if choice.takes(orjson.loads(one.text))], None
+        return [text for text in fetch(after, 0) if choice.takes(orjson.loads(text.text))], None
     taken: list[stored.Text] = []
     scanned = 0
     while len(taken) <= limit:
         chunk = fetch(after, _CHUNK)
-        taken += [one for one in chunk if choice.takes(orjson.loads(one.text))]
+        taken += [text for text in chunk if choice.takes(orjson.loads(text.text))]
         scanned += len(chunk)
         if len(chunk) < _CHUNK:
             break
@@ -124,16 +130,16 @@ def _filtered(
 
 
 def _cut(found: list[stored.Text], limit: int, version: int, rest: tuple[str, str] | None = None) -> Listed:
-    """Return a page of at most `limit` objects. `rest`: the list goes on there also where fewer were found."""
+    """Return a page of at most `limit` objects. `rest`: where the list continues even if fewer objects were found."""
     if not limit or len(found) <= limit:
-        return Listed([one.text for one in found], version, "" if rest is None else Continue(version, *rest).token())
+        return Listed([text.text for text in found], version, "" if rest is None else Continue(version, *rest).token())
     kept = found[:limit]
-    return Listed([one.text for one in kept], version, Continue(version, kept[-1].namespace, kept[-1].name).token())
+    return Listed([text.text for text in kept], version, Continue(version, kept[-1].namespace, kept[-1].name).token())
 
 
-def _counted(target: Target, asked: Listing, page: Listed) -> Listed:
-    """Return a page with how many objects follow it now, as Kubernetes says it: only where no selector chooses."""
-    if not page.token or not asked.choice.is_everything:
+def _counted(target: Target, listing: Listing, page: Listed) -> Listed:
+    """Return a page with the number of objects that follow. As in Kubernetes, only lists without selectors have it."""
+    if not page.token or not listing.choice.is_everything:
         return page
     begin = Continue.read(page.token)
     remaining = stored.count(target.kind.key, namespace=target.namespace, after=(begin.namespace, begin.name))
@@ -141,7 +147,7 @@ def _counted(target: Target, asked: Listing, page: Listed) -> Listed:
 
 
 def _keys(target: Target, choice: Choice) -> list[str]:
-    """Return which declared index narrows the search: events of one object, which kubectl describe asks for."""
+    """Return the index keys that narrow the search. Only Events have such a key: the object they are about."""
     if target.kind.key != EVENT:
         return []
     return [f"about={term.value}" for term in choice.fields if term.field == "involvedObject.uid" and term.equal]

@@ -1,4 +1,4 @@
-"""The forms an answer can take. REST framework's own negotiation picks one by the Accept header, in this order."""
+"""Renderers: the media types of answers. REST framework chooses a renderer by the Accept header."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 import yaml
 from rest_framework.renderers import BaseRenderer
 
-from apps.api.answer import Answer, Many
+from apps.api.answer import Answer, ListAnswer
 from apps.api.clock import wall_now
 from controlplane.wire.discovery import AGGREGATED_GROUP, content_type
 from controlplane.wire.negotiate import JSON, YAML
@@ -19,11 +19,11 @@ Document = dict[str, Any]
 
 
 class FormRenderer(BaseRenderer):
-    """Base of ours: `render` gets an Answer. `convert` names what the object is shown as, "" for itself."""
+    """Base of our renderers, for Answers. `convert` is the kind that objects are converted to, "" for none."""
 
     charset = None
     convert: ClassVar[str] = ""
-    content_type: ClassVar[str] = ""  # of the answer, where it is another than the one asked for
+    content_type: ClassVar[str] = ""  # of the answer; "": the media type of the renderer
 
     def render(
         self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
@@ -36,7 +36,7 @@ class FormRenderer(BaseRenderer):
 
 
 class JSONRenderer(FormRenderer):
-    """The object itself, as the exact bytes that are stored. Protobuf and CBOR clients name JSON as well."""
+    """JSON: the stored bytes of the object. Clients that prefer protobuf or CBOR accept JSON as well."""
 
     media_type = JSON
     format = "json"
@@ -46,7 +46,7 @@ class JSONRenderer(FormRenderer):
 
 
 class YAMLRenderer(FormRenderer):
-    """The object as YAML; of a list one object after the other is decoded, as all of them together take much memory."""
+    """YAML. The objects of a list are decoded one after the other, to save memory."""
 
     media_type = YAML
     format = "yaml"
@@ -56,7 +56,7 @@ class YAMLRenderer(FormRenderer):
 
 
 class TableRenderer(FormRenderer):
-    """What kubectl prints: rows and columns."""
+    """Table: the rows and columns that kubectl prints."""
 
     media_type = f"{JSON};as=Table;v=v1;g=meta.k8s.io"
     format = "table"
@@ -69,14 +69,14 @@ class TableRenderer(FormRenderer):
 
 
 class OldTableRenderer(TableRenderer):
-    """The same under its former name."""
+    """Table under its former version v1beta1."""
 
     media_type = f"{JSON};as=Table;v=v1beta1;g=meta.k8s.io"
     format = "table-v1beta1"
 
 
 class MetadataRenderer(FormRenderer):
-    """Metadata alone: what garbage collectors and caches of big clusters read."""
+    """PartialObjectMetadata: the metadata without the rest, as garbage collectors and caches read it."""
 
     media_type = f"{JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
     format = "metadata"
@@ -88,14 +88,14 @@ class MetadataRenderer(FormRenderer):
 
 
 class MetadataListRenderer(MetadataRenderer):
-    """The same, as it is asked of lists."""
+    """PartialObjectMetadata of the items of a list."""
 
     media_type = f"{JSON};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
     format = "metadata-list"
 
 
 class DiscoveryRenderer(JSONRenderer):
-    """Aggregated discovery; the answer's Content-Type is echoed, clients insist on it."""
+    """Aggregated discovery. Clients require the full media type in the Content-Type of the answer."""
 
     media_type = content_type("v2")
     format = "discovery"
@@ -103,7 +103,7 @@ class DiscoveryRenderer(JSONRenderer):
 
 
 class OldDiscoveryRenderer(JSONRenderer):
-    """Aggregated discovery as clients before 1.30 ask for it."""
+    """Aggregated discovery for clients before Kubernetes 1.30."""
 
     media_type = content_type("v2beta1")
     format = "discovery-v2beta1"
@@ -111,7 +111,7 @@ class OldDiscoveryRenderer(JSONRenderer):
 
 
 class _Dumper(yaml.CSafeDumper):
-    """YAML as Kubernetes' tools write it: block style, lists not indented less than their key."""
+    """YAML as Kubernetes' tools write it: block style, and lists indented like their key."""
 
 
 def _text(dumper: Any, value: str) -> Any:
@@ -123,14 +123,14 @@ _Dumper.add_representer(str, _text)
 
 
 def yaml_text(document: Document | list[Document]) -> str:
-    """Return a document as YAML, keys in their order."""
+    """Return a document as YAML. The keys keep their order."""
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096)
     return text
 
 
 def yaml_parts(answer: Answer) -> Iterator[bytes]:
-    """Yield an answer as YAML, a list in parts of one object each."""
-    if not isinstance(answer, Many) or not answer.texts:
+    """Yield an answer as YAML. A list is yielded object by object."""
+    if not isinstance(answer, ListAnswer) or not answer.texts:
         yield yaml_text(answer.document).encode()
         return
     yield f"{yaml_text(answer.head)}items:\n".encode()

@@ -1,4 +1,4 @@
-"""Questions about oneself: who am I, may I do this, what may I do. Answered at once, never stored."""
+"""Access reviews: the user's own identity and permissions. Reviews are answered at once and never stored."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from controlplane.wire.resource import Resource
 Document = dict[str, Any]
 
 
-def who_am_i(user: Any, question: Document) -> Document:
+def review_identity(user: Any, question: Document) -> Document:
     """Return the status of a SelfSubjectReview."""
     return {"userInfo": {"username": user.get_username(), "uid": str(user.pk), "groups": groups_of(user)}}
 
 
-def may_i(user: Any, question: Document) -> Document:
+def review_access(user: Any, question: Document) -> Document:
     """Return the status of a SelfSubjectAccessReview."""
     spec = question.get("spec") or {}
-    path, asked = spec.get("nonResourceAttributes") or {}, spec.get("resourceAttributes") or {}
+    path, resource = spec.get("nonResourceAttributes") or {}, spec.get("resourceAttributes") or {}
     if path:
         attributes = Attributes(user, path.get("verb", "get"), path=path.get("path", ""))
     else:
         fields = ("group", "resource", "subresource", "namespace", "name")
-        attributes = Attributes(user, asked.get("verb", ""), *(asked.get(field, "") for field in fields))
+        attributes = Attributes(user, resource.get("verb", ""), *(resource.get(field, "") for field in fields))
     decision = authorize(attributes)
     return {"allowed": True} if decision.allowed else {"allowed": False, "reason": decision.reason}
 
 
-def what_may_i(user: Any, question: Document) -> Document:
+def review_rules(user: Any, question: Document) -> Document:
     """Return the status of a SelfSubjectRulesReview."""
     return authorization.rules(user)
 
 
 _ANSWERS: dict[str, Callable[[Any, Document], Document]] = {
-    "selfsubjectreviews": who_am_i,
-    "selfsubjectaccessreviews": may_i,
-    "selfsubjectrulesreviews": what_may_i,
+    "selfsubjectreviews": review_identity,
+    "selfsubjectaccessreviews": review_access,
+    "selfsubjectrulesreviews": review_rules,
 }
 
 
 class ReviewView(KubernetesView):
-    """POST a question, have it back with its answer."""
+    """Serves POST of an access review. The answer is the review with its status."""
 
     http_method_names = ["post", "options"]
 
@@ -63,8 +63,8 @@ class ReviewView(KubernetesView):
     def post(self, request: Request, group: str, plural: str) -> Response:
         resource = _review(group, plural)
         document = bodies.decode(request.content_type, request.body).document
-        asked = {field: value for field, value in document.items() if field != "status"}  # the answer is ours
-        question = {**asked, "kind": resource.kind, "apiVersion": resource.api_version}
+        sent = {field: value for field, value in document.items() if field != "status"}
+        question = {**sent, "kind": resource.kind, "apiVersion": resource.api_version}
         schema = builtin.schema(resource.group, resource.version, resource.kind)
         if causes := document_check.faults(document_check.without_nulls(question, schema), schema):
             raise Invalid.of(resource.kind, "", causes, group=resource.group)

@@ -1,10 +1,10 @@
-"""The ASGI application: Django in threads, watches on the event loop.
+"""The ASGI application: Django runs in threads, watches run on the event loop.
 
-A request's body is read here, with its limit and deadline, before a thread is taken; a watch is authorised by its view
-in a thread and then lives here, where a thousand of them cost a thousand queues and no thread.
+The body of a request is read here, within its limits, before a thread is used. A watch is authorised by its view in a
+thread and then served here, so that a thousand watches need a thousand queues and no thread.
 
-Health is answered here as well: /livez without a thread and without a database, /readyz in a thread of its own and
-within a limit. Writes take at most a part of the threads, so that reads go on while the database takes no writes.
+Health checks are answered here as well: /livez without a thread or the database, /readyz in a separate thread and
+within a time limit. Writes use only a part of the threads, so that reads go on while the database accepts no writes.
 """
 
 from __future__ import annotations
@@ -42,34 +42,34 @@ log = logging.getLogger(__name__)
 
 Wsgi = Callable[..., Iterable[bytes]]
 
-MAX_WAITING = 1000  # requests in line for a thread; more are told to come back
-BUSY_SECONDS = 5  # until a client tries again where the database takes no writes
-READY_SECONDS = 5.0  # /readyz answers within this time, whatever it looks at
-READERS = 2  # threads that no write takes
+MAX_WAITING = 1000  # requests that wait for a thread; further requests get 429
+BUSY_SECONDS = 5  # Retry-After while the database accepts no writes
+READY_SECONDS = 5.0  # /readyz answers within this time
+READERS = 2  # threads that writes do not use
 ALIVE = frozenset({"/livez", "/livez/", "/healthz", "/healthz/"})
 READY = frozenset({"/readyz", "/readyz/"})
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
-INITIAL_CHUNK = 200  # objects sent at once when a watch begins with the present state
-ABORT = "lifeboat.abort"  # extension of the scope: its "now" closes the connection without waiting for the client
+INITIAL_CHUNK = 200  # objects in one part of the present state that a watch sends first
+ABORT = "lifeboat.abort"  # ASGI extension; its function "now" closes the connection at once
 
 T = TypeVar("T")
 
 
 class Reply(NamedTuple):
-    """What Django answered, whole; or the stream it allowed."""
+    """Django's complete answer, or the stream that the view authorised."""
 
     status: int
     headers: Headers
     body: bytes
     stream: Stream | None = None
-    user: str = ""  # who is charged for it while it is sent; "" for callers without a login
+    user: str = ""  # whose budget the answer counts against while it is sent; "": callers without a login
 
 
 class Shell:
-    """The application a server runs.
+    """The ASGI application.
 
-    `threads`: as many as there are database connections to use. `buffer`: bytes of requests and of answers that may
-    be in progress together; a user may have half of them, all callers without a login an eighth.
+    `threads`: the number of threads, at most the number of database connections. `buffer`: bytes of requests and
+    answers that may be in progress together. A user may use half of them, all callers without a login an eighth.
     """
 
     def __init__(self, wsgi: Wsgi, *, threads: int, buffer: int) -> None:
@@ -90,7 +90,7 @@ class Shell:
             raise RuntimeError(f"{scope['type']} is not served")
 
     def end_streams(self) -> None:
-        """Let every watch end soon, and those that are still to come; may be called by a handler of signals."""
+        """End all watches, also those that begin later. Signal handlers may call this."""
         if self.tailer is not None:
             self.tailer.loop.call_soon_threadsafe(self.tailer.end_streams)
 
@@ -124,16 +124,16 @@ class Shell:
                 abort["now"]()
 
     async def _reply(self, scope: Scope, receive: Receive) -> Reply:
-        """Return what to answer. Raises Disconnected."""
+        """Return the answer to a request. Raises Disconnected."""
         try:
             if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-                raise BadRequest("the URL holds a NUL character, which no name and no value can")
+                raise BadRequest("the URL contains a NUL character, which names and values cannot contain")
             if scope["path"] in ALIVE | READY:
                 check_probe(scope["method"], scope["path"])
                 return _plain(scope, 200, "ok") if scope["path"] in ALIVE else await self._ready(scope)
             body = await body_of(receive, budget=self.budget, identify=lambda: self._identify(scope))
             try:
-                async with self._place(scope["method"]):
+                async with self._write_slot(scope["method"]):
                     return await self._in_thread(self._call, environ_of(scope, body.data))
             finally:
                 body.hold.release()
@@ -141,7 +141,7 @@ class Shell:
             return _failed(error)
 
     async def _send(self, reply: Reply, send: Send) -> None:
-        """Send a whole answer. A large one is charged to its reader until the reader has it. Raises Stalled."""
+        """Send a complete answer. A large answer counts against the user's budget until it is sent. Raises Stalled."""
         hold = self.budget.hold(reply.user)
         try:
             if len(reply.body) > SLICE:
@@ -157,12 +157,12 @@ class Shell:
             hold.release()
 
     async def _ready(self, scope: Scope) -> Reply:
-        """Return what is known of this process's surroundings, also where looking takes too long."""
+        """Return the answer of /readyz. Checks that take too long are reported as a problem."""
         verbose = go_bool("verbose", QueryDict(scope["query_string"]).get("verbose"))
-        look = asyncio.get_running_loop().run_in_executor(self.health, HEALTH.report)
+        checks = asyncio.get_running_loop().run_in_executor(self.health, HEALTH.report)
         try:
             async with asyncio.timeout(READY_SECONDS):
-                report = await asyncio.shield(look)
+                report = await asyncio.shield(checks)
         except TimeoutError:
             report = unanswered(READY_SECONDS)
         return _plain(scope, *report.response(verbose=verbose))
@@ -172,7 +172,7 @@ class Shell:
 
     async def _in_thread(self, function: Callable[[dict[str, Any]], T], environ: dict[str, Any]) -> T:
         if self.waiting >= MAX_WAITING:
-            raise TooManyRequests("the server has too much to do; try again", retry_after_seconds=1)
+            raise TooManyRequests("too many requests wait for this server; try again", retry_after_seconds=1)
         self.waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self.pool, function, environ)
@@ -180,8 +180,8 @@ class Shell:
             self.waiting -= 1
 
     @asynccontextmanager
-    async def _place(self, method: str) -> AsyncIterator[None]:
-        """Keep a place among the threads for a write. Raises ServiceUnavailable where none becomes free in time."""
+    async def _write_slot(self, method: str) -> AsyncIterator[None]:
+        """Wait until a write may use a thread. Raises ServiceUnavailable after DATABASE_LOCK_SECONDS."""
         if method in READS:
             yield
             return
@@ -190,8 +190,8 @@ class Shell:
                 await self.writing.acquire()
         except TimeoutError:
             raise ServiceUnavailable(
-                f"no write was finished for {settings.DATABASE_LOCK_SECONDS} s and others wait before this one; "
-                "try again, /readyz?verbose says what the database is doing",
+                f"this write waited {settings.DATABASE_LOCK_SECONDS} s for earlier writes that do not finish; "
+                "try again, and see /readyz?verbose for the state of the database",
                 retry_after_seconds=BUSY_SECONDS,
             ) from None
         try:
@@ -200,6 +200,7 @@ class Shell:
             self.writing.release()
 
     def _call(self, environ: dict[str, Any]) -> Reply:
+        """Run Django for one request, in a thread. A stream is authorised here again, whichever view returned it."""
         started: list[Any] = []
 
         def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[..., None]:
@@ -232,7 +233,7 @@ class Shell:
             if not watcher.ended:
                 raise
         finally:
-            stream.initial = None  # also of a stream that ended early: its bytes count until they are released
+            stream.initial = None  # also if the stream ended early: its bytes count until then
             self.tailer.remove(watcher)
             listener.cancel()
 
@@ -241,11 +242,11 @@ class Shell:
         if stream.error is not None:
             await write(error_frame(stream.error))
             return
-        await write(b"")  # the headers go out now, not with the first event
+        await write(b"")  # sends the headers now, not with the first event
         if stream.initial is not None:
             await self._read_beside(stream)
             await self._send_initial(watcher, stream.initial.texts, write)
-            stream.initial = None  # other streams may still need it; this one does not
+            stream.initial = None  # other streams may still use it
         if stream.ends_initial:
             await write(watcher.bookmark(stream.since, initial_events_end=True))
         while True:
@@ -260,7 +261,7 @@ class Shell:
     async def _send_initial(
         self, watcher: Watcher, texts: Sequence[bytes], write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        """Send the present state, in parts of at most INITIAL_CHUNK objects and about SLICE bytes."""
+        """Send the present state in parts of at most INITIAL_CHUNK objects and about SLICE bytes."""
         lines: list[bytes] = []
         size = 0
         for text in texts:
@@ -268,13 +269,13 @@ class Shell:
             size += len(lines[-1])
             if size >= SLICE or len(lines) >= INITIAL_CHUNK:
                 part, size = b"".join(lines), 0
-                lines.clear()  # before the client is waited for: a part is in memory once
+                lines.clear()  # before waiting for the client, so that a part is in memory only once
                 await write(part)
         if lines:
             await write(b"".join(lines))
 
     async def _drain(self, watcher: Watcher, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send what is in the queue, and a bookmark where one is due."""
+        """Send the events in the queue, and a bookmark if it is due."""
         lines: list[bytes] = []
         if watcher.pending:
             await self._read_beside(watcher.stream)
@@ -295,7 +296,7 @@ class Shell:
             await write(b"".join(lines))
 
     async def _read_beside(self, stream: Stream) -> None:
-        """Read what columns show that is not part of the objects; few streams have such columns."""
+        """Read the values that columns show and objects do not contain. Few kinds have such columns."""
         if stream.read_beside is not None:
             loop = asyncio.get_running_loop()
             stream.beside = await loop.run_in_executor(self.pool, _read, stream.read_beside)
@@ -303,28 +304,28 @@ class Shell:
     async def _catch_up(
         self, watcher: Watcher, until: int, lines: list[bytes], write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        """Send what the log holds between what the stream has seen and a version."""
+        """Send the logged changes after the last version that the stream has seen, up to the version `until`."""
         loop = asyncio.get_running_loop()
         while watcher.seen < until:
-            found = await loop.run_in_executor(self.pool, _history, watcher.stream.kind, watcher.seen, until)
-            for change in found:
+            changes = await loop.run_in_executor(self.pool, _history, watcher.stream.kind, watcher.seen, until)
+            for change in changes:
                 _take(watcher, Event(change), lines)
             if lines:
                 await write(b"".join(lines))
                 lines.clear()
-            if len(found) < CHUNK:
+            if len(changes) < CHUNK:
                 watcher.seen = max(watcher.seen, until)
 
 
 def _take(watcher: Watcher, event: Event, lines: list[bytes]) -> None:
-    """Add the line of an event the stream has not seen yet."""
+    """Add the line of an event, unless the stream has seen its version or does not select its object."""
     version = event.change.version
     if version <= watcher.seen:
         return
     watcher.seen = version
-    told = event.judged(watcher.stream)
-    if told:
-        lines.append(event.frame(watcher.stream, told, definitions=watcher.defines()))
+    type_ = event.type_for(watcher.stream)
+    if type_:
+        lines.append(event.frame(watcher.stream, type_, definitions=watcher.defines()))
 
 
 def _history(kind: str, since: int, until: int) -> list[Any]:
@@ -376,7 +377,7 @@ def _failed(error: StatusError) -> Reply:
 
 
 def _before_shutdown(call: Callable[[], None]) -> None:
-    """Call something when the process is told to end, before the server waits for open requests."""
+    """Call a function on SIGTERM and SIGINT, before the server waits for open requests."""
     for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.getsignal(number)
 
@@ -387,5 +388,5 @@ def _before_shutdown(call: Callable[[], None]) -> None:
 
         try:
             signal.signal(number, handle)
-        except ValueError:  # not the main thread: whoever started us ends the streams
+        except ValueError:  # not the main thread, which then ends the streams itself
             return

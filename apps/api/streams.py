@@ -1,6 +1,6 @@
-"""What a watch is, decided by the view: which changes, from where, in what form. `shell` serves it.
+"""Streams: the view decides which changes a watch sends, from which version and in which form. `shell` sends them.
 
-A WatchResponse is an ordinary response to Django; a server that is not our shell sends what it says then, an error.
+A WatchResponse is an ordinary response for Django. A server without the shell sends its body, which is an error.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from controlplane.wire.table import IncludeObject, include_object_of
 
 initial_states = InitialStates(limit=settings.API_BUFFER)
 
-LONGEST_SECONDS = 3600  # no watch lasts longer; one without timeoutSeconds ends after 30 to 60 minutes
+LONGEST_SECONDS = 3600  # longest watch; without timeoutSeconds a watch lasts 30 to 60 minutes
 SHORTEST_SECONDS = 1800
 
 
 class Stream(msgspec.Struct, kw_only=True):
-    """A watch that was allowed. `since` is the version it starts after; `initial` are objects to send first."""
+    """An authorised watch. `since` is the version after which it starts."""
 
     allowed: Attributes  # what the caller was authorised for; checked again where the stream begins
-    login: Login | None = None  # it ends with this; None: with nothing
+    login: Login | None = None  # the stream ends when this login becomes invalid; None: no login to check
     kind: str
     resource: Resource
     choice: Choice
     since: int
-    initial: InitialState | None = None  # what is sent first; None: nothing
-    ends_initial: bool = False  # a bookmark says where the initial objects end
+    initial: InitialState | None = None  # objects that are sent first; None: none
+    ends_initial: bool = False  # a bookmark marks the end of the initial objects
     bookmarks: bool = False
     seconds: float = LONGEST_SECONDS
     convert: str = ""  # "", Table, PartialObjectMetadata
     include_object: IncludeObject = "Metadata"
-    read_beside: Callable[[], Mapping[str, Any]] | None = None  # from the database, before rows of a Table are made
-    beside: Mapping[str, Any] = {}  # what columns show that is not part of the objects, by name: as it was read last
-    error: StatusError | None = None  # sent as the only event: the version asked for is gone
+    read_beside: Callable[[], Mapping[str, Any]] | None = None  # reads `beside`, before rows of a Table are made
+    beside: Mapping[str, Any] = {}  # values that columns show and objects do not contain, by object name
+    error: StatusError | None = None  # sent as the only event, for example if `since` is no longer kept
 
     @property
     def user(self) -> str:
@@ -64,24 +64,24 @@ class Stream(msgspec.Struct, kw_only=True):
 
 
 class WatchResponse(HttpResponse):
-    """A response whose body is a stream."""
+    """A response whose body is a stream of changes."""
 
     def __init__(self, stream: Stream) -> None:
         error = ServiceUnavailable("watches need the ASGI server: manage.py serve")
         super().__init__(orjson.dumps(status_of(error)), status=503, content_type="application/json")
         self.stream = stream
-        self._has_been_logged = True  # for Django: the status is not what the client gets
+        self._has_been_logged = True  # for Django: this status is not what the client receives
 
 
 def watch_response(request: Request, target: Target, store: DjangoStore, *, allowed: Attributes) -> WatchResponse:
-    """Return the stream a watch asks for. Raises BadRequest for options that cannot be."""
+    """Return the stream that a watch request asks for. `allowed`: what the view has authorised. Raises BadRequest."""
     query = request.query_params
-    asked = listing_of(query, target.resource, namespace=target.namespace, name=target.name)
-    if asked.start is not None:
-        raise BadRequest("query parameter continue does not go with watch")
+    listing = listing_of(query, target.resource, namespace=target.namespace, name=target.name)
+    if listing.start is not None:
+        raise BadRequest("query parameters continue and watch cannot both be set")
     send_initial = go_bool("sendInitialEvents", query.get("sendInitialEvents"))
     bookmarks = go_bool("allowWatchBookmarks", query.get("allowWatchBookmarks"))
-    if "sendInitialEvents" in query and asked.match != "NotOlderThan":
+    if "sendInitialEvents" in query and listing.match != "NotOlderThan":
         raise BadRequest("query parameter sendInitialEvents needs resourceVersionMatch=NotOlderThan")
     if send_initial and not bookmarks:
         raise BadRequest("query parameter sendInitialEvents needs allowWatchBookmarks=true")
@@ -96,56 +96,58 @@ def watch_response(request: Request, target: Target, store: DjangoStore, *, allo
         login=login_of(request),
         kind=target.kind.key,
         resource=target.resource,
-        choice=asked.choice,
-        since=asked.version,
+        choice=listing.choice,
+        since=listing.version,
         bookmarks=bookmarks,
         seconds=_seconds(query),
         convert=convert,
         include_object=include_object_of(query.get("includeObject")),
         read_beside=in_force.beside_objects if configured else None,
     )
-    initial = send_initial if "sendInitialEvents" in query else asked.version == 0
-    return WatchResponse(_started(stream, target, asked, store, initial=initial, marked=send_initial))
+    initial = send_initial if "sendInitialEvents" in query else listing.version == 0
+    return WatchResponse(_started(stream, target, listing, store, initial=initial, marked=send_initial))
 
 
 def _started(
-    stream: Stream, target: Target, asked: Listing, store: DjangoStore, *, initial: bool, marked: bool
+    stream: Stream, target: Target, listing: Listing, store: DjangoStore, *, initial: bool, marked: bool
 ) -> Stream:
-    """Return the stream with what it begins with: the present state, the history after a version, or nothing."""
+    """Return the stream with its beginning: the present state, the changes after a version, or only new changes."""
     current = store.current_version()
-    if asked.version > current:
-        stream.error = Expired(f"resourceVersion {asked.version} is newer than anything written here ({current})")
+    if listing.version > current:
+        stream.error = Expired(f"resourceVersion {listing.version} is newer than anything written here ({current})")
     elif initial:
-        stream.initial = _initial(target, asked, store)
+        stream.initial = _initial(target, listing, store)
         if stream.read_beside is not None:
-            stream.initial = _with_unwritten(stream.initial, target, asked.choice)
+            stream.initial = _with_unwritten(stream.initial, target, listing.choice)
         stream.since = stream.initial.version
         stream.ends_initial = marked
-    elif not asked.version:
+    elif not listing.version:
         stream.since = current
-    elif asked.version < (oldest := store.oldest_version()):
-        stream.error = Expired(f"too old resource version: {asked.version} ({oldest})")
+    elif listing.version < (oldest := store.oldest_version()):
+        stream.error = Expired(f"too old resource version: {listing.version} ({oldest})")
     return stream
 
 
-def _initial(target: Target, asked: Listing, store: DjangoStore) -> InitialState:
-    """Return the present state of what is watched; read only if no other stream of this process has it at hand.
-    Raises TooManyRequests."""
-    key = (target.kind.key, target.namespace, repr(asked.choice))
+def _initial(target: Target, listing: Listing, store: DjangoStore) -> InitialState:
+    """Return the present state of the watched objects. It is read only if no other stream of this process has it.
+
+    Raises TooManyRequests.
+    """
+    key = (target.kind.key, target.namespace, repr(listing.choice))
     with initial_states.reading(key):
-        if found := initial_states.find(key, store.current_version()):
-            return found
-        page = reading.listed(store, target, Listing(choice=asked.choice))
-        texts = _named(page.texts, asked.choice) if asked.choice.name else page.texts
+        if state := initial_states.find(key, store.current_version()):
+            return state
+        page = reading.listed(store, target, Listing(choice=listing.choice))
+        texts = _named(page.texts, listing.choice) if listing.choice.name else page.texts
         return initial_states.add(key, texts, page.version)
 
 
-def _with_unwritten(found: InitialState, target: Target, choice: Choice) -> InitialState:
-    """Return the present state of FailoverConfigurations as a Table shows it: with `default` before it is written."""
+def _with_unwritten(state: InitialState, target: Target, choice: Choice) -> InitialState:
+    """Return the state of FailoverConfigurations for a Table, with `default` even if that object does not exist."""
     document = in_force.unwritten(target.resource)
-    if found.texts or not choice.takes(document):
-        return found
-    return InitialState([orjson.dumps(document)], found.version)
+    if state.texts or not choice.takes(document):
+        return state
+    return InitialState([orjson.dumps(document)], state.version)
 
 
 def _named(texts: list[bytes], choice: Choice) -> list[bytes]:
@@ -153,6 +155,6 @@ def _named(texts: list[bytes], choice: Choice) -> list[bytes]:
 
 
 def _seconds(query: Any) -> float:
-    """Return how long a watch lasts. Without timeoutSeconds clients are spread, so that they do not return at once."""
-    asked = number(query, "timeoutSeconds")
-    return float(min(asked, LONGEST_SECONDS)) if asked else random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)
+    """Return how long a watch lasts. Without timeoutSeconds it is random, so that clients do not reconnect together."""
+    seconds = number(query, "timeoutSeconds")
+    return float(min(seconds, LONGEST_SECONDS)) if seconds else random.uniform(SHORTEST_SECONDS, LONGEST_SECONDS)

@@ -1,4 +1,4 @@
-"""What a URL names: a kind, perhaps a namespace, an object, a subresource."""
+"""Targets: the kind, namespace, object and subresource that a URL names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from controlplane.wire.resource import Resource
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What a request is about; `name` "" is the collection, `namespace` "" of a namespaced kind all namespaces."""
+    """What a URL names. `name` "" is the collection. `namespace` "" of a namespaced kind is all namespaces."""
 
     kind: Kind
     namespace: str = ""
@@ -30,7 +30,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def target_of(path: str) -> Target:
-    """Return what the path api/v1/… or apis/<group>/<version>/… names. Raises NotFound for anything else."""
+    """Return the target of the path api/v1/… or apis/<group>/<version>/…. Raises NotFound for any other path."""
     place = parse_path(path.strip("/").split("/"))
     kind = None if place is None else _served(place.group, place.version, place.plural)
     if place is None or kind is None or not place.fits(kind.resource) or not _has(kind.resource, place.subresource):
@@ -39,7 +39,7 @@ def target_of(path: str) -> Target:
 
 
 def _served(group: str, version: str, plural: str) -> Kind | None:
-    """Return the kind of a URL; what users brought may have come or gone meanwhile."""
+    """Return the kind of a URL; None: it is not served. Kinds of users are looked up in the current definitions."""
     kind = KINDS.served(group, version, plural)
     if kind is not None and not KINDS.is_custom(kind):
         return kind

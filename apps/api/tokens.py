@@ -1,7 +1,7 @@
-"""Making, finding, renewing and revoking bearer tokens.
+"""Bearer tokens: creation, look-up, renewal and revocation.
 
-A token is valid for LIFEBOAT_TOKEN_DAYS unless its maker says otherwise. An agent's is renewed by every use: as long as
-its cluster is there and reports, nobody has to think of it.
+A token is valid for LIFEBOAT_TOKEN_DAYS unless it is created with another lifetime. Every use renews an agent's token,
+so it stays valid as long as its cluster exists and reports.
 """
 
 from __future__ import annotations
@@ -31,36 +31,39 @@ PREFIX = "lb_"  # lets scanners recognise a leaked token
 
 
 def digest_of(secret: str) -> str:
-    """Return what is kept of a token."""
+    """Return the digest under which a token is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def lifetime_of(days: int | None) -> timedelta | None:
-    """Return how long a token is valid. days: None is the default of the setting, 0 is until revoked (None)."""
+    """Return how long a token is valid; None: until revoked.
+
+    days: None is LIFEBOAT_TOKEN_DAYS, 0 is until revoked.
+    """
     days = settings.TOKEN_DAYS if days is None else days
     return timedelta(days=days) if days else None
 
 
 def create(user: Any, name: str, *, days: int | None = None) -> str:
-    """Make a token for a user and return it, for the only time; one of the same name is replaced.
+    """Create a token for a user and return its secret, which cannot be read again. It replaces one of the same name.
 
-    days: see `lifetime_of`. Tokens of agents whose cluster is gone are removed. Raises agents.NotJoined for an agent
-    without a cluster.
+    days: see `lifetime_of`. Tokens of agents whose cluster was deleted are removed at the same time. Raises
+    agents.NotJoined for an agent without a cluster.
     """
     cluster = agents.cluster_of(user)
     cluster_uid = agents.uid_of(cluster) if cluster else None
     forget_ended()
     secret = PREFIX + secrets.token_urlsafe(32)
     lifetime = lifetime_of(days)
-    fresh = {"digest": digest_of(secret), "last_used": None, "cluster_uid": cluster_uid, **_until(lifetime)}
-    Token.objects.update_or_create(user=user, name=name, defaults=fresh)
+    values = {"digest": digest_of(secret), "last_used": None, "cluster_uid": cluster_uid, **_until(lifetime)}
+    Token.objects.update_or_create(user=user, name=name, defaults=values)
     return secret
 
 
 def renew(token: Token, *, days: int | None = None) -> datetime | None:
-    """Let a token be valid from now on for its lifetime, or for `days`; return until when, None: until revoked.
+    """Make a token valid from now for its lifetime, or for `days`; return when it expires. None: until revoked.
 
-    A token that has none gets the default one. The secret stays the same. days: see `lifetime_of`.
+    A token without a lifetime gets the default lifetime. The secret stays the same. days: see `lifetime_of`.
     """
     lifetime = token.lifetime if days is None and token.lifetime is not None else lifetime_of(days)
     for name, value in _until(lifetime).items():
@@ -74,7 +77,7 @@ def _until(lifetime: timedelta | None) -> dict[str, Any]:
 
 
 def validity(token: Token) -> str:
-    """Return until when a token is valid, as people read it."""
+    """Return the validity of a token as text: "until 2026-03-14 02:36", "expired …" or "until revoked"."""
     if token.expires is None:
         return "until revoked"
     if token.expires <= _now():
@@ -84,7 +87,7 @@ def validity(token: Token) -> str:
 
 
 def valid(digests: Sequence[str]) -> dict[str, bool]:
-    """Return which of these tokens are valid now, and for each whether its user is an administrator."""
+    """Return the valid tokens among these digests, each with whether its user is an administrator."""
     if not digests:
         return {}
     with connection.cursor() as cursor:
@@ -93,15 +96,15 @@ def valid(digests: Sequence[str]) -> dict[str, bool]:
 
 
 def forget_ended() -> None:
-    """Remove the tokens that ended with their cluster; they have let nobody in since."""
+    """Delete the tokens of agents whose cluster was deleted. Such tokens are invalid already."""
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM api_token t WHERE NOT {_LASTS}")
 
 
 def find(secret: str) -> Any:
-    """Return the active user whose valid token this is, None if there is none; its use is noted once a minute.
+    """Return the active user of a valid token; None: the token is not valid. The use is stored once a minute.
 
-    One prepared statement: this is part of every request, and building it anew each time would cost more than the rest.
+    This runs for every request. It is one prepared statement, because building a query would cost more than the query.
     """
     fields = get_user_model()._meta.concrete_fields
     with binary_cursor() as cursor:
@@ -114,17 +117,17 @@ def find(secret: str) -> Any:
 
 
 def _note_use(cursor: BinaryCursor, secret: str) -> None:
-    """Note that a token was used. A database that takes no writes refuses that note, and not the request."""
+    """Store that a token was used. If the database accepts no writes, only this is skipped; the request goes on."""
     try:
         cursor.run(_USED, (digest_of(secret),))
     except psycopg.Error as error:
-        log.warning("the use of a token is not noted: %s", cause(error))
+        log.warning("the last use of a token could not be stored: %s", cause(error))
 
 
-# A person's, or of an agent whose very cluster is still there.
+# Not an agent's token, or the token of an agent whose Cluster, with the same uid, still exists.
 _LASTS = "(t.cluster_uid IS NULL OR EXISTS (SELECT 1 FROM clusters_cluster c WHERE c.uid = t.cluster_uid))"
-# Another request that notes the same, and whoever else holds the row, is not waited for. An agent's token is valid anew
-# for its lifetime; NULL, until revoked, stays NULL.
+# SKIP LOCKED: a request does not wait for another session that holds the row. An agent's token is renewed for its
+# lifetime. NULL, valid until revoked, stays NULL.
 _USED = """
     UPDATE api_token SET last_used = date_trunc('minute', now()),
         expires = CASE WHEN cluster_uid IS NULL THEN expires ELSE now() + lifetime END
@@ -145,9 +148,9 @@ def _valid(columns: str, which: str) -> str:
 
 
 def revoke(user: Any, name: str) -> bool:
-    """Remove a user's token; False where there is none of that name."""
-    gone, _ = Token.objects.filter(user=user, name=name).delete()
-    return gone > 0
+    """Delete a user's token. False: the user has no token of that name."""
+    deleted, _ = Token.objects.filter(user=user, name=name).delete()
+    return deleted > 0
 
 
 def _now() -> datetime:

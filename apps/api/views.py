@@ -1,8 +1,9 @@
-"""The one view over all kinds: decode, one call, encode."""
+"""Views: the base of all views of the API, and the view that serves every stored kind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import orjson
@@ -12,14 +13,15 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.api import agents, bodies, error_mapping, pages, reading, renderers
-from apps.api.answer import Answer, Many, One
+from apps.api.answer import Answer, ListAnswer, ObjectAnswer
 from apps.api.authentication import AUTHENTICATORS
 from apps.api.authorization import Attributes, check
 from apps.api.callers import CALLER
 from apps.api.in_force import ConfiguredList, configured
+from apps.api.pagination import ContinuePagination
 from apps.api.parsers import PARSERS, PATCH_PARSERS
 from apps.api.permissions import DeclaredPermission, is_watch, path_attributes, target_attributes
-from apps.api.query import dry_run, listing_of, writing_of
+from apps.api.query import Listing, dry_run, listing_of, writing_of
 from apps.api.streams import watch_response
 from apps.api.target import Target, target_of
 from apps.api.writing import Gone, Writer
@@ -37,7 +39,7 @@ from controlplane.wire.warnings import warning_values
 
 
 class KubernetesView(APIView):
-    """What all our URLs share: who asks, forms of answers, errors as Status."""
+    """Base of all views: authentication, permissions, renderers, pagination, and errors as Status documents."""
 
     authentication_classes = AUTHENTICATORS
     permission_classes = (DeclaredPermission,)
@@ -47,7 +49,7 @@ class KubernetesView(APIView):
     versioning_class = None
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        _ = request._request.body  # kept from here on: the CSRF check looks for a form in the stream
+        _ = request._request.body  # read now, because the CSRF check would consume the stream
         super().initial(request, *args, **kwargs)
 
     def perform_authentication(self, request: Request) -> None:
@@ -73,7 +75,7 @@ class KubernetesView(APIView):
             self.request.accepted_renderer = renderers.JSONRenderer()
             self.request.accepted_media_type = "application/json"
         elif isinstance(renderer, pages.PageRenderer) and error.code < 500:
-            response.content_type = None  # a page around the Status; where the server fails it could not make one
+            response.content_type = None  # a page shows the Status; after a server error a page might fail as well
         elif not isinstance(renderer, renderers.JSONRenderer):
             self.request.accepted_renderer = renderers.JSONRenderer()
         error_mapping.add_headers(response, error)
@@ -85,6 +87,16 @@ class KubernetesView(APIView):
 
     def get_view_name(self) -> str:
         return "Lifeboat"
+
+    @cached_property
+    def paginator(self) -> ContinuePagination:
+        """The pagination of this request's page, by the name under which REST framework looks for it."""
+        return ContinuePagination()
+
+    def limited(self, listing: Listing) -> Listing:
+        """Return the list options for this request. A page in a browser has a limited number of objects."""
+        in_browser = isinstance(getattr(self.request, "accepted_renderer", None), pages.PageRenderer)
+        return self.paginator.limited(listing) if in_browser else listing
 
 
 class TargetView(KubernetesView):
@@ -113,7 +125,7 @@ class NowhereView(KubernetesView):
 
 
 class ObjectView(TargetView):
-    """Every kind under every URL it has."""
+    """Serves every stored kind: collections, objects, /status and /scale."""
 
     renderer_classes = pages.OBJECTS
     http_method_names = ["get", "head", "post", "put", "patch", "delete", "options"]
@@ -124,7 +136,7 @@ class ObjectView(TargetView):
 
     @property
     def allowed_methods(self) -> list[str]:
-        """Return what this URL takes; the browsable API shows forms for it."""
+        """Return the methods of this URL. The browsable API shows forms for them."""
         target = getattr(self, "target", None)
         if target is None:
             return []
@@ -136,19 +148,19 @@ class ObjectView(TargetView):
             return watch_response(request, target, store(), allowed=self.attributes(request))
         if target.name and target.kind.key == FAILOVER_CONFIGURATION:
             as_table = isinstance(request.accepted_renderer, renderers.TableRenderer)
-            return _shown(configured(target, as_table=as_table))
+            return _response(configured(target, as_table=as_table))
         if target.name:
             text = reading.get(target)
             if target.subresource == "scale":
-                return _shown(_scale_of(target.resource, text))
-            return _shown(One(target.resource, text))
-        asked = pages.bounded(listing_of(request.query_params, target.resource, namespace=target.namespace), request)
-        page = reading.listed(store(), target, asked)
+                return _response(_scale_of(target.resource, text))
+            return _response(ObjectAnswer(target.resource, text))
+        listing = self.limited(listing_of(request.query_params, target.resource, namespace=target.namespace))
+        page = reading.listed(store(), target, listing)
         if target.kind.key != FAILOVER_CONFIGURATION:
-            return _shown(Many(target.resource, page.texts, page.list_meta))
-        found = ConfiguredList(target.resource, page.texts, page.list_meta)
-        found.selected = not asked.choice.is_everything
-        return _shown(found)
+            return _response(ListAnswer(target.resource, page.texts, page.list_meta))
+        configurations = ConfiguredList(target.resource, page.texts, page.list_meta)
+        configurations.selected = not listing.choice.is_everything
+        return _response(configurations)
 
     def post(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if self.target.name:
@@ -187,10 +199,10 @@ class ObjectView(TargetView):
             if isinstance(done, Gone):
                 status = success(kind=resource.plural, name=done.name, group=resource.group, uid=done.uid)
                 return warning(Response(Answer(status)), done.warnings)
-            return warning(_shown(One(resource, done.text)), done.warnings)
-        asked = listing_of(request.query_params, resource, namespace=self.target.namespace)
-        listed, warnings = writer.delete_all(asked, options)
-        return warning(_shown(listed), warnings)
+            return warning(_response(ObjectAnswer(resource, done.text)), done.warnings)
+        listing = listing_of(request.query_params, resource, namespace=self.target.namespace)
+        listed, warnings = writer.delete_all(listing, options)
+        return warning(_response(listed), warnings)
 
     def _need_name(self, method: str) -> None:
         if not self.target.name:
@@ -204,47 +216,46 @@ class ObjectView(TargetView):
         return Writer(store(), configuration().settings(), self.target, writing, user=user, by_agent=is_agent)
 
     def _written(self, written: Any) -> Response:
-        response = _shown(One(self.target.resource, written.text), status=201 if written.created else 200)
+        response = _response(ObjectAnswer(self.target.resource, written.text), status=201 if written.created else 200)
         return warning(response, written.warnings)
 
     def _scaled(self, writer: Writer, wanted: Any) -> Response:
         written = writer.scale(wanted)
-        return warning(_shown(_scale_of(self.target.resource, written.text)), written.warnings)
+        return warning(_response(_scale_of(self.target.resource, written.text)), written.warnings)
 
 
-def _scale_of(resource: Resource, text: bytes) -> One:
-    return One(scale.RESOURCE, orjson.dumps(scale.scale_of(One(resource, text).document, resource)))
+def _scale_of(resource: Resource, text: bytes) -> ObjectAnswer:
+    return ObjectAnswer(scale.RESOURCE, orjson.dumps(scale.scale_of(ObjectAnswer(resource, text).document, resource)))
 
 
 def warning(response: Response, warnings: Sequence[str]) -> Response:
-    """Return a response with these warnings in its header, which kubectl prints."""
+    """Return the response with the warnings in its Warning header, which kubectl prints."""
     if warnings:
         response["Warning"] = ", ".join(warning_values(warnings))
     return response
 
 
-def _shown(answer: Answer, *, status: int = 200) -> Response:
+def _response(answer: Answer, *, status: int = 200) -> Response:
     return Response(answer, status=status)
 
 
 def _refuse_unserved_headers(request: Request) -> None:
-    """Raise where a header asks for something that would silently not be done: to act as somebody else (`kubectl
-    --as`), to read a compressed body."""
+    """Raise if a header asks for something that is not supported: impersonation (`kubectl --as`), compressed bodies."""
     if any(name.lower().startswith("impersonate-") for name in request.headers):
         raise Forbidden(
-            f'User "{request.user.get_username()}" cannot impersonate: nobody can here; '
-            "ask with a token of that user (manage.py token create --user NAME)"
+            f'User "{request.user.get_username()}" cannot impersonate: impersonation is not supported; '
+            "use a token of that user (manage.py token create --user NAME)"
         )
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     if encoding not in ("", "identity"):
-        raise UnsupportedMediaType(f"Content-Encoding {encoding!r} is not taken; send the body as it is")
+        raise UnsupportedMediaType(f"Content-Encoding {encoding!r} is not supported; send the body uncompressed")
 
 
 def refuse_watch(request: Request, resource: Resource) -> None:
-    """Raise MethodNotAllowed for a watch on a kind that is made when it is read, and offers none in discovery."""
+    """Raise MethodNotAllowed for a watch on a kind that is computed when it is read. Discovery offers no such watch."""
     if is_watch(request):
         raise MethodNotAllowed(
-            f"{resource.plural} are made when they are read and cannot be watched: get or list them again",
+            f"{resource.plural} are computed when they are read and cannot be watched: get or list them again",
             kind=resource.plural,
             group=resource.group,
         )

@@ -1,7 +1,7 @@
-"""One reader of the change log per process, and the queues of the streams it feeds.
+"""Watch hub: one thread per process reads the change log and fills the queues of all streams.
 
-A thread listens and reads; everything else happens on the event loop. Since version order is commit order, seeing
-version N means having seen all before it: a stream misses nothing, and what it has seen is one number.
+The thread listens and reads; everything else runs on the event loop. Versions are committed in order. A stream that has
+seen version N has therefore seen every change before N, and its position is a single number.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from controlplane.wire.watch import ADDED, DELETED, MODIFIED, bookmark, frame
 
 log_ = logging.getLogger(__name__)
 
-POLL_SECONDS = 1.0  # the safety net under NOTIFY
+POLL_SECONDS = 1.0  # the log is also read this often without a NOTIFY
 RECONNECT_SECONDS = 1.0
-HAND_OVER_SECONDS = 60.0  # for the event loop to take what was read
+HAND_OVER_SECONDS = 60.0  # the event loop has this long to take a batch
 CHUNK = 1000  # changes read at once
-MAX_PENDING = 2000  # events a stream may lag behind before it is closed; its client comes back where it was
+MAX_PENDING = 2000  # a stream that is more events behind is closed; its client resumes where it was
 MAX_PER_USER = 5000
 BOOKMARK_SECONDS = 30.0
-LOGIN_SECONDS = 2.0  # between two looks whether tokens and sessions of streams still count
+LOGIN_SECONDS = 2.0  # between two checks of the tokens and sessions of streams
 
 _NEWEST = """
     SELECT version, coalesce((SELECT floor FROM objects_origin WHERE id = 1), 0) FROM objects_counter WHERE id = 1"""
@@ -48,13 +48,13 @@ _VERSION_OF = re.compile(rb'"resourceVersion":"\d+"')
 
 
 class CatchUp(NamedTuple):
-    """Everything up to this version has to be read from the log: the tailer did not read this kind then."""
+    """The stream must read the log up to this version itself, because the tailer did not read its kind then."""
 
     version: int
 
 
 class Event:
-    """One change, shared by all streams it goes to: decoded at most once, encoded once per form."""
+    """One change, shared by all streams. It is decoded at most once, and encoded once for each form."""
 
     __slots__ = ("_frames", "_new", "_old", "change")
 
@@ -64,8 +64,11 @@ class Event:
         self._old: Any = None
         self._frames: dict[tuple[str, str, str, bool], bytes] = {}
 
-    def judged(self, stream: Stream) -> str:
-        """Return ADDED, MODIFIED or DELETED as the stream sees it; "" where it does not concern it."""
+    def type_for(self, stream: Stream) -> str:
+        """Return the type of the event for a stream. "": the stream does not select the object.
+
+        An object that begins to match the selectors is ADDED; an object that no longer matches is DELETED.
+        """
         change, choice = self.change, stream.choice
         if choice.namespace and change.namespace != choice.namespace:
             return ""
@@ -75,28 +78,28 @@ class Event:
             return ""
         if self._new is None:
             self._new = orjson.loads(change.document)
-        takes = choice.takes(self._new)
+        matches = choice.takes(self._new)
         if change.old_document is None:
-            return change.event if takes else ""
+            return change.event if matches else ""
         if self._old is None:
             self._old = orjson.loads(change.old_document)
-        took = choice.takes(self._old)
+        matched = choice.takes(self._old)
         if change.event == DELETED:
-            return DELETED if took else ""
-        if takes:
-            return MODIFIED if took else ADDED
-        return DELETED if took else ""
+            return DELETED if matched else ""
+        if matches:
+            return MODIFIED if matched else ADDED
+        return DELETED if matched else ""
 
     def frame(self, stream: Stream, event: str, *, definitions: bool) -> bytes:
-        """Return the line for a stream."""
+        """Return the line of this event in the form of a stream."""
         key = (event, stream.convert, stream.include_object, definitions)
-        found = self._frames.get(key)
-        if found is None:
-            found = self._frames[key] = shown(stream, event, self._document(event), definitions=definitions)
-        return found
+        line = self._frames.get(key)
+        if line is None:
+            line = self._frames[key] = shown(stream, event, self._document(event), definitions=definitions)
+        return line
 
     def _document(self, event: str) -> bytes:
-        """Return the object as the event tells it: one that leaves a selection is shown as it was, at this version."""
+        """Return the object of the event. An object that no longer matches is shown as before, at this version."""
         change = self.change
         if event != DELETED or change.event == DELETED or change.old_document is None:
             return change.document
@@ -104,7 +107,7 @@ class Event:
 
 
 def shown(stream: Stream, event: str, document: bytes, *, definitions: bool) -> bytes:
-    """Return the line for an object in the stream's form."""
+    """Return the line of an object in the form of a stream."""
     if stream.convert == "Table":
         decoded = orjson.loads(document)
         meta = {"resourceVersion": decoded["metadata"].get("resourceVersion", "")}
@@ -124,7 +127,7 @@ def shown(stream: Stream, event: str, document: bytes, *, definitions: bool) -> 
 
 
 class Watcher:
-    """The queue of one stream."""
+    """The queue of one stream, with its position and deadlines."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -132,7 +135,7 @@ class Watcher:
         self.pending: deque[Event | CatchUp] = deque()
         self.ready = asyncio.Event()
         self.ended = False
-        self.error: Expired | None = None  # the last thing to be sent
+        self.error: Expired | None = None  # sent last, before the stream ends
         self.task = asyncio.current_task()
         self.sending = False
         self.deadline = ticks() + stream.seconds
@@ -140,12 +143,12 @@ class Watcher:
         self._defined = False
 
     def defines(self) -> bool:
-        """Return whether this line is the first one: it brings the columns, clients remember them."""
+        """Return whether this is the first line, which has the column definitions. Clients remember them."""
         first, self._defined = not self._defined, True
         return first
 
     def put(self, item: Event | CatchUp) -> None:
-        """Add what happened; a stream that cannot keep up ends."""
+        """Add an event. A stream that is too far behind ends."""
         if self.ended:
             return
         if len(self.pending) >= MAX_PENDING:
@@ -158,7 +161,7 @@ class Watcher:
         self.ready.set()
 
     def end(self, *, now: bool = False) -> None:
-        """End the stream, after what is in its queue or at once."""
+        """End the stream: after the events in its queue, or at once with `now`."""
         self.ended = True
         if now:
             self.pending.clear()
@@ -167,7 +170,7 @@ class Watcher:
         self.ready.set()
 
     def bookmark(self, version: int, *, initial_events_end: bool = False) -> bytes:
-        """Return the line that says everything up to a version was sent."""
+        """Return the bookmark line: everything up to this version was sent."""
         resource = self.stream.resource
         is_table = self.stream.convert == "Table"
         return bookmark(
@@ -176,54 +179,54 @@ class Watcher:
 
 
 class Batch(NamedTuple):
-    """Changes of some kinds, complete between two versions."""
+    """All changes of some kinds between two versions."""
 
     since: int
     until: int
     kinds: frozenset[str]
     changes: list[Logged]
-    lost: bool = False  # the log does not reach back to `since`, or the database was restored since
+    lost: bool = False  # the log no longer contains `since`, or the database was restored
 
 
 class Tailer:
-    """The reader. `add` and `remove` belong to the event loop it was started on."""
+    """The reader of the log. Call `add` and `remove` only on the event loop that created it."""
 
     def __init__(self) -> None:
-        self.position = 0  # everything up to here was handed out
+        self.position = 0  # changes up to this version were handed out
         self._watchers: dict[str, set[Watcher]] = {}
         self._users: dict[str, int] = {}
         self._stopping = threading.Event()
-        self._ending = False  # streams are ended as soon as they begin
+        self._ending = False  # new streams end at once
         self._begun: asyncio.Event = asyncio.Event()
         self.loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="tailer", daemon=True)
-        self._pulses = [self.loop.create_task(self._tick()), self.loop.create_task(self._look_at_logins())]
+        self._tasks = [self.loop.create_task(self._tick()), self.loop.create_task(self._check_logins())]
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start the thread."""
         self._thread.start()
 
     async def stop(self) -> None:
         """End all streams and the thread."""
         self.end_streams()
         self._stopping.set()
-        for one in self._pulses:
-            one.cancel()
+        for task in self._tasks:
+            task.cancel()
         await asyncio.to_thread(self._thread.join, 3.0)
 
     def end_streams(self) -> None:
-        """Let every client come back later, or to another process; one that comes back here is sent away again."""
+        """End all streams and every new stream, so that clients reconnect to another process or later."""
         self._ending = True
         for watcher in self._all():
             watcher.end()
 
     @property
     def count(self) -> int:
-        """Return how many streams there are."""
+        """Return the number of streams."""
         return sum(map(len, self._watchers.values()))
 
     async def add(self, watcher: Watcher) -> None:
-        """Feed a stream from now on. Raises TooManyRequests where its user has too many."""
+        """Send changes to a stream from now on. Raises TooManyRequests if its user has MAX_PER_USER watches."""
         user = watcher.stream.user
         if self._users.get(user, 0) >= MAX_PER_USER:
             raise TooManyRequests(
@@ -240,7 +243,7 @@ class Tailer:
             watcher.ready.set()
 
     def remove(self, watcher: Watcher) -> None:
-        """Forget a stream."""
+        """Send no more changes to a stream."""
         kind, user = watcher.stream.kind, watcher.stream.user
         self._users[user] -= 1
         if not self._users[user]:
@@ -269,7 +272,7 @@ class Tailer:
         for change in batch.changes:
             event = Event(change)
             for watcher in self._watchers.get(change.kind, ()):
-                if watcher.seen < change.version and event.judged(watcher.stream):
+                if watcher.seen < change.version and event.type_for(watcher.stream):
                     watcher.put(event)
         for kind, watchers in self._watchers.items():
             if kind not in batch.kinds:
@@ -282,7 +285,7 @@ class Tailer:
             watcher.end()
 
     async def _tick(self) -> None:
-        """End streams whose time is over, and wake those whose bookmark is due."""
+        """End streams at their deadline, and wake streams whose bookmark is due."""
         while True:
             await asyncio.sleep(1.0)
             now = ticks()
@@ -292,18 +295,18 @@ class Tailer:
                 elif watcher.stream.bookmarks and now >= watcher.bookmark_at:
                     watcher.ready.set()
 
-    async def _look_at_logins(self) -> None:
-        """End streams at once whose token or session no longer counts; without the database none is judged."""
+    async def _check_logins(self) -> None:
+        """End streams whose token or session is no longer valid. While the database is away, no stream is ended."""
         while True:
             await asyncio.sleep(LOGIN_SECONDS)
-            asked = {watcher.stream.login for watcher in self._all() if watcher.stream.login is not None}
+            logins_ = {watcher.stream.login for watcher in self._all() if watcher.stream.login is not None}
             try:
-                over = await asyncio.to_thread(_ended, asked) if asked else set()
+                ended = await asyncio.to_thread(_ended, logins_) if logins_ else set()
             except Error as error:
-                log_.warning("logins of streams cannot be looked at: %s", type(error).__name__)
+                log_.warning("the logins of streams cannot be checked: %s", type(error).__name__)
                 continue
             for watcher in self._all():
-                if watcher.stream.login in over:
+                if watcher.stream.login in ended:
                     watcher.end(now=True)
 
     # In the thread
@@ -315,10 +318,10 @@ class Tailer:
                 with listening(CHANGES_CHANNEL) as own:
                     position = self._follow(own, position)
             except psycopg.Error as error:
-                log_.warning("the change log is not readable at present: %s", cause(error))
+                log_.warning("the change log cannot be read: %s", cause(error))
                 self._stopping.wait(RECONNECT_SECONDS)
-            except TimeoutError:  # what was given twice is sent once: streams know what they have seen
-                log_.warning("nothing was handed out for %s s: the event loop is busy", HAND_OVER_SECONDS)
+            except TimeoutError:  # a batch handed out twice is sent once, because streams know their position
+                log_.warning("the event loop took no changes for %s s", HAND_OVER_SECONDS)
             except RuntimeError:  # the event loop is closed: the process ends
                 return
 
@@ -339,14 +342,14 @@ class Tailer:
         return (0, 0) if row is None else (int(row[0]), int(row[1]))
 
     def _lose(self, position: int, newest: int) -> int:
-        """End all streams with 410: what they have seen may not be what is stored."""
+        """End all streams with 410, because they may have seen changes that are not stored any more."""
         self._give(Batch(position, newest, frozenset(), [], lost=True))
         return newest
 
     def _read(self, cursor: BinaryCursor, position: int) -> int:
-        """Hand out what was written after a position; return the position then.
+        """Hand out the changes after a position; return the new position.
 
-        A newest version below the position, or a floor above it, means that the database was restored or emptied.
+        If the newest version is below the position, or the floor above it, the database was restored or emptied.
         """
         newest, floor = self._newest(cursor)
         if position < 0:
@@ -368,8 +371,8 @@ class Tailer:
         done.result(timeout=HAND_OVER_SECONDS)
 
 
-def _ended(asked: set[logins.Login]) -> set[logins.Login]:
+def _ended(streams: set[logins.Login]) -> set[logins.Login]:
     try:
-        return logins.ended(asked)
+        return logins.ended(streams)
     finally:
         close_old_connections()

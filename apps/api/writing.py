@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from apps.api import agents, bodies, reading
-from apps.api.answer import Many
+from apps.api.answer import ListAnswer
 from apps.api.query import Listing, Writing
 from apps.api.target import Target
 from apps.objects import writer
@@ -147,13 +147,13 @@ class Writer:
 
         return _served(self._change(changed, exact=False), [])
 
-    def delete_all(self, listing: Listing, options: Document) -> tuple[Many, list[str]]:
+    def delete_all(self, listing: Listing, options: Document) -> tuple[ListAnswer, list[str]]:
         """Delete every object that the selectors match; return the objects as they were listed, and warnings."""
         page = reading.listed(self.store, self.target, listing)
         refs = [self.kind.ref(*_namespace_and_name(text)) for text in page.texts]
         deleted = self.writer.delete(refs, policy=options.get("propagationPolicy", ""))
         warnings = [warning for done in deleted for warning in done.warnings]
-        return Many(self.resource, page.texts, page.list_meta), warnings
+        return ListAnswer(self.resource, page.texts, page.list_meta), warnings
 
     def _change(self, change: Callable[[Document], Document], *, exact: bool, tracked: bool = False) -> writer.Written:
         """Store what `change` makes of the live document.

@@ -168,7 +168,7 @@ def test_a_database_that_is_away_is_a_503_and_comes_back(server: Server, api: Cl
     assert ready.status == 503
     assert b"[-]database failed: the database does not accept connections (ALLOW_CONNECTIONS)" in ready.body
     assert "the database does not accept connections (ALLOW_CONNECTIONS)" in pages["/admin/"].document["message"]
-    assert ready.body.count(b"not looked at: the database does not answer") == 5
+    assert ready.body.count(b"not checked: the database does not answer") == 5
     assert b"[+]redis ok" in ready.body
     assert alive.status == 200
     until(lambda: api.get("/api/v1/namespaces/default").status == 200, within=SECONDS * 2)

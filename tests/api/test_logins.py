@@ -136,7 +136,7 @@ def test_a_token_that_never_expires_is_asked_for_and_told(server: Server, user: 
     server.manage("token", "create", "--user", user, "--days", "0")
 
     assert f"{user}\ttoken\tuntil revoked" in server.manage("token", "list")
-    assert "tokens never expire (manage.py token list;" in server.manage("prepare")
+    assert "tokens never expire: see manage.py token list;" in server.manage("prepare")
     server.manage("token", "renew", "--user", user)
     assert days_from_now(valid_until(server, user)) == 90
 

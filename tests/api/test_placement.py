@@ -93,7 +93,7 @@ def test_what_was_never_decided_and_what_is_not_there_are_told_apart(api: Client
     missing = api.get(f"{BINDINGS.format(namespace)}/nobody/explain")
 
     assert (undecided.status, missing.status) == (404, 404)
-    assert "nothing has been decided" in undecided.document["message"]
+    assert "the scheduler has not decided about" in undecided.document["message"]
     assert '"nobody" not found' in missing.document["message"]
 
 

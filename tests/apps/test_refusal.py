@@ -104,7 +104,7 @@ def test_a_request_that_the_server_refuses_is_answered_with_the_cause(state: str
     answer = status_error(refused(lambda cursor: cursor.run(block)))
 
     assert (answer.code, answer.details.retry_after_seconds) == (503, seconds)
-    assert f"the database did not do this: {told}" in str(answer)
+    assert f"the database refused this request: {told}" in str(answer)
     assert f"(SQLSTATE {state})" in str(answer)
     assert "not reachable" not in str(answer)
 

@@ -28,7 +28,7 @@ def test_what_is_made_when_it_is_read_is_got_and_not_watched(k: Kubectl, plural:
     assert full not in listed
     k("get", full)
     said = k("get", full, "-w", code=1)
-    assert f"{plural} are made when they are read and cannot be watched" in said
+    assert f"{plural} are computed when they are read and cannot be watched" in said
     assert "MethodNotAllowed" in said
 
 

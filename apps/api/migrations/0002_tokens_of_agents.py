@@ -1,4 +1,4 @@
-"""A token of an agent is told apart by the Cluster it is for."""
+"""A token of an agent stores the uid of its Cluster."""
 
 from django.db import migrations, models
 

@@ -1,4 +1,4 @@
-"""Tokens of agents made before end with the cluster that has their name now; without one, at once."""
+"""Existing tokens of agents get the uid of the Cluster with their name. Without such a Cluster they are invalid."""
 
 from django.conf import settings
 from django.db import migrations

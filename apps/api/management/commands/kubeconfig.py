@@ -1,4 +1,4 @@
-"""`manage.py kubeconfig --server URL --user NAME --out FILE`: a way in for kubectl."""
+"""`manage.py kubeconfig --server URL --user NAME --out FILE`: writes a kubeconfig for kubectl."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from apps.api.management.commands.token import days, user_of
 
 
 class Command(BaseCommand):
-    help = "Write a kubeconfig (mode 0600) with a new token of the user; the token of the file before it ends."
+    help = "Write a kubeconfig (mode 0600) with a new token of the user. If the file exists, its token is revoked."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--server", required=True, help="https URL of the API: kubectl sends no token over http")
-        whose = parser.add_mutually_exclusive_group(required=True)
-        whose.add_argument("--user")
-        whose.add_argument("--agent", metavar="CLUSTER", help="the agent of a Pull member; it may do nothing else")
-        parser.add_argument("--authority", default="", help="PEM file of the authority to trust; none: the system's")
-        parser.add_argument("--days", type=days, help="how long its token is valid, as in `manage.py token create`")
-        parser.add_argument("--out", default="kubeconfig", help="the file; its name is the token's")
+        parser.add_argument("--server", required=True, help="https URL of the API; kubectl sends no token over http")
+        users = parser.add_mutually_exclusive_group(required=True)
+        users.add_argument("--user", help="name of the user")
+        users.add_argument("--agent", metavar="CLUSTER", help="the agent of this Pull cluster, with rights for it only")
+        parser.add_argument("--authority", default="", help="PEM file of the authority to trust; default: the system's")
+        parser.add_argument("--days", type=days, help="days until the token expires, as in `manage.py token create`")
+        parser.add_argument("--out", default="kubeconfig", help="file to write; the token is named after it")
 
     def handle(self, *args: Any, **options: Any) -> None:
         path = Path(options["out"])

@@ -1,4 +1,4 @@
-"""`manage.py prepare`: what has to be there before the first process starts; safe to run again."""
+"""`manage.py prepare`: prepares the database before the first process starts. It is safe to run it again."""
 
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ from config import env
 
 class Command(BaseCommand):
     help = (
-        "Migrate; make the namespaces every installation has, and the login LIFEBOAT_ADMIN_NAME with "
-        "LIFEBOAT_ADMIN_PASSWORD where it is missing; write its kubeconfig to LIFEBOAT_HOME for LIFEBOAT_API_URL."
+        "Apply migrations, create the namespaces that every installation needs, create the user LIFEBOAT_ADMIN_NAME "
+        "with LIFEBOAT_ADMIN_PASSWORD if it is missing, and write its kubeconfig for LIFEBOAT_API_URL to LIFEBOAT_HOME."
     )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -27,14 +27,16 @@ class Command(BaseCommand):
         if (held := restored.detector().check()) is not None:
             self.stdout.write(held.message)
         for made in make_namespaces(store()):
-            self.stdout.write(f"namespace {made} made")
+            self.stdout.write(f"namespace {made} created")
         if endless := Token.objects.filter(expires=None).count():
-            self.stdout.write(f"{endless} tokens never expire (manage.py token list; token renew gives one a lifetime)")
+            self.stdout.write(
+                f"{endless} tokens never expire: see manage.py token list; manage.py token renew sets a lifetime"
+            )
         name, password = env.text("LIFEBOAT_ADMIN_NAME", ""), env.text("LIFEBOAT_ADMIN_PASSWORD", "")
         users = get_user_model()
         if name and password and not users.objects.filter(username=name).exists():
             users.objects.create_superuser(name, password=password)
-            self.stdout.write(f"login {name} made")
+            self.stdout.write(f"user {name} created")
         server, home = env.text("LIFEBOAT_API_URL", ""), env.text("LIFEBOAT_HOME", "")
         if name and server and home:
             trusted, file = certificates(tls_folder()).authority, Path(home) / "kubeconfig"

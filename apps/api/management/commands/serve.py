@@ -1,4 +1,4 @@
-"""`manage.py serve`: the API for development, over http for browsers and over https for kubectl, in one process."""
+"""`manage.py serve`: serves the API in one process, over http for browsers and over https for kubectl."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from apps.api.connections import guarded
 from apps.api.shell import Shell
 from config import env
 
-GRACE_SECONDS = 4  # for requests on their way when told to end; the supervisor gives the process ten
+GRACE_SECONDS = 4  # for open requests at shutdown; the supervisor waits ten seconds for the process
 
 
 class SecondServer(uvicorn.Server):
-    """Beside another in one process: it takes the signals from that one, and hands them on when it has ended."""
+    """A second uvicorn server in one process. It receives the signals first and passes them on when it has ended."""
 
     def __init__(self, config: uvicorn.Config, application: Shell) -> None:
         super().__init__(config)
         self.application = application
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self.application.end_streams()  # it would wait for them
+        self.application.end_streams()  # the server waits for open streams
         super().handle_exit(sig, frame)
 
 
 class Command(BaseCommand):
     help = (
-        "Serve the API over http, and over https with a certificate of its own (kubectl sends its token over https "
-        "only). In production a proxy in front of it ends TLS: --tls-port 0."
+        "Serve the API over http, and over https with a self-signed development certificate (kubectl sends its token "
+        "over https only). In production use --tls-port 0 behind a proxy that terminates TLS."
     )
-    requires_system_checks = []  # `make check` runs them; uvicorn runs none either
+    requires_system_checks = []  # `make check` runs them
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1")
-        parser.add_argument("--port", type=int, default=8001)
-        parser.add_argument("--tls-port", type=int, default=8444, help="0: http only")
+        parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+        parser.add_argument("--port", type=int, default=8001, help="port for http")
+        parser.add_argument("--tls-port", type=int, default=8444, help="port for https; 0: http only")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        from config.asgi import application  # makes the application: not for every command that is listed
+        from config.asgi import application  # creates the application, which other commands do not need
 
         common: dict[str, Any] = {"app": application, "host": options["host"], "access_log": False}
         common["http"] = guarded(settings.API_CONNECTIONS)
-        common["timeout_keep_alive"] = 75  # seconds; clients keep connections for later
+        common["timeout_keep_alive"] = 75  # seconds; clients reuse connections
         common["timeout_graceful_shutdown"] = GRACE_SECONDS
         plain = uvicorn.Server(uvicorn.Config(port=options["port"], lifespan="on", **common))
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -65,7 +65,7 @@ class Command(BaseCommand):
 
 
 async def _serve(plain: uvicorn.Server, secure: uvicorn.Server) -> None:
-    """Run both. A signal ends the second, whose end hands it on to the first, which owns the application's life."""
+    """Run both servers. A signal ends the second server, which then ends the first server and the application."""
     first = asyncio.create_task(plain.serve())
     while not plain.started and not first.done():
         await asyncio.sleep(0.01)
@@ -76,5 +76,5 @@ async def _serve(plain: uvicorn.Server, secure: uvicorn.Server) -> None:
 
 
 def tls_folder() -> Path:
-    """Return where the development certificates are kept."""
+    """Return the folder of the development certificates."""
     return Path(env.text("LIFEBOAT_HOME", ".lifeboat")) / "tls"

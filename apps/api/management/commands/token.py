@@ -1,4 +1,4 @@
-"""`manage.py token create|list|renew|revoke`: bearer tokens for programs."""
+"""`manage.py token create|list|renew|revoke`: manages bearer tokens for programs."""
 
 from __future__ import annotations
 
@@ -14,33 +14,35 @@ from apps.api.models import Token
 
 
 def days(text: str) -> int:
-    """Return a number of days. Raises ArgumentTypeError for anything but a whole one of 0 or more."""
+    """Return a number of days. Raises ArgumentTypeError unless it is a whole number of 0 or more."""
     if not text.isdecimal():
-        raise ArgumentTypeError(f"{text!r} is not a whole number of days; 0 is until revoked")
+        raise ArgumentTypeError(f"{text!r} is not a whole number of days; 0 means until revoked")
     return int(text)
 
 
 class Command(BaseCommand):
-    help = "Make, list, renew and revoke the bearer tokens of users. A token is shown once, when it is made."
+    help = "Create, list, renew and revoke bearer tokens of users. A token is shown only when it is created."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
-        create = actions.add_parser("create", help="make a token and print it; one of the same name is replaced")
-        whose = create.add_mutually_exclusive_group(required=True)
-        whose.add_argument("--user")
-        whose.add_argument("--agent", metavar="CLUSTER", help="the agent of a Pull member; it may do nothing else")
+        create = actions.add_parser("create", help="create a token and print it; a token of the same name is replaced")
+        users = create.add_mutually_exclusive_group(required=True)
+        users.add_argument("--user", help="name of the user")
+        users.add_argument("--agent", metavar="CLUSTER", help="the agent of this Pull cluster, with rights for it only")
         create.add_argument("--name", default="token")
-        valid = f"how long it is valid; none: LIFEBOAT_TOKEN_DAYS ({settings.TOKEN_DAYS}); 0: until revoked"
+        valid = f"days until it expires; default: LIFEBOAT_TOKEN_DAYS ({settings.TOKEN_DAYS}); 0: until revoked"
         create.add_argument("--days", type=days, help=valid)
         listing = actions.add_parser("list", help="list tokens, without their secrets")
         listing.add_argument("--user", default="")
-        renew = actions.add_parser("renew", help="let a token be valid anew, from now; its secret stays the same")
+        renew = actions.add_parser("renew", help="make a token valid again, from now; its secret stays the same")
         renew.add_argument("--user", required=True)
         renew.add_argument("--name", default="token")
         renew.add_argument(
-            "--days", type=days, help="for how long; none: as long as when it was made; 0: until revoked"
+            "--days",
+            type=days,
+            help="days until it expires; default: the lifetime it was created with; 0: until revoked",
         )
-        revoke = actions.add_parser("revoke", help="end a token at once")
+        revoke = actions.add_parser("revoke", help="revoke a token at once")
         revoke.add_argument("--user", required=True)
         revoke.add_argument("--name", default="token")
 
@@ -52,10 +54,10 @@ class Command(BaseCommand):
 
     def list(self, options: dict[str, Any]) -> None:
         tokens.forget_ended()
-        found = Token.objects.select_related("user").order_by("user__username", "name")
+        selected = Token.objects.select_related("user").order_by("user__username", "name")
         if options["user"]:
-            found = found.filter(user=user_named(options["user"]))
-        for token in found:
+            selected = selected.filter(user=user_named(options["user"]))
+        for token in selected:
             until = tokens.validity(token)
             used = f"last used {token.last_used:%Y-%m-%d %H:%M}" if token.last_used else "never used"
             self.stdout.write(f"{token.user.get_username()}\t{token.name}\t{until}\t{used}")
@@ -74,7 +76,7 @@ class Command(BaseCommand):
 
 
 def user_of(options: dict[str, Any]) -> Any:
-    """Return the user that --user or --agent names. Raises CommandError where there is none."""
+    """Return the user of --user or --agent. Raises CommandError if it does not exist."""
     try:
         return user_named(options["user"]) if options["user"] else agents.user_of(options["agent"])
     except agents.NotJoined as error:
@@ -82,8 +84,8 @@ def user_of(options: dict[str, Any]) -> Any:
 
 
 def user_named(name: str) -> Any:
-    """Return a user. Raises CommandError where there is none."""
-    found = get_user_model().objects.filter(username=name).first()
-    if found is None:
-        raise CommandError(f"there is no user {name}; make one: manage.py createsuperuser")
-    return found
+    """Return a user by name. Raises CommandError if it does not exist."""
+    user = get_user_model().objects.filter(username=name).first()
+    if user is None:
+        raise CommandError(f"there is no user {name}; create it: manage.py createsuperuser, or Users in the admin")
+    return user
