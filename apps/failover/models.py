@@ -64,6 +64,9 @@ class Eviction(RowModel, row=rows.Eviction, prose=("message",)):
 class AilingCopies(RowModel, row=rows.UnhealthyCopies):
     """The time since when each copy of a binding is unhealthy, for application failover."""
 
+    class Meta:
+        verbose_name = verbose_name_plural = "unhealthy copies"
+
 
 class FleetState(RowModel, row=rows.FleetState):
     """The state of the fleet as a whole: when all clusters failed, when failover was switched on, the tier."""
