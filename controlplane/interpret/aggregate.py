@@ -15,17 +15,18 @@ _PHASES_OF_VOLUMES = ("Failed", "Pending", "Available", "Bound", "Released")
 _PHASES_OF_PODS = ("Failed", "Pending", "Running", "Succeeded")
 
 
-def sum_counters(*fields: str, marked: bool = True) -> Callable[[Document, Items, datetime], Document]:
+def sum_counters(*fields: str, generation_required: bool = True) -> Callable[[Document, Items, datetime], Document]:
     """Return the rule of workloads: counters are summed, and all other fields of the template's status are kept.
 
     observedGeneration of the template is raised once every member has applied and observed its latest generation. With
-    `marked` False, a member also counts if it does not report which generation of the template it was sent.
+    `generation_required` False, a member that does not report which generation of the template it was sent counts as
+    well.
     """
 
     def aggregate(doc: Document, items: Items, now: datetime) -> Document:
         reports = list(_reports(items))
         status = {**_status(doc), **sums_of(reports, *fields)}
-        if sum(_caught_up(report, doc, marked=marked) for report in reports) == len(items):
+        if sum(_caught_up(report, doc, generation_required=generation_required) for report in reports) == len(items):
             status["observedGeneration"] = (doc.get("metadata") or {}).get("generation")
         return _without_empty(status)
 
@@ -55,11 +56,11 @@ def sums_of(reports: Iterable[Document], *fields: str) -> Document:
     return {field: sum(int(report.get(field) or 0) for report in found) for field in fields}
 
 
-def _caught_up(report: Document, doc: Document, *, marked: bool) -> bool:
+def _caught_up(report: Document, doc: Document, *, generation_required: bool) -> bool:
     """Test whether a member was sent the template's latest generation and its controller has observed it."""
     generation = int((doc.get("metadata") or {}).get("generation") or 0)
     sent, seen = report.get("resourceTemplateGeneration"), int(report.get("observedGeneration") or 0)
-    aligned = int(sent or 0) >= generation if marked or sent is not None else True
+    aligned = int(sent or 0) >= generation if generation_required or sent is not None else True
     return aligned and seen >= int(report.get("generation") or 0)
 
 

@@ -31,11 +31,11 @@ def replicas(doc: Document) -> Demand:
     count = int(managers.get("replicas", 1)) + _task_managers(spec, workers)
     request: dict[str, str] = {}
     for name in ("cpu", "memory"):
-        asked = [
+        requests = [
             _amount(str(value)) for part in (managers, workers) if (value := (part.get("resource") or {}).get(name))
         ]
-        if asked:
-            request[name] = max(asked, key=Quantity.of)
+        if requests:
+            request[name] = max(requests, key=Quantity.of)
     pods = (spec.get("podTemplate") or {}).get("spec") or {}
     claim = NodeClaim(node_selector=pods.get("nodeSelector") or {}, tolerations=tuple(pods.get("tolerations") or ()))
     return Demand(

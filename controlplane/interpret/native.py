@@ -41,7 +41,7 @@ NATIVE: dict[tuple[str, str], Interpreter] = {
         healthy=health.deployment,
         ready=health.ready_replicas,
         reflect=reflect.status_fields(*_STATEFUL_SET, "observedGeneration", generations=True),
-        aggregate=aggregate.sum_counters(*_STATEFUL_SET, marked=False),
+        aggregate=aggregate.sum_counters(*_STATEFUL_SET, generation_required=False),
         dependencies=references.of_stateful_set,
     ),
     ("apps/v1", "ReplicaSet"): Interpreter(
