@@ -98,15 +98,16 @@ class ApplicationFailover(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ApplicationFailoverSnapshot | None]:
         bindings = state.get(refs)
         parts = applications(
-            state, (one for one in bindings.values() if _has_application_failover(one) and one.spec.clusters)
+            state,
+            (binding for binding in bindings.values() if _has_application_failover(binding) and binding.spec.clusters),
         )
         part_refs = {part.ref for ones in parts.values() for part in ones}
         rows = state.rows(UnhealthyCopies, "key", sorted(str(ref) for ref in part_refs | bindings.keys()))
         templates = state.get([template_ref(binding) for binding in bindings.values()])
         versions = {
-            ref: workload_version(templates.get(template_ref(one)))
-            for ref, one in bindings.items()
-            if _has_application_failover(one)
+            ref: workload_version(templates.get(template_ref(binding)))
+            for ref, binding in bindings.items()
+            if _has_application_failover(binding)
         }
         return [
             self._snapshot(bindings[ref], rows, versions.get(ref, ""), parts) if ref in bindings else None
@@ -120,12 +121,12 @@ class ApplicationFailover(Controller):
         version: str,
         applications: Mapping[str, Sequence[Binding]],
     ) -> ApplicationFailoverSnapshot:
-        def row(one: Binding) -> UnhealthyCopies:
-            return next(iter(rows.get(str(one.ref), ())), UnhealthyCopies(str(one.ref)))
+        def row(part: Binding) -> UnhealthyCopies:
+            return next(iter(rows.get(str(part.ref), ())), UnhealthyCopies(str(part.ref)))
 
         parts = applications.get(application(binding), ())
         return ApplicationFailoverSnapshot(
-            binding, row(binding), version, parts, {str(one.ref): tuple(row(one).moves) for one in parts}
+            binding, row(binding), version, parts, {str(part.ref): tuple(row(part).moves) for part in parts}
         )
 
     def decide(

@@ -80,7 +80,9 @@ class BindingStatus(Controller):
         stored = works_of(state, found)
         names = {work.cluster for own in stored.values() for work in own if work.cluster}
         clusters: dict[Ref, Cluster] = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
-        lost = {ref.name: since for ref, one in clusters.items() if (since := one.out_of_reach_since) is not None}
+        lost = {
+            ref.name: since for ref, cluster in clusters.items() if (since := cluster.out_of_reach_since) is not None
+        }
         return [
             BindingStatusSnapshot(found[ref], tuple(stored.get(str(ref), ())), lost) if ref in found else None
             for ref in refs

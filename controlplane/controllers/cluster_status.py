@@ -87,7 +87,7 @@ class ClusterStatus(Controller):
         clusters = state.get(refs)
         observations = state.rows(Observation, "key", names)
         collected = state.rows(Collected, "key", names)
-        pulled = [ref.name for ref, one in clusters.items() if one.spec.sync_mode == PULL]
+        pulled = [ref.name for ref, cluster in clusters.items() if cluster.spec.sync_mode == PULL]
         leases = state.get([Ref(LEASE, CLUSTER_NAMESPACE, name) for name in pulled])
         heard_until = state.lease_held_until(heartbeats.LISTENING) if pulled else None
         return [

@@ -114,9 +114,11 @@ def collected(
 
     For an API version that could not be read, the resources that were read last are kept [resource-models].
     """
-    last_read = {} if before is None else {one.group_version: one for one in before.api_enablements}
-    apis = {one["groupVersion"]: _enablement(one) for one in body["apis"] if one["resources"] is not None}
-    unread = tuple(sorted(one["groupVersion"] for one in body["apis"] if one["resources"] is None))
+    last_read = (
+        {} if before is None else {enablement.group_version: enablement for enablement in before.api_enablements}
+    )
+    apis = {api["groupVersion"]: _enablement(api) for api in body["apis"] if api["resources"] is not None}
+    unread = tuple(sorted(api["groupVersion"] for api in body["apis"] if api["resources"] is None))
     apis |= {version: last_read[version] for version in unread if version in last_read}
     nodes, pods = body.get("nodes"), body.get("pods")
     return Collected(
@@ -147,12 +149,12 @@ def _without_usage(row: Collected) -> Collected:
     """Return a report without what pods use."""
     summary = row.resource_summary
     if summary is not None:
-        grades = tuple(replace(one, count=0) for one in summary.allocatable_modelings)
+        grades = tuple(replace(grade, count=0) for grade in summary.allocatable_modelings)
         summary = replace(summary, allocated={}, allocating={}, allocatable_modelings=grades)
     return replace(row, at=None, resource_summary=summary)
 
 
 def _enablement(api: dict[str, Any]) -> APIEnablement:
-    resources = [APIResource(one["name"], one["kind"]) for one in api["resources"]]
+    resources = [APIResource(resource["name"], resource["kind"]) for resource in api["resources"]]
     resources.sort(key=_BY_NAME)
     return APIEnablement(api["groupVersion"], tuple(resources))

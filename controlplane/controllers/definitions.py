@@ -72,7 +72,9 @@ class Definitions(Controller):
     batch: ClassVar[int] = 1  # each definition reads objects of its kind
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
-        return [one.ref for one in state.list(kinds.DEFINITION) if _group(one) == origin.name], None
+        return [
+            definition.ref for definition in state.list(kinds.DEFINITION) if _group(definition) == origin.name
+        ], None
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[DefinitionsSnapshot | None]:
         all_definitions: Sequence[Template] = state.list(kinds.DEFINITION)
@@ -91,22 +93,24 @@ class Definitions(Controller):
     def decide(
         self, snapshot: DefinitionsSnapshot, settings: Settings, *, now: datetime, answer: Any = None
     ) -> Decision:
-        one = snapshot.definition
+        definition = snapshot.definition
         try:
-            new = definitions.settled(one, snapshot.taken, now=now)
+            new = definitions.settled(definition, snapshot.taken, now=now)
         except (KeyError, TypeError, AttributeError, StopIteration):
             return NOTHING  # stored before definitions were validated: it defines no kind
-        if one.metadata.deletion_timestamp is None:
-            return NOTHING if new == one else Decision(changes=(Put(new, one),), reason="NamesSettled")
-        known_at = one.metadata.deletion_timestamp + ALL_PROCESSES_KNOW
+        if definition.metadata.deletion_timestamp is None:
+            return NOTHING if new == definition else Decision(changes=(Put(new, definition),), reason="NamesSettled")
+        known_at = definition.metadata.deletion_timestamp + ALL_PROCESSES_KNOW
         if not snapshot.objects and now < known_at:
-            return Decision(changes=(Put(new, one),) if new != one else (), wake_at=known_at, reason="KindDeleted")
+            return Decision(
+                changes=(Put(new, definition),) if new != definition else (), wake_at=known_at, reason="KindDeleted"
+            )
         if not snapshot.objects:
-            kept = tuple(name for name in one.metadata.finalizers if name != CLEANUP_FINALIZER)
+            kept = tuple(name for name in definition.metadata.finalizers if name != CLEANUP_FINALIZER)
             new = new.with_meta(finalizers=kept)
-            return NOTHING if new == one else Decision(changes=(Put(new, one),), reason="KindEmpty")
+            return NOTHING if new == definition else Decision(changes=(Put(new, definition),), reason="KindEmpty")
         left = (obj for obj in snapshot.objects if obj.metadata.deletion_timestamp is None)
-        changes = (*(deleting(obj, now=now) for obj in left), *((Put(new, one),) if new != one else ()))
+        changes = (*(deleting(obj, now=now) for obj in left), *((Put(new, definition),) if new != definition else ()))
         return Decision(changes=changes, wake_at=now + LOOK_AGAIN, reason="KindDeleted")
 
 
@@ -114,19 +118,19 @@ _DECLARED = {kind.key: kind.resource for kind in KINDS if not KINDS.is_custom(ki
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
-def _group(one: Template) -> str:
-    return str(one.spec.get("group", ""))
+def _group(definition: Template) -> str:
+    return str(definition.spec.get("group", ""))
 
 
-def _has_precedence(other: Template, one: Template) -> bool:
+def _has_precedence(other: Template, definition: Template) -> bool:
     """Test whether another definition has precedence for a name that both claim.
 
     The definition that has the name already keeps it. Otherwise the older one gets it.
     """
-    if other.ref == one.ref or _group(other) != _group(one) or definitions.is_refused(other):
+    if other.ref == definition.ref or _group(other) != _group(definition) or definitions.is_refused(other):
         return False
-    return definitions.is_refused(one) or _age(other) < _age(one)
+    return definitions.is_refused(definition) or _age(other) < _age(definition)
 
 
-def _age(one: Template) -> tuple[datetime, str]:
-    return one.metadata.creation_timestamp or _EARLIEST, one.metadata.name
+def _age(definition: Template) -> tuple[datetime, str]:
+    return definition.metadata.creation_timestamp or _EARLIEST, definition.metadata.name

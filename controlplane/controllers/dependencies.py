@@ -104,23 +104,28 @@ class Dependencies(Controller):
 
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[DependenciesSnapshot | None]:
         parents: dict[Ref, Binding] = state.get(refs)
-        templates: dict[Ref, Template] = state.get([bindings.template_ref(one) for one in parents.values()])
+        templates: dict[Ref, Template] = state.get([bindings.template_ref(parent) for parent in parents.values()])
         needs: dict[Ref, list[Dependency]] = {}
         for ref, parent in parents.items():
             template = templates.get(bindings.template_ref(parent))
             follows = template is not None and parent.spec.propagate_deps
             needs[ref] = attached_bindings.needed(template) if follows and template is not None else []
-        found = _NeededObjects(state, [one for ones in needs.values() for one in ones])
+        found = _NeededObjects(state, [need for ones in needs.values() for need in ones])
         owners = [f"{ref.namespace}/{ref.name}" for ref in refs]
         requiring = {kind: state.by_index(kind, "required", owners) for kind in BINDINGS}
         attached: dict[Ref, dict[Ref, Binding]] = {}
         for ref in refs:
             naming = {
-                one.ref: one for kind in BINDINGS for one in requiring[kind].get(f"{ref.namespace}/{ref.name}", ())
+                binding.ref: binding
+                for kind in BINDINGS
+                for binding in requiring[kind].get(f"{ref.namespace}/{ref.name}", ())
             }
             attached[ref] = naming | found.bindings(needs.get(ref, ()))
         sharing = {
-            other for ones in attached.values() for one in ones.values() for other in attached_bindings.needing(one)
+            other
+            for ones in attached.values()
+            for binding in ones.values()
+            for other in attached_bindings.needing(binding)
         }
         missing = sorted(sharing - parents.keys())
         others: dict[Ref, Binding] = {**parents, **(state.get(missing) if missing else {})}
@@ -150,7 +155,7 @@ class Dependencies(Controller):
             if annotated is not parent:
                 changes.append(Put(annotated, parent))
                 events += _dependency_events(snapshot) if follows else []
-        wanted = {bindings.binding_ref(one.ref): one for one in snapshot.objects} if follows else {}
+        wanted = {bindings.binding_ref(template.ref): template for template in snapshot.objects} if follows else {}
         for ref, attached in snapshot.attached.items():
             if attached.metadata.deletion_timestamp is not None:
                 continue
@@ -179,7 +184,7 @@ def _dependency_events(snapshot: DependenciesSnapshot) -> list[Event]:
     """Return the Events of a workload whose needed objects changed."""
     if snapshot.template is None or snapshot.parent is None:
         return []
-    needed = ", ".join(f"{one.kind} {one.name or 'by label'}" for one in snapshot.needs)
+    needed = ", ".join(f"{need.kind} {need.name or 'by label'}" for need in snapshot.needs)
     found, synced = f"Get dependencies({needed or 'none'}) succeed.", "Sync schedule results to dependencies succeed."
     return [
         Event(snapshot.template, "GetDependenciesSucceed", found, step=True),
@@ -194,18 +199,22 @@ class _NeededObjects:
         selections = attached_bindings.selections(needs)
         self._named: dict[Ref, Template] = state.get(sorted(set(attached_bindings.named(needs))))
         self._selected: dict[Selection, Sequence[Template]] = state.selected(selections) if selections else {}
-        everything = {*self._named, *(one.ref for ones in self._selected.values() for one in ones)}
+        everything = {*self._named, *(template.ref for ones in self._selected.values() for template in ones)}
         self._bindings: dict[Ref, Binding] = state.get(sorted({bindings.binding_ref(ref) for ref in everything}))
 
     def objects(self, needs: Sequence[Dependency]) -> Iterator[Template]:
         """Yield the existing objects that a workload needs, without duplicates."""
         found = [self._named[ref] for ref in attached_bindings.named(needs) if ref in self._named]
-        found += [one for selection in attached_bindings.selections(needs) for one in self._selected.get(selection, ())]
-        yield from {one.ref: one for one in found}.values()
+        found += [
+            template
+            for selection in attached_bindings.selections(needs)
+            for template in self._selected.get(selection, ())
+        ]
+        yield from {template.ref: template for template in found}.values()
 
     def bindings(self, needs: Sequence[Dependency]) -> dict[Ref, Binding]:
         """Return the existing bindings of the objects that a workload needs."""
-        refs = (bindings.binding_ref(one.ref) for one in self.objects(needs))
+        refs = (bindings.binding_ref(template.ref) for template in self.objects(needs))
         return {ref: self._bindings[ref] for ref in refs if ref in self._bindings}
 
 

@@ -185,7 +185,7 @@ def _move_next(snapshot: DrainSnapshot, cluster: Cluster, settings: Settings, *,
     else:  # The next page follows at once. The more bindings cannot leave, the later the next round begins.
         wait = timedelta(0) if page.after else CHECK_EVERY * (1 + blocked // PAGE)
     guards = (Guard(drain.ref, drain.metadata.generation), *snapshot.holds.guards())
-    writes = tuple(_leave(one, cluster, drain, settings, guards=guards, now=now) for one in page.departures)
+    writes = tuple(_leave(departure, cluster, drain, settings, guards=guards, now=now) for departure in page.departures)
     return replace(decision, separate_decisions=writes, guards=guards if writes else (), wake_at=now + wait)
 
 

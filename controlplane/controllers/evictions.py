@@ -128,10 +128,10 @@ class Evictions(Controller):
         held = tuple(state.held_evictions(after=last_look.cursor, limit=HEADS)) if check_held else None
         heads = tuple(state.queue_heads(limit=HEADS, per_cluster=last_look.scope == "Cluster"))
         names = sorted({row.binding for row in (*heads, *(held or ()))})
-        flapping = {one.metadata.name: for_flapping(one) for one in clusters if one.flapping}
+        flapping = {cluster.metadata.name: for_flapping(cluster) for cluster in clusters if cluster.flapping}
         holds = Holds(tuple(state.list(EVICTION_HOLD)), tuple(state.list(MAINTENANCE_WINDOW)), flapping)
         bindings = state.get([Ref.parse(name) for name in names])
-        needs_capacity = any(may_depend_on_capacity(one.spec) for one in bindings.values())
+        needs_capacity = any(may_depend_on_capacity(binding.spec) for binding in bindings.values())
         snapshot = EvictionsSnapshot(
             subject=failover_configuration(state),
             fleet=fleet,
@@ -226,7 +226,7 @@ def _clusters_to_ask_for(snapshot: EvictionsSnapshot, tier: health.Tier, setting
     """
     yield from (row.cluster for row in snapshot.heads)
     if tier.rate < settings.resource_eviction_rate:
-        yield from (one.metadata.name for one in snapshot.clusters if health.faulty(one))
+        yield from (cluster.metadata.name for cluster in snapshot.clusters if health.faulty(cluster))
 
 
 def tier_of(snapshot: EvictionsSnapshot, settings: Settings, *, now: datetime) -> health.Tier:
@@ -324,7 +324,7 @@ def _eviction_decision(
     has given an order for the binding meanwhile. Orders are annotations of the binding.
     """
     after, events = old, list[Event]()
-    last, before = moves[-1], [one for one in snapshot.reserved_capacity.own.get(str(old.ref), ()) if one.reserved]
+    last, before = moves[-1], [row for row in snapshot.reserved_capacity.own.get(str(old.ref), ()) if row.reserved]
     replaced_text = _replaced_text(before, last.reserved.reservations)
     for move in moves:
         after = eviction_plan.binding_after_move(after, move, settings, stops=snapshot.stops, now=now)
@@ -365,14 +365,14 @@ def _reservation_writes(
 
     The refuge of the last move names every cluster that the binding will be on, so that no other is needed.
     """
-    renewed = {one.key for one in reserved}
-    yield from (Drop(one) for one in before if one.key not in renewed)
+    renewed = {row.key for row in reserved}
+    yield from (Drop(row) for row in before if row.key not in renewed)
     yield from map(Save, reserved)
 
 
 def _replaced_text(before: Iterable[CapacityReservation], reserved: Iterable[CapacityReservation]) -> str:
     """Return what the Event adds if an earlier eviction of the binding had reserved other clusters, "" if not."""
-    lost = sorted({one.cluster for one in before} - {one.cluster for one in reserved})
+    lost = sorted({row.cluster for row in before} - {row.cluster for row in reserved})
     return f"; instead of {', '.join(lost)}, which an earlier eviction had reserved" if lost else ""
 
 
@@ -382,7 +382,7 @@ def _hint_writes(new: Binding, refuge: Refuge) -> Iterable[Save]:
     If free capacity plays no part, the scheduler finds the same clusters by itself and needs no hint.
     """
     if refuge.clusters and may_depend_on_capacity(new.spec):
-        found = {one.name: one.replicas for one in refuge.clusters}
+        found = {target.name: target.replicas for target in refuge.clusters}
         yield Save(PlacementHint(str(new.ref), new.metadata.generation, found))
 
 

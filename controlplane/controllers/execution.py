@@ -286,7 +286,7 @@ def _late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) -
     for work in to_check.values():
         owners.update((work.ref, owner) for owner in works.owner(work, kinds.BINDINGS))
     bindings: dict[Ref, Binding] = state.get(sorted(set(owners.values()))) if owners else {}
-    names = sorted({target.name for one in bindings.values() for target in works.targets(one)})
+    names = sorted({target.name for binding in bindings.values() for target in works.targets(binding)})
     clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in names]) if names else {}
     places: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
     needed = clusters_where_needed(state, bindings.values())
@@ -348,7 +348,9 @@ def _with_dispatching(work: Work, new_condition: Condition, decided: Decision = 
     before = condition(work.status.conditions, DISPATCHING)
     if before is not None and before.status == new_condition.status:
         return decided
-    new = next((one.new for one in decided.changes if isinstance(one, Put) and isinstance(one.new, Work)), work)
+    new = next(
+        (change.new for change in decided.changes if isinstance(change, Put) and isinstance(change.new, Work)), work
+    )
     put = Put(new.with_status(conditions=with_condition(new.status.conditions, new_condition, now=now)), work)
     event = Event(work, "WorkDispatching", new_condition.message, step=True)
     return replace(

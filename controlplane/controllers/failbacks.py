@@ -233,7 +233,9 @@ def _unhealthy_reason(binding: Binding, move: Returning, clusters: Mapping[str, 
         return f"{move.cluster}: no copy is placed there"
     if binding.status.scheduler_observed_generation < binding.metadata.generation:
         return "the scheduler has not processed the latest change of the binding"
-    states = {name: graceful.ClusterState(one.ready == health.TRUE, evicting=False) for name, one in clusters.items()}
+    states = {
+        name: graceful.ClusterState(cluster.ready == health.TRUE, evicting=False) for name, cluster in clusters.items()
+    }
     return graceful.unhealthy_reason(binding, target, GracefulEvictionTask("", creation_timestamp=move.since), states)
 
 
@@ -405,7 +407,7 @@ def _move_back(
 def _dry_run(snapshot: FailbackSnapshot, settings: Settings, *, now: datetime) -> Decision:
     """Write into the status of the Failback which of the first PAGE bindings would go back. No binding is changed."""
     found = _check_page(snapshot, settings, most=PAGE, now=now)
-    plans = tuple(Planned(str(one.ref), plan.cluster, plan.replicas, plan.leaves) for one, plan in found.plans)
+    plans = tuple(Planned(str(binding.ref), plan.cluster, plan.replicas, plan.leaves) for binding, plan in found.plans)
     first = f" of the first {PAGE}" if len(snapshot.page) >= PAGE else ""
     message = f"{len(plans)} bindings{first} would go back, {len(found.staying)} cannot; set spec.dryRun to false"
     clusters = {plan.cluster: snapshot.clusters[plan.cluster] for plan in plans}

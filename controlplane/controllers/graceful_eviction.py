@@ -116,7 +116,7 @@ class GracefulEviction(Controller):
             )
             for ref, cluster in clusters.items()
         }
-        waiting = [one for one in bindings.values() if supporting_objects.may_wait_for_dependents(one)]
+        waiting = [binding for binding in bindings.values() if supporting_objects.may_wait_for_dependents(binding)]
         dependents = _dependents(state, waiting)
         return [
             GracefulEvictionSnapshot(binding, states, dependents.get(ref, {}))
@@ -155,7 +155,7 @@ def _dependents(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.
     """Return the workloads that need the objects of these bindings, by binding and cluster."""
     if not waiting:
         return {}
-    templates: dict[Ref, Template] = state.get([template_ref(one) for one in waiting])
+    templates: dict[Ref, Template] = state.get([template_ref(binding) for binding in waiting])
     queries = {ref: supporting_objects.dependents_query(template) for ref, template in templates.items()}
     values = sorted({query.value for query in queries.values() if query.value})
     found: dict[str, list[Template]] = {}
@@ -169,10 +169,10 @@ def _dependents(state: State, waiting: Sequence[Binding]) -> dict[Ref, graceful.
     kinds = {ref: query.kind for ref, query in queries.items() if query.kind}
     on_members = state.kinds_on_members() if kinds else ()
     return {
-        one.ref: supporting_objects.clusters_with_kind(kinds[ref], on_members)
-        if (ref := template_ref(one)) in kinds
+        binding.ref: supporting_objects.clusters_with_kind(kinds[ref], on_members)
+        if (ref := template_ref(binding)) in kinds
         else supporting_objects.dependents_by_cluster(selected.get(ref, ()), bindings)
-        for one in waiting
+        for binding in waiting
     }
 
 
@@ -192,7 +192,9 @@ def _conditions(binding: Binding, found: graceful.TaskAssessment, *, now: dateti
     reason = next(
         state for state in (graceful.STUCK, graceful.WAITING_SOURCE, graceful.WAITING_WORKLOAD) if state in states
     )
-    parts = [f"the copy on {one.task.from_cluster} stays until: {one.waits_for or 'it is Ready'}" for one in waiting]
+    parts = [
+        f"the copy on {state.task.from_cluster} stays until: {state.waits_for or 'it is Ready'}" for state in waiting
+    ]
     stuck = Condition(graceful.EVICTION_STUCK, "True" if found.overdue else "False", reason, " | ".join(parts))
     return with_condition(binding.status.conditions, stuck, now=now)
 

@@ -102,7 +102,7 @@ def _with_remaining(namespace: Template, remaining: Sequence[Object], *, now: da
     more = [f"{len(remaining) - SHOWN} more"] if len(remaining) > SHOWN else []
     message = f"Some resources are remaining, their finalizers hold them: {', '.join([*names, *more])}"
     conditions = namespace.status.get("conditions", ())
-    before = next((one for one in conditions if one.get("type") == REMAINING), None)
+    before = next((condition for condition in conditions if condition.get("type") == REMAINING), None)
     if before is not None and before.get("message") == message:
         return namespace
     condition = {
@@ -112,5 +112,5 @@ def _with_remaining(namespace: Template, remaining: Sequence[Object], *, now: da
         "message": message,
         "lastTransitionTime": f"{now:%Y-%m-%dT%H:%M:%SZ}" if before is None else before.get("lastTransitionTime"),
     }
-    kept = [one for one in conditions if one is not before]
+    kept = [old for old in conditions if old is not before]
     return replace(namespace, status={**namespace.status, "conditions": [*kept, condition]})

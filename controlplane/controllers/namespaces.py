@@ -90,7 +90,7 @@ class Namespaces(Controller):
     def load(self, state: State, refs: Sequence[Ref]) -> Sequence[NamespacesSnapshot | None]:
         found = state.get(refs)
         stored = state.by_index(kinds.WORK, "binding", [str(ref) for ref in refs])
-        clusters = tuple(one for one in state.list(kinds.CLUSTER) if not one.terminating)
+        clusters = tuple(cluster for cluster in state.list(kinds.CLUSTER) if not cluster.terminating)
         snapshots: list[NamespacesSnapshot | None] = []
         for ref in refs:
             own = {
@@ -128,7 +128,7 @@ class Namespaces(Controller):
 
     def expand(self, state: State, origin: Ref, *, after: str, limit: int) -> tuple[list[Ref], str | None]:
         found = state.list(kinds.NAMESPACE, after=cursor_after(after), limit=limit)
-        return page([one.ref for one in found], limit=limit)
+        return page([namespace.ref for namespace in found], limit=limit)
 
 
 def is_propagated(namespace: Template, settings: Settings) -> bool:

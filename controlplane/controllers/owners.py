@@ -131,13 +131,13 @@ class Owners(Controller):
         named = {
             ref
             for found in owned.values()
-            for one in found
-            for reference in one.metadata.owner_references
-            if (ref := owner_ref(one, reference)) is not None
+            for dependent in found
+            for reference in dependent.metadata.owner_references
+            if (ref := owner_ref(dependent, reference)) is not None
         }
         others = state.get(sorted(named - owners.keys())) if named - owners.keys() else {}
         with_finalizer = [
-            ref for ref, one in owners.items() if isinstance(one, Template) and _has_collector_finalizer(one)
+            ref for ref, owner in owners.items() if isinstance(owner, Template) and _has_collector_finalizer(owner)
         ]
         bound = state.get([bindings.binding_ref(ref) for ref in with_finalizer]) if with_finalizer else {}
         snapshots: list[OwnersSnapshot | None] = []
@@ -151,7 +151,7 @@ class Owners(Controller):
         return snapshots
 
     def decide(self, snapshot: OwnersSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
-        found = (_dependent_change(snapshot, one, now=now) for one in snapshot.dependents)
+        found = (_dependent_change(snapshot, dependent, now=now) for dependent in snapshot.dependents)
         writes = tuple(Decision(changes=(change,), reason=reason) for change, reason in found if change is not None)
         if writes:
             return Decision(separate_decisions=writes, wake_at=now + LOOK_AGAIN)
@@ -163,7 +163,7 @@ class Owners(Controller):
             or snapshot.is_bound
         ):
             return NOTHING
-        if any(_blocks(one, owner) for one in snapshot.dependents):
+        if any(_blocks(dependent, owner) for dependent in snapshot.dependents):
             return NOTHING  # due again when one of them is removed
         kept = tuple(name for name in owner.metadata.finalizers if name not in (FOREGROUND_FINALIZER, ORPHAN_FINALIZER))
         return Decision(changes=(Put(owner.with_meta(finalizers=kept), owner),), reason="DependentsGone")

@@ -210,7 +210,9 @@ class Policies(Controller):
         self, state: State, templates: Iterable[Template]
     ) -> tuple[dict[str, Candidates], dict[Ref, Policy]]:
         """Return the policies that select the kinds of these templates, by "apiVersion/kind" and by reference."""
-        values = {f"{one.api_version}/{one.kind}": (one.api_version, one.kind) for one in templates}
+        values = {
+            f"{template.api_version}/{template.kind}": (template.api_version, template.kind) for template in templates
+        }
         by_kind: dict[str, list[Policy]] = {value: [] for value in values}
         if values:
             for kind in kinds.POLICIES:
@@ -223,7 +225,7 @@ class Policies(Controller):
         """Return the values of the PriorityClasses that these policies name. Those that do not exist are left out."""
         names = {name for policy in policies if (name := bindings.priority_class(policy.spec))}
         found = state.get([Ref(PRIORITY_CLASS, "", name) for name in sorted(names)]) if names else {}
-        return {ref.name: int(one.content.get("value", 0)) for ref, one in found.items()}
+        return {ref.name: int(priority_class.content.get("value", 0)) for ref, priority_class in found.items()}
 
     def decide(self, snapshot: Propagation, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         template, binding = snapshot.template, snapshot.binding
@@ -255,11 +257,15 @@ def _unjudged(state: State, found: Mapping[Ref, Binding]) -> frozenset[Ref]:
     """
     by_effect = state.by_index(kinds.CLUSTER, "taint", EVICTING_EFFECTS)
     tainted = {cluster.metadata.name: cluster for clusters in by_effect.values() for cluster in clusters}
-    affected = [one for one in found.values() if any(target.name in tainted for target in one.spec.clusters)]
+    affected = [
+        binding for binding in found.values() if any(target.name in tainted for target in binding.spec.clusters)
+    ]
     if not affected or fleet_state(state).failover_on_since is None:
         return frozenset()
-    rows = state.rows(Eviction, "binding", [str(one.ref) for one in affected])
-    return frozenset(one.ref for one in affected if has_unjudged_taint(one.spec, tainted, rows.get(str(one.ref), ())))
+    rows = state.rows(Eviction, "binding", [str(binding.ref) for binding in affected])
+    return frozenset(
+        binding.ref for binding in affected if has_unjudged_taint(binding.spec, tainted, rows.get(str(binding.ref), ()))
+    )
 
 
 def _claiming_policy(template: Template) -> Ref | None:

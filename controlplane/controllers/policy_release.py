@@ -58,7 +58,7 @@ class PolicyRelease(Controller):
         claimed: dict[str, list[Ref]] = {}
         for kind in (*kinds.BINDINGS, *PropagatedKinds()) if deleted else ():
             for name, ones in state.by_index(kind, "policy", deleted).items():
-                keeping = [one.ref for one in ones if _may_be_claimed(one, Ref.parse(name))]
+                keeping = [obj.ref for obj in ones if _may_be_claimed(obj, Ref.parse(name))]
                 claimed.setdefault(name, []).extend(keeping)
         held = {name: tuple(ones) for name, ones in claimed.items()}
         return [
@@ -81,18 +81,18 @@ class PolicyRelease(Controller):
         return NOTHING if freed is policy else Decision(changes=(Put(freed, policy),), reason="PolicyReleased")
 
 
-def _may_be_claimed(one: Template | Binding, policy: Ref) -> bool:
+def _may_be_claimed(obj: Template | Binding, policy: Ref) -> bool:
     """Test whether the claim on an object keeps the policy: the object stays, and the policy may claim it.
 
     A PropagationPolicy claims only in its own namespace. A binding counts only under the name that the binding of its
     template has.
     """
-    if one.metadata.deletion_timestamp is not None or (policy.namespace and policy.namespace != one.metadata.namespace):
+    if obj.metadata.deletion_timestamp is not None or (policy.namespace and policy.namespace != obj.metadata.namespace):
         return False
-    if not isinstance(one, Binding):
+    if not isinstance(obj, Binding):
         return True
-    template = bindings.template_ref(one)
-    return template.kind in PropagatedKinds() and bindings.binding_ref(template) == one.ref
+    template = bindings.template_ref(obj)
+    return template.kind in PropagatedKinds() and bindings.binding_ref(template) == obj.ref
 
 
 def _waits(policy: Policy, claimed: Sequence[Ref]) -> Event:

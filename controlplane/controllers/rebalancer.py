@@ -75,7 +75,11 @@ class Rebalancer(Controller):
             workloads[ref] = (listed, page)
         wanted = {
             *(binding_ref(template_of(workload)) for listed, _ in workloads.values() for workload in listed),
-            *(binding_ref(one.ref) for ref, (_, page) in workloads.items() for one in _matching(found[ref], page)),
+            *(
+                binding_ref(template.ref)
+                for ref, (_, page) in workloads.items()
+                for template in _matching(found[ref], page)
+            ),
         }
         bindings = state.get(wanted) if wanted else {}
         return [RebalancerSnapshot(found[ref], *workloads[ref], bindings) if ref in found else None for ref in refs]
@@ -115,7 +119,9 @@ def _handled(rebalancer: WorkloadRebalancer) -> tuple[ObservedWorkload, ...]:
     """
     listed = set(rebalancer.spec.workloads)
     results = rebalancer.status.observed_workloads
-    return tuple(one for one in results if one.result and (one.workload in listed or one.result == SUCCESSFUL))
+    return tuple(
+        result for result in results if result.result and (result.workload in listed or result.result == SUCCESSFUL)
+    )
 
 
 def _unhandled(rebalancer: WorkloadRebalancer) -> tuple[RebalancedWorkload, ...]:
@@ -158,7 +164,7 @@ def _selection_progress(rebalancer: WorkloadRebalancer, snapshot: RebalancerSnap
     so_far = rebalancer.status.selected_workloads or SelectedWorkloads()
     if so_far.complete or len(snapshot.listed) >= AT_ONCE:
         return so_far
-    matching = [binding_ref(one.ref) for one in _matching(rebalancer, snapshot.page)]
+    matching = [binding_ref(template.ref) for template in _matching(rebalancer, snapshot.page)]
     placed = sum(ref in snapshot.bindings for ref in matching)
     last = snapshot.page[-1].metadata if snapshot.page else None
     return replace(

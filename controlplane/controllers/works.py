@@ -372,7 +372,7 @@ def _replicas(stored: Work | None, binding: Binding) -> int | None:
 
 def _synced(binding: Binding, template: Template, changes: Sequence[Put | Delete]) -> Iterator[Event]:
     """Yield the Events of a binding that gets a new Work. An update of a Work, for example by scaling, yields none."""
-    if any(isinstance(one, Put) and one.old is None for one in changes):
+    if any(isinstance(change, Put) and change.old is None for change in changes):
         place = binding.metadata
         shown = f"{place.namespace}/{place.name}" if place.namespace else place.name
         message = f"Sync work of {binding.kind}({shown}) successful."
@@ -386,7 +386,8 @@ def _directly_waiting(
     """Return the write of the condition DirectlyWaiting if it changed, and its Event, repeated while copies wait."""
     binding = snapshot.subject
     conditions = directly.with_directly_waiting(binding, sources, now=now)
-    waiting, before = (condition(one, directly.DIRECTLY_WAITING) for one in (conditions, binding.status.conditions))
+    waiting = condition(conditions, directly.DIRECTLY_WAITING)
+    before = condition(binding.status.conditions, directly.DIRECTLY_WAITING)
     if waiting is None or (waiting == before and waiting.status != "True"):
         return [], []
     reason = "DirectlyWaiting" if waiting.status == "True" else f"Directly{waiting.reason}"
