@@ -86,7 +86,7 @@ class FailoverRecord(Object, frozen=True):
 
 def _names(field: str) -> Any:
     def cell(doc: dict[str, Any], now: Any) -> str:
-        return ",".join(one["name"] for one in doc.get("status", {}).get(field, ()))
+        return ",".join(target["name"] for target in doc.get("status", {}).get(field, ()))
 
     return cell
 

@@ -52,8 +52,8 @@ class FleetReadiness(Object, frozen=True):
 
 
 def _worst(doc: dict[str, Any], now: Any) -> str:
-    found = doc.get("status", {}).get("obstacles", ())
-    return ", ".join(f"{one['what']}:{one['bindings']}" for one in found[:3])
+    obstacles = doc.get("status", {}).get("obstacles", ())
+    return ", ".join(f"{obstacle['what']}:{obstacle['bindings']}" for obstacle in obstacles[:3])
 
 
 def _covered(doc: dict[str, Any], now: Any) -> str:

@@ -138,17 +138,17 @@ class _Walk:
                 self.ending += 1
                 return []
             case Identifier("end"):
-                raise _Failed(self.said("{end} without {range}"), [])
+                raise _Failed(self.message("{end} without {range}"), [])
             case Identifier(name):
                 raise _Failed(
-                    self.said(f"'{name}' is neither range nor end: quote text, begin a field with '.'"), values
+                    self.message(f"'{name}' is neither range nor end: quote text, begin a field with '.'"), values
                 )
         raise AssertionError(f"unknown node {node}")
 
     def field(self, name: str, values: list[Any]) -> list[Any]:
         found = [value[name] for value in values if isinstance(value, Mapping) and name in value]
         if values and not found:
-            raise _Failed(self.said(f"{name} is not found"), [])
+            raise _Failed(self.message(f"{name} is not found"), [])
         return found
 
     def members(self, values: list[Any]) -> list[Any]:
@@ -166,7 +166,7 @@ class _Walk:
                 continue
             if not isinstance(value, list | tuple):
                 raise _Failed(
-                    self.said(f"{_kind(value)} is not a list: [{node.start}] has nothing to choose from"), values
+                    self.message(f"{_kind(value)} is not a list: [{node.start}] has nothing to choose from"), values
                 )
             length = len(value)
             start = node.start or 0
@@ -177,11 +177,13 @@ class _Walk:
                 return found
             for bound, last in ((start, length - 1), (end, length)):
                 if not 0 <= bound <= last:
-                    raise _Failed(self.said(f"index {bound} is out of bounds: the list has {length} elements"), values)
+                    raise _Failed(
+                        self.message(f"index {bound} is out of bounds: the list has {length} elements"), values
+                    )
             if start > end:
-                raise _Failed(self.said(f"the start {start} lies after the end {end}"), values)
+                raise _Failed(self.message(f"the start {start} lies after the end {end}"), values)
             if node.step is not None and node.step <= 0:
-                raise _Failed(self.said(f"the step {node.step} must be more than 0"), values)
+                raise _Failed(self.message(f"the step {node.step} must be more than 0"), values)
             chosen = value[start : end : node.step or 1]
             self.spend(len(chosen))
             found += chosen
@@ -197,7 +199,7 @@ class _Walk:
         found = []
         for value in values:
             if not isinstance(value, list | tuple):
-                raise _Failed(self.said(f"{_kind(value)} is not a list and cannot be filtered"), values)
+                raise _Failed(self.message(f"{_kind(value)} is not a list and cannot be filtered"), values)
             self.spend(len(value))
             found += [item for item in value if self.passes(node, item, values)]
         return found
@@ -214,16 +216,16 @@ class _Walk:
         except _Failed as failed:
             raise _Failed(str(failed), values) from failed
         if len(left) > 1 or len(right) > 1:
-            raise _Failed(self.said("can only compare one element at a time"), values)
+            raise _Failed(self.message("can only compare one element at a time"), values)
         if not left or not right:
             return False
         compare = _OPERATORS.get(node.operator)
         if compare is None:
-            raise _Failed(self.said(f"'{node.operator}' is no comparison: one of {' '.join(_OPERATORS)}"), values)
+            raise _Failed(self.message(f"'{node.operator}' is no comparison: one of {' '.join(_OPERATORS)}"), values)
         kinds = {_kind(left[0]), _kind(right[0])}
         ordered = node.operator not in ("==", "!=")
         if len(kinds) > 1 or kinds & _INCOMPARABLE or (ordered and "boolean" in kinds):
-            raise _Failed(self.said(f"cannot compare {_kind(left[0])} with {_kind(right[0])}"), values)
+            raise _Failed(self.message(f"cannot compare {_kind(left[0])} with {_kind(right[0])}"), values)
         return compare(left[0], right[0])
 
     def descended(self, values: list[Any]) -> list[Any]:
@@ -268,11 +270,11 @@ class _Walk:
             return json_text(value)
         return "null" if value is None else json_number(value)
 
-    def said(self, why: str) -> str:
+    def message(self, why: str) -> str:
         return f"JSONPath {self.template!r}: {why}"
 
     def wrong(self, why: str) -> JSONPathError:
-        return JSONPathError(self.said(why))
+        return JSONPathError(self.message(why))
 
 
 _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {

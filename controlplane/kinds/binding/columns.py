@@ -35,18 +35,21 @@ def eviction(doc: dict[str, Any], now: Any) -> str:
 def message(doc: dict[str, Any], now: datetime) -> str:
     """Return the clusters that cannot be reached, for how long, and the reasons for which evictions wait."""
     lost = [
-        f"{one['clusterName']}: out of reach for {age(one['outOfReachSince'], now)}, "
-        f"last known {one.get('lastKnownHealth') or 'nothing'}"
-        for one in _items(doc)
-        if one.get("outOfReachSince")
+        f"{item['clusterName']}: out of reach for {age(item['outOfReachSince'], now)}, "
+        f"last known {item.get('lastKnownHealth') or 'nothing'}"
+        for item in _items(doc)
+        if item.get("outOfReachSince")
     ]
-    waits = [found.get("message", "") for type_ in (PENDING, STUCK, DIRECTLY) if (found := _true(doc, type_))]
+    in_force = [_true(doc, type_) for type_ in (PENDING, STUCK, DIRECTLY)]
+    waits = [condition.get("message", "") for condition in in_force if condition]
     return "; ".join((*lost, *filter(None, waits)))
 
 
 def _targets(doc: dict[str, Any], now: Any) -> str:
     targets = doc.get("spec", {}).get("clusters", ())
-    return ",".join(f"{one['name']}:{one['replicas']}" if one.get("replicas") else one["name"] for one in targets)
+    return ",".join(
+        f"{target['name']}:{target['replicas']}" if target.get("replicas") else target["name"] for target in targets
+    )
 
 
 def _leaving(doc: dict[str, Any], now: Any) -> str:
@@ -70,4 +73,5 @@ def _items(doc: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _true(doc: dict[str, Any], type_: str) -> dict[str, Any] | None:
     conditions = doc.get("status", {}).get("conditions", ())
-    return next((one for one in conditions if one.get("type") == type_ and one.get("status") == "True"), None)
+    of_type = (condition for condition in conditions if condition.get("type") == type_)
+    return next((condition for condition in of_type if condition.get("status") == "True"), None)

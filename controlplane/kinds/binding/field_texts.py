@@ -27,33 +27,33 @@ TARGET: Final = """
 name: Name of the cluster or component.
 replicas: Number of replicas there.
 components: Replicas of each component there.
-replica_requirements: What one replica asks for.
+replica_requirements: Resources that each replica requests.
 """
 TEXTS: Final[dict[type, str]] = {
     Binding: BOTH,
     ResourceBindingSpec: """
 resource: The template.
-propagate_deps: Propagate what the template needs, too.
-replica_requirements: What one replica asks for.
-replicas: Replicas that the template asks for.
+propagate_deps: Whether objects that the template needs are propagated as well.
+replica_requirements: Resources that each replica requests.
+replicas: Replicas that the template requests.
 components: Components of a workload that has several pod templates.
-clusters: Clusters it is placed on.
+clusters: Clusters on which it is placed.
 placement: Placement rules of the policy.
 graceful_eviction_tasks: Evictions in progress, one for each cluster.
-required_by: Bindings that need this one on their clusters.
+required_by: Bindings whose clusters need this binding.
 scheduler_name: Name of the scheduler for this binding.
 failover: What happens when a cluster or the application fails.
-conflict_resolution: Abort or Overwrite, where a member has an object of the same name.
+conflict_resolution: Abort or Overwrite, if a member has an object of the same name.
 reschedule_triggered_at: When a reschedule was requested.
-suspension: What is suspended.
+suspension: Parts of the propagation that are suspended.
 preserve_resources_on_deletion: Keep the copies on members when the template is deleted.
 schedule_priority: Priority in the queues of scheduling and eviction.
-workload_affinity_groups: Groups of workloads to be placed together or apart.
+workload_affinity_groups: Groups of workloads that share clusters, or that must not share them.
 """,
     ObjectReference: OBJECT,
     ReplicaRequirements: """
 node_claim: Nodes that a replica needs.
-resource_request: Resources that a replica asks for.
+resource_request: Resources that a replica requests.
 namespace: Namespace of the workload.
 priority_class_name: Priority class of the pods.
 """,
@@ -72,7 +72,7 @@ replicas: Number of replicas that are evicted.
 reason: Reason in one word.
 message: Explanation of the reason.
 producer: Controller or user that created the task.
-grace_period_seconds: Longest wait for the new copy.
+grace_period_seconds: Maximum wait for the new copy, in seconds.
 suppress_deletion: true keeps the old copy until a user sets false.
 preserved_label_state: Labels with the state that the new copy gets.
 creation_timestamp: When the task was created.
@@ -83,8 +83,8 @@ waited_for: What the eviction waited for between its due time and this task, apa
     BindingSnapshot: f"{OBJECT}clusters: Clusters that the other binding is placed on.",
     BindingPriority: "priority: Bindings with a higher priority are handled first.",
     WorkloadAffinityGroups: """
-affinity_group: Group whose members are placed together.
-anti_affinity_group: Group whose members are placed apart.
+affinity_group: Group whose members are placed on the same clusters.
+anti_affinity_group: Group whose members are placed on different clusters.
 """,
     ResourceBindingStatus: """
 scheduler_observed_generation: Generation that the scheduler has processed.

@@ -41,16 +41,16 @@ class Origin(Struct, frozen=True):
 def origin_of(binding: Binding) -> Origin | None:
     """Return the origin of a binding that has left some of its clusters; None: it has left none, or its origin is
     invalid."""
-    known = _stored(binding)
-    if known is None or known.placement != _digest(binding.spec.placement) or manual_placement.mark_applies(binding):
+    stored = _stored(binding)
+    if stored is None or stored.placement != _digest(binding.spec.placement) or manual_placement.mark_applies(binding):
         return None
-    gone = (name for name in known.left if binding.spec.target(name) is None and name in known.clusters)
-    away = {name: known.left[name] for name in gone}
+    gone = (name for name in stored.left if binding.spec.target(name) is None and name in stored.clusters)
+    away = {name: stored.left[name] for name in gone}
     if not away:
         return None
-    found = Origin(known.clusters, away, known.placement)
-    asked = binding.spec.reschedule_triggered_at
-    return found if asked is None or asked <= found.since else None
+    origin = Origin(stored.clusters, away, stored.placement)
+    requested_at = binding.spec.reschedule_triggered_at
+    return origin if requested_at is None or requested_at <= origin.since else None
 
 
 def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
@@ -62,24 +62,24 @@ def with_departures(new: Binding, old: Binding, *, now: datetime) -> Binding:
     ]
     if not gone:
         return new
-    known = origin_of(old) or Origin(
-        {one.name: one.replicas for one in old.spec.clusters}, {}, _digest(old.spec.placement)
+    origin = origin_of(old) or Origin(
+        {target.name: target.replicas for target in old.spec.clusters}, {}, _digest(old.spec.placement)
     )
-    left = {name: to_seconds(now) for name in gone if name in known.clusters}
-    return _with(new, Origin(known.clusters, {**known.left, **left}, known.placement))
+    left = {name: to_seconds(now) for name in gone if name in origin.clusters}
+    return _with(new, Origin(origin.clusters, {**origin.left, **left}, origin.placement))
 
 
 def with_return(binding: Binding, cluster: str) -> Binding:
     """Return a binding after its return to a cluster. Its origin is removed once it has returned to all clusters."""
-    known = origin_of(binding)
-    left = {} if known is None else {name: at for name, at in known.left.items() if name != cluster}
-    return _with(binding, Origin(known.clusters, left, known.placement) if known is not None and left else None)
+    origin = origin_of(binding)
+    left = {} if origin is None else {name: at for name, at in origin.left.items() if name != cluster}
+    return _with(binding, Origin(origin.clusters, left, origin.placement) if origin is not None and left else None)
 
 
 def left_clusters(binding: Binding) -> list[str]:
     """Return the values of the index `left`: the clusters that a binding has left, and ANY if there are any."""
-    known = _stored(binding)
-    away = [] if known is None else [name for name in known.left if binding.spec.target(name) is None]
+    stored = _stored(binding)
+    away = [] if stored is None else [name for name in stored.left if binding.spec.target(name) is None]
     return [*away, ANY] if away else []
 
 
@@ -93,10 +93,10 @@ def _stored(binding: Binding) -> Origin | None:
         return None  # another program wrote it
 
 
-def _with(binding: Binding, known: Origin | None) -> Binding:
+def _with(binding: Binding, origin: Origin | None) -> Binding:
     annotations = {key: text for key, text in binding.metadata.annotations.items() if key != BEFORE_FAILOVER_ANNOTATION}
-    if known is not None:
-        annotations[BEFORE_FAILOVER_ANNOTATION] = msgspec.json.encode(known, order="sorted").decode()
+    if origin is not None:
+        annotations[BEFORE_FAILOVER_ANNOTATION] = msgspec.json.encode(origin, order="sorted").decode()
     return binding.with_meta(annotations=annotations)
 
 

@@ -42,7 +42,7 @@ def validate(new: Binding, old: Binding | None, settings: Settings) -> list[Caus
     causes += _of_another_namespace(new, old)
     causes += _orders(new, old)
     causes += _dependencies(new)
-    causes += _targets([one.name for one in spec.clusters], [one.replicas for one in spec.clusters])
+    causes += _targets([target.name for target in spec.clusters], [target.replicas for target in spec.clusters])
     causes += _tasks(spec.graceful_eviction_tasks)
     if spec.replicas < 0:
         causes.append(invalid("spec.replicas", spec.replicas, "must be greater than or equal to 0"))

@@ -172,9 +172,9 @@ class Cluster(Object, frozen=True):
         """
         ready, lost = condition(self.status.conditions, READY), condition(self.status.conditions, ACCESS_LOST)
         since = [
-            one.last_transition_time
-            for one, bad in ((ready, ready is not None and ready.status != "True"), (lost, self.access_lost))
-            if one is not None and bad and one.last_transition_time is not None
+            entry.last_transition_time
+            for entry, bad in ((ready, ready is not None and ready.status != "True"), (lost, self.access_lost))
+            if entry is not None and bad and entry.last_transition_time is not None
         ]
         return min(since, default=None)
 

@@ -67,9 +67,9 @@ def default(new: Cluster, old: Cluster | None, settings: Settings) -> Cluster:
     return new.with_meta(finalizers=(*finalizers, CLUSTER_FINALIZER))
 
 
-def _unjoin(wish: str | None) -> Iterator[Cause]:
-    if wish is not None and wish not in (UNJOIN_KEEP, UNJOIN_DELETE):
-        yield unsupported(f"metadata.annotations[{UNJOIN_ANNOTATION}]", wish, (UNJOIN_KEEP, UNJOIN_DELETE))
+def _unjoin(value: str | None) -> Iterator[Cause]:
+    if value is not None and value not in (UNJOIN_KEEP, UNJOIN_DELETE):
+        yield unsupported(f"metadata.annotations[{UNJOIN_ANNOTATION}]", value, (UNJOIN_KEEP, UNJOIN_DELETE))
 
 
 def _name(name: str) -> Iterator[Cause]:

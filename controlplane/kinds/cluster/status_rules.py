@@ -42,20 +42,20 @@ def _resources(reported: ResourceSummary) -> Iterator[Cause]:
         for name, amount in sorted(amounts.items()):
             if quantities.parse(amount).nano < 0:
                 yield invalid(f"{path}.{part}[{name}]", amount, NEGATIVE)
-    known = set[int]()
-    for index, one in enumerate(reported.allocatable_modelings):
-        for field, number in (("grade", one.grade), ("count", one.count)):
+    grades = set[int]()
+    for index, modeling in enumerate(reported.allocatable_modelings):
+        for field, number in (("grade", modeling.grade), ("count", modeling.count)):
             if number < 0:
                 yield invalid(f"{path}.allocatableModelings[{index}].{field}", number, NEGATIVE)
-        if one.grade in known:
-            yield duplicate(f"{path}.allocatableModelings[{index}].grade", one.grade, "report each grade once")
-        known.add(one.grade)
+        if modeling.grade in grades:
+            yield duplicate(f"{path}.allocatableModelings[{index}].grade", modeling.grade, "report each grade once")
+        grades.add(modeling.grade)
 
 
 def _remedies(reported: tuple[str, ...]) -> Iterator[Cause]:
-    for index, one in enumerate(reported):
+    for index, action in enumerate(reported):
         field = f"status.remedyActions[{index}]"
-        if not one:
+        if not action:
             yield required(field, "name the action, or leave it out")
-        elif one in reported[:index]:
-            yield duplicate(field, one)
+        elif action in reported[:index]:
+            yield duplicate(field, action)

@@ -28,16 +28,16 @@ def taint_causes(taints: Sequence[TaintFields], path: str) -> Iterator[Cause]:
     """Yield the causes to refuse a list of taints; `path` is its path. Each key and effect may occur only once."""
     seen = set[tuple[str, str]]()
     for index, taint in enumerate(taints):
-        place = f"{path}[{index}]"
+        taint_path = f"{path}[{index}]"
         for rule in label_key_errors(taint.key):
-            yield invalid(f"{place}.key", taint.key, rule)
+            yield invalid(f"{taint_path}.key", taint.key, rule)
         for rule in label_value_errors(taint.value):
-            yield invalid(f"{place}.value", taint.value, rule)
+            yield invalid(f"{taint_path}.value", taint.value, rule)
         if not taint.effect:
-            yield required(f"{place}.effect", f"one of {', '.join(EFFECTS)}")
+            yield required(f"{taint_path}.effect", f"one of {', '.join(EFFECTS)}")
         elif taint.effect not in EFFECTS:
-            yield unsupported(f"{place}.effect", taint.effect, EFFECTS)
+            yield unsupported(f"{taint_path}.effect", taint.effect, EFFECTS)
         if (taint.key, taint.effect) in seen:
             pair = {"key": taint.key, "effect": taint.effect}
-            yield duplicate(place, pair, "taints must be unique by key and effect pair")
+            yield duplicate(taint_path, pair, "taints must be unique by key and effect pair")
         seen.add((taint.key, taint.effect))

@@ -22,10 +22,11 @@ def validate(new: FailoverConfiguration, old: FailoverConfiguration | None, sett
         message = f'"{new.metadata.name}" is never read: use the name {NAME}'
         causes.append(Cause("FieldValueInvalid", message, "metadata.name"))
     field_causes = list(_field_causes(new.spec, Settings, "spec"))
-    wrong = {name for name in new.spec if any(one.field.startswith(f"spec.{name}") for one in field_causes)}
+    wrong = {name for name in new.spec if any(cause.field.startswith(f"spec.{name}") for cause in field_causes)}
     rest = {name: value for name, value in new.spec.items() if name not in wrong}
-    rules = [one for one in broken_rules(merged(settings, rest)) if wrong.isdisjoint(one.settings)]
-    return [*causes, *field_causes, *(invalid(f"spec.{one.settings[0]}", one.value, one.rule) for one in rules)]
+    rules = [broken for broken in broken_rules(merged(settings, rest)) if wrong.isdisjoint(broken.settings)]
+    causes += field_causes
+    return [*causes, *(invalid(f"spec.{broken.settings[0]}", broken.value, broken.rule) for broken in rules)]
 
 
 def warn(new: FailoverConfiguration, old: FailoverConfiguration | None, settings: Settings) -> list[str]:

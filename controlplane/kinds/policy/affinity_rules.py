@@ -16,20 +16,20 @@ TOLERATION_OPERATORS = ("", "Exists", "Equal")
 MAX_AFFINITY_NAME = 32
 
 
-def affinity(one: ClusterAffinity, path: str) -> Iterator[Cause]:
+def affinity(choice: ClusterAffinity, path: str) -> Iterator[Cause]:
     """Yield the causes to refuse a cluster affinity; `path` is its path."""
-    if one.label_selector is not None:
-        for field, rule in selector_errors(one.label_selector):
-            yield invalid(f"{path}.labelSelector.{field}", one.label_selector, rule)
-    if one.field_selector is None:
+    if choice.label_selector is not None:
+        for field, rule in selector_errors(choice.label_selector):
+            yield invalid(f"{path}.labelSelector.{field}", choice.label_selector, rule)
+    if choice.field_selector is None:
         return
-    for requirement in one.field_selector.match_expressions:
+    for requirement in choice.field_selector.match_expressions:
         if requirement.key not in FIELD_KEYS:
             rule = f'unsupported key "{requirement.key}", must be provider, region, or zone'
-            yield invalid(f"{path}.fieldSelector", one.field_selector, rule)
+            yield invalid(f"{path}.fieldSelector", choice.field_selector, rule)
         if requirement.operator not in FIELD_OPERATORS:
             rule = f'unsupported operator "{requirement.operator}", must be In or NotIn'
-            yield invalid(f"{path}.fieldSelector", one.field_selector, rule)
+            yield invalid(f"{path}.fieldSelector", choice.field_selector, rule)
 
 
 def affinities(placement: Placement, path: str) -> Iterator[Cause]:
@@ -40,15 +40,15 @@ def affinities(placement: Placement, path: str) -> Iterator[Cause]:
             yield invalid(path, "clusterAffinities", "clusterAffinities cannot co-exist with clusterAffinity: keep one")
     names: set[str] = set()
     for index, term in enumerate(placement.cluster_affinities):
-        place = f"{path}.clusterAffinities[{index}]"
+        term_path = f"{path}.clusterAffinities[{index}]"
         for rule in _name_errors(term.affinity_name):
-            yield invalid(place, term.affinity_name, rule)
+            yield invalid(term_path, term.affinity_name, rule)
         if term.affinity_name in names:
             rule = "each affinity term in a policy must have a unique name"
             yield invalid(f"{path}.clusterAffinities", term.affinity_name, rule)
         names.add(term.affinity_name)
-        yield from affinity(term, place)
-        yield from _overflow(term, placement, place)
+        yield from affinity(term, term_path)
+        yield from _overflow(term, placement, term_path)
 
 
 def _overflow(term: ClusterAffinityTerm, placement: Placement, path: str) -> Iterator[Cause]:
@@ -62,16 +62,18 @@ def _overflow(term: ClusterAffinityTerm, placement: Placement, path: str) -> Ite
     if not (term.cluster_names or term.label_selector or term.field_selector or term.exclude):
         yield invalid(field, len(term.overflow_affinities), "the term itself must choose clusters to overflow from")
     names = {term.affinity_name}
-    for index, one in enumerate(term.overflow_affinities):
-        place = f"{field}[{index}]"
-        for rule in _name_errors(one.affinity_name):
-            yield invalid(place, one.affinity_name, rule)
-        if one.affinity_name in names:
+    for index, overflow in enumerate(term.overflow_affinities):
+        overflow_path = f"{field}[{index}]"
+        for rule in _name_errors(overflow.affinity_name):
+            yield invalid(overflow_path, overflow.affinity_name, rule)
+        if overflow.affinity_name in names:
             yield invalid(
-                field, one.affinity_name, "must differ from the names of the term and of its other overflow affinities"
+                field,
+                overflow.affinity_name,
+                "must differ from the names of the term and of its other overflow affinities",
             )
-        names.add(one.affinity_name)
-        yield from affinity(one, place)
+        names.add(overflow.affinity_name)
+        yield from affinity(overflow, overflow_path)
 
 
 def _counts_capacity(placement: Placement) -> bool:
@@ -91,20 +93,20 @@ def _name_errors(name: str) -> list[str]:
     return errors
 
 
-def tolerations(found: Sequence[Toleration], path: str) -> Iterator[Cause]:
+def tolerations(listed: Sequence[Toleration], path: str) -> Iterator[Cause]:
     """Yield the causes to refuse tolerations. The operators Lt and Gt of newer Kubernetes are not supported."""
-    for index, one in enumerate(found):
-        place = f"{path}[{index}]"
-        if one.operator not in TOLERATION_OPERATORS:
-            yield unsupported(f"{place}.operator", one.operator, TOLERATION_OPERATORS)
-        if one.effect and one.effect not in EFFECTS:
-            yield unsupported(f"{place}.effect", one.effect, EFFECTS)
-        if one.key:
-            for rule in label_key_errors(one.key):
-                yield invalid(f"{place}.key", one.key, rule)
-        elif one.operator != "Exists":
+    for index, toleration in enumerate(listed):
+        field = f"{path}[{index}]"
+        if toleration.operator not in TOLERATION_OPERATORS:
+            yield unsupported(f"{field}.operator", toleration.operator, TOLERATION_OPERATORS)
+        if toleration.effect and toleration.effect not in EFFECTS:
+            yield unsupported(f"{field}.effect", toleration.effect, EFFECTS)
+        if toleration.key:
+            for rule in label_key_errors(toleration.key):
+                yield invalid(f"{field}.key", toleration.key, rule)
+        elif toleration.operator != "Exists":
             yield invalid(
-                f"{place}.operator",
-                one.operator,
+                f"{field}.operator",
+                toleration.operator,
                 "must be Exists if key is empty: such a toleration tolerates every taint",
             )

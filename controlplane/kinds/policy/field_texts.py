@@ -42,15 +42,15 @@ TEXTS: Final[dict[type, str]] = {
     Policy: SPEC,
     PropagationSpec: """
 resource_selectors: Objects that the policy propagates.
-propagate_deps: Propagate what the objects need, such as ConfigMaps and Secrets, too.
-placement: Clusters that the objects go to.
+propagate_deps: Whether objects that the selected objects need, such as ConfigMaps, are propagated as well.
+placement: Clusters to which the objects are propagated.
 priority: The policy with the highest priority wins an object. Default 0.
 preemption: Always takes objects from policies with a lower priority, Never does not.
 scheduler_name: Scheduler that places the objects.
 failover: What happens when a cluster or the application fails.
 conflict_resolution: Abort keeps an object of the same name on the member, Overwrite takes it over.
 activation_preference: Lazy applies changes of the policy only when the object changes.
-suspension: What is suspended.
+suspension: Parts of the propagation that are suspended.
 preserve_resources_on_deletion: Keep the copies on members when the template is deleted.
 schedule_priority: Priority of the binding in the queues of scheduling and eviction.
 """,

@@ -50,9 +50,9 @@ def effective(placement: Placement) -> Placement:
     return compact(placement if completed == constraints else replace(placement, spread_constraints=completed))
 
 
-def _spread(one: SpreadConstraint) -> SpreadConstraint:
-    field = one.spread_by_field or ("" if one.spread_by_label else "cluster")
-    return replace(one, spread_by_field=field, min_groups=one.min_groups or 1)
+def _spread(constraint: SpreadConstraint) -> SpreadConstraint:
+    field = constraint.spread_by_field or ("" if constraint.spread_by_label else "cluster")
+    return replace(constraint, spread_by_field=field, min_groups=constraint.min_groups or 1)
 
 
 def _strategy(strategy: ReplicaSchedulingStrategy) -> ReplicaSchedulingStrategy:
@@ -69,17 +69,22 @@ def with_default_tolerations(placement: Placement, compat: Compat) -> Placement:
 
     A toleration of the user for the same taint takes precedence, whatever its seconds are.
     """
-    found = placement.cluster_tolerations
+    tolerations = placement.cluster_tolerations
     for key, seconds in (
         (NOT_READY_KEY, compat.default_not_ready_toleration_seconds),
         (UNREACHABLE_KEY, compat.default_unreachable_toleration_seconds),
     ):
         if seconds is not None and not any(
-            one.key in (key, "") and one.effect in (NO_EXECUTE, "") for one in placement.cluster_tolerations
+            toleration.key in (key, "") and toleration.effect in (NO_EXECUTE, "")
+            for toleration in placement.cluster_tolerations
         ):
             added = Toleration(key=key, operator="Exists", effect=NO_EXECUTE, toleration_seconds=seconds)
-            found = (*found, added)
-    return placement if found is placement.cluster_tolerations else replace(placement, cluster_tolerations=found)
+            tolerations = (*tolerations, added)
+    return (
+        placement
+        if tolerations is placement.cluster_tolerations
+        else replace(placement, cluster_tolerations=tolerations)
+    )
 
 
 def validated(placement: Placement, path: str) -> Iterator[Cause]:
@@ -103,18 +108,18 @@ def _scheduling(strategy: ReplicaSchedulingStrategy, path: str) -> Iterator[Caus
         return
     if weights.dynamic_weight and weights.dynamic_weight not in DYNAMIC_WEIGHTS:
         yield unsupported(f"{path}.weightPreference.dynamicWeight", weights.dynamic_weight, DYNAMIC_WEIGHTS)
-    for index, one in enumerate(weights.static_weight_list):
-        place = f"{path}.weightPreference.staticWeightList[{index}]"
-        if one.weight < 1:
-            yield invalid(f"{place}.weight", one.weight, "must be greater than or equal to 1")
-        yield from affinity_rules.affinity(one.target_cluster, f"{place}.targetCluster")
+    for index, item in enumerate(weights.static_weight_list):
+        item_path = f"{path}.weightPreference.staticWeightList[{index}]"
+        if item.weight < 1:
+            yield invalid(f"{item_path}.weight", item.weight, "must be greater than or equal to 1")
+        yield from affinity_rules.affinity(item.target_cluster, f"{item_path}.targetCluster")
 
 
 def _workload_affinity(placement: Placement, path: str) -> Iterator[Cause]:
-    wish = placement.workload_affinity
-    if wish is None:
+    workload_affinity = placement.workload_affinity
+    if workload_affinity is None:
         return
-    together, apart = wish.affinity, wish.anti_affinity
+    together, apart = workload_affinity.affinity, workload_affinity.anti_affinity
     for name, term in (("affinity", together), ("antiAffinity", apart)):
         if term is not None:
             for rule in label_key_errors(term.group_by_label_key):

@@ -45,7 +45,7 @@ def default(new: Policy, old: Policy | None, settings: Settings) -> Policy:
         placement = placement_rules.with_default_tolerations(placement, settings.compat)
     if failover is not None:
         failover = failover_rules.defaulted(failover, None if old is None else old.spec.failover)
-    needs_more = any(one.kind == SERVICE_IMPORT for one in spec.resource_selectors)
+    needs_more = any(selector.kind == SERVICE_IMPORT for selector in spec.resource_selectors)
     propagate_deps = True if needs_more else spec.propagate_deps
     policy = replace(new, spec=replace(spec, placement=placement, propagate_deps=propagate_deps, failover=failover))
     return _marked(policy) if old is None else _still_marked(policy, old)
@@ -105,20 +105,20 @@ def _selectors(policy: Policy) -> Iterator[Cause]:
         yield required(
             "spec.resourceSelectors", "name at least one resource: a policy without selectors selects nothing"
         )
-    for index, one in enumerate(policy.spec.resource_selectors):
+    for index, selector in enumerate(policy.spec.resource_selectors):
         path = f"spec.resourceSelectors[{index}]"
-        for field, value in (("apiVersion", one.api_version), ("kind", one.kind)):
+        for field, value in (("apiVersion", selector.api_version), ("kind", selector.kind)):
             if not value:
                 yield required(f"{path}.{field}")
-        if policy.metadata.namespace and one.namespace not in ("", policy.metadata.namespace):
+        if policy.metadata.namespace and selector.namespace not in ("", policy.metadata.namespace):
             rule = "namespace of resource selector must be the same as the namespace of the policy"
-            yield invalid(f"{path}.namespace", one.namespace, rule)
-        if policy.spec.preemption == "Always" and not one.name:
+            yield invalid(f"{path}.namespace", selector.namespace, rule)
+        if policy.spec.preemption == "Always" and not selector.name:
             rule = "name cannot be empty if preemption is Always, because the policy could claim unintended resources"
-            yield invalid(f"{path}.name", one.name, rule)
-        if one.label_selector is not None:
-            for field, rule in selector_errors(one.label_selector):
-                yield invalid(f"{path}.labelSelector.{field}", one.label_selector, rule)
+            yield invalid(f"{path}.name", selector.name, rule)
+        if selector.label_selector is not None:
+            for field, rule in selector_errors(selector.label_selector):
+                yield invalid(f"{path}.labelSelector.{field}", selector.label_selector, rule)
 
 
 def _choices(spec: PropagationSpec) -> Iterator[Cause]:
@@ -134,21 +134,23 @@ def _choices(spec: PropagationSpec) -> Iterator[Cause]:
 
 
 def _suspension(spec: PropagationSpec) -> Iterator[Cause]:
-    wish = spec.suspension
-    if wish is None or wish.dispatching_on_clusters is None:
+    suspension = spec.suspension
+    if suspension is None or suspension.dispatching_on_clusters is None:
         return
-    if wish.dispatching and wish.dispatching_on_clusters.cluster_names:
+    if suspension.dispatching and suspension.dispatching_on_clusters.cluster_names:
         rule = "suspension dispatching cannot co-exist with dispatchingOnClusters.clusterNames"
-        yield invalid("spec.suspension", wish, rule)
+        yield invalid("spec.suspension", suspension, rule)
 
 
 def _priority(spec: PropagationSpec) -> Iterator[Cause]:
-    wish = spec.schedule_priority
-    if wish is None:
+    priority = spec.schedule_priority
+    if priority is None:
         return
-    if wish.priority_class_source != PRIORITY_SOURCE:
-        yield unsupported("spec.schedulePriority.priorityClassSource", wish.priority_class_source, (PRIORITY_SOURCE,))
-    if not wish.priority_class_name:
+    if priority.priority_class_source != PRIORITY_SOURCE:
+        yield unsupported(
+            "spec.schedulePriority.priorityClassSource", priority.priority_class_source, (PRIORITY_SOURCE,)
+        )
+    if not priority.priority_class_name:
         yield required("spec.schedulePriority.priorityClassName")
 
 

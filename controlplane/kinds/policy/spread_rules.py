@@ -28,36 +28,38 @@ def spreads(placement: Placement, path: str) -> Iterator[Cause]:
 
 
 def _malformed(placement: Placement, path: str) -> Iterator[Cause]:
-    for index, one in enumerate(placement.spread_constraints):
-        yield from _alone(one, f"{path}[{index}]")
-    fields = [one.spread_by_field for one in placement.spread_constraints if one.spread_by_field]
+    for index, constraint in enumerate(placement.spread_constraints):
+        yield from _alone(constraint, f"{path}[{index}]")
+    fields = [constraint.spread_by_field for constraint in placement.spread_constraints if constraint.spread_by_field]
     for name in sorted({field for field in fields if fields.count(field) > 1}):
         yield invalid(path, fields, f"multiple {name} spread constraints are not allowed")
     if fields and CLUSTER not in fields:
         yield invalid(path, fields, "one of the constraints must spread by cluster where any spreads by a field")
 
 
-def _alone(one: SpreadConstraint, path: str) -> Iterator[Cause]:
-    if one.spread_by_field and one.spread_by_label:
-        yield invalid(path, one, "spreadByLabel should not co-exist with spreadByField")
-    if one.spread_by_field and one.spread_by_field not in FIELDS:
-        yield unsupported(f"{path}.spreadByField", one.spread_by_field, FIELDS)
-    if one.spread_by_label and not one.spread_by_field:
+def _alone(constraint: SpreadConstraint, path: str) -> Iterator[Cause]:
+    if constraint.spread_by_field and constraint.spread_by_label:
+        yield invalid(path, constraint, "spreadByLabel should not co-exist with spreadByField")
+    if constraint.spread_by_field and constraint.spread_by_field not in FIELDS:
+        yield unsupported(f"{path}.spreadByField", constraint.spread_by_field, FIELDS)
+    if constraint.spread_by_label and not constraint.spread_by_field:
         rule = "the scheduler cannot spread by labels: use spreadByField, with cluster or region"
-        yield invalid(f"{path}.spreadByLabel", one.spread_by_label, rule)
-    if one.min_groups < 0:
-        yield invalid(path, one, "minGroups lower than 0 is not allowed")
-    if one.max_groups < 0:
-        yield invalid(path, one, "maxGroups lower than 0 is not allowed")
-    elif 0 < one.max_groups < one.min_groups:
-        yield invalid(path, one, "maxGroups lower than minGroups is not allowed")
+        yield invalid(f"{path}.spreadByLabel", constraint.spread_by_label, rule)
+    if constraint.min_groups < 0:
+        yield invalid(path, constraint, "minGroups lower than 0 is not allowed")
+    if constraint.max_groups < 0:
+        yield invalid(path, constraint, "maxGroups lower than 0 is not allowed")
+    elif 0 < constraint.max_groups < constraint.min_groups:
+        yield invalid(path, constraint, "maxGroups lower than minGroups is not allowed")
 
 
 def _never_met(placement: Placement, path: str) -> Iterator[Cause]:
     """Yield the numbers no fleet can satisfy. Zones and providers do not choose clusters: theirs do not matter."""
-    places = {one.spread_by_field: f"{path}[{index}]" for index, one in enumerate(placement.spread_constraints)}
-    found = {one.spread_by_field: one for one in placement.spread_constraints}
-    by_cluster, by_region = found.get(CLUSTER), found.get(REGION)
+    places = {
+        constraint.spread_by_field: f"{path}[{index}]" for index, constraint in enumerate(placement.spread_constraints)
+    }
+    by_field = {constraint.spread_by_field: constraint for constraint in placement.spread_constraints}
+    by_cluster, by_region = by_field.get(CLUSTER), by_field.get(REGION)
     choosing = by_region or by_cluster
     if choosing is not None and choosing.max_groups == 0:
         field = f"{places[choosing.spread_by_field]}.maxGroups"
@@ -79,7 +81,9 @@ def exceeded(placement: Placement, path: str) -> Iterator[str]:
 
     The scheduler chooses a cluster of every chosen region, as in Karmada, and so more clusters than maxGroups.
     """
-    by_field = {one.spread_by_field: (index, one) for index, one in enumerate(placement.spread_constraints)}
+    by_field = {
+        constraint.spread_by_field: (index, constraint) for index, constraint in enumerate(placement.spread_constraints)
+    }
     if placement.ignores_spread or CLUSTER not in by_field or REGION not in by_field:
         return
     (index, by_cluster), (_, by_region) = by_field[CLUSTER], by_field[REGION]
@@ -100,9 +104,9 @@ def _most(placement: Placement, names: Callable[[ClusterAffinity], frozenset[str
     most = 0
     for term in terms:
         further = term.overflow_affinities if isinstance(term, ClusterAffinityTerm) else ()
-        found = [names(one) for one in (term, *further)]
-        bounded = [one for one in found if one is not None]
-        if len(bounded) < len(found):
+        name_sets = [names(affinity) for affinity in (term, *further)]
+        bounded = [name_set for name_set in name_sets if name_set is not None]
+        if len(bounded) < len(name_sets):
             return None
         most = max(most, len(frozenset().union(*bounded)))
     return most
@@ -113,8 +117,8 @@ def _named(affinity: ClusterAffinity) -> frozenset[str] | None:
 
 
 def _regions(affinity: ClusterAffinity) -> frozenset[str] | None:
-    found: frozenset[str] | None = None
-    for one in () if affinity.field_selector is None else affinity.field_selector.match_expressions:
-        if one.key == REGION and one.operator == "In":
-            found = frozenset(one.values) if found is None else found & frozenset(one.values)
-    return found
+    regions: frozenset[str] | None = None
+    for requirement in () if affinity.field_selector is None else affinity.field_selector.match_expressions:
+        if requirement.key == REGION and requirement.operator == "In":
+            regions = frozenset(requirement.values) if regions is None else regions & frozenset(requirement.values)
+    return regions

@@ -21,7 +21,8 @@ def target(doc: Document, now: Any) -> str:
     parts += [f"{key}={value}" for key, value in labels.get("matchLabels", {}).items()]
     fields = affinity.get("fieldSelector") or {}
     terms = [*labels.get("matchExpressions", ()), *fields.get("matchExpressions", ())]
-    parts += [f"{one.get('key')} {one.get('operator')} {_bracketed(one.get('values', ()))}".rstrip() for one in terms]
+    for term in terms:
+        parts.append(f"{term.get('key')} {term.get('operator')} {_bracketed(term.get('values', ()))}".rstrip())
     return "; ".join(filter(None, parts)) or "all"
 
 
@@ -36,14 +37,17 @@ def conditions(doc: Document, now: Any) -> str:
 
 def taints(doc: Document, now: Any) -> str:
     """Return the taints of a policy as key:effect."""
-    return ",".join(f"{one.get('key')}:{one.get('effect')}" for one in _taints(doc))
+    return ",".join(f"{taint.get('key')}:{taint.get('effect')}" for taint in _taints(doc))
 
 
 def windows(doc: Document, now: Any) -> str:
     """Return the windows of each taint: "300s/180s" for adding and removing."""
     spec = doc.get("spec", {})
-    found = spec.get("taintsToAdd", ())
-    return ",".join(f"{one.get('addOnMatchSeconds', 300)}s/{one.get('removeOnMismatchSeconds', 180)}s" for one in found)
+    windows = [
+        f"{taint.get('addOnMatchSeconds', 300)}s/{taint.get('removeOnMismatchSeconds', 180)}s"
+        for taint in spec.get("taintsToAdd", ())
+    ]
+    return ",".join(windows)
 
 
 def _taints(doc: Document) -> list[Document]:
@@ -51,15 +55,16 @@ def _taints(doc: Document) -> list[Document]:
     return [*spec.get("taintsToAdd", ()), *spec.get("taints", ())]
 
 
-def _terms(found: Iterable[Document]) -> str:
+def _terms(conditions: Iterable[Document]) -> str:
     return ", ".join(
-        f"{one.get('conditionType')} {one.get('operator')} {_bracketed(one.get('statusValues', ()))}" for one in found
+        f"{condition.get('conditionType')} {condition.get('operator')} {_bracketed(condition.get('statusValues', ()))}"
+        for condition in conditions
     )
 
 
 def _bracketed(values: Iterable[str]) -> str:
-    found = ",".join(values)
-    return f"[{found}]" if found else ""
+    joined = ",".join(values)
+    return f"[{joined}]" if joined else ""
 
 
 COLUMNS = (

@@ -68,17 +68,17 @@ def _form(policy: ClusterTaintPolicy) -> Iterator[Cause]:
 
 
 def _conditions(conditions: Sequence[MatchCondition], path: str) -> Iterator[Cause]:
-    for index, one in enumerate(conditions):
-        place = f"{path}[{index}]"
-        if not one.condition_type:
-            yield required(f"{place}.conditionType")
-        if one.operator not in OPERATORS:
-            yield unsupported(f"{place}.operator", one.operator, OPERATORS)
-        if not one.status_values:
-            yield required(f"{place}.statusValues", f"some of {', '.join(STATUSES)}")
-        for value in one.status_values:
+    for index, condition in enumerate(conditions):
+        condition_path = f"{path}[{index}]"
+        if not condition.condition_type:
+            yield required(f"{condition_path}.conditionType")
+        if condition.operator not in OPERATORS:
+            yield unsupported(f"{condition_path}.operator", condition.operator, OPERATORS)
+        if not condition.status_values:
+            yield required(f"{condition_path}.statusValues", f"some of {', '.join(STATUSES)}")
+        for value in condition.status_values:
             if value not in STATUSES:
-                yield unsupported(f"{place}.statusValues", value, STATUSES)
+                yield unsupported(f"{condition_path}.statusValues", value, STATUSES)
 
 
 def warn(new: ClusterTaintPolicy, old: ClusterTaintPolicy | None, settings: Settings) -> list[str]:

@@ -32,10 +32,10 @@ def companion_keys(template: Template) -> list[str]:
         return sorted({object_value("Secret", namespace, name) for name in _certificates(template.content)})
     if template.kind not in pods.KINDS_WITH_PODS:
         return []
-    found = pod_template(template)
+    template_ = pod_template(template)
     labels = (label_value(namespace, *pair) for pair in pod_labels(template).items())
     named = (
-        object_value(kind, namespace, name) for kind, name in pods.referenced_objects(pods.object_at(found, "spec"))
+        object_value(kind, namespace, name) for kind, name in pods.referenced_objects(pods.object_at(template_, "spec"))
     )
     return sorted({label_value(namespace), *labels, *named})
 
@@ -54,7 +54,7 @@ def pod_labels(template: Template) -> dict[str, str]:
 
 def _certificates(content: Mapping[str, Any]) -> Iterator[str]:
     listed = pods.object_at(content, "spec").get("tls")
-    for one in listed if isinstance(listed, list) else ():
-        name = one.get("secretName") if isinstance(one, dict) else None
+    for item in listed if isinstance(listed, list) else ():
+        name = item.get("secretName") if isinstance(item, dict) else None
         if isinstance(name, str) and name:
             yield name

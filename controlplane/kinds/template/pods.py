@@ -53,7 +53,7 @@ def referenced_objects(pod: Mapping[str, Any]) -> list[tuple[str, str]]:
     They are ordered by kind (ConfigMap, Secret, ServiceAccount, PersistentVolumeClaim), then by name.
     """
     account = pod.get("serviceAccountName")
-    claims = [object_at(one, "persistentVolumeClaim").get("claimName") for one in _listed(pod, "volumes")]
+    claims = [object_at(volume, "persistentVolumeClaim").get("claimName") for volume in _listed(pod, "volumes")]
     named = (
         ("ConfigMap", _config_maps(pod)),
         ("Secret", _secrets(pod)),
@@ -76,8 +76,8 @@ def _config_maps(pod: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _secrets(pod: Mapping[str, Any]) -> Iterator[Any]:
-    for one in _listed(pod, "imagePullSecrets"):
-        yield one.get("name")
+    for reference in _listed(pod, "imagePullSecrets"):
+        yield reference.get("name")
     for volume in _listed(pod, "volumes"):
         for type_, path in _VOLUME_SECRETS.items():
             source: Any = volume.get(type_)
@@ -101,13 +101,13 @@ def _referenced(pod: Mapping[str, Any], whole: str, key: str) -> Iterator[Any]:
 
 def object_at(doc: Mapping[str, Any], *path: str) -> dict[str, Any]:
     """Return the JSON object at a path of a document; empty: there is none."""
-    found: Any = doc
+    value: Any = doc
     for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found if isinstance(found, dict) else {}
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, dict) else {}
 
 
 def _listed(doc: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
     """Return the JSON objects in the list of a field; empty: the field has no list."""
-    found = doc.get(field)
-    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    listed = doc.get(field)
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []

@@ -24,7 +24,7 @@ def default(new: Work, old: Work | None, settings: Settings) -> Work:
 
 
 def _completed(new: Work, old: Work | None) -> Work:
-    manifests = tuple(manifest_rules.without_nulls(one) for one in new.spec.workload.manifests)
+    manifests = tuple(manifest_rules.without_nulls(manifest) for manifest in new.spec.workload.manifests)
     return with_permanent_id(new.with_spec(workload=Workload(manifests)), old, WORK_ID_LABEL)
 
 
@@ -46,7 +46,7 @@ def agent_work_faults(new: Work, old: Work) -> list[Cause]:
         if after not in allowed
     ]
     before, after = old.metadata.finalizers, new.metadata.finalizers
-    freed = tuple(one for one in before if one != WORK_FINALIZER)
+    freed = tuple(finalizer for finalizer in before if finalizer != WORK_FINALIZER)
     if after != before and (after != freed or old.metadata.deletion_timestamp is None):
         rule = f"an agent may only remove {WORK_FINALIZER}, and only while the Work is being deleted"
         causes.append(forbidden("metadata.finalizers", rule))
