@@ -176,8 +176,12 @@ def _window(
     observations. A stored window that is older than the policy or the cluster is from deleted objects of these names.
     """
     name, member = policy.metadata.name, cluster.metadata.name
-    born = [one for one in (policy.metadata.creation_timestamp, cluster.metadata.creation_timestamp) if one is not None]
-    if old is not None and old.since is not None and any(old.since < one <= now for one in born):
+    born = [
+        moment
+        for moment in (policy.metadata.creation_timestamp, cluster.metadata.creation_timestamp)
+        if moment is not None
+    ]
+    if old is not None and old.since is not None and any(old.since < moment <= now for moment in born):
         old = None
     matching = match(policy.spec.match_conditions, cluster.status.conditions, empty=True)
     reported = condition(cluster.status.conditions, READY) if _by_ready(policy.spec) else None

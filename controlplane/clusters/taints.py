@@ -174,15 +174,15 @@ def _withdrawn(
 
 
 def _edited(how: Ownership, asking: Iterable[Want]) -> bool:
-    rules = [(how.by[one.owner], one.rule) for one in asking if one.owner in how.by]
+    rules = [(how.by[want.owner], want.rule) for want in asking if want.owner in how.by]
     return bool(rules) and all(before != rule for before, rule in rules)
 
 
 def _owned_by(asking: list[Want]) -> Ownership:
     return Ownership(
-        {one.owner: one.rule for one in asking},
-        ending=all(one.ending for one in asking),
-        flapping=any(one.flapping for one in asking),
+        {want.owner: want.rule for want in asking},
+        ending=all(want.ending for want in asking),
+        flapping=any(want.flapping for want in asking),
     )
 
 

@@ -1,0 +1,1 @@
+"""Propagation: from a template and its policy to a binding, and from a binding to the Works for its clusters."""

@@ -62,21 +62,21 @@ def selections(needs: Iterable[Dependency]) -> list[Selection]:
     """Return the dependencies that are given by label selector."""
     return [
         Selection(
-            kind_key(one.api_version, one.kind), one.namespace, msgspec.convert(one.label_selector, LabelSelector)
+            kind_key(need.api_version, need.kind), need.namespace, msgspec.convert(need.label_selector, LabelSelector)
         )
-        for one in needs
-        if not one.name
+        for need in needs
+        if not need.name
     ]
 
 
-def _text(one: Dependency) -> str:
-    return msgspec.json.encode(_document(one), order="sorted").decode()
+def _text(need: Dependency) -> str:
+    return msgspec.json.encode(_document(need), order="sorted").decode()
 
 
-def _document(one: Dependency) -> dict[str, Any]:
+def _document(need: Dependency) -> dict[str, Any]:
     """Return a dependency in Karmada's format for the annotation."""
-    words = {"apiVersion": one.api_version, "kind": one.kind, "namespace": one.namespace}
-    return {**words, "name": one.name} if one.name else {**words, "labelSelector": one.label_selector}
+    words = {"apiVersion": need.api_version, "kind": need.kind, "namespace": need.namespace}
+    return {**words, "name": need.name} if need.name else {**words, "labelSelector": need.label_selector}
 
 
 def annotated(binding: Binding, needs: Iterable[Dependency]) -> Binding:
@@ -100,14 +100,16 @@ def places(parent: Binding) -> tuple[TargetCluster, ...]:
 def required(attached: Binding, parent: Ref, clusters: tuple[TargetCluster, ...] | None) -> Binding:
     """Return an attached binding that the workload `parent` needs on these clusters. `clusters` None: not any more."""
     others = tuple(
-        one for one in attached.spec.required_by if (one.namespace, one.name) != (parent.namespace, parent.name)
+        snapshot
+        for snapshot in attached.spec.required_by
+        if (snapshot.namespace, snapshot.name) != (parent.namespace, parent.name)
     )
     label = depended_by_label(parent.namespace, parent.name)
     labels = {key: value for key, value in attached.metadata.labels.items() if key != label}
     if clusters is not None:
         others = (*others, BindingSnapshot(parent.namespace, parent.name, clusters))
         labels[label] = "true"
-    ordered = tuple(sorted(others, key=lambda one: (one.namespace, one.name)))
+    ordered = tuple(sorted(others, key=lambda snapshot: (snapshot.namespace, snapshot.name)))
     return attached.with_spec(required_by=ordered).with_meta(labels=labels)
 
 
@@ -117,11 +119,11 @@ def agreed(parents: Iterable[Binding]) -> Policy | None:
     If one of them has Overwrite, that is used. If one of them preserves resources on deletion, they are preserved.
     None: no binding needs the object.
     """
-    specs = [one.spec for one in parents]
+    specs = [parent.spec for parent in parents]
     if not specs:
         return None
-    conflicts = {one.conflict_resolution or ABORT for one in specs}
-    preserves = {one.preserve_resources_on_deletion is True for one in specs}
+    conflicts = {spec.conflict_resolution or ABORT for spec in specs}
+    preserves = {spec.preserve_resources_on_deletion is True for spec in specs}
     differences = [
         *(["conflictResolution: Overwrite and Abort, Overwrite is used"] if len(conflicts) > 1 else ()),
         *(["preserveResourcesOnDeletion: true and false, true is used"] if len(preserves) > 1 else ()),

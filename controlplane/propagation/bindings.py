@@ -53,17 +53,17 @@ def binding_ref(template: Ref) -> Ref:
 
 def template_ref(binding: Binding) -> Ref:
     """Return the reference of a binding's template."""
-    one = binding.spec.resource
-    return Ref(kind_key(one.api_version, one.kind), one.namespace, one.name)
+    resource = binding.spec.resource
+    return Ref(kind_key(resource.api_version, resource.kind), resource.namespace, resource.name)
 
 
 def template_of(binding: Binding) -> Template:
     """Return the template of a binding with name and uid but without content, as the object of an Event."""
-    one = binding.spec.resource
+    resource = binding.spec.resource
     return Template(
-        api_version=one.api_version,
-        kind=one.kind,
-        metadata=ObjectMeta(name=one.name, namespace=one.namespace, uid=one.uid),
+        api_version=resource.api_version,
+        kind=resource.kind,
+        metadata=ObjectMeta(name=resource.name, namespace=resource.namespace, uid=resource.uid),
     )
 
 

@@ -1,1 +1,1 @@
-"""Where a workload runs: filter, score, select clusters, assign replicas. Pure; one question for many bindings."""
+"""Scheduling: decides on which clusters a binding is placed, with how many replicas, and explains why."""

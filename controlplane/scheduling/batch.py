@@ -113,6 +113,9 @@ def growth(question: Question, clusters: Sequence[TargetCluster], uncounted: dic
     """
     if question.bundled:
         before = {name for name, _ in question.targets}
-        return {one.name: uncounted.get(one.name, 0) if one.name in before else 1 for one in clusters}
+        return {target.name: uncounted.get(target.name, 0) if target.name in before else 1 for target in clusters}
     held = dict(question.targets)
-    return {one.name: max(0, one.replicas - held.get(one.name, 0) + uncounted.get(one.name, 0)) for one in clusters}
+    return {
+        target.name: max(0, target.replicas - held.get(target.name, 0) + uncounted.get(target.name, 0))
+        for target in clusters
+    }

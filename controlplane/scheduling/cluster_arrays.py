@@ -59,20 +59,23 @@ class Fleet:
         self, clusters: Iterable[Cluster], settings: Settings, known: dict[str, tuple[Cluster, FreeCapacity]]
     ) -> None:
         self.settings = settings
-        self.clusters = tuple(sorted(clusters, key=lambda one: one.metadata.name))
-        self.names = tuple(one.metadata.name for one in self.clusters)
+        self.clusters = tuple(sorted(clusters, key=lambda cluster: cluster.metadata.name))
+        self.names = tuple(cluster.metadata.name for cluster in self.clusters)
         self.index = {name: place for place, name in enumerate(self.names)}
         self.size = len(self.names)
-        self._read = {name: _read(one, known.get(name)) for name, one in zip(self.names, self.clusters, strict=True)}
+        self._read = {
+            name: _read(cluster, known.get(name)) for name, cluster in zip(self.names, self.clusters, strict=True)
+        }
         graded = settings.gate("CustomizedClusterResourceModeling")
         free = [capacity for _, capacity in self._read.values()]
         self.capacity = Capacity(free, settings.estimator.model_formula, graded=graded)
         self._taints, self._taint_ids = _interned(
-            tuple(Taint(taint.key, taint.effect, taint.value) for taint in one.spec.taints) for one in self.clusters
+            tuple(Taint(taint.key, taint.effect, taint.value) for taint in cluster.spec.taints)
+            for cluster in self.clusters
         )
-        self._apis, self._api_ids = _interned(one.status.api_enablements for one in self.clusters)
+        self._apis, self._api_ids = _interned(cluster.status.api_enablements for cluster in self.clusters)
         self.excluded: Mask = np.zeros(self.size, dtype=np.bool_)
-        self.accepting: Mask = ~self._mask(lambda one: one.terminating)  # clusters that are not being deleted
+        self.accepting: Mask = ~self._mask(lambda cluster: cluster.terminating)  # clusters that are not being deleted
         # A deleted cluster that the eviction queue empties keeps its copies until they are evicted [unjoin-and-drain].
         self.retaining: Mask = self.accepting | np.bool_(unjoin.evicts(settings))
         self._cache: dict[Any, Any] = {}
@@ -89,7 +92,9 @@ class Fleet:
         listed = list(clusters)
         known = previous._read
         same = len(listed) == previous.size and settings == previous.settings and not previous.excluded.any()
-        if same and all(one.metadata.name in known and _same(known[one.metadata.name][0], one) for one in listed):
+        if same and all(
+            cluster.metadata.name in known and _same(known[cluster.metadata.name][0], cluster) for cluster in listed
+        ):
             return previous
         return cls(listed, settings, known)
 
@@ -142,7 +147,7 @@ class Fleet:
         self._cache[key] = answer
 
     def _mask(self, test: Callable[[Cluster], bool]) -> Mask:
-        return np.fromiter((test(one) for one in self.clusters), dtype=np.bool_, count=self.size)
+        return np.fromiter((test(cluster) for cluster in self.clusters), dtype=np.bool_, count=self.size)
 
     # Capacity
 
@@ -173,16 +178,18 @@ class Fleet:
 
     def without_field(self, field: str) -> Mask:
         """Return the clusters whose provider, region or zone is not set."""
-        return self.cached(("without field", field), lambda: self._mask(lambda one: not field_values(one, field)))
+        return self.cached(
+            ("without field", field), lambda: self._mask(lambda cluster: not field_values(cluster, field))
+        )
 
     def regions(self) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         """Return for each cluster the position of its region in the sorted region names, and these names. -1: no
         region."""
 
         def make() -> tuple[NDArray[np.int64], tuple[str, ...]]:
-            known = tuple(sorted({one.spec.region for one in self.clusters} - {""}))
+            known = tuple(sorted({cluster.spec.region for cluster in self.clusters} - {""}))
             number = {name: place for place, name in enumerate(known)} | {"": -1}
-            return np.array([number[one.spec.region] for one in self.clusters], dtype=np.int64), known
+            return np.array([number[cluster.spec.region] for cluster in self.clusters], dtype=np.int64), known
 
         return self.cached("regions", make)
 
@@ -215,7 +222,10 @@ class Fleet:
 
         def make() -> Mask:
             served = [
-                any(one.group_version == api_version and any(r.kind == kind for r in one.resources) for one in enabled)
+                any(
+                    enablement.group_version == api_version and any(r.kind == kind for r in enablement.resources)
+                    for enablement in enabled
+                )
                 for enabled in self._apis
             ]
             return np.array(served, dtype=np.bool_)[self._api_ids]
@@ -228,10 +238,10 @@ def _read(cluster: Cluster, known: tuple[Cluster, FreeCapacity] | None) -> tuple
     return known if known is not None and _same(known[0], cluster) else (cluster, free_capacity(cluster))
 
 
-def _same(known: Cluster, one: Cluster) -> bool:
+def _same(known: Cluster, other: Cluster) -> bool:
     """Test whether two readings of a cluster are equal. Resource versions are not compared, because a store that was
     restored from a backup may have given the same version to another content."""
-    return known is one or known == one
+    return known is other or known == other
 
 
 def _interned(values: Iterable[Any]) -> tuple[list[Any], Places]:

@@ -140,7 +140,7 @@ class Applications:
         key = application(binding)
         if key:
             part = part_of(binding, self._settings)
-            names = tuple(one.name for one in clusters)
+            names = tuple(target.name for target in clusters)
             known = self._parts.setdefault(key, {})
             known[binding.metadata.name] = replace(part, clusters=names, kept=part.kept | set(names))
 

@@ -20,5 +20,5 @@ def split(binding: Binding, template: Template, targets: Iterable[TargetCluster]
     completions = template.spec.get("completions")
     if completions is None:
         return {}
-    weights = {one.name: one.replicas for one in targets}
+    weights = {target.name: target.replicas for target in targets}
     return dispense(int(completions), weights, uid=spec.resource.uid)

@@ -62,7 +62,7 @@ class Plan:
         self.selects = bool(placement.spread_constraints) and not placement.ignores_spread
         self.tiers = self._tiers() if workload else None
         self.affinity = fleet.selected_by(term) if self.tiers is None else self.tiers >= 0
-        self.spread_fields = frozenset(one.spread_by_field for one in placement.spread_constraints)
+        self.spread_fields = frozenset(rule.spread_by_field for rule in placement.spread_constraints)
         discouraged = fleet.with_untolerated_taint(placement.cluster_tolerations, DISCOURAGING)
         self.reluctant: Mask = discouraged | fleet.with_untolerated_taint((), (PREFER_NO_EXECUTE,))
         self.answers: dict[Any, Any] = {}

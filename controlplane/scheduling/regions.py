@@ -127,8 +127,8 @@ def best_path(regions: list[Region], *, least: int, most: int, clusters: int) ->
     """
     ordered = sorted(regions, key=lambda region: (region.clusters, -region.score, region.name))
     deepest = min(most, len(ordered))
-    hopes = _hopes([one.score for one in ordered], deepest)
-    largest = [sum(one.clusters for one in ordered[len(ordered) - picks :]) for picks in range(deepest + 1)]
+    hopes = _hopes([region.score for region in ordered], deepest)
+    largest = [sum(region.clusters for region in ordered[len(ordered) - picks :]) for picks in range(deepest + 1)]
     best: tuple[int, int] | None = None
     found: list[Region] = []
     path: list[Region] = []
@@ -156,9 +156,9 @@ def best_path(regions: list[Region], *, least: int, most: int, clusters: int) ->
     visit(0, 0, 0)
     if not found and visits > _MOST_TRIES and least <= deepest:  # `visit` starts only if the largest regions are enough
         found = ordered[len(ordered) - deepest :]
-    by_score = sorted(found, key=lambda one: (-one.score, one.name))
+    by_score = sorted(found, key=lambda region: (-region.score, region.name))
     for length in range(least, len(found)):
-        if sum(one.clusters for one in by_score[:length]) >= clusters:
+        if sum(region.clusters for region in by_score[:length]) >= clusters:
             return by_score[:length]
     return by_score
 

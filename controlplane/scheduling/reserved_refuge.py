@@ -49,11 +49,11 @@ class Reserved(msgspec.Struct, frozen=True):
         """
         if self.hint is None or not self.valid:
             return ()
-        placed = {one.name: one.replicas for one in result}
+        placed = {target.name: target.replicas for target in result}
         return tuple(_unused(self.reservations, self.hint.clusters, placed)) if self._partial(placed) else ()
 
     def _targets(self) -> set[str]:
-        return {one.name for one in self.binding.spec.clusters}
+        return {target.name for target in self.binding.spec.clusters}
 
     def _partial(self, placed: Iterable[str]) -> bool:
         """Test whether a result keeps a target that the binding is still to be evicted from."""
@@ -66,7 +66,7 @@ class Reserved(msgspec.Struct, frozen=True):
         """
         if self.hint is None or not self.valid:
             return ""
-        wanted, placed = self.hint.clusters, {one.name: one.replicas for one in result}
+        wanted, placed = self.hint.clusters, {target.name: target.replicas for target in result}
         moved = sum(placed.values()) >= sum(wanted.values())  # fewer: the workload was scaled down
         missed = [name for name in sorted(wanted) if name not in placed or (moved and placed[name] < wanted[name])]
         if not missed or (self._partial(placed) and placed.keys() <= {*wanted, *self._targets()}):
