@@ -53,7 +53,7 @@ class Controller:
     Attributes of an instance are caches: they may save work and never change a decision.
 
     name: the controller's name in settings, metrics, due rows and the change log.
-    group: the worker process that runs it: "fleet", "propagation", "eviction" or "members".
+    group: the controllers that one process runs together: fleet, failover, scheduling, propagation or members.
     keys: the kinds of the objects it decides about. A claimed reference of another kind is the origin of a fan-out.
     watches: which changes make which objects due.
     owns: what it may write.
