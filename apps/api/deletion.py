@@ -19,10 +19,7 @@ def deletion_effects(store: DjangoStore, kind: Kind, ref: Ref) -> list[str]:
         return _of_cluster(store, ref.name)
     if ref.kind in kinds.POLICIES:
         count = sum(len(_indexed(store, key, "policy", str(ref))) for key in kinds.BINDINGS)
-        return [
-            f"{_counted(count)} that follow this policy: their copies keep running as they are until another policy "
-            "matches"
-        ]
+        return [f"{_counted(count)} placed by this policy: the copies keep running as they are until another matches"]
     if ref.kind == kinds.WORK:
         cluster = cluster_of_execution_namespace(ref.namespace)
         return [f"the object that this Work describes, on cluster {cluster}"] if cluster else []
@@ -59,4 +56,6 @@ def _indexed(store: DjangoStore, kind: str, index: str, value: str) -> list[Ref]
 
 
 def _counted(count: int) -> str:
+    if count == 1:
+        return "1 binding"
     return f"{count} or more bindings" if count >= MAX_COUNTED else f"{count} bindings"

@@ -40,6 +40,17 @@ def test_the_page_of_a_list_offers_no_deletion(root: Client, url: str) -> None:
     assert ">DELETE<" not in shown
 
 
+def test_a_page_offers_forms_only_to_users_who_may_use_them(root: Client, clerk: Client) -> None:
+    stored(config("one"))
+
+    for_root, for_clerk = page(root, f"{CONFIGS}/one"), page(clerk, f"{CONFIGS}/one")
+
+    assert PUTS in for_root
+    assert DELETES in for_root
+    assert PUTS not in for_clerk
+    assert DELETES not in for_clerk
+
+
 def test_a_deletion_names_the_object_and_what_goes_with_it(root: Client) -> None:
     web = binding("web", "member1", "member2")
     stored(cluster("member1"), cluster("member2"), web, work("web", "member1", of=web), work("web", "member2", of=web))
@@ -52,7 +63,7 @@ def test_a_deletion_names_the_object_and_what_goes_with_it(root: Client) -> None
 
     shown = page(root, "/apis/cluster.karmada.io/v1alpha1/clusters/member1")
     assert "Delete Cluster member1?" in shown
-    assert "1 bindings placed on this cluster: the deletion is refused" in shown
+    assert "1 binding placed on this cluster: the deletion is refused" in shown
 
 
 def test_a_list_is_pages_of_a_hundred_objects_with_links_to_the_next(root: Client) -> None:
