@@ -1,4 +1,4 @@
-"""All controllers, in the order a group runs them: what decides about clusters before what decides about workloads."""
+"""All controllers, in the order in which a group runs them. Those about clusters come before those about workloads."""
 
 from __future__ import annotations
 

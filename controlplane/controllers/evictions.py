@@ -250,7 +250,7 @@ def plan_of(
     clocks_from = health.clock_start(snapshot.fleet)
     if clocks_from is None:
         return eviction_plan.EvictionPlan()
-    known = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
+    clusters = {cluster.metadata.name: cluster for cluster in snapshot.clusters}
     scope, most = settings.eviction.bucket_scope, min(MOST_AT_ONCE, rate.capacity(tier.rate))
     taken_tokens = Counter[str]()  # tokens that planned evictions will take, by bucket
     dry_run = SchedulerDryRun(
@@ -261,21 +261,23 @@ def plan_of(
         groups=snapshot.groups,
     )
 
-    def room(cluster: str) -> int:
+    def tokens_for(cluster: str) -> int:
         return min(most - taken_tokens[rate.bucket_of(cluster, scope)], MOST_AT_ONCE - taken_tokens.total())
 
-    def attempt(binding: Binding, leaving: Collection[str]) -> DryRunResult:
+    def place_without(binding: Binding, leaving: Collection[str]) -> DryRunResult:
         return dry_run.place_without(binding, leaving, now=now)
 
-    def taken(row: Eviction, binding: Binding, refuge: Refuge) -> Reservation:
+    def reserve(row: Eviction, binding: Binding, refuge: Refuge) -> Reservation:
         taken_tokens[rate.bucket_of(row.cluster, scope)] += 1
         return dry_run.reserve(binding, refuge, now=now)
 
     heads = snapshot.heads if tier.rate > 0 else ()
     queue = eviction_plan.QueueHeads(
-        heads, snapshot.held or (), snapshot.bindings, snapshot.rows, known, clocks_from, snapshot.holds
+        heads, snapshot.held or (), snapshot.bindings, snapshot.rows, clusters, clocks_from, snapshot.holds
     )
-    return eviction_plan.plan_evictions(queue, settings, tokens_for=room, dry_run=attempt, reserve=taken, now=now)
+    return eviction_plan.plan_evictions(
+        queue, settings, tokens_for=tokens_for, dry_run=place_without, reserve=reserve, now=now
+    )
 
 
 def _granted(
