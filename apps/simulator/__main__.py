@@ -72,7 +72,7 @@ def _order(asked: argparse.Namespace, control: str) -> int:
     if asked.command == "fault":
         fault = asked.named_fault or asked.fault
         if not fault:
-            print(f"which fault? one of {', '.join(Fault)}", file=sys.stderr)
+            print(f"which fault? request of {', '.join(Fault)}", file=sys.stderr)
             return 2
         shown = ask(control, "PUT", f"{path}/fault", {"fault": fault, "seconds": asked.seconds})
         print(f"{shown['name']}: {shown['fault']}")
@@ -82,8 +82,15 @@ def _order(asked: argparse.Namespace, control: str) -> int:
     elif asked.clear:
         ask(control, "DELETE", f"{path}/requests")
     else:
-        for one in ask(control, "GET", f"{path}/requests")["requests"]:
-            print(one["at"], one["status"], one["method"], one["path"], f"{one['seconds']:.3f}s", one["userAgent"])
+        for request in ask(control, "GET", f"{path}/requests")["requests"]:
+            print(
+                request["at"],
+                request["status"],
+                request["method"],
+                request["path"],
+                f"{request['seconds']:.3f}s",
+                request["userAgent"],
+            )
     return 0
 
 
@@ -116,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     for command in (fault, settings, log):
         command.add_argument("member", nargs="?")
         command.add_argument("--member", dest="named_member", metavar="MEMBER", help="the member, as an option")
-    words = [str(one) for one in Fault]
+    words = [str(fault) for fault in Fault]
     fault.add_argument("fault", nargs="?", choices=words)
     fault.add_argument("--fault", dest="named_fault", choices=words, help="the fault, as an option")
     return parser

@@ -24,7 +24,7 @@ class Catalogue:
 
     def __init__(self) -> None:
         served = map(_with_own_subresources, (*builtin.RESOURCES, *builtin.REVIEWS))
-        self._builtin = {(one.group, one.version, one.plural): one for one in served}
+        self._builtin = {(resource.group, resource.version, resource.plural): resource for resource in served}
         self._custom: dict[tuple[str, str, str], tuple[Resource, Schema]] = {}
         self._ending: set[str] = set()
         self._openapi: OpenAPI | None = None

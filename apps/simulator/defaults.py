@@ -62,7 +62,7 @@ def _stateful_set(document: Document) -> Document:
     policy = {**retained, **(given.get("persistentVolumeClaimRetentionPolicy") or {})}
     spec = {**made["spec"], "updateStrategy": update, "persistentVolumeClaimRetentionPolicy": policy}
     if given.get("volumeClaimTemplates"):
-        spec["volumeClaimTemplates"] = [_claim_template(one) for one in given["volumeClaimTemplates"]]
+        spec["volumeClaimTemplates"] = [_claim_template(claim) for claim in given["volumeClaimTemplates"]]
     return {**made, "spec": {name: value for name, value in spec.items() if value != []}}
 
 
@@ -98,7 +98,7 @@ def _job(document: Document) -> Document:
     made = _with_template(document, restarts="Always", **more)
     for rule in (made["spec"].get("podFailurePolicy") or {}).get("rules") or ():
         if rule.get("onPodConditions"):
-            rule["onPodConditions"] = [{"status": "True", **one} for one in rule["onPodConditions"]]
+            rule["onPodConditions"] = [{"status": "True", **pattern} for pattern in rule["onPodConditions"]]
     labels = ((made["spec"].get("template") or {}).get("metadata") or {}).get("labels")
     if labels and not made["metadata"].get("labels"):
         made["metadata"] = {**made["metadata"], "labels": labels}
@@ -187,7 +187,7 @@ def _claim(document: Document) -> Document:
         made["spec"].setdefault("dataSourceRef", made["spec"]["dataSource"])
     resources = made["spec"].get("resources")
     if isinstance(resources, dict):
-        made["spec"]["resources"] = {name: quantities(one) for name, one in resources.items()}
+        made["spec"]["resources"] = {name: quantities(amounts) for name, amounts in resources.items()}
     return made
 
 
@@ -208,11 +208,11 @@ def _quota(document: Document) -> Document:
 
 
 def _limits(document: Document) -> Document:
-    """Add defaults to LimitRange items: max is the default of `default`, which is the default of `defaultRequest`."""
+    """Add defaults to container limits: max to `default`, then `default` and min to `defaultRequest`."""
     made = _with_spec(document)
     found = []
-    for one in made["spec"].get("limits") or ():
-        limit = {name: quantities(value) for name, value in one.items()}
+    for item in made["spec"].get("limits") or ():
+        limit = {name: quantities(value) for name, value in item.items()}
         if limit.get("type") == "Container":
             default = {**(limit.get("max") or {}), **(limit.get("default") or {})}
             requests = {**(limit.get("min") or {}), **default, **(limit.get("defaultRequest") or {})}
@@ -229,7 +229,7 @@ def _network_policy(document: Document) -> Document:
         spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]
     for part in ("ingress", "egress"):
         if isinstance(spec.get(part), list):
-            spec[part] = [_rule(one) for one in spec[part]]
+            spec[part] = [_rule(rule) for rule in spec[part]]
     return made
 
 
@@ -245,7 +245,7 @@ def _autoscaler(document: Document) -> Document:
     if not spec.get("metrics"):
         target = {"type": "Utilization", "averageUtilization": 80}
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
-    spec["metrics"] = [_metric(one) for one in spec["metrics"]]
+    spec["metrics"] = [_metric(metric) for metric in spec["metrics"]]
     behavior = spec.get("behavior")
     if isinstance(behavior, dict):
         spec["behavior"] = {part: {**rules, **(behavior.get(part) or {})} for part, rules in _BEHAVIOR.items()}
@@ -291,7 +291,7 @@ def _binding(document: Document) -> Document:
     if isinstance(made.get("subjects"), list):
         people = ("User", "Group")
         made["subjects"] = [
-            {"apiGroup": _RBAC, **one} if one.get("kind") in people else one for one in made["subjects"]
+            {"apiGroup": _RBAC, **subject} if subject.get("kind") in people else subject for subject in made["subjects"]
         ]
     return {name: value for name, value in made.items() if value != []}
 

@@ -99,7 +99,7 @@ def _pod(document: Document, old: Document) -> Iterator[Cause]:
     deadline, before = spec.get("activeDeadlineSeconds"), was.get("activeDeadlineSeconds")
     if before is not None and (deadline is None or deadline > before):
         yield words.invalid("spec.activeDeadlineSeconds", deadline, f"must be less than or equal to {before}")
-    if not all(one in (spec.get("tolerations") or ()) for one in was.get("tolerations") or ()):
+    if not all(toleration in (spec.get("tolerations") or ()) for toleration in was.get("tolerations") or ()):
         yield words.forbidden("spec.tolerations", "existing toleration can not be modified except its seconds")
 
 
@@ -107,7 +107,7 @@ def _without_free(spec: Document) -> Document:
     fixed = {name: value for name, value in spec.items() if name not in ("activeDeadlineSeconds", "tolerations")}
     for part in ("containers", "initContainers"):
         if part in fixed:
-            fixed[part] = [{**one, "image": ""} for one in fixed[part]]
+            fixed[part] = [{**container, "image": ""} for container in fixed[part]]
     return fixed
 
 

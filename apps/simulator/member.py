@@ -109,7 +109,7 @@ class Member:
         if stored is None:
             raise NotFound.of("nodes", name)
         resource = self.objects.catalogue.by_key("Node")
-        others = [one for one in stored.document["status"]["conditions"] if one["type"] != "Ready"]
+        others = [condition for condition in stored.document["status"]["conditions"] if condition["type"] != "Ready"]
         conditions = [*others, nodes.ready_condition(is_ready, now=stamp())]
         self.objects.set_status(resource, stored, {**stored.document["status"], "conditions": conditions})
 

@@ -78,7 +78,7 @@ def _claimed(document: Document) -> tuple[str, set[int]]:
     spec = document.get("spec") or {}
     address = spec.get("clusterIP") or ""
     return "" if address == "None" else address, {
-        one["nodePort"] for one in spec.get("ports") or () if "nodePort" in one
+        port["nodePort"] for port in spec.get("ports") or () if "nodePort" in port
     }
 
 

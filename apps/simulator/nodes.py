@@ -132,7 +132,7 @@ def ready_condition(is_ready: bool, *, now: str) -> Document:
 def ready(node: Document) -> bool:
     """Test whether the Ready condition of a Node is True."""
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def usable(node: Document) -> bool:

@@ -237,7 +237,9 @@ class Objects:
         causes += rules.causes(resource.key, made, old)
         if resource.key == "Service":
             # Only addresses in the document are checked, not those that the member chooses.
-            causes += network_rules.taken(document, old, lambda: (one.document for one in self.store.all("Service")))
+            causes += network_rules.taken(
+                document, old, lambda: (service.document for service in self.store.all("Service"))
+            )
         if resource.key == DEFINITIONS:
             made = definition_rules.defaulted(made)
             causes += definition_rules.faults(made, old)

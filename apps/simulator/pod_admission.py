@@ -29,7 +29,7 @@ def admitted(document: Document, store: Store) -> Document:
         detail = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
         raise _refused(metadata, f"{detail}; priority admission controller computed {priority}")
     made = {**document, "spec": {**spec, "priority": priority}}
-    return limited(made, [one.document for one in store.all("LimitRange", namespace)])
+    return limited(made, [stored.document for stored in store.all("LimitRange", namespace)])
 
 
 def _priority(document: Document, store: Store) -> int:

@@ -36,9 +36,9 @@ def pod_spec(spec: Document, *, restarts: str = "Always") -> Document:
         filled |= {"serviceAccountName": account, "serviceAccount": account}
     for field in ("containers", "initContainers"):
         if isinstance(filled.get(field), list):
-            filled[field] = [_container(one) for one in filled[field]]
+            filled[field] = [_container(container) for container in filled[field]]
     if isinstance(filled.get("volumes"), list):
-        filled["volumes"] = [_volume(one) for one in filled["volumes"]]
+        filled["volumes"] = [_volume(volume) for volume in filled["volumes"]]
     for field in _PLAIN_BOOLEANS:
         if not filled.get(field):
             filled.pop(field, None)
@@ -48,14 +48,14 @@ def pod_spec(spec: Document, *, restarts: str = "Always") -> Document:
 def pod(document: Document) -> Document:
     """Return a Pod with its defaults, and with the tolerations that admission adds on every write."""
     spec = {"enableServiceLinks": True, **pod_spec(document.get("spec") or {})}
-    held = [one for one in spec.get("tolerations") or () if isinstance(one, dict)]
-    missing = [one for one in _TOLERATIONS if not any(_tolerates(other, one) for other in held)]
+    held = [toleration for toleration in spec.get("tolerations") or () if isinstance(toleration, dict)]
+    missing = [toleration for toleration in _TOLERATIONS if not any(_tolerates(other, toleration) for other in held)]
     spec["tolerations"] = [*held, *missing]
     for part in ("containers", "initContainers"):
         if spec.get(part):
-            spec[part] = [_with_requests(one) for one in spec[part]]
+            spec[part] = [_with_requests(container) for container in spec[part]]
             if spec.get("hostNetwork"):
-                spec[part] = [_on_host(one) for one in spec[part]]
+                spec[part] = [_on_host(container) for container in spec[part]]
     return {**document, "spec": spec}
 
 
@@ -63,7 +63,9 @@ def _on_host(container: Document) -> Document:
     """Return a container of a Pod with hostNetwork, with hostPort set. Templates get no hostPort."""
     if not container.get("ports"):
         return container
-    ports = [{"hostPort": one["containerPort"], **one} if "containerPort" in one else one for one in container["ports"]]
+    ports = [
+        {"hostPort": port["containerPort"], **port} if "containerPort" in port else port for port in container["ports"]
+    ]
     return {**container, "ports": ports}
 
 
@@ -71,11 +73,11 @@ def limited(document: Document, limit_ranges: list[Document]) -> Document:
     """Return a new Pod with the default requests and limits from the LimitRanges of its namespace."""
     added_texts: list[str] = []
     spec = dict(document.get("spec") or {})
-    items = [item for one in limit_ranges for item in (one.get("spec") or {}).get("limits") or ()]
+    items = [item for limit_range in limit_ranges for item in (limit_range.get("spec") or {}).get("limits") or ()]
     ranges = [item for item in items if item.get("type") == "Container"]
     for part, word in (("initContainers", "init container"), ("containers", "container")):
         if ranges and spec.get(part):
-            spec[part] = [_limited(one, word, ranges, added_texts) for one in spec[part]]
+            spec[part] = [_limited(container, word, ranges, added_texts) for container in spec[part]]
     if not added_texts:
         return document
     metadata = document["metadata"]
@@ -88,8 +90,8 @@ def _limited(container: Document, word: str, ranges: list[Document], added_texts
     for field, default, kind in (("requests", "defaultRequest", "request"), ("limits", "default", "limit")):
         given = resources.get(field) or {}
         added: Document = {}
-        for one in ranges:
-            added = {**(one.get(default) or {}), **added}
+        for limit_range in ranges:
+            added = {**(limit_range.get(default) or {}), **added}
         added = {name: amount for name, amount in added.items() if name not in given}
         if added:
             resources[field] = {**given, **added}
@@ -112,8 +114,8 @@ def new_pod(document: Document) -> Document:
     return {**document, "spec": spec}
 
 
-def _tolerates(one: Document, default: Document) -> bool:
-    key, effect = one.get("key", ""), one.get("effect", "")
+def _tolerates(toleration: Document, default: Document) -> bool:
+    key, effect = toleration.get("key", ""), toleration.get("effect", "")
     return (key == default["key"] or not key) and effect in ("", "NoExecute")
 
 
@@ -127,7 +129,7 @@ def _with_requests(container: Document) -> Document:
 
 def _with_token(spec: Document) -> Document:
     """Return the spec with the volume of the service account token, mounted in every container."""
-    if any(str(one.get("name", "")).startswith("kube-api-access-") for one in spec.get("volumes") or ()):
+    if any(str(volume.get("name", "")).startswith("kube-api-access-") for volume in spec.get("volumes") or ()):
         return spec
     name = "kube-api-access-aaaaa"
     root = {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
@@ -144,7 +146,10 @@ def _with_token(spec: Document) -> Document:
     }
     for part in ("containers", "initContainers"):
         if part in spec:
-            made[part] = [{**one, "volumeMounts": [*(one.get("volumeMounts") or ()), mount]} for one in spec[part]]
+            made[part] = [
+                {**container, "volumeMounts": [*(container.get("volumeMounts") or ()), mount]}
+                for container in spec[part]
+            ]
     return made
 
 
@@ -158,15 +163,15 @@ def _container(container: Document) -> Document:
     }
     filled["resources"] = resources(filled["resources"] or {})
     if filled.get("ports"):
-        filled["ports"] = [{"protocol": "TCP", **one} for one in filled["ports"]]
+        filled["ports"] = [{"protocol": "TCP", **port} for port in filled["ports"]]
     if filled.get("env"):
-        filled["env"] = [_env(one) for one in filled["env"]]
+        filled["env"] = [_env(variable) for variable in filled["env"]]
     for probe in _PROBES:
         if isinstance(filled.get(probe), dict):
             given = {name: value for name, value in filled[probe].items() if value != 0 or name not in _PROBE_TIMES}
             filled[probe] = {**_PROBE_TIMES, **_handler(given)}
     if isinstance(filled.get("lifecycle"), dict):
-        filled["lifecycle"] = {name: _handler(one) for name, one in filled["lifecycle"].items()}
+        filled["lifecycle"] = {name: _handler(handler) for name, handler in filled["lifecycle"].items()}
     return {name: value for name, value in filled.items() if value != [] and value != ""}
 
 
@@ -180,12 +185,12 @@ def _is_latest(image: str) -> bool:
 
 def resources(given: Document) -> Document:
     """Return resources with their quantities in canonical form."""
-    return {name: quantities(one) if name in ("limits", "requests") else one for name, one in given.items()}
+    return {name: quantities(amounts) if name in ("limits", "requests") else amounts for name, amounts in given.items()}
 
 
 def quantities(given: Any) -> Any:
     """Return a map of quantities in canonical form."""
-    return {name: quantity(one) for name, one in given.items()} if isinstance(given, dict) else given
+    return {name: quantity(amount) for name, amount in given.items()} if isinstance(given, dict) else given
 
 
 def quantity(given: Any) -> Any:
@@ -196,9 +201,9 @@ def quantity(given: Any) -> Any:
         return given
 
 
-def _env(one: Document) -> Document:
-    source = one.get("valueFrom")
-    filled = {name: value for name, value in one.items() if value != ""}
+def _env(variable: Document) -> Document:
+    source = variable.get("valueFrom")
+    filled = {name: value for name, value in variable.items() if value != ""}
     if not isinstance(source, dict):
         return filled
     made = dict(source)
@@ -228,7 +233,7 @@ def _volume(volume: Document) -> Document:
         if isinstance(volume.get(kind), dict):
             made[kind] = _items({"defaultMode": _MODE, **volume[kind]})
     if isinstance(volume.get("projected"), dict):
-        made["projected"]["sources"] = [_source(one) for one in volume["projected"].get("sources") or ()]
+        made["projected"]["sources"] = [_source(source) for source in volume["projected"].get("sources") or ()]
     if isinstance(volume.get("hostPath"), dict):
         made["hostPath"] = {"type": "", **volume["hostPath"]}
     if isinstance(volume.get("ephemeral"), dict):
@@ -239,7 +244,7 @@ def _volume(volume: Document) -> Document:
 
 
 def _source(source: Document) -> Document:
-    made = {name: _items(one) for name, one in source.items()}
+    made = {name: _items(part) for name, part in source.items()}
     if isinstance(source.get("serviceAccountToken"), dict):
         made["serviceAccountToken"] = {"expirationSeconds": 3600, **source["serviceAccountToken"]}
     return made
@@ -249,7 +254,9 @@ def _items(source: Document) -> Document:
     if not isinstance(source.get("items"), list):
         return source
     items = [
-        {**one, "fieldRef": {"apiVersion": "v1", **one["fieldRef"]}} if isinstance(one.get("fieldRef"), dict) else one
-        for one in source["items"]
+        {**item, "fieldRef": {"apiVersion": "v1", **item["fieldRef"]}}
+        if isinstance(item.get("fieldRef"), dict)
+        else item
+        for item in source["items"]
     ]
     return {**source, "items": items}

@@ -57,7 +57,7 @@ def starting(document: Document, *, now: str) -> Document:
         "startTime": now,
         "conditions": _conditions({"PodScheduled": True, "Initialized": True, "Ready": False}, now),
         "containerStatuses": [
-            _container(one, is_ready=False, now=now) for one in document["spec"].get("containers") or ()
+            _container(container, is_ready=False, now=now) for container in document["spec"].get("containers") or ()
         ],
     }
 
@@ -72,7 +72,7 @@ def running(document: Document, *, is_ready: bool, address: str, now: str) -> Do
         "podIP": address,
         "conditions": _conditions(statuses, now),
         "containerStatuses": [
-            _container(one, is_ready=is_ready, now=now) for one in document["spec"].get("containers") or ()
+            _container(container, is_ready=is_ready, now=now) for container in document["spec"].get("containers") or ()
         ],
     }
 
@@ -86,7 +86,7 @@ def succeeded(document: Document, *, now: str) -> Document:
 def is_ready(document: Document) -> bool:
     """Test whether the Ready condition of a pod is True."""
     conditions = (document.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def phase(document: Document) -> str:

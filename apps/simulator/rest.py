@@ -104,24 +104,26 @@ class Rest:
     def _list(self, request: Request) -> Answer:
         target, choice = request.target, request.choice
         found = [
-            one for one in self.objects.store.all(target.resource.key, target.namespace) if choice.takes(one.document)
+            stored
+            for stored in self.objects.store.all(target.resource.key, target.namespace)
+            if choice.takes(stored.document)
         ]
         list_meta, page = self._page(request, found)
         form = representation(request.accept)
         if form.convert == "Table":
             return self._table(request, page, list_meta, form)
         if form.convert:
-            return _encoded(partial_object_metadata_list((one.document for one in page), list_meta), form)
+            return _encoded(partial_object_metadata_list((stored.document for stored in page), list_meta), form)
         head = {"kind": target.resource.list_kind, "apiVersion": target.resource.api_version, "metadata": list_meta}
         if form.media_type == YAML:
-            return _encoded({**head, "items": [one.document for one in page]}, form)
-        texts = b",".join([one.text for one in page])
+            return _encoded({**head, "items": [stored.document for stored in page]}, form)
+        texts = b",".join([stored.text for stored in page])
         return Answer(orjson.dumps(head)[:-1] + b',"items":[' + texts + b"]}")
 
     def _chosen(self, request: Request) -> list[Stored]:
         target, choice = request.target, request.choice
         stored = self.objects.store.all(target.resource.key, target.namespace)
-        return [one for one in stored if choice.takes(one.document)]
+        return [item for item in stored if choice.takes(item.document)]
 
     def _page(self, request: Request, found: list[Stored]) -> tuple[Document, list[Stored]]:
         """Return a page of a list and its metadata. The token has the version of the first page and the next key."""
@@ -136,7 +138,7 @@ class Rest:
                 raise BadRequest("query parameter continue is not a token of this server") from None
             if version < store.trimmed:
                 raise Expired("The provided continue parameter is too old: list again from the start")
-            found = [one for one in found if key_of(one.document) >= start]
+            found = [item for item in found if key_of(item.document) >= start]
         limit = request.number("limit")
         meta: Document = {"resourceVersion": str(version)}
         if limit and len(found) > limit:
@@ -150,7 +152,7 @@ class Rest:
     def _table(self, request: Request, page: list[Stored], list_meta: Document, form: Representation) -> Answer:
         shown = table(
             request.target.resource,
-            (one.document for one in page),
+            (item.document for item in page),
             now=datetime.now(UTC),
             include_object=include_object_of(request.query.get("includeObject")),
             list_meta=list_meta,
@@ -281,13 +283,15 @@ class Rest:
         target, choice = request.target, request.choice
         options = self._delete_options(request)
         chosen = [
-            one for one in self.objects.store.all(target.resource.key, target.namespace) if choice.takes(one.document)
+            item
+            for item in self.objects.store.all(target.resource.key, target.namespace)
+            if choice.takes(item.document)
         ]
         for stored in chosen:
             self.objects.delete(target.resource, stored, options, dry_run=request.writer.dry_run)
         head = {"kind": target.resource.list_kind, "apiVersion": target.resource.api_version}
         meta = {"resourceVersion": str(self.objects.store.version)}
-        return Answer(orjson.dumps({**head, "metadata": meta, "items": [one.document for one in chosen]}))
+        return Answer(orjson.dumps({**head, "metadata": meta, "items": [item.document for item in chosen]}))
 
     def _delete_options(self, request: Request) -> Document:
         options: Document = {}

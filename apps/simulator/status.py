@@ -99,7 +99,7 @@ def job(document: Document, counts: PodCounts, *, now: str) -> Document:
 
 def conditions(document: Document, wanted: dict[str, tuple[str, str]], *, now: str) -> list[Document]:
     """Return conditions from (status, reason) by type. Their times change only if the status or reason changes."""
-    before = {one["type"]: one for one in (document.get("status") or {}).get("conditions") or ()}
+    before = {condition["type"]: condition for condition in (document.get("status") or {}).get("conditions") or ()}
     result = []
     for kind, (status, reason) in wanted.items():
         old = before.get(kind, {})

@@ -29,7 +29,9 @@ def mistyped(document: Document, schema: Schema) -> list[str]:
     """
     schemas = [_METADATA] if isinstance(schema, StructuralSchema) else [_METADATA, schema]
     return list(
-        dict.fromkeys([*(message for one in schemas for message in _messages(document, one)), *_no_bytes(document)])
+        dict.fromkeys(
+            [*(message for schema_ in schemas for message in _messages(document, schema_)), *_no_bytes(document)]
+        )
     )
 
 

@@ -184,7 +184,7 @@ class Workloads:
     def _drop_finalizer(self, resource: Resource, document: Document, name: str) -> None:
         """Remove a finalizer of an object that is being deleted, and the object with its last finalizer."""
         metadata = document["metadata"]
-        rest = [one for one in metadata["finalizers"] if one != name]
+        rest = [finalizer for finalizer in metadata["finalizers"] if finalizer != name]
         if rest:
             self._store.put(resource, {**document, "metadata": {**metadata, "finalizers": rest}})
         else:
@@ -208,8 +208,8 @@ class Workloads:
         document = stored.document
         spec = document["spec"]
         kind = f"{spec['group']}/{spec['names']['kind']}"
-        for one in self._store.all(kind):
-            self._delete((kind, key_of(one.document)))
+        for stored_object in self._store.all(kind):
+            self._delete((kind, key_of(stored_object.document)))
         if not self._store.count(kind):
             self._drop_finalizer(resource, document, CLEANUP_FINALIZER)
         return True
@@ -232,7 +232,7 @@ class Workloads:
         if stored is None:
             return
         metadata = dict(stored.document["metadata"])
-        metadata["ownerReferences"] = [one for one in metadata["ownerReferences"] if one["uid"] != uid]
+        metadata["ownerReferences"] = [owner for owner in metadata["ownerReferences"] if owner["uid"] != uid]
         if not metadata["ownerReferences"]:
             del metadata["ownerReferences"]
         _note(self._dependents, uid, due, True)
@@ -244,11 +244,11 @@ class Workloads:
         mark = pods.template_hash(spec["template"])
         family = sorted(self._pods_of.get(document["metadata"]["uid"], ()))
         all_pods = [found.document for key in family if (found := self._store.get(POD, *key))]
-        current = [one for one in all_pods if one["metadata"]["labels"].get(pods.HASH) == mark]
-        older = [one for one in all_pods if one["metadata"]["labels"].get(pods.HASH) != mark]
+        current = [pod for pod in all_pods if pod["metadata"]["labels"].get(pods.HASH) == mark]
+        older = [pod for pod in all_pods if pod["metadata"]["labels"].get(pods.HASH) != mark]
         wanted = self._wanted(kind, spec)
         if kind == "batch/Job":
-            succeeded = sum(pods.phase(one) == "Succeeded" for one in all_pods)
+            succeeded = sum(pods.phase(pod) == "Succeeded" for pod in all_pods)
             room = 0 if spec.get("suspend") else min(spec.get("parallelism", 1), wanted - succeeded)
             self._make(document, mark, room - (len(all_pods) - succeeded))
         elif kind == "apps/StatefulSet":
@@ -260,7 +260,7 @@ class Workloads:
             self._make(document, mark, wanted - len(current))
             self._drop([*sorted(current, key=pods.is_ready)][: max(0, len(current) - wanted)])
             # Old pods stay until new pods are ready, except where new pods need their capacity.
-            settled = sum(pods.is_ready(one) or key_of(one) in self._waiting for one in current)
+            settled = sum(pods.is_ready(pod) or key_of(pod) in self._waiting for pod in current)
             self._drop(older[: max(0, len(older) + settled - wanted)] if wanted else older)
         self._report(kind, document, mark, wanted)
 
@@ -275,9 +275,11 @@ class Workloads:
         selector = (template.get("spec") or {}).get("nodeSelector") or {}
         usable = self._capacity.nodes()
         chosen = (
-            one for one in usable if all((one["metadata"].get("labels") or {}).get(k) == v for k, v in selector.items())
+            node
+            for node in usable
+            if all((node["metadata"].get("labels") or {}).get(k) == v for k, v in selector.items())
         )
-        return [one["metadata"]["name"] for one in chosen]
+        return [node["metadata"]["name"] for node in chosen]
 
     def _make(self, owner: Document, mark: str, count: int) -> None:
         for _ in range(count):
@@ -286,26 +288,26 @@ class Workloads:
 
     def _keep_ordinals(self, owner: Document, mark: str, wanted: int, family: list[Document]) -> None:
         names = [f"{owner['metadata']['name']}-{ordinal}" for ordinal in range(wanted)]
-        there = {one["metadata"]["name"]: one for one in family}
-        self._drop([one for name, one in there.items() if name not in names])
+        there = {pod["metadata"]["name"]: pod for pod in family}
+        self._drop([pod for name, pod in there.items() if name not in names])
         for name in names:
-            one = there.get(name)
-            if one is not None and one["metadata"]["labels"].get(pods.HASH) != mark:
-                self._drop([one])
-                one = None
-            if one is None:
+            pod = there.get(name)
+            if pod is not None and pod["metadata"]["labels"].get(pods.HASH) != mark:
+                self._drop([pod])
+                pod = None
+            if pod is None:
                 self._add_pod(owner, mark, name)
 
     def _keep_on_nodes(self, owner: Document, mark: str, family: list[Document]) -> None:
         names = self._nodes_for(owner["spec"]["template"])
-        there = {one["spec"].get("nodeName"): one for one in family}
-        self._drop([one for name, one in there.items() if name not in names])
+        there = {pod["spec"].get("nodeName"): pod for pod in family}
+        self._drop([pod for name, pod in there.items() if name not in names])
         for name in names:
-            one = there.get(name)
-            if one is not None and one["metadata"]["labels"].get(pods.HASH) != mark:
-                self._drop([one])
-                one = None
-            if one is None:
+            pod = there.get(name)
+            if pod is not None and pod["metadata"]["labels"].get(pods.HASH) != mark:
+                self._drop([pod])
+                pod = None
+            if pod is None:
                 self._counter += 1
                 self._add_pod(owner, mark, f"{owner['metadata']['name']}-{self._counter:05x}", node=name)
 
@@ -329,8 +331,8 @@ class Workloads:
         heapq.heappush(self._later, (at, (POD, key)))
 
     def _drop(self, unwanted: list[Document]) -> None:
-        for one in unwanted:
-            self._delete((POD, key_of(one)))
+        for pod in unwanted:
+            self._delete((POD, key_of(pod)))
 
     def _look_at_pod(self, key: Key, stored: Stored) -> None:
         document = stored.document
@@ -362,7 +364,7 @@ class Workloads:
         self._objects.set_status(resource, stored, pods.running(document, is_ready=True, address=address, now=stamp()))
 
     def _is_job(self, document: Document) -> bool:
-        return any(one["kind"] == "Job" for one in document["metadata"].get("ownerReferences") or ())
+        return any(owner["kind"] == "Job" for owner in document["metadata"].get("ownerReferences") or ())
 
     def _report(self, kind: str, document: Document, mark: str, wanted: int) -> None:
         key = key_of(document)
@@ -370,15 +372,15 @@ class Workloads:
         if stored is None:
             return
         family = self._pods_of.get(document["metadata"]["uid"], ())
-        all_pods = [found.document for one in family if (found := self._store.get(POD, *one))]
-        current = [one for one in all_pods if one["metadata"]["labels"].get(pods.HASH) == mark]
+        all_pods = [found.document for pod_key in family if (found := self._store.get(POD, *pod_key))]
+        current = [pod for pod in all_pods if pod["metadata"]["labels"].get(pods.HASH) == mark]
         counts = status.PodCounts(
             wanted=wanted,
             total=len(all_pods),
             current=len(current),
             current_ready=sum(map(pods.is_ready, current)),
             ready=sum(map(pods.is_ready, all_pods)),
-            succeeded=sum(pods.phase(one) == "Succeeded" for one in all_pods),
+            succeeded=sum(pods.phase(pod) == "Succeeded" for pod in all_pods),
         )
         made = _REPORTS[kind](stored.document, counts, now=stamp())
         self._objects.set_status(self._resources[kind], stored, made)

@@ -149,10 +149,10 @@ def track(
     return _with_managers(new, _capped(managers))
 
 
-def differ_in_times_only(one: Sequence[Document], other: Sequence[Document]) -> bool:
+def differ_in_times_only(left: Sequence[Document], right: Sequence[Document]) -> bool:
     """Test whether two lists of managedFields differ in their times only, or not at all."""
-    untimed = [[{**entry, "time": ""} for entry in entries] for entries in (one, other)]
-    return len(one) == len(other) and all(entry in untimed[1] for entry in untimed[0])
+    untimed = [[{**entry, "time": ""} for entry in entries] for entries in (left, right)]
+    return len(left) == len(right) and all(entry in untimed[1] for entry in untimed[0])
 
 
 def _intent(applied: Document, schema: Schema, subresource: str, resets: tuple[str, ...]) -> Document:

@@ -113,7 +113,7 @@ authorization.k8s.io/v1
 # another field than their name suggests: source of Event and status.successful of Job.
 _FIELDS: dict[str, tuple[str, ...]] = {
     "v1/Event": (
-        *(f"involvedObject.{one}" for one in ("apiVersion", "fieldPath", "kind", "name", "namespace", "uid")),
+        *(f"involvedObject.{field}" for field in ("apiVersion", "fieldPath", "kind", "name", "namespace", "uid")),
         *("involvedObject.resourceVersion", "reason", "reportingComponent", "type"),
     ),
     "v1/Namespace": ("status.phase",),
@@ -167,7 +167,7 @@ RESOURCES = _parsed(_CATALOGUE)
 OLDER = _parsed(_OLDER)
 REVIEWS = _parsed(_REVIEWS, verbs=("create",))
 
-_BY_KIND = {(one.group, one.version, one.kind): one for one in RESOURCES + OLDER + REVIEWS}
+_BY_KIND = {(known.group, known.version, known.kind): known for known in RESOURCES + OLDER + REVIEWS}
 
 
 def resource(group: str, version: str, kind: str) -> Resource | None:

@@ -94,7 +94,7 @@ def status_of(definition: Document, *, taken_name: str, now: datetime) -> Docume
 
 def _conditions(status: Document, reported: dict[str, tuple[str, str, str]], *, now: datetime) -> list[Document]:
     """Return the conditions of a status after the update of those in `reported`; all others are kept."""
-    made = [one for one in status.get("conditions", ()) if one.get("type") not in reported]
+    made = [known for known in status.get("conditions", ()) if known.get("type") not in reported]
     for type_, (value, reason, message) in reported.items():
         was = _condition(status, type_)
         since = was["lastTransitionTime"] if was.get("status") == value else now.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -104,7 +104,7 @@ def _conditions(status: Document, reported: dict[str, tuple[str, str, str]], *, 
 
 
 def _condition(status: Document, type_: str) -> Document:
-    return next((one for one in status.get("conditions", ()) if one.get("type") == type_), {})
+    return next((known for known in status.get("conditions", ()) if known.get("type") == type_), {})
 
 
 def _resource(spec: Document, version: Document) -> Resource:
@@ -120,7 +120,7 @@ def _resource(spec: Document, version: Document) -> Resource:
         categories=tuple(names.get("categories") or ()),
         subresources=tuple(name for name in ("status", "scale") if name in (version.get("subresources") or {})),
         columns=tuple(_columns(version)),
-        fields=tuple(one["jsonPath"].removeprefix(".") for one in version.get("selectableFields") or ()),
+        fields=tuple(selectable["jsonPath"].removeprefix(".") for selectable in version.get("selectableFields") or ()),
         scale=_scale_paths(version),
     )
 

@@ -39,14 +39,14 @@ def faults(new: Document, old: Document | None) -> list[Cause]:
 def warnings(new: Document) -> list[str]:
     """Return warnings about parts of a definition that only member clusters apply."""
     warned, spec = [], _spec(new)
-    served = [one["name"] for one in _stated(new) if one.get("served")]
-    stored = next((one["name"] for one in _stated(new) if one.get("storage")), "")
+    served = [version["name"] for version in _stated(new) if version.get("served")]
+    stored = next((version["name"] for version in _stated(new) if version.get("storage")), "")
     one_of_them = stored if stored in served else next(iter(served), "")
     if len(served) > 1:
         warned.append(f"spec.versions: this API serves {one_of_them} alone; the member clusters serve all of them")
     if ((spec.get("conversion") or {}).get("strategy") or "None") != "None":
         warned.append("spec.conversion: this API converts nothing; the member clusters do")
-    if any(VALIDATIONS in node for one in _stated(new) for _, node in nodes(_node(one))):
+    if any(VALIDATIONS in node for version in _stated(new) for _, node in nodes(_node(version))):
         warned.append(f"spec.versions: {VALIDATIONS} are kept and enforced by the member clusters, not by this API")
     return warned
 
@@ -54,7 +54,7 @@ def warnings(new: Document) -> list[str]:
 def _names(new: Document) -> Iterator[Cause]:
     spec, name = _spec(new), str((new.get("metadata") or {}).get("name", ""))
     names = spec.get("names") or {}
-    group, plural, kind = (str(one or "") for one in (spec.get("group"), names.get("plural"), names.get("kind")))
+    group, plural, kind = (str(name or "") for name in (spec.get("group"), names.get("plural"), names.get("kind")))
     wanted = f"{plural}.{group}"
     if name != wanted:
         yield invalid("metadata.name", name, f'must be spec.names.plural+"."+spec.group: "{wanted}"')
@@ -81,9 +81,9 @@ def _names(new: Document) -> Iterator[Cause]:
 
 def _versions(new: Document) -> Iterator[Cause]:
     seen: set[str] = set()
-    stored = [one for one in _stated(new) if one.get("storage")]
-    for index, one in enumerate(_stated(new)):
-        name = str(one.get("name", ""))
+    stored = [version for version in _stated(new) if version.get("storage")]
+    for index, version in enumerate(_stated(new)):
+        name = str(version.get("name", ""))
         field = f"spec.versions[{index}].name"
         for error in dns1123_label_errors(name):
             yield invalid(field, name, error)
@@ -92,7 +92,7 @@ def _versions(new: Document) -> Iterator[Cause]:
         seen.add(name)
     if len(stored) != 1:
         rule = "must have exactly one version marked as storage version"
-        yield invalid("spec.versions", [one.get("name") for one in stored], rule)
+        yield invalid("spec.versions", [version.get("name") for version in stored], rule)
 
 
 def _schema(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
@@ -120,23 +120,23 @@ def _unchanged(new: Document, old: Document) -> Iterator[Cause]:
         if _spec(new).get(field) != _spec(old).get(field):
             yield immutable(f"spec.{field}", _spec(new).get(field))
     for field in ("kind", "plural"):
-        new_name, old_name = ((_spec(one).get("names") or {}).get(field) for one in (new, old))
+        new_name, old_name = ((_spec(definition).get("names") or {}).get(field) for definition in (new, old))
         if new_name != old_name:
             yield immutable(f"spec.names.{field}", new_name)
-    names = {one.get("name") for one in _stated(new)}
+    names = {version.get("name") for version in _stated(new)}
     for index, name in enumerate((old.get("status") or {}).get("storedVersions", ())):
         if name not in names:
             rule = f"must appear in spec.versions: objects may still be stored as {name}"
             yield invalid(f"status.storedVersions[{index}]", name, rule)
 
 
-def _stated(one: Document) -> list[dict[str, Any]]:
-    found = _spec(one).get("versions")
+def _stated(definition: Document) -> list[dict[str, Any]]:
+    found = _spec(definition).get("versions")
     return [version for version in found if isinstance(version, dict)] if isinstance(found, list) else []
 
 
-def _spec(one: Document) -> Document:
-    found = one.get("spec")
+def _spec(definition: Document) -> Document:
+    found = definition.get("spec")
     return found if isinstance(found, dict) else {}
 
 

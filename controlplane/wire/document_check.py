@@ -54,7 +54,7 @@ def faults(document: Document, schema: Schema) -> list[Cause]:
     validator = _validator(schema)
     causes = [] if validator.is_valid(document) else [_cause(error) for error in validator.iter_errors(document)]
     if isinstance(schema, StructuralSchema):
-        causes += [duplicate(path_text(one.path), one.value) for one in schema.duplicates(document)]
+        causes += [duplicate(path_text(repeated.path), repeated.value) for repeated in schema.duplicates(document)]
     return causes
 
 
@@ -231,10 +231,10 @@ def _cause(error: Any) -> Cause:
             missing = str(error.kind.property)
             return required(f"{field}.{missing}" if field else missing)
         case _Kind.Type():
-            types = " or ".join(str(one) for one in error.kind.types)
+            types = " or ".join(str(name) for name in error.kind.types)
             return mistyped(field, value, f"must be of type {types}")
         case _Kind.Enum():
-            return unsupported(field, value, [str(one) for one in error.kind.options])
+            return unsupported(field, value, [str(option) for option in error.kind.options])
         case _Kind.Minimum():
             return invalid(field, value, f"must be greater than or equal to {error.kind.limit}")
         case _Kind.Maximum():
@@ -242,7 +242,7 @@ def _cause(error: Any) -> Cause:
         case _Kind.Format() if error.kind.format in _SAID:
             return invalid(field, value, _SAID[error.kind.format])
         case _Kind.OneOfNotValid():
-            inner = [one.kind for choice in error.kind.context for one in choice]
+            inner = [error_.kind for choice in error.kind.context for error_ in choice]
             choices = [name for kind in inner if isinstance(kind, _Kind.Type) for name in kind.types]
             if choices:
                 return mistyped(field, value, f"must be of type {' or '.join(choices)}")

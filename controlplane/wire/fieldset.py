@@ -93,12 +93,12 @@ def _key_value(item: dict[str, Any], key: str, schema: Schema) -> Any:
     return declared.default if declared is not None else None
 
 
-def union(one: Fields, other: Fields) -> Fields:
+def union(left: Fields, right: Fields) -> Fields:
     """Return the paths in either set. The result may share nodes with the arguments."""
-    if not one or not other:
-        return one or other
-    result = dict(one)
-    for element, node in other.items():
+    if not left or not right:
+        return left or right
+    result = dict(left)
+    for element, node in right.items():
         mine = result.get(element)
         if mine is None:
             result[element] = node
@@ -107,11 +107,11 @@ def union(one: Fields, other: Fields) -> Fields:
     return result
 
 
-def intersection(one: Fields, other: Fields) -> Fields:
+def intersection(left: Fields, right: Fields) -> Fields:
     """Return the paths in both sets."""
     result: Fields = {}
-    for element, node in one.items():
-        theirs = other.get(element)
+    for element, node in left.items():
+        theirs = right.get(element)
         if theirs is None or element == SELF:
             continue
         both = is_member(node) and is_member(theirs)
@@ -121,20 +121,20 @@ def intersection(one: Fields, other: Fields) -> Fields:
     return result
 
 
-def difference(one: Fields, other: Fields, *, with_subtrees: bool = False) -> Fields:
-    """Return the paths in `one` that are not in `other`. with_subtrees: nor below a path in `other`."""
-    if not other:
-        return one
+def difference(left: Fields, right: Fields, *, with_subtrees: bool = False) -> Fields:
+    """Return the paths in `left` that are not in `right`. with_subtrees: nor below a path in `right`."""
+    if not right:
+        return left
     result: Fields = {}
-    for element, node in one.items():
-        theirs = other.get(element)
-        if theirs is None:
+    for element, node in left.items():
+        removed = right.get(element)
+        if removed is None:
             result[element] = node
             continue
-        if element == SELF or (with_subtrees and is_member(theirs)):
+        if element == SELF or (with_subtrees and is_member(removed)):
             continue
-        stays = is_member(node) and not is_member(theirs)
-        below = difference(_below(node), _below(theirs), with_subtrees=with_subtrees) if node else {}
+        stays = is_member(node) and not is_member(removed)
+        below = difference(_below(node), _below(removed), with_subtrees=with_subtrees) if node else {}
         if stays or below:
             result[element] = _node(below, stays)
     return result

@@ -88,7 +88,7 @@ class Choice(msgspec.Struct, frozen=True):
     def needs_documents(self) -> bool:
         """Test whether documents must be read: a selector uses a field other than the name, or compares numbers."""
         other = any(term.field not in _WHICH for term in self.fields)
-        return other or any(one.operator in ("Gt", "Lt") for one in self.labels.match_expressions)
+        return other or any(requirement.operator in ("Gt", "Lt") for requirement in self.labels.match_expressions)
 
     def takes(self, document: Document) -> bool:
         """Test whether a document is selected."""

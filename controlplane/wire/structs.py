@@ -98,7 +98,7 @@ class _Translation:
             text = _text(info.cls)
             if text:
                 component["description"] = text
-            texts = ChainMap(*[dict(_texts.get(one, {})) for one in info.cls.__mro__])
+            texts = ChainMap(*[dict(_texts.get(type_, {})) for type_ in info.cls.__mro__])
             component["properties"] = {
                 field.encode_name: self._field(field, texts.get(field.name, "")) for field in info.fields
             }

@@ -223,12 +223,12 @@ def nodes(node: Node, path: Path = ()) -> Iterator[tuple[Path, Node]]:
     yield path, node
     inner = node.get("properties")
     if isinstance(inner, Mapping):
-        for name, one in inner.items():
-            yield from nodes(one, (*path, "properties", name))
+        for name, child in inner.items():
+            yield from nodes(child, (*path, "properties", name))
     for key in ("items", "additionalProperties"):
-        one = node.get(key)
-        if isinstance(one, Mapping):
-            yield from nodes(one, (*path, key))
+        child = node.get(key)
+        if isinstance(child, Mapping):
+            yield from nodes(child, (*path, key))
 
 
 def flaws(root: Node) -> Iterator[Flaw]:

@@ -68,8 +68,8 @@ def merge(live: Any, applied: Any, schema: Schema) -> Any:
     return live if _equal(live, applied) else applied
 
 
-def _equal(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+def _equal(left: Any, right: Any) -> bool:
+    return type(left) is type(right) and bool(left == right)
 
 
 def _merge_list(live: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
@@ -217,8 +217,8 @@ def prune(value: Any, lost: Fields, kept: list[Fields], schema: Schema) -> Any:
     return value
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one is other
+def _is(left: Any, right: Any) -> bool:
+    return left is right
 
 
 def _pruned(value: Any, node: Fields, element: str, kept: list[Fields], schema: Schema) -> Any:
