@@ -15,6 +15,7 @@ from controlplane.apimachinery.meta import Condition, Ref, to_seconds, with_cond
 from controlplane.engine.decision import Decision, Put
 from controlplane.engine.state import Actor
 from controlplane.eviction.purge import with_task
+from controlplane.kinds.binding import PendingEviction
 from controlplane.kinds.cluster import NO_EXECUTE, Taint
 from tests.apps.pages import found, stored
 from tests.stores.grounds import binding, cluster
@@ -90,13 +91,14 @@ def test_what_a_cluster_went_through_long_before_is_not_told(root: Client) -> No
 def test_what_the_binding_said_it_waited_for_is_told_between_taint_and_decision(root: Client) -> None:
     place, of = (made.ref for made in stored(cluster("member1"), binding("web", "member1")))
     tainted(place)
-    for status, reason, message in (
-        ("True", "Held", "cluster member1: OnHold: EvictionHold release: we are releasing"),
-        ("True", "Queued", "cluster member1: due 2026-03-01T02:37:05Z"),
+    for state, reason, message in (
+        ("Held", "OnHold", "EvictionHold release: we are releasing"),
+        ("Queued", "Queued", "due 2026-03-01T02:37:05Z"),
     ):
-        old = found(of)
-        told = Condition("EvictionPending", status, reason, message)
-        changed(old, old.with_status(conditions=with_condition(old.status.conditions, told, now=now())))
+        old, waiting = found(of), PendingEviction("member1", reason, message)
+        pending = Condition("EvictionPending", "True", state, f"cluster member1: {message}")
+        conditions = with_condition(old.status.conditions, pending, now=now())
+        changed(old, old.with_status(conditions=conditions, pending_evictions=(waiting,)))
     evicted(of)
 
     (record,) = failovers.of_binding(of)
