@@ -31,7 +31,10 @@ class FleetReadinessStatus(Struct, frozen=True):
 
     bindings: Annotated[
         int,
-        Meta(description="Covered bindings that are placed on clusters. Only these are counted in ready."),
+        Meta(
+            description="Covered bindings with a placement of their own. Attached bindings follow others and are "
+            "not counted."
+        ),
     ] = 0
     ready: Annotated[
         int, Meta(description="Bindings that would fail over from each of their clusters if it failed now.")

@@ -14,7 +14,7 @@ def _taints(doc: dict[str, Any], now: Any) -> str:
 
 
 def _fenced(doc: dict[str, Any], now: Any) -> str:
-    """Return who confirmed that a cluster is down, and until when; "" if no confirmation is in force."""
+    """Return the operator who confirmed that a cluster is down, and until when; "" if no confirmation is in force."""
     if cells.condition("Fenced")(doc, now) != "True":
         return ""
     message = str(cells.condition("Fenced", "message")(doc, now))

@@ -36,7 +36,7 @@ field_selector: Clusters with these values of provider, region or zone.
 cluster_names: Names of clusters. Empty: any name.
 exclude: Names of clusters that never match.
 affinity_name: Name of this term, shown in the status of bindings.
-overflow_affinities: Clusters that are used in this order when those of the term have no room left.
+overflow_affinities: Clusters that are used, in this order, when those of the term have no capacity left.
 """
 TEXTS: Final[dict[type, str]] = {
     Policy: SPEC,
@@ -44,11 +44,11 @@ TEXTS: Final[dict[type, str]] = {
 resource_selectors: Objects that the policy propagates.
 propagate_deps: Whether objects that the selected objects need, such as ConfigMaps, are propagated as well.
 placement: Clusters to which the objects are propagated.
-priority: The policy with the highest priority wins an object. Default 0.
-preemption: Always takes objects from policies with a lower priority, Never does not.
-scheduler_name: Scheduler that places the objects.
+priority: Of several policies that match an object, the one with the highest priority claims it. Default 0.
+preemption: Always claims objects that policies with a lower priority have claimed. Never does not.
+scheduler_name: Name of the scheduler for the objects.
 failover: What happens when a cluster or the application fails.
-conflict_resolution: Abort keeps an object of the same name on the member, Overwrite takes it over.
+conflict_resolution: Abort keeps an existing object of the same name on a member, Overwrite replaces it.
 activation_preference: Lazy applies changes of the policy only when the object changes.
 suspension: Parts of the propagation that are suspended.
 preserve_resources_on_deletion: Keep the copies on members when the template is deleted.
@@ -63,14 +63,14 @@ replica_scheduling: How replicas are distributed.
 workload_affinity: Workloads that are placed on the same clusters, or on different ones.
 """,
     ClusterAffinity: AFFINITY,
-    FieldSelector: "match_expressions: Terms that have to hold.",
+    FieldSelector: "match_expressions: Conditions that have to hold.",
     FieldRequirement: REQUIREMENT,
     Toleration: TAINT,
     SpreadConstraint: """
 spread_by_field: cluster, zone, region or provider.
 spread_by_label: Label of clusters to spread by.
-min_groups: Least number of groups.
-max_groups: Largest number of groups. 0: no limit.
+min_groups: Minimum number of groups.
+max_groups: Maximum number of groups. 0: no limit.
 """,
     ReplicaSchedulingStrategy: """
 replica_scheduling_type: Duplicated gives each cluster all replicas, Divided divides them.
@@ -79,18 +79,18 @@ weight_preference: Weights of clusters.
 """,
     ClusterPreferences: """
 static_weight_list: Fixed weights of clusters.
-dynamic_weight: AvailableReplicas weighs clusters by the replicas they have room for.
+dynamic_weight: AvailableReplicas weighs clusters by the number of replicas that fit on them.
 """,
     StaticClusterWeight: "target_cluster: Clusters with this weight.\nweight: Weight, at least 1.",
     WorkloadAffinity: """
-affinity: Placed on the clusters of the same group.
-anti_affinity: Not placed on the clusters of the same group.
+affinity: Place workloads of the same group on the same clusters.
+anti_affinity: Place workloads of the same group on different clusters.
 """,
     WorkloadAffinityTerm: "group_by_label_key: Label of the workload whose value names the group.",
     ApplicationFailoverBehavior: """
 decision_conditions: When the application counts as failed.
 purge_mode: Gracefully, Directly or Never: what happens to the old copy.
-grace_period_seconds: Maximum wait for the new copy with purge mode Gracefully.
+grace_period_seconds: Maximum wait for the new copy with purge mode Gracefully, in seconds.
 state_preservation: State of the old copy that the new copy gets.
 """,
     DecisionConditions: "toleration_seconds: Seconds for which a copy may be unhealthy. Unset: 300.",
@@ -103,7 +103,7 @@ json_path: JSONPath of the value in the status of the old copy.
     Suspension: """
 dispatching: Send no changes to any cluster.
 dispatching_on_clusters: Send no changes to these clusters.
-scheduling: Do not schedule. Of bindings only.
+scheduling: Do not schedule. In bindings only.
 """,
     SuspendClusters: "cluster_names: Names of the clusters.",
     SchedulePriority: """
