@@ -235,6 +235,7 @@ class MemoryStore:
         return None if found is None else found.metadata.generation
 
     def _apply_one(self, claim: Claim | None, decision: Decision, by: Actor, *, dry_run: bool) -> Outcome:
+        """Store one decision, or release its claim if it is lost."""
         if not (decision.changes or decision.guards or decision.events):
             if claim is not None and not dry_run:
                 self._finish(claim, decision.wake_at)
@@ -305,6 +306,7 @@ class MemoryStore:
         return Outcome("", tuple(versions), tuple(objects))
 
     def _write_row(self, change: Save | Drop, by: Actor, own: Ref | None) -> None:
+        """Store or remove a row-native value, and mark what watches it."""
         rows = self._rows.setdefault(type(change.row), {})
         if isinstance(change, Save):
             rows[change.row.key] = self._numbers.stored(change.row, by=by.name) if change.row.NUMBERED else change.row
@@ -417,6 +419,7 @@ class MemoryStore:
         return Claims(now, tuple(claims))
 
     def _finish(self, claim: Claim, wake_at: datetime | None) -> None:
+        """Remove a due row or set it to `wake_at`. A row that was marked after the claim stays due."""
         self.due_changed.add(claim.controller)
         rows = self.due.get(claim.controller, {})
         if (due := rows.get(claim.ref)) is None:

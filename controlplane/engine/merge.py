@@ -59,7 +59,7 @@ class Lost(NamedTuple):
 def merge_change(change: Put | Delete, current: Object | None) -> Write | Remove | Same | Lost:
     """Return the result of a change, given the stored object; `current` None: there is none."""
     if isinstance(change, Delete):
-        return _settle_delete(change, current)
+        return _merge_delete(change, current)
     if change.old is None:
         return Lost("exists") if current is not None else Write(change.new, False)
     if current is None:
@@ -84,7 +84,8 @@ def _document(obj: Object) -> Any:
     return msgspec.json.decode(text_of(obj))
 
 
-def _settle_delete(change: Delete, current: Object | None) -> Write | Remove | Same | Lost:
+def _merge_delete(change: Delete, current: Object | None) -> Write | Remove | Same | Lost:
+    """Return the result of a deletion: removed, marked with a deletionTimestamp, unchanged or lost."""
     if current is None:
         return Same(None)
     if current.metadata.uid != change.old.metadata.uid:

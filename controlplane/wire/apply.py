@@ -169,6 +169,7 @@ def _intent(applied: Document, schema: Schema, subresource: str, resets: tuple[s
 
 
 def _resolve_conflicts(managers: dict[Manager, OwnedFields], changed: Fields, *, force: bool) -> None:
+    """Raise Conflict if other managers own changed fields; with `force`, remove these fields from their sets."""
     conflicts: list[tuple[str, str]] = []
     for other, owned in list(managers.items()):
         disputed = intersection(owned.fields, changed)
@@ -183,6 +184,7 @@ def _resolve_conflicts(managers: dict[Manager, OwnedFields], changed: Fields, *,
 
 
 def _conflict(conflicts: list[tuple[str, str]]) -> Conflict:
+    """Return the error for conflicts, given as (manager, path), in the words of kube-apiserver."""
     causes = [Cause("FieldManagerConflict", f"conflict with {manager}", path) for manager, path in conflicts]
     if len(conflicts) == 1:
         manager, path = conflicts[0]
@@ -206,6 +208,7 @@ def _described(key: Manager, owned: OwnedFields) -> str:
 
 
 def _disown(managers: dict[Manager, OwnedFields], removed: Fields) -> None:
+    """Remove the removed fields, and all fields below them, from the sets of all managers."""
     for other, owned in list(managers.items()):
         _replace(managers, other, owned, difference(owned.fields, removed, with_subtrees=True))
 
@@ -218,6 +221,7 @@ def _replace(managers: dict[Manager, OwnedFields], key: Manager, owned: OwnedFie
 
 
 def _before_first_apply(live: Document, schema: Schema, api_version: str, now: datetime) -> dict[Manager, OwnedFields]:
+    """Return the managers of an object without managedFields: a single one that owns all of its fields."""
     fields = difference(fields_of(live, schema), _UNOWNED)
     if not fields:
         return {}
@@ -254,6 +258,7 @@ def _managers(document: Document) -> dict[Manager, OwnedFields]:
 
 
 def _with_managers(document: Document, managers: dict[Manager, OwnedFields]) -> Document:
+    """Return the document with managedFields in the order of kube-apiserver: by operation, time and name."""
     entries = []
     for key, owned in sorted(managers.items(), key=lambda item: (item[0].operation, item[1].time, item[0])):
         entry = {

@@ -72,6 +72,7 @@ def decode_value(
 
 
 def _from_json(raw: bytes, duplicates: list[str], max_depth: int) -> Any:
+    """Return the value of a JSON text. Messages about duplicate keys are added to `duplicates`."""
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -93,6 +94,7 @@ def _from_json(raw: bytes, duplicates: list[str], max_depth: int) -> Any:
 
 
 def _name_duplicates(root: Any, twice: list[tuple[dict[str, Any], list[str]]]) -> list[str]:
+    """Return a message for each duplicate key, with its path from the root."""
     keys_of = {id(mapping): keys for mapping, keys in twice}
     found = []
     pending: list[tuple[str, Any]] = [("", root)]
@@ -184,6 +186,7 @@ for _tag, _pattern in _NUMBER_TAGS.items():  # integers first, because the patte
 
 
 def _from_yaml(raw: bytes, duplicates: list[str], max_depth: int) -> Any:
+    """Return the value of a YAML text. Messages about duplicate keys are added to `duplicates`."""
     if raw.lstrip()[:1] == b"{" and _is_json(raw):  # kubectl apply --server-side sends JSON with the media type of YAML
         return _from_json(raw, duplicates, max_depth)
     try:

@@ -132,6 +132,7 @@ _POD_COLUMNS: dict[str, tuple[Column, ...]] = {"v1/Pod": POD, "v1/Event": EVENT,
 
 
 def _parsed(catalogue: str, **common: Any) -> tuple[Resource, ...]:
+    """Return the declarations of a catalogue. `common` are further fields of each Resource."""
     found = []
     group = version = ""
     for line in catalogue.strip().splitlines():

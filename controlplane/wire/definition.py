@@ -108,6 +108,7 @@ def _condition(status: Document, type_: str) -> Document:
 
 
 def _resource(spec: Document, version: Document) -> Resource:
+    """Return the declaration of the resource that a version of a definition serves."""
     names = spec["names"]
     return Resource(
         group=spec["group"],

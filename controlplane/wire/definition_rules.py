@@ -52,6 +52,7 @@ def warnings(new: Document) -> list[str]:
 
 
 def _names(new: Document) -> Iterator[Cause]:
+    """Yield the causes to refuse the names of a definition: invalid, or other than its metadata.name."""
     spec, name = _spec(new), str((new.get("metadata") or {}).get("name", ""))
     names = spec.get("names") or {}
     group, plural, kind = (str(name or "") for name in (spec.get("group"), names.get("plural"), names.get("kind")))
@@ -80,6 +81,7 @@ def _names(new: Document) -> Iterator[Cause]:
 
 
 def _versions(new: Document) -> Iterator[Cause]:
+    """Yield the causes to refuse versions: invalid or repeated names, or not exactly one stored version."""
     seen: set[str] = set()
     stored = [version for version in _stated(new) if version.get("storage")]
     for index, version in enumerate(_stated(new)):

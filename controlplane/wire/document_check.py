@@ -225,6 +225,7 @@ def _plain(node: Any) -> Any:
 
 
 def _cause(error: Any) -> Cause:
+    """Return the cause for an error of the schema validator, in the words of kube-apiserver."""
     field, value = path_text(error.instance_path), error.instance
     match error.kind:
         case _Kind.Required():

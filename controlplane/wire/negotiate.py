@@ -77,6 +77,7 @@ def representation(accept: str | None, *, offered: frozenset[tuple[str, str, str
 
 
 def _by_quality(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """Return the media types of an Accept header with their parameters, the preferred first."""
     found = []
     for part in accept.split(","):
         media_type, *pieces = (piece.strip() for piece in part.split(";"))

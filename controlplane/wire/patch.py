@@ -124,6 +124,7 @@ def json_patch(doc: Document, patch: Any) -> Any:
 
 
 def _operate(doc: Any, operation: Document, index: int) -> Any:
+    """Return the document after an operation of a JSON Patch. `index` is its number, for messages."""
     path = _pointer(operation, "path", index)
     op = operation.get("op")
     if op in ("add", "replace", "test") and "value" not in operation:

@@ -28,6 +28,7 @@ def strategic_merge_patch(doc: Document, patch: Document, schema: Schema) -> Doc
 
 
 def _merge_map(doc: Document, patch: Document, schema: Schema, path: str) -> Document:
+    """Return an object after a patch of it: fields, directives and lists."""
     directive = patch.get(DIRECTIVE)
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != DIRECTIVE}
@@ -95,6 +96,7 @@ def _listed(patched: Any, deleted: list[Any]) -> list[Any]:
 
 
 def _merge_list(old: Any, patch: list[Any], around: Document, key: str, schema: Schema, path: str) -> list[Any]:
+    """Return a list after a patch of it. `around` is the patch of the object, which has the list's directives."""
     if not isinstance(old, list):
         old = []
     order = around.get(ORDER + key)
@@ -119,6 +121,7 @@ def _merge_list(old: Any, patch: list[Any], around: Document, key: str, schema: 
 def _merge_items(
     old: list[Any], patch: list[Any], schema: Schema, identity: Callable[[Any], Any], path: str
 ) -> list[Any]:
+    """Return the old items after the patch is merged into them, item by item."""
     items = schema.items or Schema.OPEN
     merged = {identity(item): item for item in old}
     if len(merged) != len(old):

@@ -141,6 +141,7 @@ def component_name(struct_type: type) -> str:
 
 
 def _scalar(info: inspect.Type) -> Node:
+    """Return the node of a plain type. Raises TypeError for a type that OpenAPI cannot express."""
     match info:
         case inspect.StrType():
             return {"type": "string", **_limits(info, _LIMITS)}

@@ -241,6 +241,7 @@ def flaws(root: Node) -> Iterator[Flaw]:
 
 
 def _shape(path: Path, node: Node) -> Iterator[Flaw]:
+    """Yield the flaws of a node: forbidden keys, a missing type, or contradictory keys."""
     for key in sorted(_FORBIDDEN & node.keys()):
         yield Flaw((*path, key), node[key], "is not allowed in a structural schema")
     stated = node.get("type")

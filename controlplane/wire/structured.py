@@ -144,6 +144,7 @@ def compare(old: Document, new: Document, schema: Schema) -> tuple[Fields, Field
 
 
 def _compare_value(old: Any, new: Any, schema: Schema, element: str, changed: Fields, removed: Fields) -> None:
+    """Add the differences between two values at a path to the sets of changed and removed paths."""
     if isinstance(old, dict) and isinstance(new, dict) and schema.map_type != "atomic":
         inner_changed, inner_removed = compare(old, new, schema)
         if not new or not old:
@@ -163,6 +164,7 @@ def _compare_value(old: Any, new: Any, schema: Schema, element: str, changed: Fi
 
 
 def _compare_list(old: list[Any], new: list[Any], schema: Schema) -> tuple[Fields, Fields]:
+    """Return the paths of items that are added or changed, and of those that are removed."""
     changed: Fields = {}
     removed: Fields = {}
     items = schema.items or Schema.OPEN
