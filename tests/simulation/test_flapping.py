@@ -120,7 +120,7 @@ def test_fault_3_what_a_policy_would_evict_from_a_flapping_cluster_is_held_until
     pending = condition(binding(world).status.conditions, "EvictionPending")
     assert pending is not None
     assert (pending.status, pending.reason) == ("True", "Held")
-    assert "cluster member1 flaps" in pending.message
+    assert "cluster member1 is flapping" in pending.message
     assert (world.tokens, placed(world)) == ([], {"member1": 2})
 
     world.at(60 + HOUR + 60, lambda: world.fault("member1", DOWN))
