@@ -1,4 +1,5 @@
-"""S002's FlinkDeployment: the kind the users bring, and the job; for the simulator and the running product."""
+"""The failover guide's FlinkDeployment: the kind the users bring, and the job; for the simulator and the running
+product."""
 
 GROUP_VERSION = "flink.apache.org/v1beta1"
 BINDING = "flink-app-flinkdeployment"

@@ -1,4 +1,5 @@
-"""The clusters of S003 as their members show them, nodes and pods, and what the guide says of them."""
+"""The clusters of the page on resource models as their members show them, nodes and pods, and what the guide says of
+them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ AT_ONCE = {"cluster": {"tolerationSeconds": 0}}
 def taint_policy(
     *, effect: str = "NoExecute", on: list[Document] = NOT_READY, add: int = 1, remove: int = 1, name: str = "failed"
 ) -> Document:
-    """Return a ClusterTaintPolicy in the dialect of S001; `add` and `remove` are its windows in seconds."""
+    """Return a ClusterTaintPolicy in the dialect of the proposal; `add` and `remove` are its windows in seconds."""
     taint = {"key": KEY, "effect": effect, "addOnMatchSeconds": add, "removeOnMismatchSeconds": remove}
     return {
         "apiVersion": "policy.karmada.io/v1alpha1",

@@ -1,4 +1,5 @@
-"""The life of a cluster on the running product: unjoined and joined again; heard of by its own agent (D20)."""
+"""The life of a cluster on the running product: unjoined and joined again; heard of by its own agent
+[unjoin-and-drain]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""S002's Deployment `foo` with 4 replicas under every division type, and what happens where nobody can take over."""
+"""The failover guide's Deployment `foo` with 4 replicas under every division type, and what happens where nobody can
+take over."""
 
 from __future__ import annotations
 

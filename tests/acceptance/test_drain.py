@@ -1,4 +1,5 @@
-"""Drain on the running product: it says how far it is, stops and resumes at a word, and gives way to failures (D20)."""
+"""Drain on the running product: it says how far it is, stops and resumes at a word, and gives way to failures
+[unjoin-and-drain]."""
 
 from __future__ import annotations
 

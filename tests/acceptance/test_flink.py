@@ -1,4 +1,5 @@
-"""S002's FlinkDeployment on the running product: a kind the users bring, its state carried to the next cluster."""
+"""The failover guide's FlinkDeployment on the running product: a kind the users bring, its state carried to the next
+cluster."""
 
 from __future__ import annotations
 

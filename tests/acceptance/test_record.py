@@ -20,7 +20,7 @@ TOLD = ["Seen", "Tainted", "Decided", "Scheduled", "Healthy", "Cleared", "Remove
 
 
 def divided(fleet: Live, ns: str) -> None:
-    """S000's Divided example: member1 has one of three replicas, member2 the others."""
+    """The overview's Divided example: member1 has one of three replicas, member2 the others."""
     manifests = list(yaml.safe_load_all((PROJECT / "docs" / "examples" / "divided.yaml").read_text()))
     fleet.apply(taint_policy(add=2), *manifests, namespace=ns)
     fleet.until(lambda: fleet.settled(ns, NGINX))

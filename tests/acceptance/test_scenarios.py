@@ -1,4 +1,5 @@
-"""The three scenarios of S002 on the running product: an offline application, a whole application, a maintenance."""
+"""The three scenarios of the failover guide on the running product: an offline application, a whole application, a
+maintenance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user stories of S001 on the running product: who sees what, and who leaves a failed cluster."""
+"""The user stories of the proposal on the running product: who sees what, and who leaves a failed cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What operators do by hand: fences, taking a failover back, and reading what happened (D14, D23)."""
+"""What operators do by hand: fences, taking a failover back, and reading what happened [directly-unreachable]
+[edits-by-hand]."""
 
 from __future__ import annotations
 

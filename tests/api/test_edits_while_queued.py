@@ -1,4 +1,5 @@
-"""Who edits a policy or a binding while its evictions are queued is told what the edit does to them: nothing (D6)."""
+"""Who edits a policy or a binding while its evictions are queued is told what the edit does to them: nothing
+[judged-once]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Failback over HTTP: created like any object, refused where it is known that nothing may go back yet (D23)."""
+"""Failback over HTTP: created like any object, refused where it is known that nothing may go back yet
+[edits-by-hand]."""
 
 from __future__ import annotations
 

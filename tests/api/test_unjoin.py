@@ -1,4 +1,4 @@
-"""Deleting a Cluster by HTTP: refused while bindings are on it, held until it has been emptied (D20)."""
+"""Deleting a Cluster by HTTP: refused while bindings are on it, held until it has been emptied [unjoin-and-drain]."""
 
 from __future__ import annotations
 

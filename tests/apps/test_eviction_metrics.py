@@ -1,4 +1,4 @@
-"""What scrapers read of the eviction queue: names, types and labels as S001 and later releases have them."""
+"""What scrapers read of the eviction queue: names, types and labels as the proposal and later releases have them."""
 
 from __future__ import annotations
 

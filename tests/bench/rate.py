@@ -85,7 +85,8 @@ def _collect(started: list[subprocess.Popen[str]], rate: float) -> list[float]:
 
 
 def _check_windows(taken: npt.NDArray[np.float64], rate: float) -> None:
-    """No window exceeds capacity plus rate times its length (I2): what was asked for and had within it counts."""
+    """No window exceeds capacity plus rate times its length [bounded-rate]: what was asked for and had within it
+    counts."""
     begins, ends = taken[:, 0], taken[:, 1]
     for begin in np.sort(begins)[:: max(1, len(begins) // 200)]:
         within = np.sort(ends[begins >= begin])

@@ -1,4 +1,4 @@
-"""What every kind has in common: identity, metadata, causes told at once, generations (semantics 1.1-1.4)."""
+"""What every kind has in common: identity, metadata, causes told at once, generations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What people may do to bindings and Works, which controllers write (semantics 1.3; D14)."""
+"""What people may do to bindings and Works, which controllers write [taint-policies] [directly-unreachable]."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_order_is_given_through_the_api_that_knows_its_author() -> None:
 
 
 def test_people_may_edit_placement_and_tasks_of_a_binding() -> None:
-    """D23."""
+    """[edits-by-hand]."""
     old: Binding = created(binding()).object
 
     new = updated(

@@ -1,4 +1,4 @@
-"""What a cluster or a policy of taints gets, and what they are refused for (semantics 1.1, 1.4; D2-D6)."""
+"""What a cluster or a policy of taints gets, and what they are refused for."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_push_cluster_without_an_address_is_taken_and_said_to_be_asked_by_nobo
 
 
 def test_taints_that_start_clocks_are_stamped_and_keep_their_time() -> None:
-    """D4, D6: the time a taint was added is what its clocks count from."""
+    """[prefer-no-execute], [judged-once] the time a taint was added is what its clocks count from."""
     taints = [{"key": "a", "effect": effect} for effect in ("NoExecute", "PreferNoExecute", "NoSchedule")]
 
     made: Cluster = created(cluster(taints=taints), namespace="").object
@@ -146,7 +146,7 @@ def test_who_reports_one_condition_of_a_cluster_takes_none_of_ours_away() -> Non
 
 
 def test_a_cluster_without_models_gets_the_nine_grades_unless_the_gate_is_off() -> None:
-    """D16, S003."""
+    """[resource-models], the page on resource models."""
     off = Settings(feature_gates={**GATES, "CustomizedClusterResourceModeling": False})
 
     assert len(created(cluster(), namespace="").object.spec.resource_models) == 9
@@ -194,7 +194,7 @@ def test_the_old_zone_is_stored_as_zones() -> None:
     ],
 )
 def test_a_taint_policy_that_cannot_be_is_refused_by_field(spec: Document, field: str) -> None:
-    """D3: one dialect a policy, windows of at least a second."""
+    """[taint-policies] one dialect a policy, windows of at least a second."""
     with pytest.raises(Invalid) as caught:
         created(taint_policy(**spec), namespace="")
 
@@ -202,7 +202,7 @@ def test_a_taint_policy_that_cannot_be_is_refused_by_field(spec: Document, field
 
 
 def test_no_execute_is_always_allowed_in_policies() -> None:
-    """D3: no webhook switch."""
+    """[taint-policies] no webhook switch."""
     condition = {"conditionType": "Ready", "operator": "In", "statusValues": ["False", "Unknown"]}
     doc = taint_policy(matchConditions=[condition], taintsToAdd=[{"key": "a", "effect": "NoExecute"}])
 

@@ -1,4 +1,4 @@
-"""What a policy gets, and what one is refused for (semantics 1.2; D10, D13-D17, D23)."""
+"""What a policy gets, and what one is refused for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_service_import_brings_its_dependencies_along() -> None:
 
 
 def test_no_tolerations_are_injected_unless_asked_for() -> None:
-    """D2."""
+    """[default-tolerations]."""
     asked = Settings(compat=Compat(default_not_ready_toleration_seconds=300, default_unreachable_toleration_seconds=60))
     own = {"key": "cluster.karmada.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
 
@@ -63,7 +63,7 @@ def test_no_tolerations_are_injected_unless_asked_for() -> None:
     ("old_name", "stored"), [("Immediately", "Directly"), ("Graciously", "Gracefully"), ("Directly", "Directly")]
 )
 def test_purge_modes_are_stored_under_todays_names(old_name: str, stored: str) -> None:
-    """D13."""
+    """[purge-modes]."""
     admitted = created(policy(failover={"cluster": {"purgeMode": old_name}}))
 
     assert admitted.object.spec.failover.cluster.purge_mode == stored
@@ -231,7 +231,7 @@ def test_a_policy_that_goes_is_let_go_by_whoever_holds_it() -> None:
 
 
 def test_what_is_accepted_without_effect_is_said() -> None:
-    """D15, D17."""
+    """[state-preservation], [failover-gate]."""
     state = {"rules": [{"aliasLabelName": "id", "jsonPath": "{.id}"}]}
     doc = policy(failover={"cluster": {"purgeMode": "Gracefully", "statePreservation": state}}, preemption="Never")
 
@@ -245,7 +245,7 @@ def test_what_is_accepted_without_effect_is_said() -> None:
 
 @pytest.mark.parametrize(("said", "good"), [("Wait", True), ("After=300", True), ("After=soon", False), ("Now", False)])
 def test_how_long_to_wait_for_an_unreachable_source_is_checked(said: str, good: bool) -> None:
-    """D14."""
+    """[directly-unreachable]."""
     annotation = "failover.lifeboat.io/directly-unreachable"
     doc = policy(metadata={"annotations": {annotation: said}})
 

@@ -1,4 +1,5 @@
-"""A copy that is unhealthy for too long leaves, whatever its cluster says; the gate has no say in it (D17)."""
+"""A copy that is unhealthy for too long leaves, whatever its cluster says; the gate has no say in it
+[failover-gate]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which policy claims a template, when it lets go, and what follows it (semantics 2.9, 2.14; D23)."""
+"""Which policy claims a template, when it lets go, and what follows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Application failover of one part: which of the other parts follow it, and when (decision 0007)."""
+"""Application failover of one part: which of the other parts follow it, and when (docs/decisions/0007)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Parts of an application that go to exactly one cluster end on the same one: first placed, and moved (S002)."""
+"""Parts of an application that go to exactly one cluster end on the same one: first placed, and moved (the failover
+guide)."""
 
 from __future__ import annotations
 

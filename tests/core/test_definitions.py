@@ -1,4 +1,5 @@
-"""A CustomResourceDefinition brings a kind: from then on its objects are templates (S002, D15)."""
+"""A CustomResourceDefinition brings a kind: from then on its objects are templates (the failover guide,
+[state-preservation])."""
 
 from __future__ import annotations
 

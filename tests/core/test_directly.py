@@ -1,4 +1,4 @@
-"""Directly: the old copy is gone first, and what happens while nobody can see whether it is (D14)."""
+"""Directly: the old copy is gone first, and what happens while nobody can see whether it is [directly-unreachable]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A Drain gets through any number of bindings: page by page, each with room of its own, its progress counted (D20)."""
+"""A Drain gets through any number of bindings: page by page, each with room of its own, its progress counted
+[unjoin-and-drain]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""S003 end to end: from nodes to grades to replicas, and what models may look like (D16)."""
+"""The page on resource models end to end: from nodes to grades to replicas, and what models may look like
+[resource-models]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the queue says of itself: estimates, S001's metrics, and the end of both with recovery."""
+"""What the queue says of itself: estimates, the proposal's metrics, and the end of both with recovery."""
 
 from __future__ import annotations
 

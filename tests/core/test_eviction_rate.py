@@ -1,4 +1,4 @@
-"""At which rate and in which order evictions go (D7, D9)."""
+"""At which rate and in which order evictions go [eviction-queue] [blind-fleet]."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_rate_half_a_resource_a_second_means_one_every_two_seconds_from_an_empty
 
 
 @pytest.mark.parametrize(
-    ("total", "failed", "moved"), [(10, 6, 0), (11, 7, 6), (3, 3, 0)], ids=["D8 stop", "D8 secondary", "D9 blind"]
+    ("total", "failed", "moved"), [(10, 6, 0), (11, 7, 6), (3, 3, 0)], ids=["stop", "secondary", "blind"]
 )
 def test_the_fleets_health_sets_the_rate(total: int, failed: int, moved: int) -> None:
     names = [f"member{n:02}" for n in range(total)]

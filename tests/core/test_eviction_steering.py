@@ -390,7 +390,7 @@ def test_an_order_of_an_earlier_outage_is_in_the_way_of_no_other() -> None:
 
 
 def test_a_hold_by_hand_goes_on_when_another_taint_takes_the_place_of_the_first() -> None:
-    """As where a cluster that was Unknown answers again and is False (D1)."""
+    """As where a cluster that was Unknown answers again and is False [automatic-taints]."""
     story = fleet(web(duplicated(least=1, most=1, tolerations=[Toleration(operator="Exists", toleration_seconds=100)])))
     story.taint("member1", no_execute("unreachable"))
     give(story, operator_orders.HOLD)

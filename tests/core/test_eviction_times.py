@@ -1,4 +1,4 @@
-"""Who leaves a failed cluster and when: tolerations, both effects, edits, the gate (D4-D6, D17)."""
+"""Who leaves a failed cluster and when: tolerations, both effects, edits, the gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recovery takes back, and what an eviction writes (D12, D13, D15)."""
+"""What recovery takes back, and what an eviction writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where something goes back to, what gives for it, and what stands against it (D19, D23)."""
+"""Where something goes back to, what gives for it, and what stands against it [recovered-clusters] [edits-by-hand]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A Failback gets through any number of bindings: page by page, and what remains is counted (D19, D23)."""
+"""A Failback gets through any number of bindings: page by page, and what remains is counted [recovered-clusters]
+[edits-by-hand]."""
 
 from __future__ import annotations
 

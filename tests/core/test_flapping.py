@@ -1,4 +1,5 @@
-"""When a cluster flaps: counted before the debounce, over observed time, with a beginning and an end (fault 3)."""
+"""When a cluster flaps: counted before the debounce, over observed time, with a beginning and an end
+[flapping-cluster]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is known of a FlinkDeployment: how many pods it runs, what each needs, when it is healthy (S002, D15)."""
+"""What is known of a FlinkDeployment: how many pods it runs, what each needs, when it is healthy (the failover guide,
+[state-preservation])."""
 
 from __future__ import annotations
 

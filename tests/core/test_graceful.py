@@ -172,7 +172,7 @@ def scheduled(one: Binding, status: str, *, seen: bool) -> Binding:
     return one.with_status(conditions=conditions, scheduler_observed_generation=one.metadata.generation if seen else 1)
 
 
-# S001's six rows: scheduling result, health of the new instance, task still there -> does the copy go back?
+# the proposal's six rows: scheduling result, health of the new instance, task still there -> does the copy go back?
 S001 = [
     ("success, running", {"member2": 2}, "True", "Healthy", False),
     ("success, running, task cleared", {"member2": 2}, "True", "Healthy", False),

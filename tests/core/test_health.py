@@ -190,7 +190,7 @@ def test_heartbeats_after_a_silence_pass_the_success_threshold_first() -> None:
     assert published(pull("Unknown"), row, 130) == "True"
 
 
-# D8: total, faulty -> tier
+# [eviction-tier] total, faulty -> tier
 @pytest.mark.parametrize(
     ("total", "faulty", "name"),
     [

@@ -1,4 +1,5 @@
-"""What the kinds of Kubernetes itself mean (semantics 4); the golden vectors hold the breadth, these the reasons."""
+"""What the kinds of Kubernetes itself mean [resource-interpreter]; the golden vectors hold the breadth, these the
+reasons."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def test_revising_replicas_shares_everything_else() -> None:
 
 
 def test_zero_ready_replicas_are_carried_back_as_zero() -> None:
-    """D11: members leave zero out, and fewer ready replicas than asked must not look like health."""
+    """[graceful-timeout] members leave zero out, and fewer ready replicas than asked must not look like health."""
     reflect = interpret.interpreter_for("apps/v1", "Deployment").reflect
     assert reflect is not None
 

@@ -1,4 +1,5 @@
-"""From a template to its copies and away again, and what members say on the way back (semantics 2.9, 2.11)."""
+"""From a template to its copies and away again, and what members say on the way back [work-rendering]
+[status-aggregation]."""
 
 from __future__ import annotations
 

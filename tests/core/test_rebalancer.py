@@ -1,4 +1,5 @@
-"""WorkloadRebalancer: each workload is placed anew once, whatever happens to the list afterwards (semantics 1.6)."""
+"""WorkloadRebalancer: each workload is placed anew once, whatever happens to the list afterwards
+[workload-rebalancer]."""
 
 from __future__ import annotations
 

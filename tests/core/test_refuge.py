@@ -1,4 +1,4 @@
-"""Where evicted workloads go, and that they stay where there is no room for them (D10)."""
+"""Where evicted workloads go, and that they stay where there is no room for them [refuge-first]."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ def test_d10_what_nobody_may_place_anew_stays_until_somebody_may(mode: str) -> N
 
 @pytest.mark.parametrize("placement", [duplicated("member1", least=1, most=1), by_room("member1")])
 def test_d10_what_another_scheduler_places_leaves_without_asking_ours(placement: Placement) -> None:
-    """Ours knows of no place for it; the old copy stays until theirs has found one (semantics 2.5, 3.1)."""
+    """Ours knows of no place for it; the old copy stays until theirs has found one [taint-manager]
+    [scheduling-triggers]."""
     story = fleet(binding("web", placement, on={"member1": 2}))
     old = story.binding("web")
     story.store.put(old.with_spec(scheduler_name="theirs"), old)

@@ -1,4 +1,4 @@
-"""What people place by hand is honoured; a failover can be taken back (D23)."""
+"""What people place by hand is honoured; a failover can be taken back [edits-by-hand]."""
 
 from __future__ import annotations
 

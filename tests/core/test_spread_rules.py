@@ -1,4 +1,4 @@
-"""Spread constraints that can never be met are refused when they are written (semantics 1.2, 3.4)."""
+"""Spread constraints that can never be met are refused when they are written [policy-defaults] [spread-constraints]."""
 
 from __future__ import annotations
 

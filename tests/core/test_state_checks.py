@@ -1,4 +1,4 @@
-"""A write in view of what is queued (D6), and of clusters that are not well (D23)."""
+"""A write in view of what is queued [judged-once], and of clusters that are not well [edits-by-hand]."""
 
 from __future__ import annotations
 

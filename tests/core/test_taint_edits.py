@@ -1,4 +1,5 @@
-"""People edit taints while a failover is at any of its stages (D12, S001's table of recovery): eighteen cases."""
+"""People edit taints while a failover is at any of its stages ([recovered-clusters-cancel], the proposal's table of
+recovery): eighteen cases."""
 
 from __future__ import annotations
 

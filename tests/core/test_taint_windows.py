@@ -1,4 +1,5 @@
-"""Windows of a ClusterTaintPolicy: since when its conditions hold, what begins them anew, what does not count (D3)."""
+"""Windows of a ClusterTaintPolicy: since when its conditions hold, what begins them anew, what does not count
+[taint-policies]."""
 
 from __future__ import annotations
 

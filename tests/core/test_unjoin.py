@@ -1,4 +1,4 @@
-"""Unjoining: what a Cluster that is being deleted waits for, and what becomes of what runs there (D20)."""
+"""Unjoining: what a Cluster that is being deleted waits for, and what becomes of what runs there [unjoin-and-drain]."""
 
 from __future__ import annotations
 

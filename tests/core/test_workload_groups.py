@@ -1,4 +1,5 @@
-"""Workload affinity groups (semantics 3.2) are asked about alike by the scheduler, evictions, readiness and Drain."""
+"""Workload affinity groups [scheduling-filters] are asked about alike by the scheduler, evictions, readiness and
+Drain."""
 
 from __future__ import annotations
 

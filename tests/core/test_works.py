@@ -1,4 +1,4 @@
-"""From bindings to Works, and how long an old copy stays (semantics 2.11; D11, D13-D15)."""
+"""From bindings to Works, and how long an old copy stays."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_binding_that_only_leaves_its_last_cluster_is_not_looked_at_until_it_i
 
 
 def test_directly_starts_the_new_copy_only_when_the_old_one_is_gone() -> None:
-    """S002: the old one is gone first."""
+    """The failover guide: the old one is gone first."""
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web)
     story.place(web, member1=3)
@@ -195,7 +195,7 @@ def test_directly_starts_the_new_copy_only_when_the_old_one_is_gone() -> None:
 
 
 def test_directly_does_not_freeze_the_other_clusters_of_a_binding() -> None:
-    """D14, against the original, which syncs nothing at all."""
+    """[directly-unreachable], against the original, which syncs nothing at all."""
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web)
     story.place(web, member1=3, member2=3)
@@ -277,7 +277,7 @@ def test_directly_goes_on_after_the_time_the_policy_gives_it() -> None:
 def test_state_is_carried_on_the_first_create_the_target_sees(
     task: GracefulEvictionTask, targets: tuple[str, ...], carried: bool
 ) -> None:
-    """D15, S002: only Directly, only one cluster to one cluster."""
+    """[state-preservation], the failover guide: only Directly, only one cluster to one cluster."""
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web)
 

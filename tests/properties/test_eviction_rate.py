@@ -1,4 +1,5 @@
-"""The bucket never gives more than capacity and rate allow, whatever clocks, rates and callers do (I2, I12)."""
+"""The bucket never gives more than capacity and rate allow, whatever clocks, rates and callers do [bounded-rate]
+[tier-makes-no-tokens]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What was judged when a taint appeared stays judged, whatever is edited later (D6, I3)."""
+"""What was judged when a taint appeared stays judged, whatever is edited later [judged-once]
+[tolerated-is-not-evicted]."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def test_d9_d17_no_clock_counts_from_before_it_may(spec: ResourceBindingSpec, ta
 def test_all_taints_judged_together_agree_with_the_tolerations_of_the_reference(
     spec: ResourceBindingSpec, taints: list[Taint]
 ) -> None:
-    """Taint by taint and all at once are the same question while nothing was judged before (semantics 2.5)."""
+    """Taint by taint and all at once are the same question while nothing was judged before [taint-manager]."""
     now = START + timedelta(days=1)
     tolerations = () if spec.placement is None else spec.placement.cluster_tolerations
     expected = leaves_at(taints, tolerations)

@@ -1,4 +1,5 @@
-"""What must hold of copies that move because somebody asked: of each Drain (D20) and each Failback (D19, D23).
+"""What must hold of copies that move because somebody asked: of each Drain [unjoin-and-drain] and each Failback
+[recovered-clusters] [edits-by-hand].
 
 They go on only in a fleet that is well, with no eviction due, nothing held; at their rate, and a Failback to a cluster
 that has been well for ten minutes, so many at once as it says, and no further after its first failure. Worked out here

@@ -1,4 +1,4 @@
-"""What must hold of the record of every run (I7, I9, I10, I11), asserted after every step from the change log."""
+"""What must hold of the record of every run, asserted after every step from the change log."""
 
 from __future__ import annotations
 
@@ -40,14 +40,19 @@ class Audit:
         self._dry_run_writes_nothing(world)
 
     def _play(self, world: Simulation, change: Change) -> None:
-        """I7: who and by which rule; I10: a line for each version, none left out, each beginning where one ended."""
-        assert change.version == self._version + 1, f"I10: version {change.version} follows {self._version} in the log"
+        """[decisions-are-traced] who and by which rule; [audit-with-the-write] a line for each version, none left
+        out, each beginning where one ended."""
+        assert change.version == self._version + 1, (
+            f"[audit-with-the-write] version {change.version} follows {self._version} in the log"
+        )
         self._version = change.version
-        assert change.actor, f"I7: nobody wrote {change.ref} at version {change.version}"
+        assert change.actor, f"[decisions-are-traced] nobody wrote {change.ref} at version {change.version}"
         by_controller = change.actor in world.store.router.controllers
-        assert change.reason or not by_controller, f"I7: {change.actor} wrote {change.ref} for no reason"
+        assert change.reason or not by_controller, (
+            f"[decisions-are-traced] {change.actor} wrote {change.ref} for no reason"
+        )
         assert change.old_document == self._played.get(change.ref), (
-            f"I9: {change.ref} was another before {change.version}"
+            f"[replay-is-equal] {change.ref} was another before {change.version}"
         )
         if change.type == "DELETED":
             self._played.pop(change.ref, None)
@@ -55,18 +60,22 @@ class Audit:
             self._played[change.ref] = change.document
 
     def _compare(self, world: Simulation, fresh: list[Change]) -> None:
-        """I9: playing the log gives what is stored; I10: nothing is stored that the log does not tell."""
+        """[replay-is-equal] playing the log gives what is stored; [audit-with-the-write] nothing is stored that the
+        log does not tell."""
         assert self._version == world.store.version, (
-            f"I10: version {world.store.version}, the log ends at {self._version}"
+            f"[audit-with-the-write] version {world.store.version}, the log ends at {self._version}"
         )
-        assert len(self._played) == len(world.store.objects), "I9: the log tells of other objects than are stored"
+        assert len(self._played) == len(world.store.objects), (
+            "[replay-is-equal] the log tells of other objects than are stored"
+        )
         for ref in {change.ref for change in fresh}:
             stored = world.store.object(ref)
             text = None if stored is None else text_of(stored)
-            assert self._played.get(ref) == text, f"I9: {ref} is stored otherwise than the log tells"
+            assert self._played.get(ref) == text, f"[replay-is-equal] {ref} is stored otherwise than the log tells"
 
     def _dry_run_writes_nothing(self, world: Simulation) -> None:
-        """I11: what is only tried leaves no trace: no version, row, due mark or line in the log. Tried after every step
+        """[dry-run-writes-nothing] what is only tried leaves no trace: no version, row, due mark or line in the log.
+        Tried after every step
         in which the binding is another."""
         store = world.store
         placed = (one for one in store.list(BINDINGS[0]) if one.spec.clusters or one.spec.graceful_eviction_tasks)
@@ -77,20 +86,22 @@ class Audit:
         before = store.stamp()
         tried = Decision(changes=(deleting(binding, now=world.now),))
         outcome = store.apply([(None, tried)], by=Actor("tries"), dry_run=True)[0]
-        assert not outcome.lost, f"I11: a dry run was refused: {outcome.lost}"
-        assert store.stamp() == before, "I11: a dry run has written"
+        assert not outcome.lost, f"[dry-run-writes-nothing] a dry run was refused: {outcome.lost}"
+        assert store.stamp() == before, "[dry-run-writes-nothing] a dry run has written"
 
     def whole(self, world: Simulation) -> None:
-        """I9, for all objects and the whole log at once: at the end of a run."""
+        """[replay-is-equal], for all objects and the whole log at once: at the end of a run."""
         self(world)
         for ref, stored in world.store.objects.items():
-            assert self._played[ref] == text_of(stored), f"I9: {ref}"
+            assert self._played[ref] == text_of(stored), f"[replay-is-equal] {ref}"
 
 
 def eviction_is_told(world: Simulation, row: Eviction) -> None:
-    """I7: an eviction can be read afterwards: why, in its row, and as an Event about its binding."""
+    """[decisions-are-traced] an eviction can be read afterwards: why, in its row, and as an Event about its binding."""
     ref = Ref.parse(row.binding)
     told: list[Event] = [one for one in world.store.list(EVENT, namespace=ref.namespace) if one.reason == EVICTED_EVENT]
     here = [one.message for one in told if one.involved_object.name == ref.name]
-    assert row.message, f"I7: {row.key} does not say why it happened"
-    assert any(f"cluster {row.cluster} " in one for one in here), f"I7: no Event tells of {row.key}: {here}"
+    assert row.message, f"[decisions-are-traced] {row.key} does not say why it happened"
+    assert any(f"cluster {row.cluster} " in one for one in here), (
+        f"[decisions-are-traced] no Event tells of {row.key}: {here}"
+    )

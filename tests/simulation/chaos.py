@@ -212,7 +212,7 @@ class Chaos:
         return any(row.blind_since is not None for row in self.world.store.all_rows(FleetState))
 
     def excuse(self, workload: str) -> None:
-        """A user's own edit may cost copies while what it asks for comes up (I1)."""
+        """A user's own edit may cost copies while what it asks for comes up [no-healthy-copy-lost]."""
         self.world.excused[workload] = self.world.now + timedelta(seconds=30)
 
     def configure(self, **overrides: Any) -> None:

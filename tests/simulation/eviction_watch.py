@@ -1,6 +1,7 @@
-"""What must hold of every eviction and every token (I2, I3, I4, I8, I12), asserted from rows, clusters and buckets.
+"""What must hold of every eviction and every token, asserted from rows, clusters and buckets.
 
-The rules are written down here a second time, from the decisions (D6 to D9), not taken from the code they check.
+The rules are written down here a second time, from the decisions ([judged-once] to [blind-fleet]), not taken from the
+code they check.
 """
 
 from __future__ import annotations
@@ -81,10 +82,11 @@ class EvictionWatch:
         self._rows.clear()
         self._bears = {_arrival(row, one): _waited(one) for row in rows for one in row.judged}
 
-    # I3
+    # [tolerated-is-not-evicted]
 
     def _note_arrivals(self, clusters: Sequence[Cluster], listed: Sequence[Binding]) -> bool:
-        """Keep how long a binding bore a taint when they met (D6: judged once, and anew on a later arrival). Returns
+        """Keep how long a binding bore a taint when they met ([judged-once] judged once, and anew on a later
+        arrival). Returns
         whether any has met one."""
         moved, self._clusters = clusters is not self._clusters, clusters
         before_all = self._bindings
@@ -106,14 +108,15 @@ class EvictionWatch:
         return met
 
     def _judged_once(self, row: Eviction) -> None:
-        """I3: what a taint means for a copy is what the policy said when they met; later edits change nothing."""
+        """[tolerated-is-not-evicted] what a taint means for a copy is what the policy said when they met; later edits
+        change nothing."""
         for one in row.judged if row.state not in ENDED else ():
             known = self._bears.setdefault(_arrival(row, one), _waited(one))
             assert known == _waited(one), (
-                f"I3: {row.key}: {one.key} was borne for {known}, is judged {one.wait_seconds}"
+                f"[tolerated-is-not-evicted] {row.key}: {one.key} was borne for {known}, is judged {one.wait_seconds}"
             )
 
-    # I2, I12
+    # [bounded-rate], [tier-makes-no-tokens]
 
     def _count_made(self, world: Simulation, *, looking: bool = False) -> None:
         """Add up what the rates have made. A rate is in force from when somebody looks: a worker that died or sleeps
@@ -126,11 +129,14 @@ class EvictionWatch:
         self._made_at = (world.now, rate)
 
     def tokens_are_due(self, world: Simulation, question: TakeTokens, answer: Tokens) -> None:
-        """I2, I4, I12: tokens are asked for at the rate in force, for evictions that may happen, and never too many."""
+        """[bounded-rate], [paused-is-paused], [tier-makes-no-tokens] tokens are asked for at the rate in force, for
+        evictions that may happen, and never too many."""
         where = f"at {world.now}"
         self._count_made(world, looking=True)
         rate = self._rate(world)
-        assert question.rate == rate, f"I4: tokens are asked for at {question.rate}/s, in force is {rate}/s, {where}"
+        assert question.rate == rate, (
+            f"[paused-is-paused] tokens are asked for at {question.rate}/s, in force is {rate}/s, {where}"
+        )
         self._capacity = max(self._capacity, capacity(rate))
         meant = _meant(world)
         may = sum(1 for row in world.store.all_rows(Eviction) if may_happen(world, row, meant))
@@ -144,34 +150,35 @@ class EvictionWatch:
             self._given += 1
             used = self._given - self._made - self._room
             assert used <= self._capacity + WHOLE, (
-                f"I2: {used:.2f} tokens in one window beside what the rate made, {where}"
+                f"[bounded-rate] {used:.2f} tokens in one window beside what the rate made, {where}"
             )
 
     def _follow(self, name: str, new: Bucket, granted: int, where: str) -> None:
-        """I12: a bucket is filled by time alone, at the lower of the rates before and after; a new one is empty."""
+        """[tier-makes-no-tokens] a bucket is filled by time alone, at the lower of the rates before and after; a new
+        one is empty."""
         old = self._buckets.get(name)
         filled = 0.0 if old is None else old.tokens + max(0.0, new.at - old.at) * min(old.rate, new.rate)
         self._buckets[name] = new
         held = new.tokens + granted
         assert held <= filled + WHOLE, (
-            f"I12: bucket {name} held {held:.3f} tokens where {filled:.3f} were made, {where}"
+            f"[tier-makes-no-tokens] bucket {name} held {held:.3f} tokens where {filled:.3f} were made, {where}"
         )
 
     def flushed(self) -> None:
         """Be told that Redis has forgotten its buckets: they begin empty."""
         self._buckets.clear()
 
-    # I3, I4, I7, I8
+    # [tolerated-is-not-evicted], [paused-is-paused], [decisions-are-traced], [recovery-cancels]
 
     def _check(self, world: Simulation, row: Eviction) -> None:
         where = f"{row.key} at {world.now}"
-        assert len(self._seen) <= self._given, f"I2: {where}: evicted without a token"
-        assert not covering(world, row), f"I4: {where}: evicted in spite of {covering(world, row)}"
+        assert len(self._seen) <= self._given, f"[bounded-rate] {where}: evicted without a token"
+        assert not covering(world, row), f"[paused-is-paused] {where}: evicted in spite of {covering(world, row)}"
         cluster = world.store.object(Ref(kinds.CLUSTER, "", row.cluster))
         present = moving_taints(cluster)
-        assert present, f"I8: {where}: evicted from a cluster that has recovered"
+        assert present, f"[recovery-cancels] {where}: evicted from a cluster that has recovered"
         due = [self._due(world, row, one) for one in present]
-        assert min(due) <= world.now, f"I3: {where}: it tolerated the taint until {min(due)}"
+        assert min(due) <= world.now, f"[tolerated-is-not-evicted] {where}: it tolerated the taint until {min(due)}"
         eviction_is_told(world, row)
 
     def _due(self, world: Simulation, row: Eviction, taint: Taint) -> datetime:
@@ -190,7 +197,7 @@ def _waited(judged: Judgement) -> timedelta:
 
 
 def bears(binding: Binding, taint: Taint) -> timedelta:
-    """Return how long a binding bears a taint (D4, D6)."""
+    """Return how long a binding bears a taint [prefer-no-execute] [judged-once]."""
     spec = binding.spec
     if taint.effect == "PreferNoExecute":
         behaviour = None if spec.failover is None else spec.failover.cluster
@@ -224,7 +231,7 @@ class _Rate:
 
 
 def rate_in_force(world: Simulation) -> float:
-    """Return the rate of evictions by D8 and D9."""
+    """Return the rate of evictions by [eviction-tier] and [blind-fleet]."""
     settings = world.settings
     blind, unhealthy, total = fleet_health(world)
     if not settings.gate("Failover") or blind:
@@ -236,7 +243,8 @@ def rate_in_force(world: Simulation) -> float:
 
 
 def fleet_health(world: Simulation) -> tuple[bool, bool, int]:
-    """Return whether the fleet is blind, whether too many of it are faulty, and how many clusters count (D8, D9)."""
+    """Return whether the fleet is blind, whether too many of it are faulty, and how many clusters count
+    [eviction-tier] [blind-fleet]."""
     windows: list[MaintenanceWindow] = list(world.store.list(kinds.MAINTENANCE_WINDOW))
     maintained = {name for one in windows if one.open(now=world.now) for name in one.spec.clusters}
     total = faulty = 0
@@ -257,7 +265,7 @@ def moving_taints(cluster: Cluster | None) -> list[Taint]:
 
 
 def covering(world: Simulation, row: Eviction) -> str:
-    """Return what holds an eviction now: an open hold or window; "" where nothing does (I4)."""
+    """Return what holds an eviction now: an open hold or window; "" where nothing does [paused-is-paused]."""
     holds: list[EvictionHold] = list(world.store.list(kinds.EVICTION_HOLD))
     namespace = Ref.parse(row.binding).namespace
     for one in holds:

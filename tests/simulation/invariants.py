@@ -1,6 +1,8 @@
-"""What must hold after every step of every run about copies and tasks (I1, I5, I6), called by the simulator.
+"""What must hold after every step of every run about copies and tasks, called by the simulator.
 
-I2, I3, I4, I8 and I12 are in `eviction_watch`, I7, I9, I10 and I11 in `audit`, the windows of taints in `taint_watch`.
+[bounded-rate], [tolerated-is-not-evicted], [paused-is-paused], [recovery-cancels] and [tier-makes-no-tokens] are in
+`eviction_watch`, [decisions-are-traced], [replay-is-equal], [audit-with-the-write] and [dry-run-writes-nothing] in
+`audit`, the windows of taints in `taint_watch`.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class Watchman:
 
 
 def no_copy_taken(simulation: Simulation, workload: str, before: Serving, after: Serving) -> None:
-    """I1: what serves never goes below what is asked for by our doing; what is above may go, also of each copy of a
+    """[no-healthy-copy-lost] what serves never goes below what is asked for by our doing; what is above may go, also
+    of each copy of a
     workload that is not divided.
 
     It may where the user asked for it: an edit of his a moment ago, or purge mode Directly. A member that fails and is
@@ -61,7 +64,9 @@ def no_copy_taken(simulation: Simulation, workload: str, before: Serving, after:
     most = binding.spec.replicas
     had, has = (sum(min(count, most) for count in one.values()) for one in (before, after))
     kept = min(had, wanted(binding))
-    assert has >= kept, f"I1: {workload} served {before}, now {after} of {wanted(binding)}, at {simulation.now}"
+    assert has >= kept, (
+        f"[no-healthy-copy-lost] {workload} served {before}, now {after} of {wanted(binding)}, at {simulation.now}"
+    )
 
 
 def undetected(simulation: Simulation) -> bool:
@@ -86,16 +91,20 @@ def bindings(simulation: Simulation) -> list[Binding]:
 
 
 def at_most_one_task(simulation: Simulation, binding: Binding) -> None:
-    """I6: one task per binding and cluster."""
+    """[one-task-per-pair] one task per binding and cluster."""
     names = [task.from_cluster for task in binding.spec.graceful_eviction_tasks]
-    assert len(names) == len(set(names)), f"I6: {binding.ref} has two tasks for one cluster, at {simulation.now}"
+    assert len(names) == len(set(names)), (
+        f"[one-task-per-pair] {binding.ref} has two tasks for one cluster, at {simulation.now}"
+    )
 
 
 def replicas_conserved(simulation: Simulation, binding: Binding) -> None:
-    """I5: what a Divided binding has placed never exceeds what it asks for."""
+    """[evicted-means-placed] what a Divided binding has placed never exceeds what it asks for."""
     if binding.spec.placement is not None and binding.spec.placement.divided:
         placed = sum(target.replicas for target in binding.spec.clusters)
-        assert not scheduled(binding) or placed <= binding.spec.replicas, f"I5: {binding.ref}: {placed} placed"
+        assert not scheduled(binding) or placed <= binding.spec.replicas, (
+            f"[evicted-means-placed] {binding.ref}: {placed} placed"
+        )
 
 
 def scheduled(binding: Binding) -> bool:
@@ -112,14 +121,17 @@ def whole(binding: Binding) -> bool:
 
 
 def accounted_for(simulation: Simulation, binding: Binding) -> None:
-    """I5: every evicted replica is placed, or pending with reason and deadline; true once nobody is at it."""
+    """[evicted-means-placed] every evicted replica is placed, or pending with reason and deadline; true once nobody
+    is at it."""
     tasks = binding.spec.graceful_eviction_tasks
     if not tasks or whole(binding) or not scheduled(binding) or simulation.store.busy(binding.ref):
         return
     where = f"{binding.ref} at {simulation.now}"
     said = condition(binding.status.conditions, SCHEDULED)
-    assert said is not None, f"I5: {where} has replicas nowhere and does not say why"
-    assert said.status == "False", f"I5: {where} has replicas nowhere and says {said.status}"
-    assert said.reason, f"I5: {where} has replicas nowhere without a reason"
-    assert said.message, f"I5: {where} has replicas nowhere without words"
-    assert all(task.creation_timestamp is not None for task in tasks), f"I5: {where}: a task has no time to end by"
+    assert said is not None, f"[evicted-means-placed] {where} has replicas nowhere and does not say why"
+    assert said.status == "False", f"[evicted-means-placed] {where} has replicas nowhere and says {said.status}"
+    assert said.reason, f"[evicted-means-placed] {where} has replicas nowhere without a reason"
+    assert said.message, f"[evicted-means-placed] {where} has replicas nowhere without words"
+    assert all(task.creation_timestamp is not None for task in tasks), (
+        f"[evicted-means-placed] {where}: a task has no time to end by"
+    )

@@ -1,4 +1,4 @@
-"""S000's manifests, a hold of what they place, and clusters to place them on."""
+"""The overview's manifests, a hold of what they place, and clusters to place them on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What must hold of the windows of taints, whatever dies, sleeps or begins anew: not a second early, and not late (D3).
+"""What must hold of the windows of taints, whatever dies, sleeps or begins anew: not a second early, and not late
+[taint-policies].
 
 A window is counted here a second time, from what is published: since when Ready is not True, or the fleet saw again, or
 the gate was opened, or the cluster let us in again, whichever is latest, plus the window, plus all time in which nobody
@@ -60,8 +61,8 @@ class TaintWatch:
             self._well[name] = cluster
             return
         access = condition(cluster.status.conditions, "AccessLost")
-        if cluster.access_lost:  # what was seen last says nothing of now (D22)
-            assert had or not has, f"D3: {name} at {world.now} was given its taint while it lets nobody in"
+        if cluster.access_lost:  # what was seen last says nothing of now [lost-access]
+            assert had or not has, f"[taint-policies] {name} at {world.now} was given its taint while it lets nobody in"
             self._out.pop(name, None)
             return
         if seen is None:
@@ -78,9 +79,9 @@ class TaintWatch:
         soonest = due - ROUNDED
         where = f"{name} at {world.now}, counted from {since}"
         if has and not had:
-            assert world.now >= soonest, f"D3: {where}, was given its taint before {soonest}"
+            assert world.now >= soonest, f"[taint-policies] {where}, was given its taint before {soonest}"
         if not has and world.now > max(due, self._calm_since, world.stalled_until) + self._slack(world):
-            raise AssertionError(f"D3: {where}, has no taint, which was due {due}")
+            raise AssertionError(f"[taint-policies] {where}, has no taint, which was due {due}")
 
     def _slack(self, world: Simulation) -> timedelta:
         shaken = world.kills or world.slept or world.losses or world.stalled_until > START

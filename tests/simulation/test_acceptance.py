@@ -1,4 +1,4 @@
-"""The user stories of S001 and the scenarios of S002, by name."""
+"""The user stories of the proposal and the scenarios of the failover guide, by name."""
 
 from __future__ import annotations
 

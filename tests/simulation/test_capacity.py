@@ -1,4 +1,5 @@
-"""S003 and the ledger as whole stories: nodes and pods of members are collected, estimated and scheduled by."""
+"""The page on resource models and the ledger as whole stories: nodes and pods of members are collected, estimated and
+scheduled by."""
 
 from __future__ import annotations
 

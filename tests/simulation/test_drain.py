@@ -1,4 +1,5 @@
-"""A cluster is emptied before its upgrade, and the workload never stops serving (S002's third scenario; D20)."""
+"""A cluster is emptied before its upgrade, and the workload never stops serving (the failover guide's third scenario;
+[unjoin-and-drain])."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the queue estimates comes true while tier and queue stay (D7): with workers that interleave, and on its own."""
+"""What the queue estimates comes true while tier and queue stay [eviction-queue]: with workers that interleave, and
+on its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What failed over goes back when somebody says so: gracefully, at a rate, until the first failure (D19, D23)."""
+"""What failed over goes back when somebody says so: gracefully, at a rate, until the first failure
+[recovered-clusters] [edits-by-hand]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S000's two failovers, under a virtual clock, with interleaving workers that may die at any write."""
+"""The overview's two failovers, under a virtual clock, with interleaving workers that may die at any write."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_workers_that_die_at_any_write_end_in_the_same_state(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_copy_left_behind_stays_while_its_replacement_is_down(seed: int) -> None:
-    """Fault 33: member1 failed and was left; then it returns at the moment member2 fails."""
+    """[returning-copies] member1 failed and was left; then it returns at the moment member2 fails."""
     world = left("member1", "member2", seed=seed)
 
     world.fault("member2", "down")

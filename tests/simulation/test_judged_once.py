@@ -1,4 +1,5 @@
-"""D6: what a policy said when the taint appeared counts, also where it is edited before anybody has looked."""
+"""[judged-once] what a policy said when the taint appeared counts, also where it is edited before anybody has
+looked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""After a failover nothing moves back by itself; a WorkloadRebalancer brings it back (semantics 1.6, 3.9)."""
+"""After a failover nothing moves back by itself; a WorkloadRebalancer brings it back [workload-rebalancer]
+[recovered-clusters]."""
 
 from __future__ import annotations
 

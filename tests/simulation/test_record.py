@@ -62,7 +62,7 @@ def plain(found: FailoverRecord) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_divided_example_is_told_as_it_was(seed: int) -> None:
-    """S000: member1 of two fails, and its replica moves."""
+    """The overview: member1 of two fails, and its replica moves."""
     (found,) = told(left("member1", "member2", seed=seed))
 
     assert plain(found) == yaml.safe_load(GOLDEN.read_text())

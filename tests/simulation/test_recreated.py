@@ -1,5 +1,6 @@
 """A workload deleted and made anew under its name in the middle of an outage: what lies on a lost cluster of the one
-before keeps the new one from nothing, but with purge mode Directly (D14), and is not left there either."""
+before keeps the new one from nothing, but with purge mode Directly [directly-unreachable], and is not left there
+either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A failover taken back by hand: what took over goes on serving until what it was taken from runs again (D23, I1)."""
+"""A failover taken back by hand: what took over goes on serving until what it was taken from runs again
+[edits-by-hand] [no-healthy-copy-lost]."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def _cluster(name: str) -> Ref:
 
 
 def failed_over(seed: int) -> Simulation:
-    """S000's Divided example after member1 was lost, and has come back."""
+    """The overview's Divided example after member1 was lost, and has come back."""
     world = serving("member1", "member2", seed=seed)
     assert placed(world) == {"member1": 1, "member2": 2}
     world.fault("member1", DOWN)

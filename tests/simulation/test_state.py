@@ -1,4 +1,5 @@
-"""S002's FlinkDeployment, end to end: its state goes along, and never do two of it run at once (D14, D15)."""
+"""The failover guide's FlinkDeployment, end to end: its state goes along, and never do two of it run at once
+[directly-unreachable] [state-preservation]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A cluster is unjoined: what runs there leaves first, and the Cluster stays until nothing of ours is on it (D20)."""
+"""A cluster is unjoined: what runs there leaves first, and the Cluster stays until nothing of ours is on it
+[unjoin-and-drain]."""
 
 from __future__ import annotations
 
@@ -120,7 +121,8 @@ def test_d20_a_deleted_cluster_is_gone_as_soon_as_it_is_empty(seed: int) -> None
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_namespace_leaves_a_deleted_cluster_after_the_copies_in_it(seed: int) -> None:
-    """Its own deletion on the member would take them along while their replacement still starts (I1)."""
+    """Its own deletion on the member would take them along while their replacement still starts
+    [no-healthy-copy-lost]."""
     world = joined(*FIVE, seed=seed)
     apply(world, TEAM, *(text.replace("metadata:\n", "metadata:\n  namespace: team\n", 1) for text in (ONE, NGINX % 3)))
     go_on(world, 30)
@@ -207,7 +209,8 @@ def test_d20_a_cluster_that_waits_can_still_be_forced(seed: int) -> None:
 def test_what_was_placed_while_it_was_being_deleted_leaves_once_the_replacement_is_healthy(
     seed: int, policy: str
 ) -> None:
-    """The guard saw an empty cluster; a moment later there was something on it. I1 holds in every step."""
+    """The guard saw an empty cluster; a moment later there was something on it. [no-healthy-copy-lost] holds in every
+    step."""
     world = serving(policy, *FIVE, seed=seed)
     name = next(iter(placed(world)))
     for member in world.members.values():

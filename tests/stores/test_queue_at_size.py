@@ -1,4 +1,5 @@
-"""A queue longer than one look reads of it: what is held, or out of tokens, keeps nobody else waiting (D7, D10)."""
+"""A queue longer than one look reads of it: what is held, or out of tokens, keeps nobody else waiting
+[eviction-queue] [refuge-first]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""An eviction that is stored while the scheduler reads keeps what it reserved, and nobody is given its room (D10)."""
+"""An eviction that is stored while the scheduler reads keeps what it reserved, and nobody is given its room
+[refuge-first]."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which graceful eviction tasks are cleared, under the settings that restore the older behaviour (D11)."""
+"""Which graceful eviction tasks are cleared, under the settings that restore the older behaviour [graceful-timeout]."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tests.conformance.documents import typed
 
 Document = dict[str, Any]
 
-EMPTY_TARGETS = "D11: an empty schedule result never counts as healthy"
-FEWER_READY = "D11: fewer ready replicas than asked never count as healthy"
-LAST_COPY = "D11: a gracePeriodSeconds never removes the last healthy copy"
+EMPTY_TARGETS = "[graceful-timeout] an empty schedule result never counts as healthy"
+FEWER_READY = "[graceful-timeout] fewer ready replicas than asked never count as healthy"
+LAST_COPY = "[graceful-timeout] a gracePeriodSeconds never removes the last healthy copy"
 
 
 def run(given: Document) -> Document:

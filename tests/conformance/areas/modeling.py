@@ -70,7 +70,7 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
     return FULL_NODES if any(_slots(node, given) <= 0 for node in given["nodes"]) else INIT_CONTAINERS
 
 
-BY_VALUE = "D16: bounds are compared by value, not by how they are written"
+BY_VALUE = "[resource-models] bounds are compared by value, not by how they are written"
 CONTIGUOUS = "Model intervals for resources must be contiguous and non-overlapping"
 INIT_CONTAINERS = "the original compares an init container with the sum of all pods so far"
 FULL_NODES = "the original stops grading at the first full node, and counts nodes without any slot"

@@ -24,7 +24,8 @@ Document = dict[str, Any]
 
 
 def settings_of(given: Document) -> Settings:
-    """Return settings under which we do what the original does, where a switch decides it (D12, D16)."""
+    """Return settings under which we do what the original does, where a switch decides it [recovered-clusters-cancel]
+    [resource-models]."""
     gates = {name: on for name, on in given.get("featureGates", {}).items() if name in GATES}
     return Settings(
         feature_gates={**GATES, **gates},
@@ -139,7 +140,7 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
     return None
 
 
-CLEARING = "D18: copies stay where nothing fits any more"
+CLEARING = "[placement-is-kept] copies stay where nothing fits any more"
 
 
 def _overflows(given: Document, expect: Document, result: Document) -> bool:
@@ -178,7 +179,7 @@ def _with_bare_pods(given: Document) -> Document:
 
 OURS: dict[str, Callable[[Document], Document]] = {
     MIXED_UNITS: _with_mixed_units,
-    "D21: PreferNoSchedule ranks last": _without_soft_taints,
+    "[prefer-no-schedule] PreferNoSchedule ranks last": _without_soft_taints,
     "the original ranks clusters by free pods where sets of components may go to several": _with_bare_pods,
 }
 

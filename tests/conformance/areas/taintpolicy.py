@@ -1,6 +1,6 @@
 """Which taints ClusterTaintPolicies without windows put on a cluster and take off.
 
-A taint that is there already counts as owned by the policies that list it and target the cluster (D3).
+A taint that is there already counts as owned by the policies that list it and target the cluster [taint-policies].
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.conformance.documents import typed
 
 Document = dict[str, Any]
 
-SHARED = "D3: a taint two policies list stays while one of them wants it"
+SHARED = "[taint-policies] a taint two policies list stays while one of them wants it"
 
 
 def run(given: Document) -> Document:

@@ -119,7 +119,7 @@ def differs(given: Document, expect: Document, result: Document) -> str | None:
     return None
 
 
-OLD_MODES = "Immediately and Graciously are stored and judged under today's names (D13)"
+OLD_MODES = "Immediately and Graciously are stored and judged under today's names [purge-modes]"
 GRACE = ("FieldValueInvalid", "spec.failover.application.gracePeriodSeconds")
 MODELS = ("FieldValueInvalid", "spec.resourceModels")
 
@@ -138,9 +138,11 @@ def _on_purpose(given: Document, result: Document) -> dict[str, set[tuple[str, s
     if kind == "ClusterTaintPolicy":
         told = "of taints that are there twice the later one is told, as of a cluster's"
         found[told] = _told_elsewhere(given)
-        found["policies may always use NoExecute (D3)"] = _no_execute(given)
+        found["policies may always use NoExecute [taint-policies]"] = _no_execute(given)
     if kind == "Cluster":
-        found["clusters may carry PreferNoSchedule and PreferNoExecute (D4, D21)"] = _effects(given)
+        found["clusters may carry PreferNoSchedule and PreferNoExecute [prefer-no-execute] [prefer-no-schedule]"] = (
+            _effects(given)
+        )
     if kind == "Cluster" and written_in_two_ways(spec.get("resourceModels") or ()):
         found[BY_VALUE] = {MODELS}
     return found
