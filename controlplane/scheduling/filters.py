@@ -147,7 +147,6 @@ FILTERS: Final = (
     ),
 )
 
-_SHARED: Final = tuple(row for row in FILTERS if not row.per_binding)
 _PER_BINDING: Final = tuple(row for row in FILTERS if row.per_binding)
 
 
@@ -157,6 +156,7 @@ _PER_BINDING: Final = tuple(row for row in FILTERS if row.per_binding)
 class _Shared(NamedTuple):
     """What the filters that are not `per_binding` let pass: computed once per plan, API version, kind, fails_over."""
 
+    masks: tuple[Mask | None, ...]  # of each row of FILTERS; None for rows that are `per_binding`
     new: Mask  # clusters that pass for a new copy
     kept: Mask  # clusters that pass if the binding is already on them
     places: Places  # the clusters of `new`
@@ -182,14 +182,16 @@ def _shared(plan: Plan, question: Question) -> _Shared:
     key = _policy_key(question)
     known: _Shared | None = plan.answers.get(key)
     if known is None:
-        new, kept = plan.fleet.everything(), plan.fleet.everything()
-        for row in _SHARED:
-            mask = row.mask(plan, question)
-            if mask is not None:
+        masks = tuple([None if row.per_binding else row.mask(plan, question) for row in FILTERS])
+        kept = plan.fleet.everything()
+        for row, mask in zip(FILTERS, masks, strict=True):
+            if mask is not None and not row.keeps_targets:
+                kept &= mask
+        new = kept.copy()
+        for row, mask in zip(FILTERS, masks, strict=True):
+            if mask is not None and row.keeps_targets:
                 new &= mask
-                if not row.keeps_targets:
-                    kept &= mask
-        known = plan.answers[key] = _Shared(new, kept, new.nonzero()[0])
+        known = plan.answers[key] = _Shared(masks, new, kept, new.nonzero()[0])
     return known
 
 
@@ -253,15 +255,15 @@ def _policy_key(question: Question) -> Hashable:
 def _refused(plan: Plan, question: Question) -> Iterator[Refused]:
     passed = plan.fleet.everything()
     not_targets = _not_on(plan, (name for name, _ in question.targets)) if question.targets else None
-    for row in FILTERS:
-        mask = row.mask(plan, question)
+    for row, shared in zip(FILTERS, _shared(plan, question).masks, strict=True):
+        mask = row.mask(plan, question) if row.per_binding else shared
         if mask is None:
             continue
-        refused = passed & ~mask
+        refused = passed > mask  # passed so far, and not in the mask
         if row.keeps_targets and not_targets is not None:
             refused &= not_targets
         if refused.any():
-            passed &= ~refused
+            passed ^= refused
             yield from _by_reason(row, plan, question, refused)
 
 

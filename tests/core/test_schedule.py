@@ -344,7 +344,7 @@ def test_a_hint_is_taken_while_it_holds() -> None:
     assert shares(ask(three(c=3), wanted, hint=good)) != {"c": 4}
 
 
-def test_what_is_promised_is_not_promised_again() -> None:
+def test_reserved_capacity_is_not_given_out_again() -> None:
     clusters = three(a=2, b=2, c=2)
     settings = Settings()
     fleet = Fleet.of(clusters, settings=settings)

@@ -82,7 +82,7 @@ def test_fifteen_workloads_share_ten_and_five_and_the_sixteenth_waits() -> None:
     assert desk.said(held[0]) == ("False", "Unschedulable")
 
 
-def test_promised_room_is_kept_over_batches_and_ends_after_300_seconds() -> None:
+def test_reserved_capacity_is_kept_over_batches_and_expires_after_300_seconds() -> None:
     desk = Desk(cluster("b", room=1), pending("one", Placement(replica_scheduling=DYNAMIC)))
     desk.store.create(pending("two", Placement(replica_scheduling=DYNAMIC)))
     desk.settle()

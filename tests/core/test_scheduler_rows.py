@@ -227,13 +227,13 @@ FILTERS = {
     ),
     "Terminating": Filtered(_going(cluster("a"), True), spec(placement()), exempt=False),
     # Ours
-    "Leaving: counted as gone (D10)": Filtered(
+    "Leaving: counted as unavailable": Filtered(
         cluster("a"), spec(placement()), exempt=False, more={"unavailable": {"a"}}
     ),
-    "Failover: PreferNoExecute would drive it away again (D4)": Filtered(
+    "Failover: PreferNoExecute would evict it again": Filtered(
         cluster("a", taints=[Taint("ill", "PreferNoExecute")]), spec(placement(), fails_over=True), exempt=True
     ),
-    "ClusterEviction: left because of a taint that is still there (D6)": Filtered(
+    "ClusterEviction: evicted because of a taint that is still there": Filtered(
         cluster("a", taints=[Taint("ill", "PreferNoExecute")]), _leaving(TAINT_UNTOLERATED), exempt=True
     ),
 }

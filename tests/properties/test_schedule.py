@@ -316,7 +316,7 @@ def test_removing_the_named_blocker_ends_that_refusal(members: list[Cluster], wa
 
 
 def batched(several: Iterable[ResourceBindingSpec], fleet: Fleet, ledger: Ledger) -> list[Verdict]:
-    """Place bindings in one batch; what is placed is promised in the ledger."""
+    """Place bindings in one batch; the ledger reserves their capacity."""
     batch = Batch(fleet, ledger, SETTINGS)
     return [batch.place(Item(one, STATUS))[1] for one in several]
 
