@@ -88,7 +88,7 @@ def beside_objects() -> dict[str, Document]:
 
 def in_force() -> Document:
     """Return the gate, eviction tier, rates and thresholds that are in force now. Four queries."""
-    state, settings = store(), configuration().settings(anew=True)
+    state, settings = store(), configuration().settings(reread=True)
     windows: list[MaintenanceWindow] = list(state.list(kinds.MAINTENANCE_WINDOW))
     now = state.now()
     maintained = {name for window in windows if window.open(now=now) for name in window.spec.clusters}

@@ -1,4 +1,4 @@
-"""Which addresses of members are connected to: literal ones are checked before a call, names once they are resolved."""
+"""The check of members' addresses: IP addresses in URLs are checked before a call, names when they are resolved."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from controlplane.settings import MemberSettings
 
 
 class AddressRefused(OSError):
-    """A member, or the proxy before it, has an address that must not be called."""
+    """The address of a member, or of its proxy, must not be called."""
 
 
 def refuse(host: str, address: addresses.Address, settings: MemberSettings) -> None:
-    """Raise AddressRefused where an address must not be called; `host`: what it was resolved from."""
+    """Raise AddressRefused if an address must not be called. `host`: the name that was resolved to the address."""
     network = addresses.refused(address, refuse=settings.refused_addresses, allow=settings.allowed_addresses)
     if network:
         raise AddressRefused(
-            f"{host} is at {address} in {network}, which must not be called (members.refused_addresses); an exception "
-            "is a network in members.allowed_addresses"
+            f"{host} is at {address} in {network}, which must not be called (setting members.refused_addresses); to "
+            "allow it, add its network to members.allowed_addresses"
         )
 
 
 def check(url: str, settings: MemberSettings) -> None:
-    """Raise AddressRefused where a URL names an address that must not be called, ValueError where it is no URL."""
+    """Raise AddressRefused if a URL names an address that must not be called, and ValueError if it is malformed."""
     host = URL(url).raw_host or ""  # as aiohttp reads it
     try:
         address = addresses.literal(host)
@@ -38,10 +38,10 @@ def check(url: str, settings: MemberSettings) -> None:
 
 
 class CheckedResolver(AbstractResolver):
-    """Resolves names and leaves out the addresses that must not be called.
+    """Resolves names, without the addresses that must not be called.
 
-    The connection is made to exactly these addresses, so a name that is answered differently the next time changes
-    nothing.
+    Connections are made to exactly the addresses that were checked. So a name server that gives another answer the next
+    time cannot avoid the check.
     """
 
     def __init__(self, settings: MemberSettings) -> None:
@@ -51,19 +51,19 @@ class CheckedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """Return the addresses of a name. Raises AddressRefused where none of them may be called."""
-        found, last = list[ResolveResult](), AddressRefused(f"{host} has no address")
-        for one in await self._resolver.resolve(host, port, family=family):
+        """Return the addresses of a name that may be called. Raises AddressRefused if there is none."""
+        allowed, last = list[ResolveResult](), AddressRefused(f"{host} has no address")
+        for result in await self._resolver.resolve(host, port, family=family):
             try:
-                address = addresses.literal(one["host"])
+                address = addresses.literal(result["host"])
                 assert address is not None, "a resolver answers with addresses"
                 refuse(host, address, self._settings)
-                found.append(one)
+                allowed.append(result)
             except AddressRefused as error:
                 last = error
-        if not found:
+        if not allowed:
             raise last
-        return found
+        return allowed
 
     async def close(self) -> None:
         await self._resolver.close()

@@ -1,4 +1,4 @@
-"""What a member's response, or its failure to give one, means: an Answer."""
+"""Answers: the meaning of a response of a member, or of the failure to get a response."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _X509_EXPIRED = 10  # X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL
 
 
 def too_much(what: str) -> Answer:
+    """Return the answer for a response that exceeded a limit. `what`: the limit and its value."""
     return Answer(0, problem=f"a limit was exceeded: {what}", exceeded=what)
 
 
-REDIRECT = "redirects of members are not followed: let spec.apiEndpoint name the API server itself"
+REDIRECT = "redirects of members are not followed: set spec.apiEndpoint of the Cluster to the API server itself"
 
 
 def is_redirect(status: int) -> bool:
@@ -33,7 +34,8 @@ def is_redirect(status: int) -> bool:
 
 
 def answer_of(status: int, content_type: str, raw: bytes) -> Answer:
-    if is_redirect(status):  # 304 as well: nothing is asked conditionally
+    """Return the answer for a response that was received."""
+    if is_redirect(status):  # 304 as well: no request is conditional
         return Answer(status, problem=f"HTTP {status}: {REDIRECT}", access=True, reason=REDIRECTED)
     body: Any = None
     if content_type.endswith("json") and raw:
@@ -44,21 +46,21 @@ def answer_of(status: int, content_type: str, raw: bytes) -> Answer:
     if 200 <= status < 300:
         return Answer(status, body)
     message = body.get("message", "") if isinstance(body, dict) else raw[:200].decode(errors="replace")
-    said = _plain(str(message)[:MESSAGE_CHARACTERS])
-    return Answer(status, problem=f"HTTP {status}: {said}".rstrip(": "), access=status in (401, 403, 407))
+    text = _plain(str(message)[:MESSAGE_CHARACTERS])
+    return Answer(status, problem=f"HTTP {status}: {text}".rstrip(": "), access=status in (401, 403, 407))
 
 
 def untrusted(error: Exception) -> Answer:
-    """Return what a failure of TLS means: something answers, but it has not proved to be the member [lost-access]."""
+    """Return the answer for a failure of TLS: a server that has not proved to be the member [lost-access]."""
     cause: Any = getattr(error, "certificate_error", error)
     if getattr(cause, "verify_code", 0) == _X509_EXPIRED:
-        problem = "TLS: the member's certificate has expired; renew it there, nothing has to be changed here"
+        problem = "TLS: the certificate of the member has expired; renew it on the member, the Cluster stays as it is"
         return Answer(0, problem=problem, access=True, reason=CERTIFICATE_EXPIRED)
     return Answer(0, problem=f"TLS: {first_line(error)}", access=True, reason=CERTIFICATE_REFUSED)
 
 
 def by_proxy(error: aiohttp.ClientHttpProxyError) -> Answer:
-    """Return what a proxy's refusal to connect means: it may refuse us, or not reach the member."""
+    """Return the answer for a proxy that does not connect: it refuses the credentials, or cannot reach the member."""
     problem = _plain(f"the proxy answered {error.status} {error.message}").rstrip()
     if error.status in (401, 403, 407):
         return Answer(0, problem=f"{problem}; see spec.proxyHeader", access=True, reason=ACCESS_REFUSED)
@@ -66,7 +68,7 @@ def by_proxy(error: aiohttp.ClientHttpProxyError) -> Answer:
 
 
 def not_reached(error: BaseException) -> Answer:
-    """Return what it means that no connection was made, or that it broke."""
+    """Return the answer for a connection that failed or broke."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, AddressRefused):
@@ -80,4 +82,5 @@ def _plain(text: str) -> str:
 
 
 def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, at most 300 characters; for an empty message the error's class."""
     return _plain((str(error) or type(error).__name__).splitlines()[0][:300])

@@ -1,4 +1,4 @@
-"""How a member cluster is talked to: the Kubernetes API over HTTP, every answer turned into data."""
+"""The client of member clusters: the Kubernetes API over HTTP. Every response and every failure becomes an Answer."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from apps.clusters.answers import (
     untrusted,
 )
 from apps.clusters.connection import connector, credentials, through
+from apps.clusters.object_urls import Unservable, object_path
 from apps.clusters.response_reader import PROBE_BYTES, Account, TooMuch, decoded, lines, whole
-from controlplane.apimachinery.meta import kind_key
 from controlplane.apimachinery.names import MANAGED_LABEL, MANAGED_LABEL_VALUE
 from controlplane.clusters.questions import (
     FIELD_MANAGER,
@@ -46,7 +46,6 @@ from controlplane.clusters.questions import (
 )
 from controlplane.clusters.removing import held_back
 from controlplane.clusters.replacing import is_unapplicable, replacement, taken_over
-from controlplane.kinds import KINDS
 from controlplane.kinds.cluster import MISCONFIGURED
 from controlplane.settings import MemberSettings
 
@@ -54,19 +53,19 @@ log = logging.getLogger(__name__)
 
 USER_AGENT = "lifeboat"
 ANSWER_SECONDS = 10.0
-BYTES_PER_SECOND = 10_000  # what a loaded API server takes in: so much longer it may take to answer
+BYTES_PER_SECOND = 10_000  # speed of a loaded API server: a request of 10,000 bytes may take one second longer
 LONGEST_SECONDS = 120.0
 WATCH_SECONDS = 60
 WATCH_TIMEOUT = aiohttp.ClientTimeout(total=WATCH_SECONDS + 30, connect=4)
 PAGE = 500
 PAGES = 2_000
 LIST_SECONDS = 300.0
-TOKEN_CHARACTERS = 8_192  # of a continue token: Kubernetes' are shorter than 2,000
+TOKEN_CHARACTERS = 8_192  # longest continue token; those of Kubernetes are shorter than 2,000
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 MERGE = "application/merge-patch+json"
-ATTEMPTS = 3  # of an update whose object changed meanwhile
-_BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)  # of a SOCKS5 proxy; they share no base
-# Annotations and labels that mark an object as ours; releasing an object strips them.
+ATTEMPTS = 3  # of an update whose object changes meanwhile
+_BY_SOCKS = (ProxyConnectionError, ProxyError, ProxyTimeoutError)  # errors of a SOCKS5 proxy have no common base class
+# Annotations and labels with which Lifeboat marks an object; they are removed when an object is released.
 OUR_PREFIXES = (
     *("karmada.io/", "work.karmada.io/", "resourcetemplate.karmada.io/"),
     *("resourcebinding.karmada.io/", "clusterresourcebinding.karmada.io/"),
@@ -76,7 +75,8 @@ OUR_PREFIXES = (
 
 _NOT_OURS = Answer(
     409,
-    problem="an object of that name exists and is not managed by us; set conflictResolution: Overwrite to take it over",
+    problem="an object of that name exists on the cluster and is not managed by Lifeboat; set conflictResolution: "
+    "Overwrite in the policy to take it over",
     reason=NOT_OURS,
 )
 
@@ -84,15 +84,11 @@ T = TypeVar("T")
 Listed = tuple[list[T], str] | Answer
 
 
-class Unservable(Exception):
-    """The manifest is of a kind we do not know a URL for."""
-
-
 class Expired(Exception):
-    """The member no longer has the history a watch asked for: list again."""
+    """The member no longer has the changes from which a watch wants to start: list again."""
 
 
-# Connections of a member by what they are for: slow applies and open watches never keep a probe waiting.
+# Connections of a member by purpose, so that slow writes and open watches never delay a probe.
 WORK, PROBE, WATCH = "work", "probe", "watch"
 CONNECTIONS = {WORK: 24, PROBE: 2, WATCH: 0}  # 0: as many as there are watched kinds
 
@@ -102,7 +98,7 @@ def _as_it_is(item: Any) -> Any:
 
 
 class MemberClient:
-    """Answers questions about members; connections are kept per member. Use inside one loop."""
+    """Sends requests to members and keeps connections to each member. To be used in one event loop."""
 
     def __init__(self, settings: MemberSettings) -> None:
         self._settings = settings
@@ -120,7 +116,7 @@ class MemberClient:
             await session.close()
 
     def _session(self, target: Target, lane: str) -> aiohttp.ClientSession:
-        """Return the session of a member. Raises AddressRefused, ValueError where its address must not be called."""
+        """Return the session of a member. Raises AddressRefused or ValueError if its address must not be called."""
         known, session = self._sessions.get((target.cluster, lane), (None, None))
         if session is None or known != target:
             if session is not None:  # endpoint or credentials changed
@@ -138,7 +134,7 @@ class MemberClient:
                     "User-Agent": USER_AGENT,
                     "Accept": "application/json",
                     "Accept-Encoding": "identity" if lane == WATCH else "gzip",
-                },  # aiohttp tells them the proxy as well
+                },  # aiohttp sends these headers to the proxy as well
             )
             self._sessions[target.cluster, lane] = (target, session)
         return session
@@ -155,7 +151,11 @@ class MemberClient:
         lane: str = WORK,
         seconds: float = ANSWER_SECONDS,
     ) -> Answer:
-        """Ask one thing. Every failure is an answer too; nothing is raised for what a member may do."""
+        """Send a request and return the answer. Every failure is an Answer too: no behaviour of a member raises.
+
+        `seconds`: time for the answer; large bodies get more. The time in which a WORK request waits for a free
+        connection does not count.
+        """
         sent = None if body is None else orjson.dumps(body)
         headers = credentials(target) | ({} if sent is None else {"Content-Type": content_type})
         seconds = min(seconds + len(sent or b"") / BYTES_PER_SECOND, max(seconds, LONGEST_SECONDS))
@@ -163,7 +163,7 @@ class MemberClient:
         limit = PROBE_BYTES if lane == PROBE else account.longest
         try:
             async with (
-                self._turn(target, lane),  # waiting for the member's other answers is not waiting for this one
+                self._slot(target, lane),
                 self._session(target, lane).request(
                     method,
                     target.endpoint.rstrip("/") + path,
@@ -192,31 +192,35 @@ class MemberClient:
             return not_reached(error)
 
     def account(self, cluster: str, lane: str = WORK) -> Account:
-        """Return what a member uses of this process. Probes have an account of their own, so that they are answered
-        whatever else the member sends."""
+        """Return the account of a member: the memory and time that it uses in this process.
+
+        Probes have an account of their own, so that their answers are read whatever else the member sends.
+        """
         key = (cluster, PROBE if lane == PROBE else WORK)
         return self._accounts.setdefault(key, Account(longest=self._settings.answer_bytes))
 
     def complain(self, cluster: str, what: str) -> None:
-        """Let the next Collect tell that a member exceeded a limit."""
+        """Log that a member exceeded a limit, and note it for the answer to the next Collect."""
         self._exceeded[cluster] = what
-        log.warning("%s sends too much, and that was not read: %s", cluster, what)
+        log.warning("cluster %s exceeded a limit, and its response was not read: %s", cluster, what)
 
-    def _turn(self, target: Target, lane: str) -> AbstractAsyncContextManager[Any]:
+    def _slot(self, target: Target, lane: str) -> AbstractAsyncContextManager[Any]:
         if lane != WORK:
             return nullcontext()
         return self._turns.setdefault(target.cluster, asyncio.Semaphore(CONNECTIONS[WORK]))
 
     async def probe(self, question: Probe) -> Answer:
-        """GET /readyz, and /healthz where there is no /readyz (semantics 2.1)."""
+        """Return the answer to GET /readyz; if the member has no /readyz, to GET /healthz [cluster-status]."""
         answer = await self.call(question.target, "GET", "/readyz", lane=PROBE, seconds=question.seconds)
         if answer.code != 404:
             return answer
         return await self.call(question.target, "GET", "/healthz", lane=PROBE, seconds=question.seconds)
 
     async def collect(self, question: Collect) -> Answer:
-        """Return version, API resources, nodes and pods; the first answer that fails where one fails. It says which
-        limit the member exceeded since it was asked last."""
+        """Return version, API resources, nodes and pods of a member; or the first answer that reports a failure.
+
+        The answer also reports which limit the member exceeded since the last Collect.
+        """
         answer = await self._collected(question)
         exceeded = self._exceeded.pop(question.target.cluster, "")
         return replace(answer, exceeded=answer.exceeded or exceeded)
@@ -239,9 +243,10 @@ class MemberClient:
         return Answer(200, body)
 
     async def _apis(self, target: Target) -> list[dict[str, Any]] | Answer:
-        """Return [{groupVersion, resources: [{name, kind}]}] without subresources.
+        """Return [{groupVersion, resources: [{name, kind}]}] without subresources, or an Answer that reports a failure.
 
-        `resources` is None where one version does not answer: an aggregated API whose server is down is not the member.
+        `resources` None: that version does not answer, for example an aggregated API whose server is down. That is no
+        failure of the member.
         """
         groups = await self._read(target, "/apis")
         if not groups.ok:
@@ -273,17 +278,19 @@ class MemberClient:
             return Answer(0, problem=f"GET {path}: {first_line(error)}")
 
     async def _read(self, target: Target, path: str, params: dict[str, str] | None = None) -> Answer:
-        """GET what has to be a JSON object: a page somebody put in between says nothing of the member."""
+        """Return the answer to GET, and a failure if it is not a JSON object, for example the login page of a proxy."""
         answer = await self.call(target, "GET", path, params=params)
         if answer.ok and not isinstance(answer.body, dict):
-            return Answer(0, problem=f"GET {path}: the answer is no JSON object")
+            return Answer(0, problem=f"GET {path}: the answer is not a JSON object")
         return answer
 
     async def list(
         self, target: Target, path: str, *, selector: str = "", keep: Callable[[dict[str, Any]], T] = _as_it_is
     ) -> Listed[T]:
-        """Return what `keep` makes of each object under a path, and the list's resourceVersion; an Answer where it
-        fails. It is read page by page. `keep` may raise TooMuch, and ValueError for an object of another shape."""
+        """Return the results of `keep` for each object of a list, and the list's resourceVersion; an Answer: a failure.
+
+        The list is read page by page. `keep` may raise TooMuch, and ValueError for an object that is malformed.
+        """
         try:
             async with asyncio.timeout(LIST_SECONDS):
                 return await self._listed(target, path, selector, keep)
@@ -295,34 +302,34 @@ class MemberClient:
             return Answer(0, problem=f"GET {path}: {first_line(error)}")
 
     async def _listed(self, target: Target, path: str, selector: str, keep: Callable[[dict[str, Any]], T]) -> Listed[T]:
-        found, size, token, share = list[T](), PAGE, "", self.account(target.cluster).share
+        kept, size, token, share = list[T](), PAGE, "", self.account(target.cluster).share
         for _ in range(PAGES):
             params = {"limit": str(size)} | ({"labelSelector": selector} if selector else {})
             answer = await self._read(target, path, params | ({"continue": token} if token else {}))
-            if answer.exceeded and size > 1:  # large objects: fewer of them at once
-                size = max(size // 10, 1)  # 0 would be no limit
+            if answer.exceeded and size > 1:  # the objects are large: ask for fewer of them at once
+                size = max(size // 10, 1)  # 0 would mean no limit
                 continue
             if not answer.ok:
                 return answer
             items, metadata = answer.body.get("items") or (), answer.body.get("metadata") or {}
             if not isinstance(items, list | tuple) or not isinstance(metadata, dict):
-                raise ValueError("the answer is no list")
+                raise ValueError("the answer is not a list")
             with share.used():
-                found += [keep(_object(item)) for item in items]
-            said, version = metadata.get("continue") or "", metadata.get("resourceVersion") or ""
-            if not said:
-                return found, str(version)[:TOKEN_CHARACTERS]
-            if not isinstance(said, str) or len(said) > TOKEN_CHARACTERS or said == token:
+                kept += [keep(_object(item)) for item in items]
+            next_token, version = metadata.get("continue") or "", metadata.get("resourceVersion") or ""
+            if not next_token:
+                return kept, str(version)[:TOKEN_CHARACTERS]
+            if not isinstance(next_token, str) or len(next_token) > TOKEN_CHARACTERS or next_token == token:
                 raise TooMuch(f"a continue token came twice, or is longer than {TOKEN_CHARACTERS} characters")
-            token = said
+            token = next_token
         raise TooMuch(f"the list has more than {PAGES:,} pages")
 
     async def watch(
         self, target: Target, path: str, *, since: str, selector: str
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yield (type, object) until the stream ends.
+        """Yield (type, object) of each change until the stream ends.
 
-        Raises Expired on 410, TooMuch, aiohttp.ClientError, OSError, ValueError where the answer is no watch.
+        Raises Expired on 410, TooMuch, aiohttp.ClientError, OSError, and ValueError if the answer is not a watch.
         """
         params = {
             "watch": "true",
@@ -357,9 +364,10 @@ class MemberClient:
                 yield event
 
     async def ensure(self, question: Ensure) -> Answer:
-        """Bring an object to the member: server-side apply, or create and update where the member cannot apply it.
+        """Write an object to the member by server-side apply; by create or update if the member cannot apply it.
 
-        An object that exists and is not ours is refused unless `overwrite`. What the member decided about it stays.
+        If the object exists and is not managed by Lifeboat, the answer is a refusal, unless the question has
+        `overwrite`. Fields that the member sets itself are kept.
         """
         manifest = question.manifest
         try:
@@ -367,12 +375,12 @@ class MemberClient:
         except Unservable as error:
             return Answer(0, problem=str(error))
         if question.looks_first:
-            held = await self._read(question.target, path)
-            if not held.ok and held.code != 404:
-                return held
-            if held.ok and not question.overwrite and not _ours(held.body):
+            current = await self._read(question.target, path)
+            if not current.ok and current.code != 404:
+                return current
+            if current.ok and not question.overwrite and not _ours(current.body):
                 return _NOT_OURS
-            manifest = question.over(held.body) if held.ok else manifest
+            manifest = question.over(current.body) if current.ok else manifest
         answer = await self._apply(question.target, path, manifest)
         if is_unapplicable(answer):
             return await self._create_or_update(question, path, answer)
@@ -383,28 +391,31 @@ class MemberClient:
         return await self.call(target, "PATCH", path, params=params, body=manifest, content_type=APPLY)
 
     async def _create_or_update(self, question: Ensure, path: str, refused: Answer) -> Answer:
-        """Create the object, or update the one that is there; the answer says why it was not applied."""
+        """Create the object, or update the existing one. `refused`: why it was not applied; the answer repeats it."""
         target, params = question.target, {"fieldManager": FIELD_MANAGER}
         answer = refused
         for _ in range(ATTEMPTS):
-            held = await self.call(target, "GET", path)
-            if held.code == 404:
+            current = await self.call(target, "GET", path)
+            if current.code == 404:
                 answer = await self.call(target, "POST", path.rpartition("/")[0], params=params, body=question.manifest)
-            elif not held.ok:
-                return held
-            elif not question.overwrite and not _ours(held.body):
+            elif not current.ok:
+                return current
+            elif not question.overwrite and not _ours(current.body):
                 return _NOT_OURS
             else:
-                body = replacement(question, held.body)
+                body = replacement(question, current.body)
                 answer = await self.call(target, "PUT", path, params=params, body=body)
             if answer.code != 409:
                 break
         if not answer.ok:
             return answer
-        return msgspec.structs.replace(answer, note=f"created or updated, not applied server-side: {refused.problem}")
+        return msgspec.structs.replace(answer, note=f"created or updated instead of applied: {refused.problem}")
 
     async def _owning(self, question: Ensure, path: str, manifest: dict[str, Any], answer: Answer) -> Answer:
-        """Apply again after an earlier create or update of ours, so that what the manifest lost since is removed."""
+        """Take over the fields of an earlier create or update by Lifeboat, and apply again.
+
+        Without that, fields that were removed from the manifest since would stay on the member.
+        """
         for _ in range(ATTEMPTS):
             patch = taken_over(answer.body)
             if patch is None:
@@ -418,34 +429,37 @@ class MemberClient:
         return answer
 
     async def discard(self, question: Discard) -> Answer:
-        """Delete an object of ours in the background, or strip our marks from it. One that is gone is an answer 404."""
+        """Delete an object of Lifeboat in the background, or release it: remove only the marks of Lifeboat.
+
+        Code 404: the object does not exist, or is not managed by Lifeboat.
+        """
         try:
             path = object_path(question.manifest)
         except Unservable as error:
             return Answer(404, problem=str(error))
-        held = await self._read(question.target, path)
-        if not held.ok:
-            return held
-        if not _ours(held.body):
-            return Answer(404, problem="the object there is not ours")
+        current = await self._read(question.target, path)
+        if not current.ok:
+            return current
+        if not _ours(current.body):
+            return Answer(404, problem="the object on the cluster is not managed by Lifeboat")
         if question.release:
-            patch = {"metadata": {part: _stripped(held.body, part) for part in ("labels", "annotations")}}
+            patch = {"metadata": {part: _stripped(current.body, part) for part in ("labels", "annotations")}}
             return await self.call(question.target, "PATCH", path, body=patch, content_type=MERGE)
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
-        uid = held.body.get("metadata", {}).get("uid")
+        uid = current.body.get("metadata", {}).get("uid")
         answer = await self.call(
             question.target, "DELETE", path, body=options | ({"preconditions": {"uid": uid}} if uid else {})
         )
         return answer if not answer.ok else await self._gone(question.target, path)
 
     async def _gone(self, target: Target, path: str) -> Answer:
-        """Return 404 once the object is gone; REMOVING while finalizers keep it there."""
-        held = await self.call(target, "GET", path)
-        return Answer(REMOVING, note=held_back(held.body)) if held.ok else held
+        """Return an answer with code 404 if the object is gone; REMOVING while its finalizers keep it."""
+        current = await self.call(target, "GET", path)
+        return Answer(REMOVING, note=held_back(current.body)) if current.ok else current
 
 
 def _event(line: bytes) -> tuple[str, dict[str, Any]]:
-    """Return type and object of a line of a watch. Raises Expired, ValueError where it is none."""
+    """Return type and object of a line of a watch. Raises Expired, and ValueError if the line is malformed."""
     frame = decoded(line)
     match frame:
         case {"type": "ERROR"}:
@@ -456,34 +470,18 @@ def _event(line: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def _object(item: Any) -> dict[str, Any]:
-    """Return an item of a list. Raises ValueError where it is no object of Kubernetes."""
+    """Return an item of a list. Raises ValueError if it has no metadata, as an object of Kubernetes has."""
     if isinstance(item, dict) and isinstance(item.get("metadata"), dict):
         return item
-    raise ValueError("an item of the list is no object")
+    raise ValueError("an item of the list is not an object with metadata")
 
 
-def _ours(held: dict[str, Any]) -> bool:
-    labels = _object(held)["metadata"].get("labels") or {}
+def _ours(obj: dict[str, Any]) -> bool:
+    """Return whether an object of a member is managed by Lifeboat."""
+    labels = _object(obj)["metadata"].get("labels") or {}
     return isinstance(labels, dict) and labels.get(MANAGED_LABEL) == MANAGED_LABEL_VALUE
 
 
-def _stripped(held: dict[str, Any], part: str) -> dict[str, None]:
-    """Return the merge patch that removes our labels or annotations."""
-    return {key: None for key in held.get("metadata", {}).get(part) or {} if key.startswith(OUR_PREFIXES)}
-
-
-def collection_path(api_version: str, kind: str, namespace: str = "") -> str:
-    """Return the URL path of a kind's collection, all namespaces where none is given. Raises Unservable."""
-    known = KINDS.get(kind_key(api_version, kind))
-    if known is None:
-        raise Unservable(f"{api_version} {kind}: no such kind here; create its CustomResourceDefinition first")
-    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    middle = f"/namespaces/{namespace}" if namespace and known.resource.namespaced else ""
-    return f"{root}{middle}/{known.resource.plural}"
-
-
-def object_path(manifest: dict[str, Any]) -> str:
-    """Return the URL path of one object. Raises Unservable."""
-    metadata = manifest.get("metadata", {})
-    place = collection_path(manifest.get("apiVersion", ""), manifest.get("kind", ""), metadata.get("namespace", ""))
-    return f"{place}/{metadata.get('name', '')}"
+def _stripped(obj: dict[str, Any], part: str) -> dict[str, None]:
+    """Return the merge patch that removes the labels or annotations of Lifeboat."""
+    return {key: None for key in obj.get("metadata", {}).get(part) or {} if key.startswith(OUR_PREFIXES)}

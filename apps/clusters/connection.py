@@ -1,4 +1,4 @@
-"""Connections to members: directly, through an HTTP proxy or through a SOCKS5 proxy."""
+"""Connections to members: direct ones, through an HTTP proxy, or through a SOCKS5 proxy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controlplane.clusters.questions import Target
 
 
 class Direct(aiohttp.TCPConnector):
-    """Connects to a member or to its HTTP proxy, at addresses that were checked; the member is charged for parsing."""
+    """Connects to a member or to its HTTP proxy, at checked addresses. The time of parsing counts for the member."""
 
     def __init__(self, *, resolver: CheckedResolver, account: Account, **options: Any) -> None:
         super().__init__(resolver=resolver, **options)
@@ -24,7 +24,7 @@ class Direct(aiohttp.TCPConnector):
 
 
 class Socks(ProxyConnector):
-    """Connects through a SOCKS5 proxy whose own address is checked; the proxy resolves the member's name."""
+    """Connects through a SOCKS5 proxy. The proxy's address is checked, and the proxy resolves the member's name."""
 
     def __init__(self, *, resolver: CheckedResolver, account: Account, **options: Any) -> None:
         super().__init__(**options)
@@ -33,17 +33,17 @@ class Socks(ProxyConnector):
         self._proxy_name = self._proxy_host
 
     async def _connect_via_proxy(self, *arguments: Any, **options: Any) -> Any:
-        found = await self._checked.resolve(self._proxy_name, self._proxy_port)
-        self._proxy_host = found[0]["host"]  # read before the first await of the call below
-        transport, made = await super()._connect_via_proxy(*arguments, **options)
-        charged = Charged(self._loop, self._account, writer=made._writer)  # type: ignore[attr-defined]  # it has one
+        results = await self._checked.resolve(self._proxy_name, self._proxy_port)
+        self._proxy_host = results[0]["host"]  # the call below reads it before its first await
+        transport, protocol = await super()._connect_via_proxy(*arguments, **options)
+        charged = Charged(self._loop, self._account, writer=protocol._writer)  # type: ignore[attr-defined]  # it has one
         transport.set_protocol(charged)
         charged.connection_made(transport)
         return transport, charged
 
 
 def connector(target: Target, *, limit: int, resolver: CheckedResolver, account: Account) -> aiohttp.TCPConnector:
-    """Return how a member is connected to; at most `limit` connections, 0 for any number."""
+    """Return the connector of a member. `limit`: the largest number of connections; 0: any number."""
     options: dict[str, Any] = {"limit": limit, "ssl": _tls(target), "resolver": resolver, "account": account}
     if not _by_socks(target):
         return Direct(**options)
@@ -53,12 +53,13 @@ def connector(target: Target, *, limit: int, resolver: CheckedResolver, account:
 
 
 def credentials(target: Target) -> dict[str, str]:
-    """Return the headers that let us in. They are for the member alone: with each request, never with the session."""
+    """Return the headers with the token of a member. They belong to requests and not to a session: aiohttp would send
+    headers of a session to the proxy as well."""
     return {"Authorization": f"Bearer {target.token}"} if target.token else {}
 
 
 def through(target: Target) -> dict[str, Any]:
-    """Return what a request says about the HTTP proxy; its headers go with CONNECT, and never to the member."""
+    """Return the options of a request for the HTTP proxy. The proxy headers go to the proxy, and not to the member."""
     if not target.proxy or _by_socks(target):
         return {}
     return {"proxy": target.proxy, "proxy_headers": target.proxy_headers or None}

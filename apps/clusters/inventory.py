@@ -1,4 +1,4 @@
-"""What is read of a member to know its APIs and its room: checked for shape and size, everything else left out."""
+"""The APIs and the capacity of a member, as read from its API: only the needed fields, checked for shape and size."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from msgspec import Meta, Struct
 
 from apps.clusters.response_reader import MEBIBYTE, TooMuch, encoded
 
-VERSIONS = 1_000  # API versions of a member: each is a request
-RESOURCES = 20_000  # API resources of a member: all are kept with its Cluster
-KINDS_OF_ROOM = 1_000  # names of resources that nodes offer and pods ask for
-PACKED_BYTES = 64 * MEBIBYTE  # of nodes, and of pods, without what is not needed of them
+VERSIONS = 1_000  # API versions of a member: each takes a request
+RESOURCES = 20_000  # API resources of a member: all are stored in the status of its Cluster
+RESOURCE_NAMES = 1_000  # names of resources (cpu, memory, …) that nodes offer and pods request
+PACKED_BYTES = 64 * MEBIBYTE  # of all nodes, and of all pods, with only the needed fields
 
 T = TypeVar("T")
 Name = Annotated[str, Meta(max_length=400)]
@@ -91,40 +91,40 @@ class _Pod(Struct, omit_defaults=True):
 
 
 def versions(body: Any) -> list[str]:
-    """Return the API versions that /apis names. Raises TooMuch, ValueError where it has another shape."""
-    found = [one.groupVersion for group in _as(body, _Groups).groups or () for one in group.versions or ()]
-    if len(found) > VERSIONS:
-        raise TooMuch(f"the member names more than {VERSIONS:,} API versions")
-    return found
+    """Return the API versions in a response of /apis. Raises TooMuch, and ValueError if the response is malformed."""
+    names = [version.groupVersion for group in _as(body, _Groups).groups or () for version in group.versions or ()]
+    if len(names) > VERSIONS:
+        raise TooMuch(f"the member has more than {VERSIONS:,} API versions")
+    return names
 
 
 def resources(body: Any) -> list[dict[str, str]]:
-    """Return the resources of an API version, without subresources. Raises ValueError where it has another shape."""
-    found = _as(body, _Resources).resources or ()
-    return [{"name": one.name, "kind": one.kind} for one in found if "/" not in one.name]
+    """Return the resources of an API version, without subresources. Raises ValueError if the response is malformed."""
+    listed = _as(body, _Resources).resources or ()
+    return [{"name": resource.name, "kind": resource.kind} for resource in listed if "/" not in resource.name]
 
 
 def check_number(apis: list[dict[str, Any]]) -> None:
-    """Raise TooMuch where a member has more resources than are kept."""
-    if sum(len(one["resources"] or ()) for one in apis) > RESOURCES:
-        raise TooMuch(f"the member names more than {RESOURCES:,} API resources")
+    """Raise TooMuch if a member has more API resources than are stored."""
+    if sum(len(api["resources"] or ()) for api in apis) > RESOURCES:
+        raise TooMuch(f"the member has more than {RESOURCES:,} API resources")
 
 
 def packer(of: str) -> Callable[[dict[str, Any]], bytes]:
-    """Return what makes of each of the "nodes" or "pods" the little that is needed, as JSON.
+    """Return a function that reduces each of the "nodes" or "pods" of a member to the needed fields, as JSON.
 
-    It raises TooMuch where all of them together are too large, and ValueError where one has another shape.
+    The function raises TooMuch if all of them together are too large, and ValueError if one is malformed.
     """
     kind: type[_Node] | type[_Pod] = _Node if of == "nodes" else _Pod
     names, size = set[str](), 0
 
     def pack(item: dict[str, Any]) -> bytes:
         nonlocal size
-        known = _as(item, kind)
-        names.update(_names(known))
-        if len(names) > KINDS_OF_ROOM:
-            raise TooMuch(f"{of} name more than {KINDS_OF_ROOM:,} kinds of resources")
-        text = encoded(msgspec.to_builtins(known))
+        needed = _as(item, kind)
+        names.update(_resource_names(needed))
+        if len(names) > RESOURCE_NAMES:
+            raise TooMuch(f"{of} name more than {RESOURCE_NAMES:,} kinds of resources")
+        text = encoded(msgspec.to_builtins(needed))
         size += len(text)
         if size > PACKED_BYTES:
             raise TooMuch(f"{of} take more than {PACKED_BYTES // MEBIBYTE} MiB")
@@ -133,16 +133,22 @@ def packer(of: str) -> Callable[[dict[str, Any]], bytes]:
     return pack
 
 
-def _names(item: _Node | _Pod) -> set[str]:
+def _resource_names(item: _Node | _Pod) -> set[str]:
+    """Return the names of the resources that a node offers or a pod requests."""
     if isinstance(item, _Node):
         return set(item.status.allocatable or ())
     containers = (*(item.spec.containers or ()), *(item.spec.init_containers or ()))
-    asked = {name for one in containers if one.resources is not None for name in one.resources.requests or ()}
-    return asked | set(item.spec.overhead or ())
+    requested = {
+        name
+        for container in containers
+        if container.resources is not None
+        for name in container.resources.requests or ()
+    }
+    return requested | set(item.spec.overhead or ())
 
 
 def _as(body: Any, kind: type[T]) -> T:
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"the answer has another shape: {error}") from None
+        raise ValueError(f"the answer is malformed: {error}") from None

@@ -1,4 +1,4 @@
-"""Joining a member: a Secret with its credentials and a Cluster that names it, written like any other object."""
+"""Joining of member clusters: creation of a Secret with the credentials, and of a Cluster that names the Secret."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _CLUSTER = {"apiVersion": "cluster.karmada.io/v1alpha1", "kind": "Cluster"}
 
 
 class JoinError(Exception):
-    """A member cannot be joined; the message says why and what to do."""
+    """A member cannot be joined. The message says why, and what to do."""
 
 
 class Member(msgspec.Struct, frozen=True):
-    """What is needed to reach a member. The token is a secret."""
+    """The address and credentials of a member. The token is a secret and is not in the repr."""
 
     name: str
     url: str
@@ -43,17 +43,17 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def from_list(path: Path) -> list[Member]:
-    """Return the members of a members.json, as `python -m apps.simulator serve` leaves it. Raises JoinError."""
+    """Return the members of a file members.json, which `python -m apps.simulator serve` writes. Raises JoinError."""
     try:
         known = json.loads(path.read_text())
         authority = known.get("certificateAuthority", "")
         return [Member(one["name"], one["url"], one["token"], authority) for one in known["members"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise JoinError(f"{path}: not a list of members: {error}") from error
+        raise JoinError(f"{path} is not a list of members: {error}") from error
 
 
 def from_kubeconfig(name: str, path: Path) -> Member:
-    """Return the member a kubeconfig's current context leads to. Raises JoinError."""
+    """Return the member of the current context of a kubeconfig. Raises JoinError."""
     try:
         config = yaml.safe_load(path.read_text())
         context = _named(config, "contexts", config["current-context"])["context"]
@@ -80,7 +80,7 @@ def _token(user: dict[str, Any]) -> str:
         return str(user["token"])
     if "tokenFile" in user:
         return Path(user["tokenFile"]).read_text().strip()
-    raise ValueError("the user has no token; make a service account's token for Lifeboat and put it there")
+    raise ValueError("the user has no token; create a token (kubectl create token SERVICEACCOUNT) and put it there")
 
 
 def _inline(cluster: dict[str, Any], name: str, folder: Path) -> str:
@@ -92,8 +92,8 @@ def _inline(cluster: dict[str, Any], name: str, folder: Path) -> str:
 def join(store: DjangoStore, members: list[Member], settings: Settings) -> list[str]:
     """Create or update Secret and Cluster of each member; return the names of those that changed.
 
-    Secret and Cluster of a member are stored together or not at all. Raises errors.Invalid for what cannot be,
-    JoinError if other writes keep changing the same objects or if a cluster is being deleted.
+    Secret and Cluster of a member are stored together or not at all. Raises errors.Invalid if an object is refused, and
+    JoinError if a cluster is being deleted or if other writes keep changing the same objects.
     """
     changed: list[str] = []
     waiting = members
@@ -113,21 +113,24 @@ def join(store: DjangoStore, members: list[Member], settings: Settings) -> list[
         waiting = [member for member in waiting if member.name in outcomes and outcomes[member.name].lost]
         if not waiting:
             return changed
-    raise JoinError(f"other writes keep changing the objects of {waiting[0].name}: join again")
+    raise JoinError(f"other writes keep changing the objects of {waiting[0].name}: run the command again")
 
 
 def join_pull(store: DjangoStore, name: str, settings: Settings) -> bool:
-    """Create the Cluster of a member whose own agent connects to the control plane; return whether it is new.
+    """Create the Cluster of a member with sync mode Pull, whose agent connects to Lifeboat. False: it exists already.
 
-    False: it is joined that way already. Raises errors.Invalid for what cannot be, JoinError where it is joined another
-    way or is being deleted.
+    Raises errors.Invalid if the Cluster is refused, and JoinError if the member is joined with mode Push or is being
+    deleted.
     """
     ref = Ref(kinds.CLUSTER, "", name)
     held: Cluster | None = store.get([ref]).get(ref)
     if held is not None:
         _check_stays(held)
         if held.spec.sync_mode != PULL:
-            raise JoinError(f"{name} is joined as {held.spec.sync_mode}: edit spec.syncMode to change who reaches whom")
+            raise JoinError(
+                f"cluster {name} is joined with spec.syncMode {held.spec.sync_mode}: to change it, edit the Cluster "
+                f"(kubectl edit cluster {name})"
+            )
         return False
     document = {**_CLUSTER, "metadata": {"name": name}, "spec": {"syncMode": PULL}}
     try:
@@ -141,7 +144,8 @@ def _check_stays(cluster: Cluster) -> None:
     if cluster.terminating:
         name = cluster.metadata.name
         raise JoinError(
-            f"{name} is being deleted: wait until it is gone (kubectl describe cluster {name} says on what)"
+            f"cluster {name} is being deleted: wait until it is gone, then join it again (kubectl describe cluster "
+            f"{name} shows what its deletion waits for)"
         )
 
 

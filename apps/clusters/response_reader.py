@@ -1,7 +1,7 @@
-"""Reading what a member sends, within limits: bytes, decompressed bytes, JSON values, depth, and time of the process.
+"""Reading responses of members within limits: bytes, decompressed bytes, JSON values, nesting, and processor time.
 
-A member is another party. Whatever it sends must cost a bounded amount of memory, and must not keep the event loop from
-the other members.
+A member may be hostile. Whatever it sends, it must not use more than a fixed amount of memory, and it must not keep the
+event loop from serving the other members.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from aiohttp.client_proto import ResponseHandler
 
 MEBIBYTE = 1024 * 1024
 PROBE_BYTES = 64 * 1024
-VALUES = 500_000  # JSON values in one answer: each costs the parser up to 90 bytes, also where it is sent as two
-AT_ONCE = 8  # so many answers of the longest kind may be under way for one member
-SHARE = 0.2  # part of the process's time that one member may use in the long run
-SHARE_BURST = 0.5  # seconds of it that a member may use at once
-PARSE_BYTES = 8_192
-PARSE_SECONDS = 0.01
-_GZIP = 31  # of zlib: a gzip header with the largest window
+VALUES = 500_000  # JSON values in one answer: a value of two bytes costs the parser up to 90 bytes of memory
+AT_ONCE = 8  # answers of the largest size that may be in memory for one member
+SHARE = 0.2  # part of the processor time of the event loop that one member may use on average
+SHARE_BURST = 0.5  # seconds of processor time that a member may use at once
+PARSE_BYTES = 8_192  # bytes that are parsed in one step
+PARSE_SECONDS = 0.01  # seconds of parsing after which other members get their turn
+_GZIP = 31  # zlib's wbits for a gzip header and the largest window
 _STRINGS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
 class TooMuch(Exception):
-    """A member exceeded a limit; the message names the limit and its value."""
+    """A member exceeded a limit. The message names the limit and its value."""
 
 
 class Share:
-    """The processor time of the event loop that one member may use. What is used beyond it, the member waits for.
+    """The processor time of the event loop that one member may use: a bucket that fills with `share` seconds a second.
 
-    Parsing, decompressing and comparing happen in the one event loop of the process. A member that sends as fast as
-    the network carries would otherwise use all of it.
+    If the bucket is empty, nothing more of the member is read until it has filled again. Parsing, decompressing and
+    comparing happen in the only event loop of the process. Without this limit, a member that sends as fast as the
+    network allows would use all of its time.
     """
 
     def __init__(self, *, share: float = SHARE, burst: float = SHARE_BURST) -> None:
@@ -47,7 +48,7 @@ class Share:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Charge the member with the time that the block takes."""
+        """Take the processor time of the `with` block from the member's share."""
         began = thread_time()
         try:
             yield
@@ -55,7 +56,7 @@ class Share:
             self._left -= thread_time() - began
 
     def wait_seconds(self) -> float:
-        """Return how long nothing more of the member may be looked at; 0 while its time is not used up."""
+        """Return how long nothing more of the member may be read; 0: its time is not used up."""
         now = monotonic()
         self._left = min(self._burst, self._left + (now - self._at) * self._share)
         self._at = now
@@ -68,7 +69,7 @@ class Share:
 
 
 class Account:
-    """What answers under way of one member hold in memory, and the time it uses."""
+    """The memory that unfinished answers of one member use, and the member's share of processor time."""
 
     def __init__(self, *, longest: int) -> None:
         self.longest = longest
@@ -76,18 +77,18 @@ class Account:
         self._held = 0
 
     def hold(self, size: int) -> None:
-        """Count bytes that are in memory. Raises TooMuch where all answers under way are too many."""
+        """Count bytes that are kept in memory. Raises TooMuch if the member's unfinished answers take too much."""
         if self._held + size > self.longest * AT_ONCE:
-            raise TooMuch(f"answers under way are larger than {_size(self.longest * AT_ONCE)} together")
+            raise TooMuch(f"unfinished answers are larger than {_size(self.longest * AT_ONCE)} together")
         self._held += size
 
     def free(self, size: int) -> None:
-        """Count bytes that were given back."""
+        """Count bytes that are no longer in memory."""
         self._held -= size
 
 
 async def whole(response: aiohttp.ClientResponse, account: Account, *, limit: int) -> bytes:
-    """Return the body of an answer, decompressed. Raises TooMuch beyond `limit`, ValueError where it is broken."""
+    """Return the body of an answer, decompressed. Raises TooMuch above `limit` bytes, ValueError if it is malformed."""
     parts, size = list[bytes](), 0
     try:
         async for part in _decompressed(response, account, limit=limit):
@@ -102,9 +103,9 @@ async def whole(response: aiohttp.ClientResponse, account: Account, *, limit: in
 
 
 async def lines(response: aiohttp.ClientResponse, account: Account) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream that are not empty. Raises TooMuch where one is longer than an answer may be."""
+    """Yield the lines of a stream that are not empty. Raises TooMuch if a line is longer than an answer may be."""
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise ValueError("a compressed watch was not asked for")
+        raise ValueError("the watch is compressed, although the request asked for no compression")
     parts, size = list[bytes](), 0
     try:
         async for chunk in _chunks(response, account):
@@ -125,7 +126,7 @@ async def lines(response: aiohttp.ClientResponse, account: Account) -> AsyncIter
 
 
 async def _chunks(response: aiohttp.ClientResponse, account: Account) -> AsyncIterator[bytes]:
-    """Yield what has arrived of a body. A buffer of many small pieces takes time to be put together."""
+    """Yield the parts of a body as they arrive. Joining many small pieces counts as time of the member."""
     content = response.content
     while True:
         await account.share.turn()
@@ -142,7 +143,7 @@ async def _chunks(response: aiohttp.ClientResponse, account: Account) -> AsyncIt
 async def _decompressed(response: aiohttp.ClientResponse, account: Account, *, limit: int) -> AsyncIterator[bytes]:
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding not in ("identity", "gzip"):
-        raise ValueError(f"the answer is compressed with {encoding[:40]!r}, and only gzip was offered")
+        raise ValueError(f"the answer is compressed with {encoding[:40]!r}, although only gzip is accepted")
     inflate = zlib.decompressobj(_GZIP) if encoding == "gzip" else None
     async for chunk in _chunks(response, account):
         if inflate is None:
@@ -150,52 +151,52 @@ async def _decompressed(response: aiohttp.ClientResponse, account: Account, *, l
             continue
         while chunk:
             if inflate.eof:
-                raise ValueError("the answer goes on after the end of its gzip")
+                raise ValueError("the answer continues after the end of its gzip data")
             with account.share.used():
                 try:
                     part = inflate.decompress(chunk, limit + 1)
                 except zlib.error as error:
-                    raise ValueError(f"the answer is no gzip: {error}") from None
+                    raise ValueError(f"the answer is not valid gzip: {error}") from None
             chunk = inflate.unconsumed_tail
             if part:
                 yield part
     if inflate is not None and not inflate.eof:
-        raise ValueError("the answer is cut off")
+        raise ValueError("the answer ends before the end of its gzip data")
 
 
 def decoded(raw: bytes) -> Any:
-    """Return JSON as data, without NUL: PostgreSQL stores no such character, and refuses the whole batch.
+    """Return JSON as data, with a space for each NUL. PostgreSQL refuses a whole batch because of one NUL.
 
-    Raises TooMuch where there are too many values, ValueError where it is no JSON or is nested too deeply.
+    Raises TooMuch if there are too many values, and ValueError if it is not JSON or is nested too deeply.
     """
     if _values(raw) > VALUES and _values(_STRINGS.sub(b"", raw)) > VALUES:
         raise TooMuch(f"the answer has more than {VALUES:,} JSON values")
-    said = orjson.loads(raw)
+    data = orjson.loads(raw)
     try:
-        return without_nul(said) if b"\\u0000" in raw else said
+        return without_nul(data) if b"\\u0000" in raw else data
     except RecursionError:
         raise ValueError("the answer is nested too deeply") from None
 
 
 def encoded(item: Any) -> bytes:
-    """Return data as JSON. Raises ValueError where it is nested too deeply to be stored."""
+    """Return data as JSON. Raises ValueError if it is nested too deeply to be stored."""
     try:
         return orjson.dumps(item)
     except orjson.JSONEncodeError as error:
-        raise ValueError(f"cannot be kept: {error}") from None
+        raise ValueError(f"the answer cannot be stored: {error}") from None
 
 
-def without_nul(said: Any) -> Any:
+def without_nul(data: Any) -> Any:
     """Return data with a space for each NUL."""
-    if isinstance(said, str):
-        return said.replace("\0", " ")
-    if isinstance(said, dict):
-        return {without_nul(name): without_nul(one) for name, one in said.items()}
-    return [without_nul(one) for one in said] if isinstance(said, list) else said
+    if isinstance(data, str):
+        return data.replace("\0", " ")
+    if isinstance(data, dict):
+        return {without_nul(name): without_nul(value) for name, value in data.items()}
+    return [without_nul(value) for value in data] if isinstance(data, list) else data
 
 
 def _values(raw: bytes) -> int:
-    """Return at most how many values JSON has; fewer where its strings hold commas or brackets."""
+    """Return an upper bound of the number of values in JSON. Commas and brackets in strings count as values too."""
     return raw.count(b",") + raw.count(b"[") + raw.count(b"{") + 1
 
 
@@ -204,28 +205,28 @@ def _size(limit: int) -> str:
 
 
 class Charged(ResponseHandler):
-    """A connection whose parsing is charged to its member, in small steps with pauses where it has used too much time.
+    """A connection whose parsing counts as time of its member: in small steps, with pauses if the time is used up.
 
-    Headers, chunk sizes and interim answers (1xx) are parsed as they arrive, before other code of ours sees them. One
-    buffer full of them takes seconds.
+    aiohttp parses headers, chunk sizes and interim responses (1xx) as they arrive, before any other limit applies. A
+    full buffer of them takes seconds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, account: Account, *, writer: object = None) -> None:
         super().__init__(loop)
         self._account = account
-        self._writer = writer  # of a connection through SOCKS: closes it when it is collected
+        self._writer = writer  # of a connection through SOCKS: kept here, because it closes the connection when freed
         self._rest = b""
         self._waits = False
 
     def data_received(self, data: bytes) -> None:
         self._rest += data
         if not data:
-            super().data_received(data)  # aiohttp goes on with what it has
+            super().data_received(data)  # aiohttp continues with the data that it has
         elif not self._waits:
             self._parse()
 
     def _resume_transport_reading(self) -> None:
-        """Resume reading, which aiohttp wants once its buffers are read, unless something is left to be parsed."""
+        """Resume reading when aiohttp has emptied its buffers, unless data is left to be parsed."""
         if not self._waits:
             super()._resume_transport_reading()
 
@@ -234,7 +235,7 @@ class Charged(ResponseHandler):
         super().connection_lost(exc)
 
     def _parse(self) -> None:
-        """Parse what has arrived, for at most PARSE_SECONDS; pause the connection while some is left."""
+        """Parse arrived data for at most PARSE_SECONDS, and pause the connection if some is left."""
         self._waits, share = False, self._account.share
         with share.used():
             ends = thread_time() + PARSE_SECONDS

@@ -1,6 +1,7 @@
--- The token bucket of controlplane/eviction/rate.py, step by step, on the clock of Redis; one call is atomic.
--- KEYS[1] the bucket; ARGV: tokens wanted, rate in tokens a second, capacity.
--- Answers granted, seconds until the next token (-1: never at this rate), tokens left; numbers as exact text.
+-- The token bucket of controlplane/eviction/rate.py, with the same steps, on the clock of Redis. A call is atomic.
+-- KEYS[1]: the bucket. ARGV: wanted tokens, rate in tokens a second, capacity.
+-- Returns the granted tokens, the seconds until the next token (-1: never at this rate) and the tokens left. Numbers are
+-- returned as text, so that none of their digits are lost.
 
 local WHOLE = 1 - 1e-9
 
@@ -10,7 +11,7 @@ end
 
 local time = redis.call('TIME')
 local seconds, micros = tonumber(time[1]), tonumber(time[2])
-if ARGV[4] then -- tests bring their own clock
+if ARGV[4] then -- tests give the time themselves
   seconds, micros = tonumber(ARGV[4]), tonumber(ARGV[5])
 end
 local now = seconds + micros / 1000000

@@ -1,7 +1,6 @@
-"""Eviction tokens from Redis: `controlplane.eviction.rate` as a Lua script, atomic, on Redis' own clock.
+"""Eviction tokens in Redis: the bucket of `controlplane.eviction.rate` as an atomic Lua script, on the clock of Redis.
 
-A Redis that is away, or that refuses to write, grants no tokens. A flushed Redis is an empty bucket. Nothing else is
-kept there.
+If Redis cannot be reached or refuses to write, no tokens are granted. After a flush of Redis the buckets are empty.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from controlplane.eviction.rate import TakeTokens, Tokens, capacity
 SCRIPT = (Path(__file__).parent / "bucket.lua").read_text()
 PREFIX = "lifeboat:eviction-bucket:"
 LOOK_AGAIN_SECONDS = 1.0
-PROBE_MILLISECONDS = 1000  # a key that shows that Redis takes writes lives so long
+PROBE_MILLISECONDS = 1000  # lifetime of the key that is written to find out whether Redis accepts writes
 
-# By the class redis-py gives an answer that refuses, or by its first word where it has no class for it. The text of an
-# answer is not shown: it may name keys and users.
+# By the class of redis-py for a refusal, or by the first word of the refusal if there is no class. Users do not see the
+# text of a refusal, because it may contain keys and logins.
 _REFUSALS: Mapping[type[redis.RedisError] | str, str] = {
     redis.exceptions.OutOfMemoryError: "its memory is used up and it takes no writes (OOM, maxmemory)",
     redis.exceptions.ReadOnlyError: "it is a replica and takes no writes (READONLY)",
@@ -39,7 +38,7 @@ _REFUSALS: Mapping[type[redis.RedisError] | str, str] = {
 
 
 class RedisBucket:
-    """The token buckets of the fleet. `answer` fits `controlplane.engine.run.World`."""
+    """The token buckets of the fleet. `answer` is an answer function for `controlplane.engine.run.World`."""
 
     def __init__(self, client: redis.Redis, *, prefix: str = PREFIX) -> None:
         self._script: Any = client.register_script(SCRIPT)
@@ -47,10 +46,10 @@ class RedisBucket:
         self._prefix = prefix
 
     def take(self, n: int, rate: float, *, bucket: str = "fleet") -> tuple[int, float]:
-        """Take up to `n` tokens from a bucket that fills at `rate` tokens a second.
+        """Take up to `n` tokens from a bucket that fills with `rate` tokens a second.
 
-        Returns the number granted and the seconds until the next token (-1: never at this rate). Raises
-        redis.RedisError where Redis is away or refuses to write.
+        Return the number of granted tokens and the seconds until the next token; -1: never at this rate. Raises
+        redis.RedisError if Redis cannot be reached or refuses to write.
         """
         granted, next_in, _left = self._script(
             keys=[self._prefix + bucket], args=[n, f"{float(rate):.17g}", capacity(rate)]
@@ -58,44 +57,45 @@ class RedisBucket:
         return int(granted), float(next_in)
 
     def probe(self) -> None:
-        """Write a key, as granting a token would. Raises redis.RedisError where Redis is away or refuses to write."""
+        """Write a key, as granting a token does. Raises redis.RedisError if Redis cannot be reached or refuses."""
         self._client.set(self._prefix + "probe", "", px=PROBE_MILLISECONDS)
 
     def levels(self, buckets: Iterable[str]) -> dict[str, float]:
-        """Return how many tokens buckets hold now, asked at once. Raises redis.RedisError as `take` does."""
+        """Return how many tokens each bucket has now, with one request. Raises redis.RedisError as `take` does."""
         names = sorted(buckets)
-        asked = self._client.pipeline(transaction=False)
-        asked.time()
+        pipeline = self._client.pipeline(transaction=False)
+        pipeline.time()
         for name in names:
-            asked.hmget(self._prefix + name, "tokens", "rate", "at")
-        (seconds, micros), *found = asked.execute()
-        return {name: _level(kept, at=seconds + micros / 1_000_000) for name, kept in zip(names, found, strict=True)}
+            pipeline.hmget(self._prefix + name, "tokens", "rate", "at")
+        (seconds, micros), *stored = pipeline.execute()
+        now = seconds + micros / 1_000_000
+        return {name: _level(values, at=now) for name, values in zip(names, stored, strict=True)}
 
     def answer(self, question: TakeTokens) -> Tokens:
-        """Return the tokens a question asks for; none at all, with the cause, where Redis is away or refuses."""
+        """Return the tokens for a question; none, with the problem, if Redis cannot be reached or refuses."""
         granted: dict[str, int] = {}
         waits: list[float] = []
         for bucket, wanted in sorted(question.wanted.items()):
             try:
                 granted[bucket], next_in = self.take(wanted, question.rate, bucket=bucket)
             except redis.RedisError as error:
-                # What was taken before the failure is spent, not used: the safe side (I2).
+                # Tokens that were taken before the failure are lost. So the rate is never exceeded [bounded-rate].
                 return Tokens({}, LOOK_AGAIN_SECONDS, problem="Redis grants no tokens", detail=refusal(error))
             waits.append(next_in)
         return Tokens(granted, min((wait for wait in waits if wait >= 0), default=-1.0))
 
 
 def refusal(error: redis.RedisError) -> str:
-    """Return why Redis does not do what it was asked, without addresses, keys and logins."""
-    for of in type(error).__mro__:
-        if of in _REFUSALS:
-            return _REFUSALS[of]
+    """Return why Redis refused a request, for users: without addresses, keys and logins."""
+    for class_ in type(error).__mro__:
+        if class_ in _REFUSALS:
+            return _REFUSALS[class_]
     return _REFUSALS.get(str(error).partition(" ")[0], f"it answers with an error ({type(error).__name__})")
 
 
-def _level(kept: Sequence[Any], *, at: float) -> float:
-    """Return the tokens at a moment of what a bucket has kept; one that was lost or never asked is empty."""
-    tokens, rate, then = kept
+def _level(stored: Sequence[Any], *, at: float) -> float:
+    """Return the tokens of a bucket at a time. `stored`: its values in Redis; all None: the bucket is empty."""
+    tokens, rate, then = stored
     if tokens is None:
         return 0.0
     return min(float(capacity(float(rate))), float(tokens) + max(0.0, at - float(then)) * float(rate))

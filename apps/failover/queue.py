@@ -1,4 +1,4 @@
-"""The eviction queue as it is read for people: rows, tier and forecasts of one moment."""
+"""The eviction queue for pages and the API: its items, the tier and forecasts, all of the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from controlplane.settings import EvictionSettings, Settings
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """What waits and what is over, and the tier it is worked off at."""
+    """The items of the queue, waiting and ended ones, with the health of the fleet and the tier of the rate."""
 
     rows: tuple[Eviction, ...]
     fleet: health.FleetHealth
@@ -30,24 +30,27 @@ class Queue(msgspec.Struct, frozen=True):
     now: datetime
 
     def buckets(self) -> set[str]:
-        """Return the buckets that evictions wait for."""
+        """Return the token buckets from which queued evictions need tokens."""
         return {bucket_of(row.cluster, self.eviction.bucket_scope) for row in self.rows if row.state == QUEUED}
 
     @property
     def stopped(self) -> Stopped | None:
-        """Why nothing leaves at present; None: evictions go on."""
+        """Why nothing is evicted at present; None: evictions go on."""
         if self.tier.rate > 0:
             return None
         return Stopped(self.tier.name, self.tier.why or "the rate of evictions is 0")
 
     def forecast(self, *, rate: float | None = None, tokens: Mapping[str, float]) -> dict[str, Forecast]:
-        """Return positions and estimates, at another rate if asked; `tokens`: those in the buckets already."""
+        """Return the position and the expected time of each eviction. `rate`: evictions a second; None: the tier's.
+
+        `tokens`: the tokens in the buckets now.
+        """
         speed = self.tier.rate if rate is None else rate
         ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
         return forecast(self.rows, rate=speed, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now)
 
     def figures(self, *, tokens: Mapping[str, float]) -> QueueFigures:
-        """Return the figures of the queue."""
+        """Return the figures of the queue. `tokens`: the tokens in the buckets now."""
         ageing, scope = self.eviction.ageing_seconds, self.eviction.bucket_scope
         return queue_figures(
             self.rows, self.fleet, self.tier, ageing_seconds=ageing, scope=scope, tokens=tokens, now=self.now
@@ -55,10 +58,10 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 def read(store: DjangoStore, settings: Settings) -> Queue:
-    """Return the queue as it is now: seven queries, however long it is."""
+    """Return the queue as it is now: seven queries, whatever its length."""
     now = store.now()
-    found = store.rows(Eviction, "state", [QUEUED, HELD, RECOVERING, *ENDED])
-    rows = tuple(row for ones in found.values() for row in ones if row.due_at is not None or row.state in ENDED)
+    by_state = store.rows(Eviction, "state", [QUEUED, HELD, RECOVERING, *ENDED])
+    rows = tuple(row for some in by_state.values() for row in some if row.due_at is not None or row.state in ENDED)
     holds = Holds(tuple(store.list(EVICTION_HOLD)), tuple(store.list(MAINTENANCE_WINDOW)))
     fleet = health.fleet_health(store.list(CLUSTER), maintained=holds.maintained(now=now))
     tier = health.in_force(fleet, fleet_state(store), settings)

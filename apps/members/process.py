@@ -102,7 +102,7 @@ class Members:
         """Check whether the database was restored. Then only controllers that observe members run."""
         try:
             restored.detector().check()
-            self.configuration.settings(anew=True)
+            self.configuration.settings(reread=True)
         finally:
             close_old_connections()
 

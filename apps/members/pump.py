@@ -136,7 +136,7 @@ class Pump:
         controller = self.controller
         for claim in claimed.claims:
             if claim.ref.kind not in controller.keys:
-                settings = self.configuration.settings(anew=True)  # the change of settings may be the reason
+                settings = self.configuration.settings(reread=True)  # the change of settings may be the reason
                 refs, cursor = controller.expand(self.store, claim.ref, after=claim.cursor, limit=FAN_OUT_CHUNK)
                 self.store.advance(claim, refs, cursor=cursor)
         claims = [claim for claim in claimed.claims if claim.ref.kind in controller.keys]

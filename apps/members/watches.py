@@ -12,7 +12,8 @@ import msgspec
 import orjson
 from msgspec.structs import replace
 
-from apps.clusters.client import Expired, MemberClient, Unservable, collection_path
+from apps.clusters.client import Expired, MemberClient
+from apps.clusters.object_urls import Unservable, collection_path
 from apps.clusters.response_reader import MEBIBYTE, TooMuch, encoded
 from controlplane import kinds
 from controlplane.apimachinery.meta import Ref

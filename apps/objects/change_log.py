@@ -1,4 +1,4 @@
-"""The change log: partitions made ahead and dropped, and reading it in order."""
+"""The change log: creating partitions in advance, dropping old ones, and reading changes in order."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from controlplane.engine.state import Change
 TABLE = "objects_changelog"
 PARTITION_VERSIONS = 1_000_000
 
-# While a change of partitions waits for a lock, everybody behind it waits as well.
+# While a change of partitions waits for a lock, all later statements on the log wait behind it.
 _SHORTLY: Final = "SET LOCAL lock_timeout = '100ms'"
-_MAKING: Final = 0x4C0B0A7  # advisory lock of whoever makes partitions
+_MAKING: Final = 0x4C0B0A7  # advisory lock of the process that creates partitions
 _MAKE_ALONE = "SELECT pg_advisory_xact_lock(%s)"
 _MAKE_IF_ALONE = "SELECT pg_try_advisory_xact_lock(%s)"
 _SIZE = "SELECT sum(pg_total_relation_size(c::regclass))::bigint FROM unnest(%s::text[]) AS c"
@@ -33,44 +33,44 @@ _OLDEST = f"""
     SELECT min(split_part(name::text, '_', 3)::bigint) - 1, (SELECT floor FROM objects_origin WHERE id = 1)
     FROM ({_PARTITIONS}) partitions(name)"""
 
-# Up to which version (exclusive) this process knows partitions to be there, per database.
+# By database: the version, exclusive, up to which this process knows that partitions exist.
 _ends: dict[str, int] = {}
 
 
 def reaches(version: int) -> bool:
-    """Return whether this process knows that the log takes a version."""
+    """Return whether this process knows that the log has a partition for a version."""
     return version < _ends.get(_database(), 0)
 
 
 def has_room(version: int) -> bool:
-    """Return whether this process knows that the log takes a tenth of a partition beyond a version."""
+    """Return whether this process knows of partitions up to a tenth of a partition beyond a version."""
     return reaches(version + PARTITION_VERSIONS // 10)
 
 
 def make_room(cursor: BinaryCursor, version: int) -> None:
-    """Make sure that the log takes a version. The last resort: called with the write lock in hand.
+    """Make sure that the log has a partition for a version. The caller holds the write lock.
 
-    `extend` makes partitions long before, so here is nothing to do but to look, as a rule.
+    Usually `extend` has created the partition long before, and this function only finds it.
     """
-    found = partitions(cursor)
-    if not found or found[-1][1] <= version:
+    existing = partitions(cursor)
+    if not existing or existing[-1][1] <= version:
         cursor.run(_MAKE_ALONE, (_MAKING,))
-        found = partitions(cursor)  # meanwhile another process may have made them
-    end = found[-1][1] if found else 1
+        existing = partitions(cursor)  # meanwhile another process may have created them
+    end = existing[-1][1] if existing else 1
     while end <= version:
         end = _make_partition(cursor, end)
     _ends[_database()] = end
 
 
 def extend(cursor: BinaryCursor, version: int) -> None:
-    """Make partitions ahead of a version, so that none is made with the write lock in hand.
+    """Create partitions ahead of a version, so that none has to be created under the write lock.
 
-    Called in a transaction without it. Raises OperationalError where the log is locked by somebody else.
+    The caller's transaction does not hold the write lock. Raises OperationalError if another session locks the log.
     """
     cursor.execute(_SHORTLY)
     (alone,) = cursor.run(_MAKE_IF_ALONE, (_MAKING,)).fetchone() or (False,)
-    found = partitions(cursor)
-    end = found[-1][1] if found else 1
+    existing = partitions(cursor)
+    end = existing[-1][1] if existing else 1
     while alone and end <= version + PARTITION_VERSIONS // 10:
         end = _make_partition(cursor, end)
     _ends[_database()] = end
@@ -81,14 +81,14 @@ def _database() -> str:
 
 
 def forget() -> None:
-    """Look at the partitions anew, after somebody else changed them."""
+    """Forget which partitions exist, because another transaction may have changed them."""
     _ends.clear()
 
 
 def _make_partition(cursor: BinaryCursor, start: int) -> int:
     end = start + PARTITION_VERSIONS
     name = f"{TABLE}_{start}_{end}"
-    # ATTACH lets readers of the log go on, which CREATE … PARTITION OF would not.
+    # ATTACH does not block readers of the log. CREATE … PARTITION OF would.
     cursor.execute(f"CREATE TABLE {name} (LIKE {TABLE} INCLUDING ALL)")
     compress: Any = compression(name, "doc", "old_doc")
     cursor.execute(compress)
@@ -97,7 +97,7 @@ def _make_partition(cursor: BinaryCursor, start: int) -> int:
 
 
 def partitions(cursor: BinaryCursor) -> list[tuple[int, int, str]]:
-    """Return (first version, version behind the last, table) of every partition, in order."""
+    """Return (first version, last version + 1, table) of every partition, in order."""
     names = [row[0] for row in cursor.execute(_PARTITIONS)]
     return sorted((int(name.split("_")[-2]), int(name.split("_")[-1]), name) for name in names)
 
@@ -111,18 +111,18 @@ def droppable(
     keep_versions: int | None,
     keep_bytes: int | None,
 ) -> list[str]:
-    """Return the partitions that need not be kept any longer, oldest first; never the one that is written now.
+    """Return the partitions that can be dropped, oldest first. The newest partition is never among them.
 
-    One limit is enough: everything in it is older than `keep`, or further back than `keep_versions`; or the log is
-    larger than `keep_bytes`. None: no such limit. Versions that a restore left out do not count.
+    A partition can be dropped if all its changes are older than `keep`, or more than `keep_versions` versions back, or
+    if the log is larger than `keep_bytes`. None: no such limit. Versions that a restore skipped do not count.
     """
-    found = partitions(cursor)
-    size = _size(cursor, [name for _, _, name in found]) if keep_bytes is not None else 0
+    existing = partitions(cursor)
+    size = _size(cursor, [name for _, _, name in existing]) if keep_bytes is not None else 0
     names: list[str] = []
-    for place, (_, end, name) in enumerate(found[:-1]):
+    for place, (_, end, name) in enumerate(existing[:-1]):
         if end > newest:
             break
-        newer = sum(min(stop - 1, newest) - start + 1 for start, stop, _ in found[place + 1 :] if start <= newest)
+        newer = sum(min(stop - 1, newest) - start + 1 for start, stop, _ in existing[place + 1 :] if start <= newest)
         query: Any = f"SELECT at FROM {name} ORDER BY version DESC LIMIT 1"
         last = cursor.execute(query).fetchone()
         aged = last is None or (keep is not None and last[0] < now - keep)
@@ -136,8 +136,10 @@ def droppable(
 
 
 def drop(cursor: BinaryCursor, name: str) -> None:
-    """Drop a partition. Called in a transaction without the write lock. Raises OperationalError where somebody reads
-    the log for longer than it may wait: a backup does."""
+    """Drop a partition. The caller's transaction does not hold the write lock.
+
+    Raises OperationalError if another session, for example a backup, is reading the log and does not end in time.
+    """
     cursor.execute(_SHORTLY)
     statement: Any = f"DROP TABLE IF EXISTS {name}"
     cursor.execute(statement)
@@ -149,22 +151,22 @@ def _size(cursor: BinaryCursor, names: list[str]) -> int:
 
 
 def begin_after(cursor: BinaryCursor, version: int) -> None:
-    """Let the log go on after a version far beyond the newest one. The write lock is held."""
+    """Create the partition behind a version that is far beyond the newest one. The caller holds the write lock."""
     _make_partition(cursor, version + 1)
     forget()
 
 
 def oldest(cursor: BinaryCursor) -> int:
-    """Return the oldest version after which every change is in the log and belongs to the present history.
+    """Return the oldest version after which the log has every change of the present history.
 
-    What was written before a restore is kept, but clients may have seen other changes under the same versions.
+    Changes from before a restore are kept but do not count: clients may have seen other changes with these versions.
     """
     row = cursor.run(_OLDEST).fetchone()
     return 0 if row is None else max(row[0] or 0, row[1] or 0)
 
 
 def changes(cursor: BinaryCursor, since: int, *, limit: int) -> list[Change]:
-    """Return the lines after a version, in order."""
+    """Return the changes after a version, in order."""
     return [
         Change(version, type_, Ref(kind, namespace, name), *opened_both(kind, doc, old_doc), actor, reason, cause, at)
         for version, type_, kind, namespace, name, doc, old_doc, actor, reason, cause, at in cursor.run(
@@ -174,7 +176,7 @@ def changes(cursor: BinaryCursor, since: int, *, limit: int) -> list[Change]:
 
 
 def opened_both(kind: str, doc: bytes, old_doc: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return the documents of a line as they were served."""
+    """Return the new and the old document of a change as they were served."""
     if kind not in encryption.KINDS:
         return doc, old_doc
     return encryption.opened(kind, doc), None if old_doc is None else encryption.opened(kind, old_doc)

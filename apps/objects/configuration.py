@@ -1,4 +1,4 @@
-"""The settings in force: the environment's, FailoverConfiguration/default laid over them, fresh within a second."""
+"""The settings in force: those of the environment, overridden by FailoverConfiguration/default within a second."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REF = Ref(kinds.FAILOVER_CONFIGURATION, "", NAME)
 
 @lru_cache(maxsize=1)
 def base() -> Settings:
-    """Return the settings of the environment, warning of what is accepted without effect. Raises EnvironmentInvalid."""
+    """Return the settings of the environment and log warnings about them. Raises EnvironmentInvalid."""
     settings, warnings = from_environment(env.variables())
     for warning in warnings:
         log.warning("%s", warning)
@@ -36,10 +36,10 @@ def base() -> Settings:
 
 
 class Configuration:
-    """Reads the object at most every half second; keeps the last good one where the object cannot be used.
+    """Reads FailoverConfiguration/default at most every half second. If it is invalid, its last valid state counts.
 
-    A process that never read a good one evicts nothing: after a start in another environment, with the object at odds
-    with it, the gate may be one that somebody closed.
+    A process that has not yet read a valid object evicts nothing: the object that it cannot read may have switched
+    failover off.
     """
 
     def __init__(self, state: State) -> None:
@@ -50,42 +50,43 @@ class Configuration:
         self._held: RestoreHold | None = None
 
     def held(self) -> RestoreHold | None:
-        """Return why members are left alone after a restore; None: they are served."""
+        """Return since when, and why, writes to members are paused after a restore; None: they are not."""
         self.settings()
         return self._held
 
-    def settings(self, *, anew: bool = False) -> Settings:
-        """Return the settings in force now. `anew`: read them even if they were read within the last half second.
+    def settings(self, *, reread: bool = False) -> Settings:
+        """Return the settings in force now. `reread`: read them even if they were read within the last half second.
 
-        The kinds that users brought are read on the same occasion. After a restore only observing controllers run.
+        The kinds that users define are read at the same time. While writes to members are paused after a restore, the
+        settings let only observing controllers run.
         """
-        if anew or time.monotonic() - self._read_at >= FRESH_SECONDS:
+        if reread or time.monotonic() - self._read_at >= FRESH_SECONDS:
             self._read()
         return self._settings if self._held is None else observing_settings(self._settings)
 
     def _read(self) -> None:
         self._read_at = time.monotonic()
         definitions().refresh()
-        self._look_whether_held()
-        found = self._state.get([REF]).get(REF)
-        version = "" if found is None else found.metadata.resource_version
+        self._check_pause()
+        stored = self._state.get([REF]).get(REF)
+        version = "" if stored is None else stored.metadata.resource_version
         if version != self._version:
             self._version = version
             try:
-                self._settings = with_overrides(base(), {} if found is None else found.spec)
+                self._settings = with_overrides(base(), {} if stored is None else stored.spec)
             except SettingError as error:
-                told = "FailoverConfiguration/%s is not used, the settings before it stay (%g evictions a second): %s"
-                log.error(told, NAME, self._settings.resource_eviction_rate, error)
+                message = "FailoverConfiguration/%s is invalid, the earlier settings stay (%g evictions a second): %s"
+                log.error(message, NAME, self._settings.resource_eviction_rate, error)
 
-    def _look_whether_held(self) -> None:
+    def _check_pause(self) -> None:
         before, self._held = self._held, origin.held()
         if self._held is not None and before is None:
             log.error("%s", self._held.message)
         elif self._held is None and before is not None:
-            log.warning("a person has confirmed the restored state: members are served again")
+            log.warning("the restored state was confirmed by a user: member clusters are written to again")
 
 
 @lru_cache(maxsize=1)
 def configuration() -> Configuration:
-    """Return this process's configuration, read through its store."""
+    """Return the configuration as this process knows it."""
     return Configuration(store())

@@ -1,4 +1,4 @@
-"""The failovers of bindings, from the change log: see `controlplane.insight.record`."""
+"""The records of failovers (FailoverRecord), computed from the change log by `controlplane.insight.record`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from controlplane.kinds.binding import Binding
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.failover_record import FailoverRecord
 
-MOST_CHANGES = 20_000  # lines of the log read for one binding, and for one page if that is of several bindings
-MOST_BINDINGS = 500  # bindings whose failovers one page shows; without pages, those that failed over last
-LAST = 2**63 - 1  # beyond every version
+MOST_CHANGES = 20_000  # changes that are read for one binding, and for a page of several bindings together
+MOST_BINDINGS = 500  # bindings of one page; a list without pages covers those that failed over last
+LAST = 2**63 - 1  # higher than every version
 
 _HOME = f"CASE namespace WHEN '' THEN '{record.EVENTS_NAMESPACE}' ELSE namespace END"
 _REASONS = ", ".join(f"'{reason}'" for reason in BEGINS_FAILOVER)
 _KINDS = ", ".join(f"'{kind}'" for kind in BINDINGS)
-# What failed over, how often, and when last: read from the index changelog_failovers, whose condition this repeats.
-# `lines` says how much has to be read of each of them, at most MOST_CHANGES.
+# The bindings that failed over, how often, and when last. The query repeats the condition of the index
+# changelog_failovers and is answered from it. `lines`: the number of changes of each binding, at most MOST_CHANGES.
 _FAILED_OVER = f"""
     SELECT kind, namespace, name, home, times, lines.number, in_all FROM (
         SELECT kind, namespace, name, home, times, latest, count(*) OVER () AS in_all FROM (
@@ -45,7 +45,7 @@ _FAILED_OVER = f"""
     ORDER BY {{order}}"""
 _ALL = _FAILED_OVER.format(order="latest DESC")
 _IN_ORDER = _FAILED_OVER.format(order="home, name, kind")
-# What a change began with is read only where the one before it, which ended with that, is not.
+# The old document is read only for the first change of a binding: that of a later change is the document before it.
 _OF_BINDINGS = """
     SELECT version, type, kind, namespace, name, textsend(doc),
         CASE WHEN lag(version) OVER (PARTITION BY kind, namespace, name ORDER BY version) IS NULL
@@ -85,7 +85,7 @@ _AROUND = """
 
 
 class Place(NamedTuple):
-    """The place of a record among all of them: by namespace, binding, and the version its failover began with."""
+    """The position of a record in lists: namespace, binding, and the version with which the failover began."""
 
     namespace: str = ""
     binding: str = ""
@@ -93,9 +93,10 @@ class Place(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Records in the order of their places; `after` is where the next page goes on, None on the last page.
+    """Records in the order of their positions.
 
-    `omissions`: what the records do not cover, as sentences for the reader of the list.
+    `after`: the position behind which the next page starts; None: this is the last page. `omissions`: sentences for the
+    user about records that the page does not contain.
     """
 
     records: Sequence[FailoverRecord]
@@ -106,8 +107,8 @@ class Page(NamedTuple):
 class _FailedOver(NamedTuple):
     """A binding that failed over.
 
-    `home`: the namespace of its records. `times`: about how many there are. `lines`: how many changes of the binding
-    have to be read, at most MOST_CHANGES. `in_all`: how many bindings of the same list failed over.
+    `home`: the namespace of its records. `times`: about how many records there are. `lines`: the number of its changes,
+    at most MOST_CHANGES. `in_all`: the number of bindings in the whole list.
     """
 
     ref: Ref
@@ -123,7 +124,7 @@ class _FailedOver(NamedTuple):
 
 
 def before(binding: Ref) -> Binding | None:
-    """Return a binding as it was before its latest failover; None where the log knows of none."""
+    """Return a binding as it was before its latest failover; None: the change log has no failover of it."""
     return record.binding_before_failover(_changes([binding]))
 
 
@@ -133,10 +134,11 @@ def of_binding(binding: Ref) -> Sequence[FailoverRecord]:
 
 
 def of_fleet(*, namespace: str = "") -> Page:
-    """Return the failovers of the bindings that failed over last, as one page in the order of places. Five queries.
+    """Return the failovers of the bindings that failed over last, as one page. Five queries.
 
-    `namespace` "" is everywhere. Cluster-scoped bindings have theirs in `record.EVENTS_NAMESPACE`. The page covers at
-    most MOST_BINDINGS bindings, and fewer if their changes are more than MOST_CHANGES: `omissions` says so.
+    `namespace` "": all namespaces. Records of cluster-scoped bindings are in `record.EVENTS_NAMESPACE`. The page covers
+    at most MOST_BINDINGS bindings, and fewer if they have more than MOST_CHANGES changes together. `omissions` then
+    tells the user.
     """
     found = _failed_over(_ALL, namespace, Place(), limit=MOST_BINDINGS)
     chosen = _readable(found)
@@ -151,28 +153,30 @@ def of_fleet(*, namespace: str = "") -> Page:
 
 
 def page(*, namespace: str = "", after: Place | None = None, limit: int) -> Page:
-    """Return at most `limit` of all failovers the log knows of, those behind a place. Five queries.
+    """Return at most `limit` of all failovers in the change log, those behind a position. Five queries.
 
-    A page may hold fewer records although more follow, as any page of a list.
+    As with every list, a page may have fewer records than `limit` although more follow.
     """
     start = Place() if after is None else after
     most = min(limit, MOST_BINDINGS)
-    found = _failed_over(_IN_ORDER, namespace, start, limit=most + 4)  # the start and the last are two kinds each
+    found = _failed_over(
+        _IN_ORDER, namespace, start, limit=most + 4
+    )  # the first and the last position may each stand for two kinds of binding
     if start.version == LAST:
         found = [one for one in found if one.place != start[:2]]
     chosen = _readable(found, limit=limit, start=start)
-    told = sorted((one for one in _records([one.ref for one in chosen]) if place_of(one) > start), key=place_of)
-    if len(told) > limit:
-        return Page(told[:limit], place_of(told[limit - 1]), _shortened(chosen))
+    records = sorted((one for one in _records([one.ref for one in chosen]) if place_of(one) > start), key=place_of)
+    if len(records) > limit:
+        return Page(records[:limit], place_of(records[limit - 1]), _shortened(chosen))
     more = len(chosen) < len(found)
-    return Page(told, Place(*chosen[-1].place, LAST) if more else None, _shortened(chosen))
+    return Page(records, Place(*chosen[-1].place, LAST) if more else None, _shortened(chosen))
 
 
 def _readable(found: Sequence[_FailedOver], *, limit: int = LAST, start: Place | None = None) -> list[_FailedOver]:
-    """Return the first bindings: as many as `limit` records need, and whose changes are at most MOST_CHANGES together.
+    """Return the first bindings: as many as `limit` records need, with at most MOST_CHANGES changes together.
 
-    The first binding is taken in any case; so are both kinds of binding of one place, as a place names no kind. Of the
-    binding at `start` some records were shown already, so that it counts for none.
+    The first binding is always taken. So are both kinds of binding with the same position, because a position does not
+    name the kind. The binding at `start` counts for no record, because earlier pages have shown some of its records.
     """
     chosen, lines, times = list[_FailedOver](), 0, 0
     for one in found:
@@ -186,7 +190,7 @@ def _readable(found: Sequence[_FailedOver], *, limit: int = LAST, start: Place |
 
 
 def _shortened(chosen: Iterable[_FailedOver]) -> tuple[str, ...]:
-    """Return a sentence for each binding of which not all changes are read."""
+    """Return a sentence for each binding of which only the newest changes are read."""
     return tuple(
         f"{one.ref} has {MOST_CHANGES} changes or more on record: its failovers before the newest {MOST_CHANGES} "
         "changes are not listed"
@@ -196,7 +200,7 @@ def _shortened(chosen: Iterable[_FailedOver]) -> tuple[str, ...]:
 
 
 def place_of(one: FailoverRecord) -> Place:
-    """Return the place of a record in lists."""
+    """Return the position of a record in lists."""
     binding, _, version = one.metadata.name.rpartition(".")
     return Place(one.metadata.namespace, binding, int(version))
 
@@ -209,7 +213,7 @@ def _failed_over(query: str, namespace: str, after: Place, *, limit: int) -> lis
 
 
 def _records(bindings: Sequence[Ref]) -> list[FailoverRecord]:
-    """Return the failovers of bindings. Four queries, however many they are."""
+    """Return the failovers of bindings. Four queries, whatever their number."""
     changes = sorted(_changes(bindings), key=lambda one: (one.ref, one.version))
     own = [record.failovers(record.decode_changes(lines)) for _, lines in groupby(changes, key=lambda one: one.ref)]
     found = [one for ones in own for one in ones]
@@ -233,7 +237,7 @@ def _changes(refs: Sequence[Ref]) -> list[Change]:
 
 
 def _comings(refs: Collection[Ref]) -> list[Change]:
-    """Return when Works came and went, without what they held: of their reports there may be thousands."""
+    """Return the creations and deletions of Works, without documents. Other changes of Works may be thousands."""
     works = [ref for ref in refs if ref.kind == WORK]
     if not works:
         return []
@@ -242,11 +246,12 @@ def _comings(refs: Collection[Ref]) -> list[Change]:
 
 
 def _signs(asked: Collection[tuple[Ref, int]]) -> list[Change]:
-    """Return the changes of clusters that tell why they were left, given the versions before which they are asked for.
+    """Return the changes of clusters that explain why they were evicted from.
 
-    A cluster reports its resources every few seconds. So its changes are looked up by the times that the cluster itself
-    named at that version, and not by reading all of them. Two queries; one more for each change between False and
-    Unknown that comes before the cluster was Ready.
+    `asked`: clusters, each with the version before which its changes are wanted. A cluster reports its resources every
+    few seconds. So its changes are looked up by the times in its conditions and taints at that version, instead of
+    reading all of them. Two queries, and one more for each change between False and Unknown before the cluster was
+    Ready.
     """
     if not asked:
         return []
@@ -278,7 +283,7 @@ def _cluster(document: bytes) -> Cluster:
 
 
 def _lines(query: str, params: Iterable[Any]) -> list[Change]:
-    """Return lines of the log; bindings, Works and clusters are kept as they are served."""
+    """Return the changes that a query finds. Documents of bindings and clusters are stored as they are served."""
     with binary_cursor() as cursor:
         rows = cursor.run(query, tuple(params)).fetchall()
     return [

@@ -1,4 +1,4 @@
-"""Leases: who may run a shard of a group. A row with a holder, an end and an epoch; never an open transaction."""
+"""Leases: the right of a process to run a shard of a group. A lease is a row with holder, end and epoch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HELD_LATELY = "SELECT name, shard FROM objects_lease WHERE until > clock_timest
 
 
 def held_until(cursor: BinaryCursor, name: str) -> datetime | None:
-    """Return up to when a lease of that name is held, or was held last; None: nobody ever took one."""
+    """Return the time until which a lease of that name is, or was last, held; None: no process ever took one."""
     row = cursor.run(_HELD, (name,)).fetchone()
     return None if row is None else row[0]
 
@@ -36,11 +36,11 @@ def held_lately(cursor: BinaryCursor, seconds: float) -> set[tuple[str, int]]:
 
 
 def take(cursor: BinaryCursor, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
-    """Return a fence when the lease is free, expired or ours (then renewed); None while another holds it."""
+    """Take or renew a lease and return its fence; None: another process holds the lease."""
     row = cursor.run(_TAKE, (name, shard, holder, seconds)).fetchone()
     return None if row is None else Fence(name, shard, row[0])
 
 
 def drop(cursor: BinaryCursor, fence: Fence, *, holder: str) -> None:
-    """End a lease of ours at once."""
+    """End a lease of this holder now."""
     cursor.run(_DROP, (fence.name, fence.shard, fence.epoch, holder))

@@ -1,4 +1,4 @@
-"""Pages of a list, with the version they show: what the API serves without decoding a single document."""
+"""Queries of the API for lists, single objects and changes, as JSON: no document is decoded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controlplane.apimachinery.selectors import EVERYTHING, FieldSelectorTerm, L
 
 
 class Text(NamedTuple):
-    """An object as it is served: `text` is its JSON."""
+    """An object as it is served. `text` is its JSON."""
 
     namespace: str
     name: str
@@ -22,7 +22,7 @@ class Text(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Objects in (namespace, name) order, and the version at which the list was read."""
+    """Objects ordered by (namespace, name), and the resourceVersion of the list."""
 
     version: int
     found: list[Text]
@@ -38,10 +38,10 @@ def page(
     fields: Sequence[FieldSelectorTerm] = (),
     keys: Sequence[str] = (),
 ) -> Page:
-    """Return objects beyond `after` and the version the list shows, which one statement reads as of one moment.
+    """Return the objects behind `after`, and the version of the list. One statement reads both from one snapshot.
 
-    `fields` are terms of metadata.name and metadata.namespace, `keys` "index=value" of declared indexes; other terms
-    are the caller's to check. limit 0 is no limit.
+    `fields`: only the terms of metadata.name and metadata.namespace count, the caller checks the other terms. `keys`:
+    "index=value" of indexes that the kind declares. `limit` 0: all objects.
     """
     conditions, params = place_conditions(kind, namespace, after)
     extra: list[tuple[str, Any]] = [*label_conditions(labels), *field_conditions(fields)]
@@ -66,7 +66,7 @@ def page(
 
 
 def count(kind: str, *, namespace: str = "", after: tuple[str, str] = START) -> int:
-    """Return how many objects there are beyond `after`."""
+    """Return the number of objects behind `after`."""
     query = f"""
         SELECT count(*) FROM {object_table(kind).name}
         WHERE kind = %s AND (%s = '' OR namespace = %s) AND (namespace, name) > (%s, %s)"""
@@ -76,7 +76,7 @@ def count(kind: str, *, namespace: str = "", after: tuple[str, str] = START) -> 
 
 
 def text_of(kind: str, namespace: str, name: str) -> bytes | None:
-    """Return one object's JSON; None where there is none."""
+    """Return the JSON of an object; None: the object does not exist."""
     query = f"""
         SELECT textsend(doc) FROM {object_table(kind).name} WHERE kind = %s AND namespace = %s AND name = %s"""
     with binary_cursor() as cursor:
@@ -85,7 +85,7 @@ def text_of(kind: str, namespace: str, name: str) -> bytes | None:
 
 
 class Logged(NamedTuple):
-    """One change of a watched kind."""
+    """A change of the change log, for watches."""
 
     version: int
     kind: str
@@ -102,13 +102,13 @@ _CHANGES = f"""
 
 
 def changes_between(kinds: Collection[str], since: int, until: int, *, limit: int) -> list[Logged]:
-    """Return changes of some kinds after one version up to another, in order."""
+    """Return the changes of kinds after the version `since` up to the version `until`, in order, at most `limit`."""
     with binary_cursor() as cursor:
         return read_changes(cursor, kinds, since, until, limit=limit)
 
 
 def read_changes(cursor: BinaryCursor, kinds: Collection[str], since: int, until: int, *, limit: int) -> list[Logged]:
-    """Return the same through a cursor of the caller's."""
+    """Return the same as `changes_between`, with a cursor of the caller."""
     found = cursor.run(_CHANGES, (since, until, texts(kinds), limit))
     return [
         Logged(version, kind, namespace, name, event, *change_log.opened_both(kind, doc, old_doc))

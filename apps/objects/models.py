@@ -1,7 +1,7 @@
-"""Rows: what is kept of every object, the change log, and what has to be looked at next.
+"""Tables of stored objects, of the change log, and of the work of controllers: due rows and leases.
 
-Written by `apply`, `due` and `leases` of this app and by nothing else; the document is the truth, columns beside it are
-projections for SQL, admin and constraints.
+Only `apply`, `due`, `leases` and `origin` of this app write them. The document of an object is the truth. The other
+columns repeat parts of it for queries, the admin and constraints.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from apps.objects.relations import ReferenceField
 from apps.objects.row_model import RowModel
 from controlplane.kinds import rows
 
-PENDING_KILOBYTES = 64  # the least PostgreSQL takes
+PENDING_KILOBYTES = 64  # the smallest value that PostgreSQL accepts
 
 
 class Child(NamedTuple):
-    """Rows of another table that repeat a part of the document: `rows(obj)` gives their values, in order of `columns`.
+    """A table whose rows repeat a part of the document, for example the taints of a Cluster.
 
-    `owner` is the column that holds the object's name (`by_name`) or its reference as text.
+    `rows(obj)` returns the values of the rows in the order of `columns`. `owner` is the column with the object's name
+    (`by_name`) or with its reference as text.
     """
 
     table: str  # "app.Model"
@@ -37,14 +38,15 @@ class Child(NamedTuple):
 
 
 def search_indexes(*, pending: Collection[str]) -> list[models.Index]:
-    """Return the indexes an object is found by besides its reference.
+    """Return the indexes for searches by keys and by labels.
 
-    `pending`: "keys", "labels" or both. Their entries wait in a short list that every search reads and that is sorted
-    in at once, which halves the cost of writing; not for what is searched for hundreds of values at a time.
+    `pending`: "keys", "labels" or both. New entries of these indexes wait in a short list until they are sorted in
+    together, which halves the cost of writing. Every search reads that list, so do not use it for an index in which
+    hundreds of values are looked up at once.
     """
-    waits = {"fastupdate": True, "gin_pending_list_limit": PENDING_KILOBYTES}
-    keys: dict[str, Any] = waits if "keys" in pending else {"fastupdate": False}
-    labels: dict[str, Any] = waits if "labels" in pending else {"fastupdate": False}
+    with_list = {"fastupdate": True, "gin_pending_list_limit": PENDING_KILOBYTES}
+    keys: dict[str, Any] = with_list if "keys" in pending else {"fastupdate": False}
+    labels: dict[str, Any] = with_list if "labels" in pending else {"fastupdate": False}
     return [
         # read by state.by_index, state.refs_by_index: the indexes a kind declares
         GinIndex(fields=["keys"], name="%(class)s_keys", **keys),
@@ -54,7 +56,7 @@ def search_indexes(*, pending: Collection[str]) -> list[models.Index]:
 
 
 class StoredObject(ReadOnlyModel):
-    """One object. `doc` is exactly the bytes served; `keys` are "index=value" of the kind's declared indexes."""
+    """A stored object. `doc` is the document as it is served; `keys` has "index=value" for the kind's indexes."""
 
     id = models.BigAutoField(primary_key=True)
     kind = CodePointTextField()
@@ -86,14 +88,14 @@ class StoredObject(ReadOnlyModel):
 
 
 class Object(StoredObject):
-    """An object of a kind that has no table of its own: templates, and any kind a user brings."""
+    """An object of a kind without a table of its own: templates, and kinds that users define."""
 
     class Meta(StoredObject.Meta):
         indexes = search_indexes(pending=("keys", "labels"))
 
 
 class Event(StoredObject):
-    """A Kubernetes Event; in a table of its own because there are many and they are soon forgotten."""
+    """A Kubernetes Event. Events have a table of their own because they are many and are deleted soon."""
 
     projections: ClassVar = {"reason": lambda event: event.reason, "last_at": lambda event: event.last_timestamp}
 
@@ -109,11 +111,14 @@ class Event(StoredObject):
 
 
 BEGINS_FAILOVER = ("Evictions", "ApplicationFailover", "Drain", "Failback", "Revert")
-"""Reasons of changes that begin failovers."""
+"""Reasons in the change log with which a failover begins."""
 
 
 class ChangeLog(ReadOnlyModel):
-    """One written version: the document before and after, by whom and why. Partitioned by version."""
+    """A line of the change log: a written version, the document before and after, who wrote it and why.
+
+    The table is partitioned by version.
+    """
 
     version = models.BigIntegerField(primary_key=True)
     type = CodePointTextField()  # ADDED, MODIFIED, DELETED
@@ -121,10 +126,10 @@ class ChangeLog(ReadOnlyModel):
     namespace = CodePointTextField()
     name = CodePointTextField()
     doc = models.TextField()
-    old_doc = models.TextField(null=True)  # null: there was none
+    old_doc = models.TextField(null=True)  # null: the object was created
     actor = CodePointTextField()
     reason = CodePointTextField()
-    cause = models.BigIntegerField()  # version of the change acted upon, 0 unknown
+    cause = models.BigIntegerField()  # version of the change that the actor reacted to; 0: unknown
     at = models.DateTimeField()
 
     class Meta:
@@ -132,7 +137,7 @@ class ChangeLog(ReadOnlyModel):
         indexes = [
             # read by state.list_at and the pages that show an object's history
             models.Index(fields=["kind", "namespace", "name", "version"], name="changelog_object"),
-            # read by failovers: which bindings failed over, and when
+            # read by failovers: the bindings that failed over, and when
             models.Index(
                 fields=["namespace", "name", "kind", "version"],
                 name="changelog_failovers",
@@ -145,7 +150,7 @@ class ChangeLog(ReadOnlyModel):
 
 
 class Due(ReadOnlyModel):
-    """An object a controller has to look at. `seq` changes with every mark: none made meanwhile is lost."""
+    """A due row: an object that a controller has to look at. Each mark changes `seq`, so that no mark is lost."""
 
     id = models.BigAutoField(primary_key=True)
     controller = CodePointTextField()
@@ -154,9 +159,9 @@ class Due(ReadOnlyModel):
     name = CodePointTextField()
     due_at = models.DateTimeField()
     seq = models.BigIntegerField()
-    lease_until = models.DateTimeField(null=True)  # null: nobody works on it
-    cursor = models.TextField(default="")  # how far a fan-out has come
-    hash = models.BigIntegerField()  # CRC-32 of the reference: its shard is hash % shards
+    lease_until = models.DateTimeField(null=True)  # null: no process works on it
+    cursor = models.TextField(default="")  # position of a fan-out that is worked off in chunks
+    hash = models.BigIntegerField()  # CRC-32 of the reference; the shard is hash % shards
 
     class Meta:
         verbose_name = "due row"
@@ -165,8 +170,8 @@ class Due(ReadOnlyModel):
             models.UniqueConstraint(fields=["controller", "kind", "namespace", "name"], name="due_ref"),
         ]
         indexes = [
-            # read by due.claim, due.next_due: who has to be looked at next. An expression, so that no plan made while
-            # the table was small looks for single rows here instead of in due_ref.
+            # read by due.claim, due.next_due: the rows that are due next. An expression, so that no query plan that was
+            # made while the table was small looks for single rows here instead of in due_ref.
             models.Index(Lower("controller"), "due_at", name="due_next"),
         ]
 
@@ -175,7 +180,7 @@ class Due(ReadOnlyModel):
 
 
 class Lease(ReadOnlyModel):
-    """Who may run a shard of a group. `epoch` rises with every new holder; apply refuses an old one."""
+    """The right of a process to run a shard of a group. `epoch` rises with each holder; apply refuses earlier ones."""
 
     id = models.BigAutoField(primary_key=True)
     name = CodePointTextField()
@@ -195,11 +200,11 @@ class Lease(ReadOnlyModel):
 
 
 class Sweep(RowModel, row=rows.Sweep):
-    """How far garbage collection has looked through a kind; row-native (`controlplane.kinds.rows.Sweep`)."""
+    """The position of garbage collection in the objects of a kind."""
 
 
 class Counter(ReadOnlyModel):
-    """The one row that hands out resourceVersions. Its lock is the global write lock: version order is commit order."""
+    """The counter of resourceVersions, one row. Its lock is the global write lock: versions follow the commits."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     version = models.BigIntegerField()  # the newest version written
@@ -215,16 +220,18 @@ class Counter(ReadOnlyModel):
 
 
 class Origin(ReadOnlyModel):
-    """The one row that says which database this is, and since when members are left alone (`apps.objects.origin`)."""
+    """The identity of this database, one row, and whether writes to members are paused (`apps.objects.origin`)."""
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     installation = CodePointTextField()  # random; the same in every copy and backup of the database
-    system = CodePointTextField()  # PostgreSQL's system identifier; "": the server does not say
-    timeline = models.BigIntegerField()  # 0: the server does not say
+    system = CodePointTextField()  # PostgreSQL's system identifier; "": the server does not reveal it
+    timeline = models.BigIntegerField()  # 0: the server does not reveal it
     database = models.BigIntegerField()  # OID
-    floor = models.BigIntegerField()  # a watch from an older version gets 410: it may be from before a restore
-    held_since = models.DateTimeField(null=True)  # null: members are served
-    held_for = models.TextField()  # why members are left alone
+    floor = (
+        models.BigIntegerField()
+    )  # a watch from an older version gets 410: that version may be from before a restore
+    held_since = models.DateTimeField(null=True)  # null: members are written to
+    held_for = models.TextField()  # the reason of the pause; "": there is none
 
     class Meta:
         constraints = [

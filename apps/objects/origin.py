@@ -1,8 +1,8 @@
-"""The origin of the database: which PostgreSQL it is kept in, and whether it was restored from a backup.
+"""The origin of the database: the PostgreSQL server that keeps it, and whether it was restored from a backup.
 
-The row is written at the first start and compared at every later one (`controlplane.engine.restored` judges).
-A raise happens once, under the write lock: of several processes that notice a restore together, the first one
-raises the counter.
+The origin is stored at the first start and compared at each later start (`controlplane.engine.restored`). After a
+restore the counter of versions is raised far beyond every version that clients may have seen, and writes to members are
+paused. That happens under the write lock, so that only the first of several processes does it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apps.objects.due import WRITE_LOCK
 from controlplane.engine import restored
 from controlplane.engine.restored import Finding, Origin, RestoreHold, VersionMark
 
-_EPOCHS = 1_000_000  # holders of leases from before a raise are fenced off: no later epoch is one of theirs
+_EPOCHS = 1_000_000  # added to the epochs of all leases, so that processes from before a restore can no longer write
 
 _STATE = f"""
     SELECT coalesce(c.version, 0), (SELECT at FROM {change_log.TABLE} ORDER BY version DESC LIMIT 1), clock_timestamp(),
@@ -51,35 +51,35 @@ _CONFIRM = "UPDATE objects_origin SET held_since = NULL, held_for = '' WHERE id 
 
 
 class State(NamedTuple):
-    """What the database says of itself now."""
+    """The state of the database now."""
 
     version: int
     written_at: datetime | None  # None: the change log is empty
     now: datetime
-    installation: str  # the same in every copy and backup of this database; "": it is new
-    kept: Origin | None  # None: it is new
-    found: Origin
-    held: RestoreHold | None
+    installation: str  # the same in every copy and backup of this database; "": the database is new
+    kept: Origin | None  # the origin as it is stored; None: the database is new
+    found: Origin  # the origin as the server reports it
+    held: RestoreHold | None  # why writes to members are paused; None: they are not
 
 
 class Look(NamedTuple):
-    """What a look found, and the state after it was acted upon."""
+    """The result of comparing the origin, and the state of the database afterwards."""
 
     finding: Finding
     state: State
 
 
 def state() -> State:
-    """Return what the database says of itself."""
+    """Return the state of the database."""
     found = _origin()
     with binary_cursor() as cursor:
         return _read(cursor, found)
 
 
 def look(remembered: Callable[[str], VersionMark | None]) -> Look:
-    """Judge the database, and raise the counter where it was restored or moved.
+    """Find out whether the database was restored or moved; if so, raise the counter and pause writes to members.
 
-    `remembered` returns what is known outside of the database about an installation.
+    `remembered` returns what is known about an installation outside of the database; None: nothing.
     """
     now = state()
     seen = remembered(now.installation) if now.installation else None
@@ -97,7 +97,7 @@ def look(remembered: Callable[[str], VersionMark | None]) -> Look:
 
 
 def declare_restored(why: str, *, beyond: int = 0) -> State:
-    """Raise the counter and leave members alone because a person says so. `beyond`: a version to exceed as well."""
+    """Act as after a restore, on the order of a user. `beyond`: the counter is raised beyond this version as well."""
     found = _origin()
     with transaction.atomic(durable=True), binary_cursor() as cursor:
         cursor.run(_BEGIN, tuple(_fields(found)))
@@ -107,14 +107,14 @@ def declare_restored(why: str, *, beyond: int = 0) -> State:
 
 
 def held() -> RestoreHold | None:
-    """Return why members are left alone; None: they are not."""
+    """Return since when, and why, writes to members are paused; None: they are not."""
     with binary_cursor() as cursor:
         row = cursor.run(HELD).fetchone()
     return None if row is None else RestoreHold(*row)
 
 
 def confirm() -> bool:
-    """Serve members again; False where they are not left alone."""
+    """End the pause of writes to members. Return whether there was one."""
     with binary_cursor() as cursor:
         return cursor.run(_CONFIRM).rowcount > 0
 
@@ -126,9 +126,9 @@ def _judged(state: State, seen: VersionMark | None) -> Finding:
 
 
 def _go_beyond(cursor: BinaryCursor, version: int, found: Origin, why: str) -> None:
-    """Raise the counter beyond `version`; history before it cannot be watched any more. `why` "": members are served.
+    """Raise the counter far beyond `version`. A watch cannot start from a version before that any more.
 
-    The write lock is held.
+    `why`: the reason to pause writes to members; "": they are not paused. The caller holds the write lock.
     """
     target = restored.raised_version(version)
     change_log.begin_after(cursor, target)
@@ -152,7 +152,7 @@ def _read(cursor: BinaryCursor, found: Origin) -> State:
 
 
 def _origin() -> Origin:
-    """Return the origin, as much of it as this server tells our role."""
+    """Return the origin, as far as the server reveals it to the role of this process."""
     for query in (_ORIGIN, _DATABASE):
         try:
             with binary_cursor() as cursor:
@@ -167,7 +167,7 @@ def _origin() -> Origin:
 
 
 def _is_refusal(error: Error) -> bool:
-    """Return whether the server does not offer a function or does not let our role call it."""
+    """Return whether the server does not have a function, or does not allow the role of this process to call it."""
     cause = error.__cause__
     return isinstance(cause, ServerError) and (cause.sqlstate or "")[:2] in ("0A", "42")
 

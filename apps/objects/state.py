@@ -1,4 +1,6 @@
-"""DjangoState: reading what is stored. Every call is a constant number of queries; every query names its index."""
+"""DjangoState: the queries for stored objects and rows. Each method needs a constant number of queries, and each query
+uses an index.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,13 @@ from controlplane.kinds import CLUSTER, OWNER, WORK
 from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, QueuePosition, Row
 
 START = ("", "")
-# No plan made while a table was small may walk all objects of a kind where it should look up keys.
+# An expression, so that no query plan walks through all objects of a kind instead of looking up keys. PostgreSQL would
+# keep such a plan if it was made while the table was small.
 _OF_KIND = "(kind || '') = %s"
 
 
 class Document(NamedTuple):
-    """An object as it is served: `text` is its JSON."""
+    """An object as it is served. `text` is its JSON."""
 
     namespace: str
     name: str
@@ -33,7 +36,7 @@ class Document(NamedTuple):
 
 
 class DjangoState:
-    """The State protocol over PostgreSQL, and what the API reads besides."""
+    """The State protocol on PostgreSQL, and the further queries of the API."""
 
     def get(self, refs: Collection[Ref]) -> dict[Ref, Any]:
         with binary_cursor() as cursor:
@@ -156,7 +159,7 @@ class DjangoState:
 
     def values(self, type_: type[Row], index: str) -> Collection[str]:
         name, column = row_table(type_).name, row_table(type_).indexed(index)
-        # From one value to the next by the index: many rows share few values.
+        # Goes from each value to the next by the index: many rows have few distinct values.
         query = f"""
             WITH RECURSIVE found AS (
                 (SELECT {column} AS value FROM {name} ORDER BY {column} LIMIT 1)
@@ -211,8 +214,8 @@ class DjangoState:
 
     def reserved_capacity(self, *, within: timedelta, bindings: Collection[str] = ()) -> ReservedCapacity:
         table = row_table(CapacityReservation)
-        # One statement sees one moment: what is given back to a binding is in the totals, and so is every promise up to
-        # the newest number.
+        # One statement reads one state of the database: the totals contain the reservations that are returned for the
+        # bindings, and all reservations up to the newest number.
         at = f"statement_timestamp(), (SELECT coalesce(max(number), 0) FROM {table.name})"
         query = f"""
             SELECT {table.columns}, {at} FROM {table.name} WHERE binding = ANY(%s)
@@ -240,7 +243,7 @@ class DjangoState:
     def kinds_on_members(self) -> Collection[tuple[str, str, str]]:
         name = object_table(WORK).name
         columns = "cluster, manifest_api_version, manifest_kind"
-        # From one distinct value to the next, each found by the index: there are few kinds and many Works.
+        # Goes from each distinct value to the next by the index: there are few kinds and many Works.
         query = f"""
             WITH RECURSIVE found AS (
                 (SELECT {columns} FROM {name} ORDER BY {columns} LIMIT 1)
@@ -262,7 +265,7 @@ class DjangoState:
         with binary_cursor() as cursor:
             return [Ref(WORK, namespace, name) for namespace, name in cursor.run(query, key)]
 
-    # What the API reads
+    # Queries of the API
 
     def documents(
         self,
@@ -274,9 +277,9 @@ class DjangoState:
         labels: LabelSelector = EVERYTHING,
         fields: Sequence[FieldSelectorTerm] = (),
     ) -> Sequence[Document]:
-        """Return texts as served, in (namespace, name) order beyond `after`; limit 0 is no limit.
+        """Return documents as they are served, ordered by (namespace, name), from behind `after`. `limit` 0: all.
 
-        `fields` are terms of metadata.name and metadata.namespace; others are the caller's to check.
+        `fields`: only the terms of metadata.name and metadata.namespace count. The caller checks the other terms.
         """
         found = self._stored(kind, namespace=namespace, after=after, limit=limit, labels=labels, fields=fields)
         return _opened(kind, found)
@@ -291,7 +294,7 @@ class DjangoState:
         labels: LabelSelector = EVERYTHING,
         fields: Sequence[FieldSelectorTerm] = (),
     ) -> Sequence[Document]:
-        """Return texts as they are stored; what Secrets hold is sealed in them."""
+        """Return documents as they are stored, with the values of Secrets encrypted."""
         conditions, params = place_conditions(kind, namespace, after)
         for condition, value in (*label_conditions(labels), *field_conditions(fields)):
             conditions.append(condition)
@@ -305,9 +308,9 @@ class DjangoState:
     def list_at(
         self, kind: str, *, version: int, namespace: str = "", after: tuple[str, str] = START, limit: int = 0
     ) -> Sequence[Document]:
-        """Return texts as they were served at a version, in order: later pages of a list show what the first one saw.
+        """Return documents as they were served at a version, so that all pages of a list show the state of the first.
 
-        Raises Expired where the log no longer reaches back that far.
+        Raises Expired if the change log no longer contains all changes since that version.
         """
         conditions, params = place_conditions(kind, namespace, after)
         where = " AND ".join(conditions)
@@ -322,51 +325,55 @@ class DjangoState:
                     WHERE {where} AND version > %s ORDER BY namespace, name, version
                  ) undone WHERE old_doc IS NOT NULL)
             ) found ORDER BY namespace, name{ending}"""
-        one = (*params, version, limit) if limit else (*params, version)
-        two = (*params, version, limit) if limit else (*params, version)
+        each = (*params, version, limit) if limit else (*params, version)  # of both parts of the UNION
         with binary_cursor() as cursor:
-            found = [Document(*row) for row in cursor.run(query, (*one, *two))]
+            documents = [Document(*row) for row in cursor.run(query, (*each, *each))]
             if version < change_log.oldest(cursor):
                 raise Expired(
-                    f"the list was started at resourceVersion {version}, and history before "
-                    f"{change_log.oldest(cursor)} is no longer kept; list again without continue"
+                    f"the list was started at resourceVersion {version}, and changes before "
+                    f"{change_log.oldest(cursor)} are no longer kept; list again without continue"
                 )
-        return _opened(kind, found)
+        return _opened(kind, documents)
 
     def changes(self, since: int, *, limit: int = 1000) -> Sequence[Change]:
-        """Return log lines after a version, in order."""
+        """Return the changes after a version, in order."""
         with binary_cursor() as cursor:
             return change_log.changes(cursor, since, limit=limit)
 
     def oldest_version(self) -> int:
-        """Return the oldest version a watch may start from."""
+        """Return the oldest version from which a watch may start."""
         with binary_cursor() as cursor:
             return change_log.oldest(cursor)
 
     def current_version(self) -> int:
-        """Return the newest version there is; 0 before the first."""
+        """Return the newest version; 0: nothing has been written yet."""
         with binary_cursor() as cursor:
             return _scalar(cursor.run("SELECT version FROM objects_counter WHERE id = 1").fetchone()) or 0
 
 
-_known_clusters: dict[str, tuple[str, Any]] = {}  # by name: text and what it says
+_known_clusters: dict[str, tuple[str, Any]] = {}  # by name: the JSON and the object decoded from it
 
 
-def _clusters(found: Sequence[Document]) -> list[Any]:
-    """Return all clusters. They are large and read with every batch, so those whose text is the same are kept."""
+def _clusters(documents: Sequence[Document]) -> list[Any]:
+    """Return the clusters of documents. A cluster whose JSON has not changed is not decoded again.
+
+    Clusters are large, and every batch reads all of them.
+    """
     global _known_clusters
-    before, kept = _known_clusters, {}
-    for one in found:
-        known = before.get(one.name)
-        kept[one.name] = known if known is not None and known[0] == one.text else (one.text, read(CLUSTER, one.text))
-    _known_clusters = kept
-    return [cluster for _, cluster in kept.values()]
+    before, current = _known_clusters, {}
+    for document in documents:
+        pair = before.get(document.name)
+        if pair is None or pair[0] != document.text:
+            pair = (document.text, read(CLUSTER, document.text))
+        current[document.name] = pair
+    _known_clusters = current
+    return [cluster for _, cluster in current.values()]
 
 
-def _opened(kind: str, found: Sequence[Document]) -> Sequence[Document]:
+def _opened(kind: str, documents: Sequence[Document]) -> Sequence[Document]:
     if kind not in encryption.KINDS:
-        return found
-    return [one._replace(text=encryption.opened(kind, one.text)) for one in found]
+        return documents
+    return [document._replace(text=encryption.opened(kind, document.text)) for document in documents]
 
 
 def _scalar(row: Sequence[Any] | None) -> Any:
@@ -374,7 +381,7 @@ def _scalar(row: Sequence[Any] | None) -> Any:
 
 
 def _tiers(table: str) -> str:
-    """Return the start of a query over the priorities that wait, each found by the index."""
+    """Return the start of a query: the distinct priorities of queued evictions, each found by the index."""
     return f"""
             WITH RECURSIVE tiers AS (
                 (SELECT priority FROM {table} WHERE state = '{QUEUED}' AND due_at IS NOT NULL
@@ -389,7 +396,7 @@ def _tiers(table: str) -> str:
 
 
 def _queues(table: str) -> str:
-    """Return the start of a query over the clusters and priorities that wait, each found by the index."""
+    """Return the start of a query: the distinct clusters and priorities of queued evictions, found by the index."""
     return f"""
             WITH RECURSIVE tiers AS (
                 (SELECT cluster, priority FROM {table} WHERE state = '{QUEUED}' AND due_at IS NOT NULL
@@ -409,7 +416,7 @@ def _declared(kind: str, index: str) -> None:
 
 
 def place_conditions(kind: str, namespace: str, after: tuple[str, str]) -> tuple[list[str], list[Any]]:
-    """Return conditions on a kind, a namespace ("" for all) and beyond a (namespace, name), and their values."""
+    """Return SQL conditions, and their values, for objects of a kind in a namespace ("": all) behind a position."""
     conditions, params = ["kind = %s"], [kind]
     if namespace:
         conditions.append("namespace = %s")
@@ -421,28 +428,32 @@ def place_conditions(kind: str, namespace: str, after: tuple[str, str]) -> tuple
 
 
 def label_conditions(selector: LabelSelector) -> Sequence[tuple[str, Any]]:
-    """Return conditions on the array of "key=value" and "key". Gt and Lt are the caller's to check."""
-    found: list[tuple[str, Any]] = []
+    """Return SQL conditions, with their values, on the column `labels`, which has "key=value" and "key" of each label.
+
+    Of Gt and Lt only the existence of the key is checked here. The caller compares the values.
+    """
+    conditions: list[tuple[str, Any]] = []
     if selector.match_labels:
-        found.append(("labels @> %s", texts([f"{key}={value}" for key, value in selector.match_labels.items()])))
-    for one in selector.match_expressions:
-        pairs = texts([f"{one.key}={value}" for value in one.values])
-        match one.operator:
+        conditions.append(("labels @> %s", texts([f"{key}={value}" for key, value in selector.match_labels.items()])))
+    for term in selector.match_expressions:
+        pairs = texts([f"{term.key}={value}" for value in term.values])
+        match term.operator:
             case "In":
-                found.append(("labels && %s", pairs))
+                conditions.append(("labels && %s", pairs))
             case "NotIn":
-                found.append(("NOT labels && %s", pairs))
+                conditions.append(("NOT labels && %s", pairs))
             case "Exists" | "Gt" | "Lt":
-                found.append(("labels @> %s", texts([one.key])))
+                conditions.append(("labels @> %s", texts([term.key])))
             case "DoesNotExist":
-                found.append(("NOT labels @> %s", texts([one.key])))
-    return found
+                conditions.append(("NOT labels @> %s", texts([term.key])))
+    return conditions
 
 
 _COLUMNS = {"metadata.name": "name", "metadata.namespace": "namespace"}
 
 
 def field_conditions(terms: Sequence[FieldSelectorTerm]) -> Sequence[tuple[str, Any]]:
+    """Return SQL conditions, with their values, for the terms of metadata.name and metadata.namespace."""
     return [
         (f"{_COLUMNS[term.field]} {'=' if term.equal else '<>'} %s", term.value)
         for term in terms

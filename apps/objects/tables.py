@@ -1,4 +1,4 @@
-"""What apply and state know of tables: columns, projections and the SQL that reads and writes many rows at once."""
+"""The tables of objects, child rows and row-native values: their columns, and SQL that reads and writes many rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from controlplane.kind import KINDS, decode
 from controlplane.kinds import rows
 from controlplane.kinds.template import Template
 
-SEPARATOR = "\x1f"  # between the items of an array column, which travels as one text per row
+SEPARATOR = "\x1f"  # between the items of an array column, which is sent as one text per row
 
 LOG = "objects_changelog"
 _LOG_COLUMNS = "version, type, kind, namespace, name, doc, old_doc, actor, reason, cause, at"
@@ -30,7 +30,7 @@ _SAME_REF = "o.kind = w.kind AND o.namespace = w.namespace AND o.name = w.name"
 
 
 def sql_type(field: Any) -> str:
-    """Return the array element type a column travels as. Raises AssertionError for a field nobody told us about."""
+    """Return the PostgreSQL type as which the values of a column are sent. Raises AssertionError for other fields."""
     if isinstance(field, models.DateTimeField):
         return "timestamptz"
     if isinstance(field, models.BooleanField):
@@ -58,9 +58,9 @@ class ObjectTable:
         self.packers = [PACKERS[sql_type(model._meta.get_field(name))] for name in self.projections]
 
     def project(self, objects: Sequence[Object]) -> list[Array]:
-        """Return the projected columns of objects, packed."""
-        found = zip(self.projections.values(), self.packers, strict=True)
-        return [pack(map(project, objects)) for project, pack in found]
+        """Return the columns that are computed from objects (`StoredObject.projections`), packed."""
+        columns = zip(self.projections.values(), self.packers, strict=True)
+        return [pack(map(project, objects)) for project, pack in columns]
 
     @cached_property
     def _source(self) -> str:
@@ -130,15 +130,18 @@ class ObjectTable:
             )"""
 
     def _checked(self, operation: str, written: str) -> str:
-        """Return the end of a statement: as many rows as were sent, or nothing at all. Where the log repeats what was
-        `written`, its rows stand for both: counting documents costs reading them."""
+        """Return the end of a statement, which fails unless as many rows are written as were sent.
+
+        `written`: the part of the statement whose rows are counted. "logged" counts for both the table and the log if
+        the log's rows come from the table's: counting the rows of the table would read their documents.
+        """
         return f"""
             SELECT objects_written('{operation} in {self.name}', %s,
                 (SELECT count(*) FROM {written}), (SELECT count(*) FROM logged))"""
 
     @cached_property
     def moved(self) -> str:
-        """Which of the references stand at another version than expected (null: absent), with their documents."""
+        """The query for references whose object is not at the expected version (NULL: absent), with its document."""
         return f"""
             SELECT w.kind, w.namespace, w.name, o.doc
             FROM unnest(%s, %s, %s, %s) AS w(kind, namespace, name, version)
@@ -153,7 +156,7 @@ class ObjectTable:
 
     @cached_property
     def fetch(self) -> str:
-        """Documents by reference; the subquery keeps the plan at one look into the index per reference."""
+        """The query for documents by reference. The subquery makes PostgreSQL look up each reference in the index."""
         return f"""
             SELECT w.kind, w.namespace, w.name, o.doc
             FROM unnest(%s, %s, %s) AS w(kind, namespace, name)
@@ -161,7 +164,7 @@ class ObjectTable:
 
 
 class ChildTable:
-    """A table that repeats a part of its owners' documents, row by row."""
+    """A table of child rows: each row repeats a part of the document of its owner."""
 
     def __init__(self, child: Child) -> None:
         model = apps.get_model(child.table)
@@ -175,11 +178,12 @@ class ChildTable:
         self.insert = f"INSERT INTO {self.name} ({listed}) SELECT * FROM unnest({_placeholders(len(columns))})"
 
     def owner(self, ref: Ref) -> str:
+        """Return the text by which the rows of an object name it."""
         return ref.name if self.by_name else str(ref)
 
-    def pack(self, found: Sequence[tuple[Any, ...]]) -> list[Array]:
+    def pack(self, rows_: Sequence[tuple[Any, ...]]) -> list[Array]:
         """Return rows as packed columns."""
-        columns = zip(*found, strict=True)
+        columns = zip(*rows_, strict=True)
         return [pack(column) for pack, column in zip(self.packers, columns, strict=True)]
 
 
@@ -198,7 +202,7 @@ class RowTable:
         values = ", ".join(f"{name}::jsonb" if name in self.documents else name for name in self.fields)
         changes = ", ".join(f"{name} = excluded.{name}" for name in self.fields if name != "key")
         number = next_number = renumbered = ""
-        if type_.NUMBERED:  # the write lock is held, so numbers are given in the order of commits
+        if type_.NUMBERED:  # the write lock is held, so the order of numbers is the order of commits
             number, next_number = ", number", f", nextval('{self.name}_numbers')"
             before, after = (", ".join(f"{side}.{name}" for name in type_.NUMBERED) for side in ("t", "excluded"))
             renumbered = f", number = CASE WHEN ({before}) = ({after}) THEN t.number ELSE excluded.number END"
@@ -206,23 +210,23 @@ class RowTable:
             INSERT INTO {self.name} AS t ({self.columns}{number})
             SELECT {values}{next_number} FROM unnest({_placeholders(len(self.fields))}) AS w({self.columns})
             ON CONFLICT (key) DO UPDATE SET {changes}{renumbered}"""
-        self.named = ["key", type_.MADE] if type_.MADE else ["key"]  # what a value is known by when it is dropped
+        self.named = ["key", type_.MADE] if type_.MADE else ["key"]  # fields by which a value is found to be dropped
         same = " AND ".join(f"t.{name} IS NOT DISTINCT FROM w.{name}" for name in self.named[1:])
         self.drop = f"""
             DELETE FROM {self.name} AS t USING unnest({_placeholders(len(self.named))}) AS w({", ".join(self.named)})
             WHERE t.key = w.key{same and f" AND {same}"}"""
 
     def select(self, index: str) -> str:
-        """Return the query for rows by an index. Raises AssertionError where the type declares no such index."""
+        """Return the query for rows by an index. Raises AssertionError if the type declares no such index."""
         return f"SELECT {self.columns} FROM {self.name} WHERE {self.indexed(index)} = ANY(%s) ORDER BY key"
 
     def indexed(self, index: str) -> str:
-        """Return the column of an index. Raises AssertionError where the type declares no such index."""
+        """Return the column of an index. Raises AssertionError if the type declares no such index."""
         assert index == "key" or index in self.type.INDEXES, f"{self.type.__name__} declares no index {index}"
         return index
 
     def pack(self, values: Sequence[rows.Row], *, fields: Sequence[str] = ()) -> list[Array]:
-        """Return values, or some fields of them, as packed columns."""
+        """Return values as packed columns. `fields`: only these; empty: all."""
         packed = []
         for name, pack in zip(self.fields, self.packers, strict=True):
             if fields and name not in fields:
@@ -246,7 +250,7 @@ _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")  # escaped, and not the text \\
 
 
 def _document(value: Any) -> bytes:
-    """Return a value as JSON that jsonb takes: a NUL that a user or a member wrote is shown as ␀."""
+    """Return a value as JSON for a column of type jsonb, with ␀ for each NUL, which PostgreSQL refuses."""
     encoded = msgspec.json.encode(value, enc_hook=plain)
     return _NUL.sub("\\g<1>␀".encode(), encoded) if rb"\u0000" in encoded else encoded
 
@@ -257,7 +261,7 @@ def _is_json(field: Any) -> bool:
 
 @cache
 def object_table(kind: str) -> ObjectTable:
-    """Return the table of a kind; kinds nobody declared are kept with the templates."""
+    """Return the table of a kind. Objects of unknown kinds are in the table of templates."""
     known = KINDS.get(kind)
     return _table(known.table if known is not None else "objects.Object")
 
@@ -275,7 +279,7 @@ def row_table(type_: type) -> RowTable:
 
 
 def read(kind: str, doc: str) -> Any:
-    """Return the typed object of a stored document; a kind nobody declared is a template."""
+    """Return the object of a stored document, decrypted. An object of an unknown kind is a Template."""
     doc = opened(kind, doc)
     known = KINDS.get(kind)
     return decode(known, doc) if known is not None else Template.fold(msgspec.json.decode(doc))

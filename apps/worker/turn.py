@@ -135,7 +135,7 @@ class Turn:
                 shard=self.shard,
                 fence=self.fence,
                 limit=limit,
-                reload_settings=lambda: self.configuration.settings(anew=True),
+                reload_settings=lambda: self.configuration.settings(reread=True),
                 has_time=lambda: monotonic_seconds() - began < self.lease_seconds / FAN_OUT_SHARE,
             )
         except (Fenced, OperationalError):
@@ -167,7 +167,7 @@ class Turn:
         """Check whether the database was restored, before any decision. Then only observing controllers run."""
         if self.group.name not in _checked:
             restored.detector().check()
-            self.configuration.settings(anew=True)
+            self.configuration.settings(reread=True)
             _checked.add(self.group.name)
 
     def _mark_at_start(self) -> None:

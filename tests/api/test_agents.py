@@ -270,7 +270,7 @@ def test_a_pull_member_joins_from_the_command_line_and_its_agent_is_let_in(serve
     user = yaml.safe_load((server.folder / "k").read_text())["users"][0]
 
     assert told.startswith("far-away joined")
-    assert again.startswith("far-away is joined")
+    assert again.startswith("far-away is already joined")
     assert api.get(f"{CLUSTERS}/far-away").document["spec"]["syncMode"] == "Pull"
     assert user["name"] == "system:lifeboat:agent:far-away"
     assert server.client(user["user"]["token"]).get(f"{CLUSTERS}/far-away").status == 200

@@ -161,7 +161,7 @@ async def test_fault_7_a_member_whose_certificate_has_expired_is_not_lost_and_sa
 
     status, reason, message = detection.said("Ready")
     assert (status, reason) == ("True", "CertificateExpired")
-    assert "certificate has expired" in message
+    assert "the certificate of the member has expired" in message
     assert detection.said("AccessLost")[:2] == ("True", "CertificateExpired")
     effects = {(one.key, one.effect) for one in detection.cluster.spec.taints}
     assert effects == {("failover.lifeboat.io/access-lost", "NoSchedule")}

@@ -78,7 +78,7 @@ def test_an_object_somebody_else_made_is_reported_and_left_alone(two: Stack) -> 
         said = condition(works[0].status.conditions, "Applied") if works else None
         return said.message if said is not None and said.status == "False" else ""
 
-    assert "not managed by us" in until(refused, within=WITHIN)
+    assert "not managed by Lifeboat" in until(refused, within=WITHIN)
     held = two.member("member1", "GET", WEB)
     assert held["spec"]["replicas"] == 7
     assert "karmada.io/managed" not in held["metadata"].get("labels", {})

@@ -119,7 +119,7 @@ def test_a_process_that_never_read_settings_it_can_use_evicts_nothing(store: Dja
     )
     store.apply([(None, Decision(changes=(Put(closed, None),)))], by=Actor("test"))
 
-    rates = [one.settings(anew=True).resource_eviction_rate for one in (running, Configuration(store))]
+    rates = [one.settings(reread=True).resource_eviction_rate for one in (running, Configuration(store))]
 
     assert rates == [Settings().resource_eviction_rate, 0]
 

@@ -216,7 +216,7 @@ async def test_what_is_not_ours_is_not_updated_where_it_cannot_be_applied(fleet:
 
     refused = await client.ensure(Ensure(member, twice(image="web:2"), False))
 
-    assert (refused.code, "not managed by us" in refused.problem) == (409, True)
+    assert (refused.code, "not managed by Lifeboat" in refused.problem) == (409, True)
 
 
 def test_a_large_object_is_given_more_time() -> None:

@@ -44,7 +44,7 @@ class Member:
         self.asked.append(type(question))
         if isinstance(question, Ensure):
             if self.theirs:
-                return Answer(409, problem="exists and is not managed by us", reason=NOT_OURS)
+                return Answer(409, problem="exists and is not managed by Lifeboat", reason=NOT_OURS)
             self.held = True
             return Answer(200, question.manifest)
         if isinstance(question, Discard):

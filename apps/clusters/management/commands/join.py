@@ -1,4 +1,4 @@
-"""`manage.py join`: let member clusters in."""
+"""`manage.py join`: join member clusters."""
 
 from __future__ import annotations
 
@@ -16,20 +16,27 @@ from controlplane.apimachinery.names import CLUSTER_NAMESPACE
 
 class Command(BaseCommand):
     help = (
-        "Join member clusters: make a Cluster for each, and a Secret with the credentials where we reach it ourselves. "
-        "Safe to run again."
+        "Join member clusters: create a Cluster for each, and a Secret with its credentials unless its agent connects "
+        "to Lifeboat (--pull). The command can be repeated and then updates address and credentials."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", nargs="?", help="of one cluster; its current context is in --kubeconfig")
-        parser.add_argument("--kubeconfig", type=Path)
-        parser.add_argument("--pull", action="store_true", help="its own agent reaches us; no kubeconfig is needed")
-        parser.add_argument("--from", dest="listed", type=Path, metavar="members.json", help="all of a simulator's run")
+        parser.add_argument("name", nargs="?", help="the name of the cluster in Lifeboat")
+        parser.add_argument("--kubeconfig", type=Path, help="a kubeconfig whose current context is the cluster")
+        parser.add_argument(
+            "--pull", action="store_true", help="the cluster's agent connects to Lifeboat; no kubeconfig is needed"
+        )
+        parser.add_argument(
+            "--from", dest="listed", type=Path, metavar="members.json", help="join all clusters of a simulator"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        name, kubeconfig, listed, pull = (options[one] for one in ("name", "kubeconfig", "listed", "pull"))
+        name, kubeconfig, listed, pull = (options[key] for key in ("name", "kubeconfig", "listed", "pull"))
         if bool(listed) == bool(name) or bool(name) != (bool(kubeconfig) != pull):
-            raise CommandError("say one of NAME --kubeconfig FILE, NAME --pull, --from members.json")
+            raise CommandError(
+                "give one of: manage.py join NAME --kubeconfig FILE, manage.py join NAME --pull, "
+                "manage.py join --from members.json"
+            )
         try:
             if pull:
                 return self._pull(name)
@@ -38,14 +45,15 @@ class Command(BaseCommand):
         except (JoinError, StatusError) as error:
             raise CommandError(str(error)) from error
         for member in members:
-            self.stdout.write(f"{member.name} {'joined' if member.name in changed else 'is joined'}: {member.url}")
+            state = "joined" if member.name in changed else "is already joined"
+            self.stdout.write(f"{member.name} {state}: {member.url}")
 
     def _pull(self, name: str) -> None:
         settings = configuration().settings()
         joined = join_pull(store(), name, settings)
         every = settings.cluster_lease_duration * settings.cluster_lease_renew_fraction
-        self.stdout.write(f"{name} {'joined' if joined else 'is joined'}: it is heard once its agent reports")
+        self.stdout.write(f"{name} {'joined' if joined else 'is already joined'}: it is Ready when its agent reports")
         self.stdout.write(
-            f"the agent renews Lease {CLUSTER_NAMESPACE}/{name} ({settings.cluster_lease_duration:g} s) "
-            f"every {every:g} s; its way in: manage.py kubeconfig --server https://… --agent {name}"
+            f"the agent must renew Lease {CLUSTER_NAMESPACE}/{name} (duration {settings.cluster_lease_duration:g} s) "
+            f"every {every:g} s; create its kubeconfig with: manage.py kubeconfig --server https://… --agent {name}"
         )
