@@ -49,7 +49,7 @@ def fleets(draw: st.DrawFn) -> list[Cluster]:
 def test_the_scheduler_chooses_the_clusters_that_the_rule_chooses(
     clusters: list[Cluster], affinity: ClusterAffinity | None
 ) -> None:
-    chosen = Fleet.of(clusters, settings=Settings()).chosen(affinity)
+    chosen = Fleet.of(clusters, settings=Settings()).selected_by(affinity)
 
     assert chosen.tolist() == [chooses(affinity, cluster) for cluster in clusters]
 
