@@ -18,7 +18,7 @@ import numpy as np
 from controlplane.clusters.tolerations import spelled
 from controlplane.kinds.cluster import PREFER_NO_EXECUTE
 from controlplane.kinds.policy import ClusterAffinityTerm
-from controlplane.scheduling.cluster_arrays import Mask, Places
+from controlplane.scheduling.cluster_arrays import Fleet, Mask, Places
 from controlplane.scheduling.placement_plan import REFUSING, Plan
 from controlplane.scheduling.question import Question
 
@@ -38,6 +38,28 @@ class Filter(NamedTuple):
     keeps_targets: bool = False  # the rule is for new copies only: a cluster that the binding is already on passes
     per_binding: bool = False  # `mask` reads more of the question than its API version, kind and `fails_over`
     per_cluster: bool = False  # `why` differs between clusters
+
+
+def _of_fleet(plan: Plan, passing: Callable[[Fleet], Mask]) -> Mask | None:
+    """Return the mask of a filter that depends on the fleet alone, computed once per fleet. None: all clusters pass."""
+
+    def make() -> tuple[Mask | None]:
+        mask = passing(plan.fleet)
+        return (None if mask.all() else mask,)
+
+    return plan.fleet.cached(("filter", passing), make)[0]
+
+
+def _available(fleet: Fleet) -> Mask:
+    return ~fleet.excluded
+
+
+def _retaining(fleet: Fleet) -> Mask:
+    return fleet.retaining
+
+
+def _accepting(fleet: Fleet) -> Mask:
+    return fleet.accepting
 
 
 def _cluster_affinity(plan: Plan, question: Question, place: int) -> str:
@@ -77,12 +99,12 @@ def _affinity_group(plan: Plan, question: Question, place: int) -> str:
 FILTERS: Final = (
     Filter(
         "Leaving",
-        mask=lambda plan, question: ~plan.fleet.excluded,
+        mask=lambda plan, question: _of_fleet(plan, _available),
         why=lambda plan, question, place: "it is counted as unavailable",
     ),
     Filter(
         "Terminating",
-        mask=lambda plan, question: plan.fleet.retaining,
+        mask=lambda plan, question: _of_fleet(plan, _retaining),
         why=lambda plan, question, place: "it is being deleted",
     ),
     Filter(CLUSTER_AFFINITY, mask=lambda plan, question: plan.affinity, why=_cluster_affinity),
@@ -95,7 +117,7 @@ FILTERS: Final = (
     ),
     Filter(
         "Terminating",
-        mask=lambda plan, question: plan.fleet.accepting,
+        mask=lambda plan, question: _of_fleet(plan, _accepting),
         why=lambda plan, question, place: "it is being deleted",
         keeps_targets=True,
     ),
