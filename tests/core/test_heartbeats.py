@@ -1,4 +1,4 @@
-"""Pull members: what their agents send, when it counts as received, and what silence leads to (semantics 2.2)."""
+"""Pull members: what their agents send, when it counts as received, and what silence leads to [heartbeat-leases]."""
 
 from __future__ import annotations
 

@@ -119,14 +119,17 @@ def test_prefer_no_execute_keeps_away_only_what_it_would_drive_away() -> None:
     clusters = [cluster("a", taints=[Taint("ill", "PreferNoExecute")]), cluster("b")]
     one = placement(spread=[SpreadConstraint("cluster", min_groups=1, max_groups=1)])
 
-    assert shares(ask(clusters, spec(placement(), fails_over=True))) == {"b": 1}  # D4
-    assert shares(ask(clusters, spec(one))) == {"b": 1}  # D4: ranks last
+    assert shares(ask(clusters, spec(placement(), fails_over=True))) == {"b": 1}  # [prefer-no-execute]
+    assert shares(ask(clusters, spec(one))) == {"b": 1}  # [prefer-no-execute] ranks last
     assert shares(ask(clusters[:1], spec(one))) == {"a": 1}
 
 
 @pytest.mark.parametrize("effect", ["PreferNoSchedule", "PreferNoExecute"])
 def test_discouraged_clusters_get_shares_only_when_the_others_are_full(effect: str) -> None:
-    clusters = [cluster("a", room=10, taints=[Taint("ill", effect)]), cluster("b", room=10)]  # D4, D21
+    clusters = [
+        cluster("a", room=10, taints=[Taint("ill", effect)]),
+        cluster("b", room=10),
+    ]  # [prefer-no-execute], [prefer-no-schedule]
     tolerated = placement(how=DYNAMIC, tolerations=[Toleration("ill", "Exists")])
 
     assert shares(ask(clusters, spec(placement(how=DYNAMIC), replicas=8))) == {"b": 8}
@@ -156,7 +159,7 @@ def test_a_task_keeps_a_cluster_from_being_chosen_unless_taints_made_it(
 
     got = shares(ask(three(), wanted, settings=settings))
 
-    assert ("a" not in got) is blocks  # D12
+    assert ("a" not in got) is blocks  # [recovered-clusters-cancel]
 
 
 def test_spread_fields_ask_clusters_to_say_them() -> None:
@@ -175,7 +178,7 @@ def test_the_roomiest_clusters_are_chosen_and_those_in_use_first() -> None:
 
 
 def test_the_lost_copy_of_two_is_replaced_by_one_of_the_candidates() -> None:
-    spread = [SpreadConstraint("cluster", min_groups=2, max_groups=2)]  # S000
+    spread = [SpreadConstraint("cluster", min_groups=2, max_groups=2)]  # the overview
     where = placement("member1", "member2", "member3", "member5", spread=spread)
     down = Taint("cluster.karmada.io/not-ready", "NoExecute")
     clusters = [
@@ -190,7 +193,7 @@ def test_the_lost_copy_of_two_is_replaced_by_one_of_the_candidates() -> None:
 
 
 def test_the_other_cluster_takes_the_lost_shares() -> None:
-    where = placement("member1", "member2", how=weights(member1=1, member2=2))  # S000
+    where = placement("member1", "member2", how=weights(member1=1, member2=2))  # the overview
     down = Taint("cluster.karmada.io/not-ready", "NoExecute")
     before = shares(ask([cluster("member1"), cluster("member2")], spec(where, replicas=3)))
     after = shares(ask([cluster("member1", taints=[down]), cluster("member2")], spec(where, replicas=3)))

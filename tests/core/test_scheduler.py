@@ -63,7 +63,7 @@ def test_copies_stay_where_a_new_placement_fits_nowhere() -> None:
 
     desk.change(desk.binding("web").with_spec(placement=Placement(ClusterAffinity(cluster_names=("gone",)))))
 
-    assert desk.places("web") == {"a": 1}  # D18
+    assert desk.places("web") == {"a": 1}  # [placement-is-kept]
     assert desk.said("web") == ("False", "NoClusterFit")
     said = condition(desk.binding("web").status.conditions, SCHEDULED)
     assert said is not None
@@ -117,7 +117,7 @@ def test_a_recovered_cluster_gets_its_copy_back_and_shares_stay_where_they_are()
 
     desk.change(desk.cluster("a").with_spec(taints=()))
 
-    assert desk.places("copy") == {"a": 1, "b": 1}  # D19
+    assert desk.places("copy") == {"a": 1, "b": 1}  # [recovered-clusters]
     assert desk.places("share") == {"b": 3}
 
 
@@ -151,7 +151,7 @@ def test_of_lost_shares_the_part_that_fits_is_placed_while_the_source_is_unreach
 
     desk.change(desk.binding("share").with_spec(clusters=(kept,), graceful_eviction_tasks=(task,)))
 
-    assert desk.places("share") == {"b": before["b"] + 1}  # D10
+    assert desk.places("share") == {"b": before["b"] + 1}  # [refuge-first]
     assert desk.said("share") == ("False", "Unschedulable")
 
 

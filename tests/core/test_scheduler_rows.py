@@ -1,4 +1,4 @@
-"""Every row of the scheduler's tables has a case: triggers and queue, filters, outcomes (semantics 3.1, 3.2, 3.8)."""
+"""Every row of the scheduler's tables has a case: triggers and queue, filters, outcomes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tests.builders.scheduling import ask, shares, spec
 from tests.core import desk
 from tests.core.desk import Desk
 
-# Triggers (3.1): in the original's order, the first that holds
+# Triggers [scheduling-triggers]: in the original's order, the first that holds
 
 COPIES = ReplicaSchedulingStrategy(DUPLICATED)
 TOGETHER = WorkloadAffinity(affinity=WorkloadAffinityTerm("app"))
@@ -139,7 +139,7 @@ def _going(one: Cluster, really: bool) -> Cluster:
     return one.with_meta(deletion_timestamp=START) if really else one
 
 
-# Who is looked at, and when (3.1)
+# Who is looked at, and when [scheduling-triggers]
 
 FOLLOWING = Placement(ClusterAffinity(cluster_names=("a", "b")), replica_scheduling=COPIES)
 
@@ -187,7 +187,7 @@ def test_the_higher_priority_gets_the_room_there_is() -> None:
     assert (at.places("b-high"), at.places("a-low")) == ({"a": 1}, {})
 
 
-# Filters (3.2): which clusters a binding may not go to, and which of them it may stay on
+# Filters [scheduling-filters]: which clusters a binding may not go to, and which of them it may stay on
 
 
 class Filtered(NamedTuple):
@@ -269,7 +269,7 @@ def test_every_filter_there_is_has_a_row() -> None:
     assert {row.partition(":")[0] for row in FILTERS} == {row.name for row in filters.FILTERS}
 
 
-# Outcomes (3.8); the original's QuotaExceeded comes from a webhook of quotas, which are no part of this product
+# Outcomes [scheduling-outcomes]; Karmada's QuotaExceeded comes from a webhook of quotas, which do not exist here
 
 
 class Ended(NamedTuple):
@@ -283,7 +283,7 @@ OUTCOMES = {
     SUCCESS: Ended(
         lambda one: one.with_spec(placement=Placement(ClusterAffinity(cluster_names=("b",)))), "True", False, False
     ),
-    NO_CLUSTER_FIT: Ended(  # the original clears the clusters and calls it a success in older versions; D18 keeps them
+    NO_CLUSTER_FIT: Ended(  # Karmada clears the clusters here [placement-is-kept]
         lambda one: one.with_spec(placement=Placement(ClusterAffinity(cluster_names=("gone",)))), "False", True, False
     ),
     UNSCHEDULABLE: Ended(lambda one: one.with_spec(replicas=500), "False", True, True),
