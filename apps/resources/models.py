@@ -42,7 +42,7 @@ def _tasks(binding: BindingObject) -> list[tuple[Any, ...]]:
     ]
 
 
-class Binding(StoredObject):  # type: ignore[django-manager-missing]  # managers are inherited
+class Binding(StoredObject):
     """A ResourceBinding or a ClusterResourceBinding."""
 
     projections: ClassVar = {

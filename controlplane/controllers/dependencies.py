@@ -164,7 +164,7 @@ class Dependencies(Controller):
             if new is not attached and attached_bindings.idle(new):
                 changes.append(deleting(attached, now=now))
                 continue
-            policy = attached_bindings.agreed(_parents(snapshot, new))
+            policy = attached_bindings.agreed(_needing_bindings(snapshot, new))
             new = attached_bindings.treated(new, policy)
             if new is attached:
                 continue
@@ -218,6 +218,6 @@ class _NeededObjects:
         return {ref: self._bindings[ref] for ref in refs if ref in self._bindings}
 
 
-def _parents(snapshot: DependenciesSnapshot, attached: Binding) -> list[Binding]:
+def _needing_bindings(snapshot: DependenciesSnapshot, attached: Binding) -> list[Binding]:
     """Return the present bindings of the workloads that need the object of an attached binding."""
     return [snapshot.others[ref] for ref in attached_bindings.needing(attached) if ref in snapshot.others]

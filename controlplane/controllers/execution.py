@@ -55,7 +55,7 @@ _SUSPENDED = Condition(DISPATCHING, "False", "SuspendDispatching", "Work dispatc
 _DISPATCHING = Condition(DISPATCHING, "True", "Dispatching", "Work is being dispatched to member clusters.")
 
 
-class Dispatch(Struct, frozen=True):
+class ExecutionSnapshot(Struct, frozen=True):
     """A Work with its cluster and the credentials of that cluster.
 
     `late`: what has to be checked before an object is removed, or loses replicas, later than it was decided
@@ -100,11 +100,11 @@ def _work_changed(old: Work | None, new: Work | None) -> Iterator[Ref]:
     if new is None:
         return
     edited = old is None or old.metadata.generation != new.metadata.generation
-    if edited or vanished(new) != vanished(old):
+    if edited or _has_vanished(new) != _has_vanished(old):
         yield new.ref
 
 
-def vanished(work: Work | None) -> bool:
+def _has_vanished(work: Work | None) -> bool:
     """Test whether the applied object has disappeared from the member, as the watch on the member reported."""
     applied = None if work is None else condition(work.status.conditions, APPLIED)
     return applied is not None and applied.reason in (OBJECT_LOST, REMOVED)
@@ -153,7 +153,7 @@ class Execution(MemberController):
     owns: ClassVar[Ownership] = Ownership({kinds.WORK: ("status.conditions", "metadata.finalizers")})
     batch: ClassVar[int] = 200
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Dispatch | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[ExecutionSnapshot | None]:
         found: dict[Ref, Work] = state.get(refs)
         names = {ref: _cluster_name(ref) for ref in refs}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in set(names.values()) if name])
@@ -162,7 +162,7 @@ class Execution(MemberController):
             state, [(work, clusters.get(Ref(kinds.CLUSTER, "", names[ref]))) for ref, work in found.items()]
         )
         return [
-            Dispatch(
+            ExecutionSnapshot(
                 found[ref], clusters.get(Ref(kinds.CLUSTER, "", names[ref])), secrets.get(names[ref]), late.get(ref)
             )
             if ref in found
@@ -170,7 +170,7 @@ class Execution(MemberController):
             for ref in refs
         ]
 
-    def question(self, snapshot: Dispatch, settings: Settings, *, now: datetime) -> Ensure | Discard | None:
+    def question(self, snapshot: ExecutionSnapshot, settings: Settings, *, now: datetime) -> Ensure | Discard | None:
         work, cluster = snapshot.subject, snapshot.cluster
         if cluster is None or not snapshot.reachable or not work.manifest:
             return None
@@ -187,7 +187,7 @@ class Execution(MemberController):
         return Ensure(target, snapshot.manifest, overwrite=conflict == "overwrite")
 
     def decide(
-        self, snapshot: Dispatch, settings: Settings, *, now: datetime, answer: Answer | None = None
+        self, snapshot: ExecutionSnapshot, settings: Settings, *, now: datetime, answer: Answer | None = None
     ) -> Decision:
         work = snapshot.subject
         if work.metadata.deletion_timestamp is not None:
@@ -200,7 +200,7 @@ class Execution(MemberController):
             return _retained(work, now=now) if lost_until is None else Decision(wake_at=lost_until)
         return _with_dispatching(work, _DISPATCHING, self._applied(snapshot, answer, now=now), now=now)
 
-    def _applied(self, snapshot: Dispatch, answer: Answer, *, now: datetime) -> Decision:
+    def _applied(self, snapshot: ExecutionSnapshot, answer: Answer, *, now: datetime) -> Decision:
         """Return what the answer of the member to an apply means for the Work."""
         work = snapshot.subject
         generation = work.metadata.generation
@@ -211,7 +211,7 @@ class Execution(MemberController):
         if answer.ok:
             message = (answer.note or "Manifest has been applied.")[:1024]
             new_condition = Condition(APPLIED, "True", "AppliedSuccessful", message, None, generation)
-            done = replace(_with_condition(work, new_condition, now=now), events=tuple(_synced(work)))
+            done = replace(_with_condition(work, new_condition, now=now), events=tuple(_sync_events(work)))
             return replace(done, wake_at=now + STAYS) if _was_lost(work) else done
         if answer.reason == NOT_OURS and _is_namespace(work):
             return _namespace_used(work, now=now)
@@ -220,7 +220,7 @@ class Execution(MemberController):
         event = Event(work, "SyncWorkFailed", message, warning=True)
         return replace(failed, wake_at=now + _retry_delay(work, now=now), events=(event,))
 
-    def _remove(self, snapshot: Dispatch, answer: Answer | None, *, now: datetime) -> Decision:
+    def _remove(self, snapshot: ExecutionSnapshot, answer: Answer | None, *, now: datetime) -> Decision:
         """Return what the answer of the member to a removal means for a Work that is being deleted.
 
         `answer` None: the member was not asked.
@@ -305,7 +305,7 @@ def _late_removals(state: State, found: Iterable[tuple[Work, Cluster | None]]) -
     }
 
 
-def _synced(work: Work) -> Iterator[Event]:
+def _sync_events(work: Work) -> Iterator[Event]:
     """Yield the Event of a Work that is applied for the first time, or for the first time after a failure."""
     applied = condition(work.status.conditions, APPLIED)
     if applied is None or applied.status != "True":

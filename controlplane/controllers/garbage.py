@@ -129,7 +129,7 @@ class Garbage(Controller):
         gone = [ref for ref in refs if ref not in present]
         found: dict[Ref, list[Row]] = {ref: [] for ref in gone}
         for type_, index in dict.fromkeys(pair for pairs in ROWS_OF.values() for pair in pairs):
-            about = {_value(ref): ref for ref in gone if (type_, index) in ROWS_OF.get(ref.kind, ())}
+            about = {_name_in_rows(ref): ref for ref in gone if (type_, index) in ROWS_OF.get(ref.kind, ())}
             if about:
                 for value, rows in state.rows(type_, index, list(about)).items():
                     found[about[value]] += rows
@@ -151,7 +151,7 @@ class Garbage(Controller):
         return Decision(changes=tuple(changes), wake_at=now + (STEP if full else PAUSE), reason="Expired")
 
 
-def _value(ref: Ref) -> str:
+def _name_in_rows(ref: Ref) -> str:
     """Return the text by which rows name an object: the reference of a binding, the name of a cluster or policy."""
     return str(ref) if ref.kind in kinds.BINDINGS else ref.name
 

@@ -77,7 +77,7 @@ class Candidates(Struct, frozen=True):
 NO_CANDIDATES = Candidates({}, {})
 
 
-class Propagation(Struct, frozen=True):
+class PoliciesSnapshot(Struct, frozen=True):
     """A template with its binding, the policy that claims it and all policies that may select it.
 
     `template` None: it was deleted. `binding` None: there is none yet. `claimed` None: no policy claims the template,
@@ -182,7 +182,7 @@ class Policies(Controller):
         }
     )
 
-    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[Propagation | None]:
+    def load(self, state: State, refs: Sequence[Ref]) -> Sequence[PoliciesSnapshot | None]:
         templates = state.get(refs)
         found = state.get([bindings.binding_ref(ref) for ref in refs])
         candidates, known = self._candidates(state, templates.values())
@@ -191,7 +191,7 @@ class Policies(Controller):
         claimed = {**known, **(state.get(sorted(missing)) if missing else {})}
         priorities = self._priorities(state, claimed.values())
         unjudged = _unjudged(state, found)
-        snapshots: list[Propagation | None] = []
+        snapshots: list[PoliciesSnapshot | None] = []
         for ref in refs:
             template, binding = templates.get(ref), found.get(bindings.binding_ref(ref))
             if template is None and binding is None:
@@ -203,7 +203,7 @@ class Policies(Controller):
                 possible = candidates.get(f"{template.api_version}/{template.kind}", NO_CANDIDATES)
             policy = claimed.get(claim) if claim is not None else None
             waits = binding is not None and binding.ref in unjudged
-            snapshots.append(Propagation(ref, template, binding, policy, possible, priorities, waits))
+            snapshots.append(PoliciesSnapshot(ref, template, binding, policy, possible, priorities, waits))
         return snapshots
 
     def _candidates(
@@ -227,7 +227,7 @@ class Policies(Controller):
         found = state.get([Ref(PRIORITY_CLASS, "", name) for name in sorted(names)]) if names else {}
         return {ref.name: int(priority_class.content.get("value", 0)) for ref, priority_class in found.items()}
 
-    def decide(self, snapshot: Propagation, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
+    def decide(self, snapshot: PoliciesSnapshot, settings: Settings, *, now: datetime, answer: Any = None) -> Decision:
         template, binding = snapshot.template, snapshot.binding
         if template is None or template.metadata.deletion_timestamp is not None:
             return _without_template(snapshot, now=now)
@@ -277,7 +277,7 @@ def _claiming_policy(template: Template) -> Ref | None:
     return Ref(kinds.PROPAGATION_POLICY if namespace else kinds.CLUSTER_PROPAGATION_POLICY, namespace, name)
 
 
-def _without_template(snapshot: Propagation, *, now: datetime) -> Decision:
+def _without_template(snapshot: PoliciesSnapshot, *, now: datetime) -> Decision:
     """Delete the binding of a template that was deleted, which removes the copies from all members."""
     binding = snapshot.binding
     if binding is None or binding.metadata.deletion_timestamp is not None:
@@ -287,7 +287,9 @@ def _without_template(snapshot: Propagation, *, now: datetime) -> Decision:
     return Decision(changes=(deleting(binding, now=now),), reason="TemplateGone")
 
 
-def _without_policy(snapshot: Propagation, template: Template, binding: Binding | None, *, now: datetime) -> Decision:
+def _without_policy(
+    snapshot: PoliciesSnapshot, template: Template, binding: Binding | None, *, now: datetime
+) -> Decision:
     """Remove the claim from a template that no policy selects, and from its binding.
 
     Placement and copies stay as they are. An Event on the template reports it (`propagation.unselected`).
@@ -315,7 +317,7 @@ def _without_claim(template: Template) -> Template:
 
 
 def _while_binding_is_deleted(
-    snapshot: Propagation, template: Template, binding: Binding, policy: Policy | None, *, now: datetime
+    snapshot: PoliciesSnapshot, template: Template, binding: Binding, policy: Policy | None, *, now: datetime
 ) -> Decision:
     """Update the claim of a template whose binding is being deleted. A new binding follows once the old one is gone.
 
@@ -338,7 +340,7 @@ def _while_binding_is_deleted(
 
 
 def _with_policy(
-    snapshot: Propagation, template: Template, policy: Policy, settings: Settings, *, now: datetime
+    snapshot: PoliciesSnapshot, template: Template, policy: Policy, settings: Settings, *, now: datetime
 ) -> Decision:
     """Claim a template for its policy, and create or update its binding."""
     wanted_class = bindings.priority_class(policy.spec)

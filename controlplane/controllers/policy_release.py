@@ -75,7 +75,7 @@ class PolicyRelease(Controller):
             waited = now - (policy.metadata.deletion_timestamp or now)
             if waited < REPORT_AFTER:
                 return Decision(wake_at=now + QUICK_CHECK)
-            return Decision(events=(_waits(policy, claimed),), wake_at=now + SLOW_CHECK)
+            return Decision(events=(_waiting_event(policy, claimed),), wake_at=now + SLOW_CHECK)
         rest = tuple(name for name in policy.metadata.finalizers if name not in _FINALIZERS)
         freed = policy.with_meta(finalizers=rest)
         return NOTHING if freed is policy else Decision(changes=(Put(freed, policy),), reason="PolicyReleased")
@@ -95,7 +95,7 @@ def _may_be_claimed(obj: Template | Binding, policy: Ref) -> bool:
     return template.kind in PropagatedKinds() and bindings.binding_ref(template) == obj.ref
 
 
-def _waits(policy: Policy, claimed: Sequence[Ref]) -> Event:
+def _waiting_event(policy: Policy, claimed: Sequence[Ref]) -> Event:
     """Return the Event of a deleted policy that names the objects which still belong to it."""
     names = ", ".join(str(ref) for ref in claimed[:MOST_NAMED])
     more = f" and {len(claimed) - MOST_NAMED} more" if len(claimed) > MOST_NAMED else ""

@@ -70,7 +70,7 @@ class Rebalancer(Controller):
         found: dict[Ref, WorkloadRebalancer] = state.get(refs)
         workloads = {}
         for ref, rebalancer in found.items():
-            listed = _unhandled(rebalancer)[:AT_ONCE]
+            listed = _without_result(rebalancer)[:AT_ONCE]
             page = _page(state, rebalancer) if len(listed) < AT_ONCE else ()
             workloads[ref] = (listed, page)
         wanted = {
@@ -95,14 +95,14 @@ class Rebalancer(Controller):
             return _expired(rebalancer, now=now)
         observed = [_result(workload, snapshot.bindings) for workload in snapshot.listed]
         selected = _selection_progress(rebalancer, snapshot)
-        finished = not _unhandled(rebalancer)[len(snapshot.listed) :] and (selected is None or selected.complete)
+        finished = not _without_result(rebalancer)[len(snapshot.listed) :] and (selected is None or selected.complete)
         new = rebalancer.with_status(
-            observed_workloads=tuple(sorted((*_handled(rebalancer), *observed), key=_order)),
+            observed_workloads=tuple(sorted((*_results_to_keep(rebalancer), *observed), key=_order)),
             selected_workloads=selected,
             observed_generation=rebalancer.metadata.generation if finished else status.observed_generation,
             finish_time=to_seconds(now) if finished else None,
         )
-        changes = (*_triggers(snapshot), *(() if new is rebalancer else (Put(new, rebalancer),)))
+        changes = (*_reschedule_requests(snapshot), *(() if new is rebalancer else (Put(new, rebalancer),)))
         wake_at = _expires_at(new) if finished else now
         return Decision(changes=changes, wake_at=wake_at, reason="Rebalanced")
 
@@ -112,7 +112,7 @@ def template_of(workload: RebalancedWorkload) -> Ref:
     return Ref(kind_key(workload.api_version, workload.kind), workload.namespace, workload.name)
 
 
-def _handled(rebalancer: WorkloadRebalancer) -> tuple[ObservedWorkload, ...]:
+def _results_to_keep(rebalancer: WorkloadRebalancer) -> tuple[ObservedWorkload, ...]:
     """Return the results that stay in the status.
 
     The result of a workload that is no longer listed stays if it was successful, and is removed if it failed.
@@ -124,9 +124,9 @@ def _handled(rebalancer: WorkloadRebalancer) -> tuple[ObservedWorkload, ...]:
     )
 
 
-def _unhandled(rebalancer: WorkloadRebalancer) -> tuple[RebalancedWorkload, ...]:
+def _without_result(rebalancer: WorkloadRebalancer) -> tuple[RebalancedWorkload, ...]:
     """Return the listed workloads without a result. A workload with a result is never rescheduled again."""
-    handled = {result.workload for result in _handled(rebalancer)}
+    handled = {result.workload for result in _results_to_keep(rebalancer)}
     return tuple(workload for workload in rebalancer.spec.workloads if workload not in handled)
 
 
@@ -177,7 +177,7 @@ def _selection_progress(rebalancer: WorkloadRebalancer, snapshot: RebalancerSnap
     )
 
 
-def _triggers(snapshot: RebalancerSnapshot) -> Iterator[Put]:
+def _reschedule_requests(snapshot: RebalancerSnapshot) -> Iterator[Put]:
     """Yield the writes that make the scheduler choose again. A binding with a later request is left as it is."""
     created = snapshot.subject.metadata.creation_timestamp
     assert created is not None, "a stored rebalancer has a creation time"

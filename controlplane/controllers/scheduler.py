@@ -283,7 +283,7 @@ class _BatchScheduler:
                 return NOTHING
             return Decision(changes=changes, capacity_guards=guards, wake_at=wake_at, reason=reason)
         events = _refuge_replaced_events(binding, reserved.replaced(outcome.clusters, verdict.explanation))
-        if _is_news(binding, new):
+        if _deserves_event(binding, new):
             events = (*_success_events(binding, outcome), *events)
         changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, reason)))
         return Decision(
@@ -298,7 +298,7 @@ class _BatchScheduler:
 
     def _live(self, snapshot: SchedulerSnapshot) -> Sequence[CapacityReservation]:
         """Return the capacity rows of the binding that have not expired."""
-        return live(_own(snapshot), collected_at={}, now=self.reserved_capacity.at or self.now)
+        return live(_reservations_of(snapshot), collected_at={}, now=self.reserved_capacity.at or self.now)
 
     def _reserved(self, snapshot: SchedulerSnapshot) -> Reserved:
         """Return the capacity that evictions have reserved for the binding."""
@@ -321,9 +321,9 @@ class _BatchScheduler:
         part = self._part(binding, outcome)
         new = binding_outcome.refused(binding, outcome, part=part, now=self.now)
         failed = Event(binding, "ScheduleBindingFailed", outcome.message, warning=True)
-        events = (failed,) if _is_news(binding, new) else ()
+        events = (failed,) if _deserves_event(binding, new) else ()
         wake_at = self.now + self._retry_delay(new, outcome) if outcome.retry else None
-        rows = tuple(Drop(row) for row in _own(snapshot) if row.reserved)
+        rows = tuple(Drop(row) for row in _reservations_of(snapshot) if row.reserved)
         if new is binding:
             return Decision(changes=_writes(binding, binding, rows), wake_at=wake_at)
         changes = _writes(new, binding, (*rows, *self._note(snapshot, verdict, trigger)))
@@ -379,7 +379,7 @@ def _reservation_writes(
     rest = {row.key: row for row in reserved.rest(result)}
     rows: list[Save | Drop] = [
         Save(rest[row.key]) if row.key in rest else Drop(row)
-        for row in _own(snapshot)
+        for row in _reservations_of(snapshot)
         if row.reserved and rest.get(row.key) != row
     ]
     if snapshot.hint is not None:
@@ -388,7 +388,7 @@ def _reservation_writes(
     return tuple(rows)
 
 
-def _own(snapshot: SchedulerSnapshot) -> Sequence[CapacityReservation]:
+def _reservations_of(snapshot: SchedulerSnapshot) -> Sequence[CapacityReservation]:
     """Return the capacity rows of the binding itself."""
     return snapshot.reserved_capacity.own.get(str(snapshot.subject.ref), ())
 
@@ -404,7 +404,7 @@ def _writes(new: Binding, old: Binding, rows: tuple[Save | Drop, ...]) -> tuple[
     return (Put(new, old, upon=("spec",)), *rows)
 
 
-def _is_news(old: Binding, new: Binding) -> bool:
+def _deserves_event(old: Binding, new: Binding) -> bool:
     """Test whether a decision deserves an Event: the clusters or the condition Scheduled changed."""
     before, after = (condition(binding.status.conditions, SCHEDULED) for binding in (old, new))
     return old.spec.clusters != new.spec.clusters or before != after

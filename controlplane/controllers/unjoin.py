@@ -136,19 +136,19 @@ class Unjoin(Controller):
             how = (
                 "the eviction queue moves them" if unjoin.evicts(settings) else "move them with a Drain of the cluster"
             )
-            return _waits(cluster, f"bindings are placed on it ({unjoin.named(snapshot.placed)}); {how}", now=now)
+            return _waiting(cluster, f"bindings are placed on it ({unjoin.named(snapshot.placed)}); {how}", now=now)
         if snapshot.works or snapshot.namespace is not None:
             kept = [work.ref for work in snapshot.works if _is_kept(work, snapshot)]
             changes = tuple(_removals(snapshot, set(kept), now=now))
             if kept and not changes:
-                return _waits(cluster, f"copies on it may be the last healthy ones ({unjoin.named(kept)})", now=now)
+                return _waiting(cluster, f"copies on it may be the last healthy ones ({unjoin.named(kept)})", now=now)
             return Decision(changes=changes, wake_at=now + QUICK_CHECK, reason="Unjoin")
         freed = cluster.with_meta(finalizers=tuple(name for name in finalizers if name != CLUSTER_FINALIZER))
         rest = [deleting(obj, now=now) for obj in (snapshot.lease, snapshot.credentials) if obj is not None]
         return Decision(changes=(Put(freed, cluster), *rest), reason="Unjoined")
 
 
-def _waits(cluster: Cluster, reason: str, *, now: datetime) -> Decision:
+def _waiting(cluster: Cluster, reason: str, *, now: datetime) -> Decision:
     message = f"cluster {cluster.metadata.name} is being deleted and waits: {reason}"
     return Decision(events=(Event(cluster, "UnjoinWaiting", message, warning=True),), wake_at=now + SLOW_CHECK)
 

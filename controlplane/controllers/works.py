@@ -66,14 +66,14 @@ def _binding_changed(old: Binding | None, new: Binding | None) -> Iterator[Ref]:
     binding is placed again. While a member reports a copy that is no longer wanted, the status of the binding counts
     too: the copy is removed once the others are healthy and the scheduler has decided.
     """
-    if new is None or (old is None and not any(_named(new))):
+    if new is None or (old is None and not any(_named_clusters(new))):
         return
     same = (
         old is not None
         and old.metadata.generation == new.metadata.generation
         and _relevant_metadata(old) == _relevant_metadata(new)
     )
-    if old is not None and same and (_progress(old) == _progress(new) or not _has_unwanted_copy(new)):
+    if old is not None and same and (_status_progress(old) == _status_progress(new) or not _has_unwanted_copy(new)):
         return
     if old is None or _relevant_metadata(old) != _relevant_metadata(new) or not _lost_last_cluster(old, new):
         yield new.ref
@@ -90,7 +90,7 @@ def _lost_last_cluster(old: Binding, new: Binding) -> bool:
     return same and set(old.clusters_kept()) == set(new.clusters_kept())
 
 
-def _progress(binding: Binding) -> tuple[Any, ...]:
+def _status_progress(binding: Binding) -> tuple[Any, ...]:
     return binding.status.scheduler_observed_generation, binding.status.aggregated_status
 
 
@@ -161,7 +161,7 @@ class Works(Controller):
         found: dict[Ref, Binding] = state.get(refs)
         templates = state.get([bindings.template_ref(binding) for binding in found.values()])
         stored = works_of(state, found)
-        names = {name for binding in found.values() for name in _named(binding)}
+        names = {name for binding in found.values() for name in _named_clusters(binding)}
         names |= {_cluster_of(work) for own in stored.values() for work in own}
         clusters = state.get([Ref(kinds.CLUSTER, "", name) for name in sorted(names)])
         by_name: dict[str, Cluster] = {ref.name: cluster for ref, cluster in clusters.items()}
@@ -176,7 +176,7 @@ class Works(Controller):
                 snapshots.append(None)
                 continue
             own = {_cluster_of(work): work for work in stored.get(str(ref), ())}
-            named = {name: by_name[name] for name in (*_named(binding), *own) if name in by_name}
+            named = {name: by_name[name] for name in (*_named_clusters(binding), *own) if name in by_name}
             template, needing = templates.get(bindings.template_ref(binding)), frozenset(needed.get(ref, ()))
             answers = {name: answered[name] for name in named if name in answered}
             snapshots.append(WorksSnapshot(binding, template, own, named, needing, answers))
@@ -193,13 +193,13 @@ class Works(Controller):
             binding, snapshot.stored, snapshot.clusters, settings, answered=snapshot.answered, now=now
         )
         waiting = any(source.waits for source in sources)
-        changes += _wanted(snapshot, snapshot.template, frozen=waiting, now=now)
+        changes += _work_updates(snapshot, snapshot.template, frozen=waiting, now=now)
         conditions, events = _directly_waiting(snapshot, sources, now=now)
         again = directly.next_check_at(sources, binding, pause=SLOW_CHECK, now=now)
         removes = any(isinstance(change, Delete) for change in changes)
         return Decision(
             changes=(*changes, *conditions),
-            events=(*events, *_synced(binding, snapshot.template, changes)),
+            events=(*events, *_sync_events(binding, snapshot.template, changes)),
             guards=(Guard(binding.ref, binding.metadata.generation),) if removes else (),
             wake_at=min(filter(None, (again, None if orphan_check is None else now + orphan_check)), default=None),
             reason="SyncWork",
@@ -231,7 +231,7 @@ class Works(Controller):
         return [], None
 
 
-def _named(binding: Binding) -> Iterable[str]:
+def _named_clusters(binding: Binding) -> Iterable[str]:
     """Yield the clusters that a binding is placed on, or is being evicted from."""
     spec = binding.spec
     yield from (target.name for target in works.targets(binding))
@@ -304,7 +304,7 @@ def _needs_no_wait(cluster: Cluster | None) -> bool:
     return cluster.terminating and (unjoin.forced(cluster) or cluster.ready != "True")
 
 
-def _wanted(snapshot: WorksSnapshot, template: Template, *, frozen: bool, now: datetime) -> list[Put | Delete]:
+def _work_updates(snapshot: WorksSnapshot, template: Template, *, frozen: bool, now: datetime) -> list[Put | Delete]:
     """Return the writes that create and update the Works of the clusters that a binding is placed on.
 
     `frozen`: no copy may start or grow, because an old copy may still run on a cluster that cannot be reached
@@ -370,7 +370,7 @@ def _replicas(stored: Work | None, binding: Binding) -> int | None:
     return None if count is None else count(manifest).replicas
 
 
-def _synced(binding: Binding, template: Template, changes: Sequence[Put | Delete]) -> Iterator[Event]:
+def _sync_events(binding: Binding, template: Template, changes: Sequence[Put | Delete]) -> Iterator[Event]:
     """Yield the Events of a binding that gets a new Work. An update of a Work, for example by scaling, yields none."""
     if any(isinstance(change, Put) and change.old is None for change in changes):
         place = binding.metadata

@@ -15,7 +15,7 @@ from apps.worker.failures import keep, load, without_secrets
 from controlplane.apimachinery.meta import ObjectMeta, Ref
 from controlplane.clusters.questions import Ensure, Target
 from controlplane.controllers.cluster_status import ClusterStatusSnapshot
-from controlplane.controllers.execution import Dispatch
+from controlplane.controllers.execution import ExecutionSnapshot
 from controlplane.engine.run import Failure
 from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.template import Template
@@ -48,7 +48,7 @@ def secret() -> Template:
     "value",
     [
         secret(),
-        Dispatch(Work("", "", ObjectMeta()), cluster(), secret()),
+        ExecutionSnapshot(Work("", "", ObjectMeta()), cluster(), secret()),
         Ensure(Target("member1", "https://there", token=SECRET), {"kind": "Secret", "data": {"a": SECRET}}, True),
         {"items": [{"kind": "Secret", "stringData": {"a": SECRET}}]},
         failed("execution", (secret(), [secret()])),

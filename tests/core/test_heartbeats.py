@@ -14,7 +14,7 @@ from controlplane.apimachinery.meta import Condition, ObjectMeta, Ref, condition
 from controlplane.clusters.fence import FenceRequest, fence_of, fenced
 from controlplane.clusters.heartbeats import LISTENING, received
 from controlplane.controllers.collection import Collection, CollectionSnapshot
-from controlplane.controllers.execution import Dispatch, Execution
+from controlplane.controllers.execution import Execution, ExecutionSnapshot
 from controlplane.controllers.probes import Probes, ProbeSnapshot
 from controlplane.kind import KINDS, to_wire
 from controlplane.kinds import CLUSTER, LEASE
@@ -286,9 +286,9 @@ def test_the_control_plane_asks_a_pull_member_nothing() -> None:
 
     assert Probes().question(ProbeSnapshot(member, None, None), FAILOVER, now=START) is None
     assert Collection().question(CollectionSnapshot(member, None), FAILOVER, now=START) is None
-    assert Execution().question(Dispatch(work, member), FAILOVER, now=START) is None
+    assert Execution().question(ExecutionSnapshot(work, member), FAILOVER, now=START) is None
     going = work.with_meta(deletion_timestamp=START)
-    assert Execution().question(Dispatch(going, member), FAILOVER, now=START) is None
+    assert Execution().question(ExecutionSnapshot(going, member), FAILOVER, now=START) is None
 
 
 def test_the_next_heartbeat_ends_a_fence() -> None:
