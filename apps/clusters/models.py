@@ -18,7 +18,7 @@ def _taints(cluster: Any) -> list[tuple[Any, ...]]:
     return [(taint.key, taint.effect, taint.value, taint.time_added) for taint in cluster.spec.taints]
 
 
-class Cluster(StoredObject):
+class Cluster(StoredObject):  # type: ignore[django-manager-missing, unused-ignore]  # inherited; found on warm caches only
     """A member cluster."""
 
     projections: ClassVar = {

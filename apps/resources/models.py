@@ -42,7 +42,7 @@ def _tasks(binding: BindingObject) -> list[tuple[Any, ...]]:
     ]
 
 
-class Binding(StoredObject):
+class Binding(StoredObject):  # type: ignore[django-manager-missing, unused-ignore]  # inherited; found on warm caches only
     """A ResourceBinding or a ClusterResourceBinding."""
 
     projections: ClassVar = {
