@@ -25,8 +25,6 @@ NAMES = re.compile(r'"nobody"|\(postgres or nobody\)|["`]promises["`]|controller
 FORBIDDEN = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
 LONGEST_FILE, LONGEST_FUNCTION = 500, 60  # lines
 
-# Files that still use these words. Take a file off when it is clean.
-NOT_CLEAN = frozenset(Path(__file__).with_name("old_language.txt").read_text().split())
 CODE = [path for path in tracked("controlplane/*.py", "apps/*.py", "config/*.py") if "migrations" not in path.parts]
 PAGES = tracked("docs/*.md", "*.md")
 
@@ -35,7 +33,7 @@ def test_no_forbidden_word_is_used() -> None:
     used = {
         relative(path): sorted({f"{word.lower()}: {instead(word)}" for word in words_in(path)})
         for path in [*CODE, *PAGES]
-        if relative(path) not in NOT_CLEAN and words_in(path)
+        if words_in(path)
     }
 
     assert used == {}

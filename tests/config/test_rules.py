@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +20,6 @@ OLD_FORM = re.compile(
 THIS = "tests/config/test_rules.py"
 NOT_COVERED = "Not covered"
 NO_TESTS = ("graduation-",)  # sections that compare with documents
-
-# Files that still refer to documents which are not part of the project. Take a file off when it is clean.
-STILL_OLD = frozenset(Path(__file__).with_name("old_references.txt").read_text().split())
 
 
 @cache
@@ -79,7 +75,7 @@ def test_no_file_refers_to_documents_that_are_not_part_of_the_project() -> None:
     old = {
         relative(path): sorted(set(OLD_FORM.findall(prose(path))))
         for path in tracked("*.py", "*.md")
-        if relative(path) not in STILL_OLD | {THIS} and OLD_FORM.search(prose(path))
+        if relative(path) != THIS and OLD_FORM.search(prose(path))
     }
 
     assert old == {}, "write the name of a rule in docs/rules/ in square brackets"
