@@ -77,6 +77,6 @@ def test_a_drain_gives_way_while_most_of_the_fleet_is_not_well(fleet: Live, ns: 
     fleet.apply(drain(rate=10))
     fleet.until(lambda: status(fleet).get("phase") == "Paused")
 
-    assert "not well" in status(fleet)["message"]
+    assert "the eviction tier is" in status(fleet)["message"]
     assert HOME in fleet.placed(ns, "web-deployment")
     assert fleet.get(f"{CLUSTERS}/{HOME}")["spec"]["taints"][0]["key"] == "cluster.karmada.io/unschedulable"

@@ -53,5 +53,5 @@ def test_an_agent_is_told_how_long_its_lease_is_and_how_often_to_renew_it(server
         for name in told:
             del server.environment[name]
 
-    assert "(40 s) every 10 s" in usual
-    assert "(20 s) every 2 s" in other
+    assert "(duration 40 s) every 10 s" in usual
+    assert "(duration 20 s) every 2 s" in other

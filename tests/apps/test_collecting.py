@@ -184,7 +184,7 @@ def test_a_watch_that_is_answered_with_a_page_goes_on_when_that_is_over() -> Non
                 watches.want({("member1", "v1", "ConfigMap"): target})
                 asked = await client.list(target, "/api/v1/configmaps")
                 assert not isinstance(asked, tuple)
-                assert "no JSON object" in asked.problem
+                assert "not a JSON object" in asked.problem
 
                 answers["/api/v1/configmaps"] = {"items": [held], "metadata": {"resourceVersion": "7"}}
                 await read.wait()

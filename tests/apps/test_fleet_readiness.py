@@ -13,7 +13,7 @@ FLEET = "/apis/failover.lifeboat.io/v1alpha1/fleetreadinesses"
 
 
 def test_an_answer_that_does_not_cover_all_bindings_says_so(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readiness, "MOST_BINDINGS", 2)
+    monkeypatch.setattr(readiness, "MAX_BINDINGS", 2)
     stored(cluster("member1"), *(binding(name, "member1") for name in "abc"))
 
     for url in (FLEET, f"{FLEET}/fleet"):

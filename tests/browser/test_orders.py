@@ -58,7 +58,7 @@ def test_what_waits_to_leave_a_cluster_is_found_ordered_about_and_released(
     expect(page.locator("#result_list tbody tr")).to_have_count(3)
 
     order(page, action, "web", "api", reason="")
-    expect(page.locator(".messagelist")).to_contain_text("Say why, in the field Reason")
+    expect(page.locator(".messagelist")).to_contain_text("Write the reason into the field Reason")
     assert orders("web") == []
 
     order(page, action, "web", "api", reason="we are releasing")
