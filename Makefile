@@ -88,7 +88,7 @@ wheels: $(DEV_STAMP)
 # trouble run first, with no other test beside them, and print their times. At most eight processes: each uses two of the
 # sixteen databases of Redis, one of its own and one for the processes that it starts.
 define tested
-$(PY) -m pytest -q -n auto --maxprocesses=8 --durations=12 --durations-min=10 $(1) || $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(1)
+$(PY) -m pytest -q -n auto --dist worksteal --maxprocesses=8 --durations=12 --durations-min=10 $(1) || $(PY) -m pytest -q --last-failed --last-failed-no-failures none $(1)
 endef
 test: $(DEV_STAMP)
 	$(call tested,$(SEEDS))
