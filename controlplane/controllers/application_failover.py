@@ -27,6 +27,7 @@ from controlplane.eviction.colocated_failover import (
     clusters_to_follow_from,
     with_following_tasks,
 )
+from controlplane.eviction.purge import in_one_edit
 from controlplane.kinds import BINDINGS, RESOURCE_BINDING
 from controlplane.kinds.binding import Binding
 from controlplane.kinds.binding.colocation_index import application
@@ -153,18 +154,13 @@ class ApplicationFailover(Controller):
         wakes += [now + RETRY] if missing else []
         return Decision(
             changes=(
-                *((Put(with_departures(_in_one_edit(old, new), old, now=now), old),) if new is not old else ()),
+                *((Put(with_departures(in_one_edit(old, new), old, now=now), old),) if new is not old else ()),
                 *rows,
             ),
             events=(*_eviction_events(old, new), *_held_events(old, missing), *_stopped_events(old, found)),
             wake_at=min(wakes, default=None),
             reason="ApplicationFailover",
         )
-
-
-def _in_one_edit(old: Binding, new: Binding) -> Binding:
-    """Return the old binding with the new spec, as a single edit that raises the generation once."""
-    return old.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=new.spec.graceful_eviction_tasks)
 
 
 def _eviction_events(old: Binding, new: Binding) -> Iterable[Event]:

@@ -36,6 +36,7 @@ from controlplane.eviction import eviction_plan, rate
 from controlplane.eviction.capacity_digest import CapacityDigest, digest
 from controlplane.eviction.holds import Holds
 from controlplane.eviction.pending import with_eviction_pending
+from controlplane.eviction.purge import in_one_edit
 from controlplane.eviction.queue import ended_row
 from controlplane.eviction.refuge import DryRunResult, Refuge, Reservation
 from controlplane.eviction.scheduler_dry_run import SchedulerDryRun
@@ -336,7 +337,7 @@ def _eviction_decision(
     evicted_rows = {move.row.key: _evicted_row(move, now=now) for move in moves}
     rows = [evicted_rows.get(row.key, row) for row in snapshot.rows.get(str(old.ref), ())]
     # The condition EvictionPending is written with the eviction, so that no second write of the binding is needed.
-    new = with_eviction_pending(with_departures(_in_one_edit(old, after), old, now=now), rows, now=now)
+    new = with_eviction_pending(with_departures(in_one_edit(old, after), old, now=now), rows, now=now)
     return Decision(
         changes=(
             Put(new, old, upon=("annotations",)),
@@ -386,11 +387,6 @@ def _hint_writes(new: Binding, refuge: Refuge) -> Iterable[Save]:
     if refuge.clusters and may_depend_on_capacity(new.spec):
         found = {target.name: target.replicas for target in refuge.clusters}
         yield Save(PlacementHint(str(new.ref), new.metadata.generation, found))
-
-
-def _in_one_edit(old: Binding, new: Binding) -> Binding:
-    """Return the old binding with the new spec, as a single edit that raises the generation once."""
-    return old.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=new.spec.graceful_eviction_tasks)
 
 
 def _without_tokens(

@@ -303,11 +303,11 @@ def _without_policy(
         if released is not binding:
             changes.append(Put(released, binding))
     possible = snapshot.candidates.possible(template)
-    told = unselected.report(template, binding, possible, lost=unclaimed is not template, now=now)
-    if not changes and told == unselected.NO_EVENTS:
+    report = unselected.report(template, binding, possible, lost=unclaimed is not template, now=now)
+    if not changes and report == unselected.NO_EVENTS:
         return NOTHING
     reason = "PolicyGone" if changes else ""
-    return Decision(changes=tuple(changes), events=told.events, wake_at=told.wake_at, reason=reason)
+    return Decision(changes=tuple(changes), events=report.events, wake_at=report.wake_at, reason=reason)
 
 
 def _without_claim(template: Template) -> Template:

@@ -142,3 +142,8 @@ def with_partial_task(
         clusters=tuple(rest if one.name == cluster else one for one in binding.spec.clusters),
         graceful_eviction_tasks=(*binding.spec.graceful_eviction_tasks, task),
     )
+
+
+def in_one_edit(old: Binding, new: Binding) -> Binding:
+    """Return the old binding with the targets and tasks of the new one, as one edit that raises the generation once."""
+    return old.with_spec(clusters=new.spec.clusters, graceful_eviction_tasks=new.spec.graceful_eviction_tasks)

@@ -23,7 +23,7 @@ from controlplane.kinds.placement_review import KIND, PlacementReview, Placement
 from controlplane.kinds.policy import Policy, PropagationSpec, placement_rules
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings
-from controlplane.scheduling.dry_run import NOBODY, Around
+from controlplane.scheduling.dry_run import NO_OTHER_BINDINGS, Around
 from controlplane.scheduling.dry_run import review as rehearse
 from controlplane.settings import Settings
 from controlplane.wire.patch import merge_patch
@@ -60,7 +60,7 @@ def answer_review(
     *,
     binding: Binding | None = None,
     reserved_capacity: Sequence[tuple[str, str, int]] = (),
-    around: Callable[[Binding], Around] = lambda subject: NOBODY,
+    around: Callable[[Binding], Around] = lambda subject: NO_OTHER_BINDINGS,
     reported_at: Mapping[str, datetime] = {},
     settings: Settings,
     now: datetime,

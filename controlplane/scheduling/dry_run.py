@@ -44,7 +44,7 @@ class Around(Struct, frozen=True):
         return Around(groups, parts)
 
 
-NOBODY: Final = Around()
+NO_OTHER_BINDINGS: Final = Around()
 
 
 def review(
@@ -52,7 +52,7 @@ def review(
     clusters: Iterable[Cluster],
     *,
     reserved_capacity: Iterable[tuple[str, str, int]] = (),
-    around: Around = NOBODY,
+    around: Around = NO_OTHER_BINDINGS,
     lost: Collection[str] = (),
     reported_at: Mapping[str, datetime] = {},
     settings: Settings,

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from controlplane.admission.admit import Admitted, admit_update
 from controlplane.apimachinery.meta import Condition, ObjectMeta
 from controlplane.clusters import taints
-from controlplane.clusters.taints import OWNERS_ANNOTATION
 from controlplane.engine.decision import Decision, Delete
 from controlplane.engine.state import Actor
 from controlplane.kind import KINDS, to_wire
@@ -240,7 +239,7 @@ def test_d3_a_persons_taint_is_never_removed_by_a_policy() -> None:
     story.pass_seconds(600)
 
     assert story.cluster("member1").spec.taints == (mine,)
-    assert OWNERS_ANNOTATION not in story.cluster("member1").metadata.annotations
+    assert taints.OWNERS_ANNOTATION not in story.cluster("member1").metadata.annotations
 
 
 def test_s001_a_taint_a_person_takes_off_stays_off_until_the_match_ends_and_begins_again() -> None:
@@ -498,5 +497,4 @@ def test_taints_and_windows_do_not_change_when_nothing_changes() -> None:
 def test_no_execute_of_a_human_is_noticed_without_any_policy() -> None:
     story = fleet()
     story.taint("member2", no_execute(at=START + timedelta(seconds=5)))
-
     assert shown(story, "member2") == {"gone:NoExecute"}
