@@ -18,7 +18,7 @@ from apps.worker import restored
 from apps.worker.presence import take_presence_lease
 from apps.worker.turn import holder
 from controlplane.clusters.heartbeats import LISTENING
-from controlplane.engine.state import Fence
+from controlplane.engine.state import HeldLease
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Listening:
     def __init__(self) -> None:
         self._store = DjangoStore()
         self._holder = holder()
-        self._fence: Fence | None = None
+        self._lease: HeldLease | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="listening", daemon=True)
 
@@ -62,4 +62,4 @@ class Listening:
 
     def _hold(self) -> None:
         restored.detector().check()
-        self._fence = take_presence_lease(self._store, LISTENING, self._fence, holder=self._holder, seconds=SECONDS)
+        self._lease = take_presence_lease(self._store, LISTENING, self._lease, holder=self._holder, seconds=SECONDS)

@@ -18,11 +18,9 @@ from apps.api.authorization import Attributes
 from apps.api.target import Target
 from controlplane.apimachinery.errors import Forbidden
 from controlplane.wire.negotiate import go_bool
-from controlplane.wire.resource import Resource
+from controlplane.wire.resource import COLLECTION_METHODS, SUBRESOURCE_METHODS, Resource
 
 log = logging.getLogger(__name__)
-
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 
 
 class Scope(NamedTuple):
@@ -110,13 +108,11 @@ def _path_verb(method: str | None) -> str:
 
 
 def _resource_verb(request: Request, *, has_name: bool) -> str:
-    if request.method == "DELETE":
-        return "delete" if has_name else "deletecollection"
-    if request.method in _VERBS:
-        return _VERBS[request.method]
+    """Return the verb of a request. A method that no resource has counts as reading, and is answered with 405 later."""
     if is_watch(request):
         return "watch"
-    return "get" if has_name else "list"
+    methods = SUBRESOURCE_METHODS if has_name else {**SUBRESOURCE_METHODS, **COLLECTION_METHODS}
+    return methods.get(request.method or "", methods["GET"])
 
 
 def _selected_name(request: Request, verb: str) -> str:

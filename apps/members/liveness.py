@@ -20,7 +20,7 @@ from apps.objects.store import DjangoStore
 from apps.worker.presence import take_presence_lease
 from apps.worker.turn import holder
 from controlplane.engine.run import CLAIM_SECONDS
-from controlplane.engine.state import Fence
+from controlplane.engine.state import HeldLease
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Presence:
         self.controllers = dict.fromkeys(controllers, 1)
         self.holder = holder()
         self.seconds = min(LONGEST_SECONDS, float(settings.LEASE_SECONDS))
-        self.fence: Fence | None = None
+        self.lease: HeldLease | None = None
         self._began: datetime | None = None  # None: older claims have been released, or have expired
 
     def begin(self) -> None:
@@ -56,20 +56,20 @@ class Presence:
     def leave(self) -> None:
         """Return the lease, so that the next process finds at once that it runs alone."""
         try:
-            if self.fence is not None:
-                self.store.drop_lease(self.fence, holder=self.holder)
+            if self.lease is not None:
+                self.store.drop_lease(self.lease, holder=self.holder)
         except OperationalError:
             pass  # the lease expires
         finally:
             close_old_connections()
 
     def _take_lease(self) -> None:
-        self.fence = take_presence_lease(self.store, NAME, self.fence, holder=self.holder, seconds=self.seconds)
+        self.lease = take_presence_lease(self.store, NAME, self.lease, holder=self.holder, seconds=self.seconds)
 
     def _release_older_claims(self, began: datetime) -> None:
         expire_at = began + timedelta(seconds=CLAIM_SECONDS)
         others = Lease.objects.filter(name=NAME, until__gt=Now()).exclude(holder=self.holder)
-        if self.fence is not None and not others.exists():
+        if self.lease is not None and not others.exists():
             self.store.take_over(self.controllers, shard=0, until=expire_at)
             self._began = None
             log.info("members: no other members process runs; the claims of earlier ones are due again")

@@ -1,7 +1,7 @@
 """apply: the only writer of objects. The API, the admin, commands and controllers all write through it.
 
 A transaction takes its resourceVersions first. The row of that counter is the global write lock, so the order of
-versions is the order of commits. Then the transaction checks the fence, finds out which objects have changed since they
+versions is the order of commits. Then the transaction checks the lease, finds out which objects have changed since they
 were read, and writes objects, change log, projections, row-native values and due rows. At last it notifies listeners.
 The number of statements depends on the number of tables, not on the number of objects.
 """
@@ -39,7 +39,7 @@ from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.capacity_conflicts import NewReservation
 from controlplane.engine.decision import Decision
 from controlplane.engine.routing import Router
-from controlplane.engine.state import Actor, Claim, Fence, Fenced, Outcome
+from controlplane.engine.state import Actor, Claim, HeldLease, LeaseLost, Outcome
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ _LOCK = """
     ON CONFLICT (id) DO UPDATE SET version = objects_counter.version + excluded.version
     RETURNING version, clock_timestamp()"""
 _SET_VERSION = "UPDATE objects_counter SET version = %s WHERE id = 1"
-_FENCE = """
+_HELD_LEASE = """
     SELECT 1 FROM objects_lease WHERE name = %s AND shard = %s AND epoch = %s AND until > clock_timestamp() FOR SHARE"""
 _NOTIFY = "SELECT pg_notify(%s, %s), CASE WHEN %s <> '' THEN pg_notify(%s, %s) END"
 
@@ -110,7 +110,7 @@ def apply(
     *,
     router: Router,
     by: Actor,
-    fence: Fence | None = None,
+    lease: HeldLease | None = None,
     dry_run: bool = False,
     observe: Callable[[Timing], None] | None = None,
     written: list[Outcome] | None = None,
@@ -125,7 +125,7 @@ def apply(
         known, now = (load(cursor, unknown), _clock(cursor)) if unknown else ({}, _BEFORE)
         if dry_run:
             return [outcome for batch in parts for outcome in _dry_run(cursor, batch, known)]
-    return _Writer(known, now, fence=fence, observe=observe).write(parts, [] if written is None else written)
+    return _Writer(known, now, lease=lease, observe=observe).write(parts, [] if written is None else written)
 
 
 def _dry_run(cursor: BinaryCursor, batch: Batch, known: Stored) -> list[Outcome]:
@@ -149,11 +149,11 @@ class _Writer:
     """
 
     def __init__(
-        self, known: Stored, now: datetime, *, fence: Fence | None, observe: Callable[[Timing], None] | None
+        self, known: Stored, now: datetime, *, lease: HeldLease | None, observe: Callable[[Timing], None] | None
     ) -> None:
         self.known = known
         self.now = now
-        self.fence = fence
+        self.lease = lease
         self.observe = observe
         self.raw = _raw()
         self.open = ExitStack()
@@ -161,7 +161,7 @@ class _Writer:
     def write(self, parts: Sequence[Batch], outcomes: list[Outcome]) -> list[Outcome]:
         """Write batches in order, add their outcomes to `outcomes` and return it.
 
-        Raises Fenced. Batches that were committed before the error stay written, and their outcomes are in `outcomes`.
+        Raises LeaseLost. Batches that were committed before the error stay written; their outcomes are in `outcomes`.
         """
         if connection.in_atomic_block:
             raise RuntimeError("apply is a transaction of its own and cannot be a part of another")
@@ -204,7 +204,7 @@ class _Writer:
 
     def _send(self, current: _Transaction) -> None:
         try:
-            current.send(self.pipeline, self.fence, self._make_room, read_created=False, timed=self.observe is not None)
+            current.send(self.pipeline, self.lease, self._make_room, read_created=False, timed=self.observe is not None)
         except UniqueViolation:
             self._send_again(current)
 
@@ -222,7 +222,7 @@ class _Writer:
         """Repeat a transaction that failed because an object it creates already existed; read those objects first."""
         self._abandon()
         self._begin()
-        current.send(self.pipeline, self.fence, self._make_room, read_created=True, timed=self.observe is not None)
+        current.send(self.pipeline, self.lease, self._make_room, read_created=True, timed=self.observe is not None)
 
     def _abandon(self) -> None:
         """Roll back the transaction. If even that fails, close the connection, which ends the transaction as well."""
@@ -264,7 +264,7 @@ class _Transaction:
     def send(
         self,
         pipeline: Pipeline,
-        fence: Fence | None,
+        lease: HeldLease | None,
         make_room: Callable[[int], None],
         *,
         read_created: bool,
@@ -275,7 +275,7 @@ class _Transaction:
         `read_created`: look for the objects that the batch creates as well. Usually they do not exist. If one does, the
         database reports UniqueViolation. `timed`: ask for the time of the commit.
 
-        Raises Fenced and UniqueViolation. `end` may raise UniqueViolation as well.
+        Raises LeaseLost and UniqueViolation. `end` may raise UniqueViolation as well.
         """
         batch, stored = self.batch, self.stored
         created = set() if read_created else batch.created()
@@ -283,7 +283,7 @@ class _Transaction:
         guards, count = batch.guards(), len(self.prepared.settled.lines)
         self.raw.execute("BEGIN")
         locked = self._run(_LOCK, (count,))
-        held = self._run(_FENCE, (fence.name, fence.shard, fence.epoch)) if fence is not None else None
+        held = self._run(_HELD_LEASE, (lease.name, lease.shard, lease.epoch)) if lease is not None else None
         moved_answers = [self._run(*query) for query in moved_queries(compared)]
         generation_answers = [self._run(*query) for query in generation_queries(guards)]
         capacity_guards = batch.capacity_guards()
@@ -293,8 +293,8 @@ class _Transaction:
         pipeline.sync()
         version, self.at = locked.fetchone()  # type: ignore[misc]  # one row always
         self.base = version - count
-        if fence is not None and held is not None and held.fetchone() is None:
-            raise Fenced(f"lease {fence.name}/{fence.shard} epoch {fence.epoch} has passed")
+        if lease is not None and held is not None and held.fetchone() is None:
+            raise LeaseLost(f"lease {lease.name}/{lease.shard} epoch {lease.epoch} has passed")
         make_room(version)
         moved = moved_from(answer.fetchall() for answer in moved_answers)
         generations = generations_from(guards, (answer.fetchall() for answer in generation_answers))
@@ -302,7 +302,7 @@ class _Transaction:
         if moved or not batch.holds(generations, reserved):
             self.prepared = prepare(batch, batch.settle({**stored, **moved}, generations, reserved, now=self.at))
             self._run(_SET_VERSION, (self.newest,))
-        self._write(self.prepared, leased=fence is None)
+        self._write(self.prepared, leased=lease is None)
         self.raw.execute("COMMIT")
         self.committed = self.raw.execute("SELECT clock_timestamp()") if timed else None
 

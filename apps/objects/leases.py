@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from apps.objects.arrays import BinaryCursor
-from controlplane.engine.state import Fence
+from controlplane.engine.state import HeldLease
 
 _TAKE = """
     INSERT INTO objects_lease AS l (name, shard, holder, epoch, until)
@@ -35,12 +35,12 @@ def held_lately(cursor: BinaryCursor, seconds: float) -> set[tuple[str, int]]:
     return set(cursor.run(_HELD_LATELY, (seconds,)).fetchall())
 
 
-def take(cursor: BinaryCursor, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
-    """Take or renew a lease and return its fence; None: another process holds the lease."""
+def take(cursor: BinaryCursor, name: str, shard: int, *, holder: str, seconds: float) -> HeldLease | None:
+    """Take or renew a lease and return it. None: another process holds the lease."""
     row = cursor.run(_TAKE, (name, shard, holder, seconds)).fetchone()
-    return None if row is None else Fence(name, shard, row[0])
+    return None if row is None else HeldLease(name, shard, row[0])
 
 
-def drop(cursor: BinaryCursor, fence: Fence, *, holder: str) -> None:
+def drop(cursor: BinaryCursor, lease: HeldLease, *, holder: str) -> None:
     """End a lease of this holder now."""
-    cursor.run(_DROP, (fence.name, fence.shard, fence.epoch, holder))
+    cursor.run(_DROP, (lease.name, lease.shard, lease.epoch, holder))

@@ -22,7 +22,7 @@ from controlplane.controllers import CONTROLLERS
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision
 from controlplane.engine.routing import Router
-from controlplane.engine.state import Actor, Claim, Claims, Fence, Mark, Outcome, Unstorable
+from controlplane.engine.state import Actor, Claim, Claims, HeldLease, Mark, Outcome, Unstorable
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class DjangoStore(DjangoState):
         decisions: Sequence[tuple[Claim | None, Decision]],
         *,
         by: Actor,
-        fence: Fence | None = None,
+        lease: HeldLease | None = None,
         dry_run: bool = False,
     ) -> list[Outcome]:
         written: list[Outcome] = []
@@ -63,7 +63,7 @@ class DjangoStore(DjangoState):
                 decisions,
                 router=self.router,
                 by=by,
-                fence=fence,
+                lease=lease,
                 dry_run=dry_run,
                 observe=self.observe,
                 written=written,
@@ -114,7 +114,7 @@ class DjangoStore(DjangoState):
         with binary_cursor() as cursor:
             return due.next_due(cursor, controllers)
 
-    def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
+    def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> HeldLease | None:
         with binary_cursor() as cursor:
             return leases.take(cursor, name, shard, holder=holder, seconds=seconds)
 
@@ -127,14 +127,14 @@ class DjangoStore(DjangoState):
         """Free the rows that earlier holders of a lease still claim. `shards`: the number of shards by controller.
 
         `until`: free only claims that end by then, so that the present holder's own claims stay. Earlier holders cannot
-        write any more, because `apply` checks the fence. So there is no need to wait until their claims end.
+        write any more, because `apply` checks the lease. So there is no need to wait until their claims end.
         """
         with _writing() as cursor:
             due.free(cursor, shards, shard=shard, until=until)
 
-    def drop_lease(self, fence: Fence, *, holder: str) -> None:
+    def drop_lease(self, lease: HeldLease, *, holder: str) -> None:
         with binary_cursor() as cursor:
-            leases.drop(cursor, fence, holder=holder)
+            leases.drop(cursor, lease, holder=holder)
 
     def trim_log(
         self,

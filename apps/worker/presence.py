@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from controlplane.engine.state import Fence, Store
+from controlplane.engine.state import HeldLease, Store
 
 PRESENCE_LEASES: Final = 64  # for each name; a process beyond that number runs without a lease
 
 
-def take_presence_lease(store: Store, name: str, current: Fence | None, *, holder: str, seconds: float) -> Fence | None:
+def take_presence_lease(
+    store: Store, name: str, current: HeldLease | None, *, holder: str, seconds: float
+) -> HeldLease | None:
     """Return the lease of this process: the current one renewed, else the first free one. None: all are taken."""
     shards = range(PRESENCE_LEASES) if current is None else (current.shard, *range(PRESENCE_LEASES))
     leases = (store.take_lease(name, shard, holder=holder, seconds=seconds) for shard in shards)

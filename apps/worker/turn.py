@@ -22,7 +22,7 @@ from apps.worker.nudges import Nudges
 from apps.worker.started_groups import StartedGroups
 from controlplane.engine.controller import Controller
 from controlplane.engine.run import Report, World, mark_due_at_start, run_batch
-from controlplane.engine.state import Fence, Fenced
+from controlplane.engine.state import HeldLease, LeaseLost
 from controlplane.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Turn:
         self.names = frozenset(self.shards)
         self.holder = holder()
         self.lease_seconds: float = django_settings.LEASE_SECONDS
-        self.fence: Fence | None = None
+        self.lease: HeldLease | None = None
         self._renewed = 0.0
         self._failed: set[str] = set()  # controllers that could not load or write a batch in this turn
 
@@ -90,7 +90,7 @@ class Turn:
                         seen += worked
                     else:
                         self._wait_for_work(nudges, ends)
-        except Fenced as error:
+        except LeaseLost as error:
             log.warning("%s/%s: another process has taken the lease: %s", self.group.name, self.shard, error)
         except OperationalError as error:
             log.warning("%s/%s: this turn ends: %s", self.group.name, self.shard, cause(error))
@@ -108,7 +108,7 @@ class Turn:
         try:
             while self._renew() and (worked := self.work()):
                 seen += worked
-        except Fenced as error:
+        except LeaseLost as error:
             log.warning("%s/%s: another process has taken the lease: %s", self.group.name, self.shard, error)
         finally:
             self._release()
@@ -133,12 +133,12 @@ class Turn:
                 settings,
                 world=self.world,
                 shard=self.shard,
-                fence=self.fence,
+                lease=self.lease,
                 limit=limit,
                 reload_settings=lambda: self.configuration.settings(reread=True),
                 has_time=lambda: monotonic_seconds() - began < self.lease_seconds / FAN_OUT_SHARE,
             )
-        except (Fenced, OperationalError):
+        except (LeaseLost, OperationalError):
             raise
         except Exception:
             log.exception("controller %s could not run a batch; its objects wait until the next turn", controller.name)
@@ -150,18 +150,18 @@ class Turn:
 
     def _renew(self) -> bool:
         """Test whether this process holds the lease. The lease is renewed after a third of its duration."""
-        if self.fence is not None and monotonic_seconds() - self._renewed < self.lease_seconds / 3:
+        if self.lease is not None and monotonic_seconds() - self._renewed < self.lease_seconds / 3:
             return True
         self._check_restore()
-        before, asked_at = self.fence, monotonic_seconds()
-        self.fence = self.store.take_lease(self.group.name, self.shard, holder=self.holder, seconds=self.lease_seconds)
+        before, asked_at = self.lease, monotonic_seconds()
+        self.lease = self.store.take_lease(self.group.name, self.shard, holder=self.holder, seconds=self.lease_seconds)
         self._renewed = asked_at
-        if self.fence is not None and self.fence != before:
+        if self.lease is not None and self.lease != before:
             self.store.take_over(self.shards, shard=self.shard)
             self._mark_at_start()
-        if self.fence is not None:
+        if self.lease is not None:
             self._trim_change_log()
-        return self.fence is not None
+        return self.lease is not None
 
     def _check_restore(self) -> None:
         """Check whether the database was restored, before any decision. Then only observing controllers run."""
@@ -200,8 +200,8 @@ class Turn:
 
     def _release(self) -> None:
         try:
-            if self.fence is not None:
-                self.store.drop_lease(self.fence, holder=self.holder)
+            if self.lease is not None:
+                self.store.drop_lease(self.lease, holder=self.holder)
         except OperationalError:
             pass  # the lease expires
         close_old_connections()

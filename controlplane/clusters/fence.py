@@ -11,10 +11,9 @@ keeps how the fence ended.
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 
 from controlplane.apimachinery.causes import forbidden, invalid, reason
 from controlplane.apimachinery.errors import Cause, Invalid
@@ -28,6 +27,7 @@ from controlplane.kinds.cluster import (
     FENCED,
     Cluster,
 )
+from controlplane.kinds.cluster.fence import Fence, fence_in
 
 LONGEST_SECONDS = 7 * 24 * 3600
 # Reasons of the condition Fenced: the fence is in force, or how it ended.
@@ -48,15 +48,6 @@ class FenceRequest(Struct, frozen=True):
     expires_in_seconds: int = 0
 
 
-class Fence(Struct, frozen=True):
-    """The confirmation that a cluster is down. `by`: the user who made it."""
-
-    by: str
-    reason: str
-    made_at: Annotated[datetime, Meta(tz=True)]
-    expires_at: Annotated[datetime, Meta(tz=True)]
-
-
 class Settled(Struct, frozen=True):
     """A cluster after its fence was checked. `wake_at`: when the fence expires; None: there is no fence in force."""
 
@@ -66,13 +57,7 @@ class Settled(Struct, frozen=True):
 
 def fence_of(cluster: Cluster) -> Fence | None:
     """Return the fence of a cluster, even if it has ended. None: there is none, or it cannot be read."""
-    text = cluster.metadata.annotations.get(FENCE_ANNOTATION)
-    if text is None:
-        return None
-    try:
-        return msgspec.json.decode(text, type=Fence)
-    except msgspec.MsgspecError:
-        return None
+    return fence_in(cluster.metadata.annotations)
 
 
 def in_force(cluster: Cluster | None, *, answered_at: datetime | None = None, now: datetime) -> Fence | None:

@@ -110,13 +110,12 @@ class WorkStatus(MemberController):
             return NOTHING
         retained = Condition(RETAINED, "False", OBJECT_LOST, "The member does not keep the object.")
         unretained = work.with_status(conditions=with_condition(work.status.conditions, retained, now=now))
-        new_applied = Condition(
-            APPLIED, "False", OBJECT_LOST, "The object is no longer on the member; it is applied again."
-        )
+        message = "The object is no longer on the member; it is applied again"
+        new_applied = Condition(APPLIED, "False", OBJECT_LOST, f"{message}.")
         lost = unretained.with_status(conditions=with_condition(unretained.status.conditions, new_applied, now=now))
         if wait := wait_before_reapply(lost).total_seconds():
             why = "it was lost before, so something on the member deletes it"
-            new_applied = replace(new_applied, message=f"{new_applied.message[:-1]} in {wait:g} s: {why}.")
+            new_applied = replace(new_applied, message=f"{message} in {wait:g} s: {why}.")
         event = Event(work, OBJECT_LOST, new_applied.message, warning=True)
         changed = unretained.with_status(
             conditions=with_condition(unretained.status.conditions, new_applied, now=now), manifest_statuses=()

@@ -15,9 +15,19 @@ from controlplane.engine.capacity_conflicts import ReservationNumbers, overcommi
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import EVERY, Decision, Delete, Drop, Event, Put, Save, newest
 from controlplane.engine.events import counted, event_ref
+from controlplane.engine.memory_leases import MemoryLeases
 from controlplane.engine.merge import Lost, Remove, Same, Write, check_generation, merge_change
 from controlplane.engine.routing import Router, shard_of
-from controlplane.engine.state import Actor, Change, Claim, Claims, Fence, Fenced, Outcome, ReservedCapacity, Selection
+from controlplane.engine.state import (
+    Actor,
+    Change,
+    Claim,
+    Claims,
+    HeldLease,
+    Outcome,
+    ReservedCapacity,
+    Selection,
+)
 from controlplane.kind import text_of
 from controlplane.kinds import KINDS, OWNER, WORK
 from controlplane.kinds.rows import HELD, QUEUED, CapacityReservation, Eviction, QueuePosition, Row
@@ -28,12 +38,6 @@ class _Due(msgspec.Struct, frozen=True, gc=False):
     seq: int
     lease_until: datetime | None = None
     cursor: str = ""
-
-
-class _Lease(msgspec.Struct, frozen=True, gc=False):
-    holder: str
-    epoch: int
-    until: datetime
 
 
 _NOTHING_DONE = Outcome()
@@ -57,7 +61,7 @@ class MemoryStore:
         self._listed: dict[str, tuple[Object, ...]] = {}  # all objects of a kind; removed when one of them changes
         self._texts: dict[Ref, bytes] = {}  # the document of every object, as in the log
         self._rows: dict[type, dict[str, Row]] = {}
-        self._leases: dict[tuple[str, int], _Lease] = {}
+        self._leases = MemoryLeases()
         self._seq = 0
         self._numbers = ReservationNumbers()
 
@@ -215,18 +219,12 @@ class MemoryStore:
         decisions: Sequence[tuple[Claim | None, Decision]],
         *,
         by: Actor,
-        fence: Fence | None = None,
+        lease: HeldLease | None = None,
         dry_run: bool = False,
     ) -> Sequence[Outcome]:
-        self._check_fence(fence)
+        if lease is not None:
+            self._leases.check(lease, now=self.now())
         return [self._apply_one(claim, decision, by, dry_run=dry_run) for claim, decision in decisions]
-
-    def _check_fence(self, fence: Fence | None) -> None:
-        if fence is None:
-            return
-        lease = self._leases.get((fence.name, fence.shard))
-        if lease is None or lease.epoch != fence.epoch or lease.until <= self.now():
-            raise Fenced(f"lease {fence.name}/{fence.shard} epoch {fence.epoch} has passed")
 
     def _guarded(self, ref: Ref) -> int | None:
         if ref.name == EVERY:
@@ -465,22 +463,13 @@ class MemoryStore:
     # Leases
 
     def lease_held_until(self, name: str) -> datetime | None:
-        return max((lease.until for (known, _), lease in self._leases.items() if known == name), default=None)
+        return self._leases.held_until(name)
 
-    def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
-        now = self.now()
-        lease = self._leases.get((name, shard))
-        if lease is not None and lease.holder != holder and lease.until > now:
-            return None
-        same = lease is not None and lease.holder == holder and lease.until > now
-        epoch = 1 if lease is None else lease.epoch if same else lease.epoch + 1
-        self._leases[name, shard] = _Lease(holder, epoch, now + timedelta(seconds=seconds))
-        return Fence(name, shard, epoch)
+    def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> HeldLease | None:
+        return self._leases.take(name, shard, holder=holder, seconds=seconds, now=self.now())
 
-    def drop_lease(self, fence: Fence, *, holder: str) -> None:
-        lease = self._leases.get((fence.name, fence.shard))
-        if lease is not None and lease.holder == holder and lease.epoch == fence.epoch:
-            self._leases[fence.name, fence.shard] = _Lease(holder, lease.epoch, self.now())
+    def drop_lease(self, lease: HeldLease, *, holder: str) -> None:
+        self._leases.drop(lease, holder=holder, now=self.now())
 
     # For tests
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Ref
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import NOTHING, Decision, Event
-from controlplane.engine.state import Actor, Claim, Fence, Fenced, Outcome, Store, Unstorable
+from controlplane.engine.state import Actor, Claim, HeldLease, LeaseLost, Outcome, Store, Unstorable
 from controlplane.kinds import FAILOVER_CONFIGURATION
 from controlplane.settings import Settings
 
@@ -71,15 +71,15 @@ def run_batch(
     *,
     world: World,
     shard: int = 0,
-    fence: Fence | None = None,
+    lease: HeldLease | None = None,
     limit: int = 0,
     reload_settings: Callable[[], Settings] | None = None,
     has_time: Callable[[], bool] = lambda: True,
 ) -> Report:
     """Decide about one batch of due objects and store the decisions. `Report.claimed` 0: nothing was due.
 
-    fence: the lease of the controller's group. Only the holder works for the group, so due rows need no lease of their
-    own. A decision is refused (Fenced) if the lease has passed to another process.
+    lease: the lease of the controller's group. Only the holder works for the group, so due rows need no lease of their
+    own. A decision is refused (LeaseLost) if the lease has passed to another process.
     limit: how many objects to claim at most; 0: `Controller.batch`.
     reload_settings: reads the settings again. It is called if a change of the settings is among the due objects,
     because `settings` may have been read before that change.
@@ -90,7 +90,7 @@ def run_batch(
         shard=shard,
         shards=controller.shards,
         limit=limit or controller.batch,
-        lease_seconds=0.0 if fence is not None else CLAIM_SECONDS,
+        lease_seconds=0.0 if lease is not None else CLAIM_SECONDS,
     )
     if not claimed.claims:
         return Report(controller.name)
@@ -107,11 +107,11 @@ def run_batch(
         limit = DECIDED_CHUNK if controller.decides_in_fan_out else FAN_OUT_CHUNK
         refs, cursor = controller.expand(store, claim.ref, after=claim.cursor, limit=limit)
         if controller.decides_in_fan_out:
-            refs = _decide_chunk(controller, store, settings, refs, now=claimed.now, fence=fence)
+            refs = _decide_chunk(controller, store, settings, refs, now=claimed.now, lease=lease)
         store.advance(claim, refs, cursor=cursor)
     try:
-        failures, outcomes = _decide(controller, store, settings, keyed, now=claimed.now, world=world, fence=fence)
-    except Fenced:
+        failures, outcomes = _decide(controller, store, settings, keyed, now=claimed.now, world=world, lease=lease)
+    except LeaseLost:
         store.release(keyed)  # the new holder of the lease need not wait until these claims expire
         raise
     lost = len([outcome for outcome in outcomes if outcome.lost])
@@ -119,7 +119,13 @@ def run_batch(
 
 
 def _decide_chunk(
-    controller: Controller, store: Store, settings: Settings, refs: Sequence[Ref], *, now: datetime, fence: Fence | None
+    controller: Controller,
+    store: Store,
+    settings: Settings,
+    refs: Sequence[Ref],
+    *,
+    now: datetime,
+    lease: HeldLease | None,
 ) -> list[Ref]:
     """Decide one chunk of a fan-out and store the decisions without making the objects due first.
 
@@ -136,7 +142,7 @@ def _decide_chunk(
         elif decision.changes or decision.events:
             batch.append((ref, decision))
     by = Actor(controller.name, controller=True)
-    outcomes = apply_decisions(store, [(None, decision) for _, decision in batch], by=by, fence=fence)
+    outcomes = apply_decisions(store, [(None, decision) for _, decision in batch], by=by, lease=lease)
     failed = (isinstance(outcome, Unstorable) or bool(outcome.lost) for outcome in outcomes)
     return due + [ref for (ref, _), again in zip(batch, failed, strict=True) if again]
 
@@ -149,7 +155,7 @@ def _decide(
     *,
     now: datetime,
     world: World,
-    fence: Fence | None,
+    lease: HeldLease | None,
 ) -> tuple[list[Failure], Sequence[Outcome]]:
     """Load, ask, decide and apply for the claimed objects; return the failures and what became of the decisions."""
     if not claims:
@@ -184,30 +190,30 @@ def _decide(
             batch += [(None, separate) for separate in decision.separate_decisions]
             about += [(claim, snapshot)] * len(decision.separate_decisions)
     by = Actor(controller.name, controller=True)
-    outcomes = apply_decisions(store, batch, by=by, fence=fence)
+    outcomes = apply_decisions(store, batch, by=by, lease=lease)
     refused = [
         (own_claim, failed(claim, snapshot, outcome))
         for (own_claim, _), (claim, snapshot), outcome in zip(batch, about, outcomes, strict=True)
         if isinstance(outcome, Unstorable)
     ]
     if refused:
-        store.apply(refused, by=by, fence=fence)
+        store.apply(refused, by=by, lease=lease)
     return failures, [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
 
 
 def apply_decisions(
-    store: Store, batch: Sequence[tuple[Claim | None, Decision]], *, by: Actor, fence: Fence | None = None
+    store: Store, batch: Sequence[tuple[Claim | None, Decision]], *, by: Actor, lease: HeldLease | None = None
 ) -> list[Outcome | Unstorable]:
     """Store decisions and return their outcomes, in order.
 
     A decision that cannot be stored (Unstorable) is returned as that exception in its place; all others are stored.
     Events of steps are left out if more than MAX_DECISIONS_WITH_STEPS decisions have some.
-    Raises Fenced, and the store's own error if the store cannot be reached.
+    Raises LeaseLost, and the store's own error if the store cannot be reached.
     """
     stepping = sum(any(event.step for event in decision.events) for _, decision in batch)
     if stepping > MAX_DECISIONS_WITH_STEPS:
         batch = [(claim, _without_steps(decision)) for claim, decision in batch]
-    return _apply_halving(store, batch, by=by, fence=fence)
+    return _apply_halving(store, batch, by=by, lease=lease)
 
 
 def _without_steps(decision: Decision) -> Decision:
@@ -217,17 +223,17 @@ def _without_steps(decision: Decision) -> Decision:
 
 
 def _apply_halving(
-    store: Store, batch: Sequence[tuple[Claim | None, Decision]], *, by: Actor, fence: Fence | None
+    store: Store, batch: Sequence[tuple[Claim | None, Decision]], *, by: Actor, lease: HeldLease | None
 ) -> list[Outcome | Unstorable]:
     """Store decisions, and halve a batch that cannot be stored until the unstorable decision is alone."""
     try:
-        return list(store.apply(batch, by=by, fence=fence))
+        return list(store.apply(batch, by=by, lease=lease))
     except Unstorable as error:
         done, rest = error.written, batch[len(error.written) :]
         if len(rest) == 1:
             return [*done, error]
     half = len(rest) // 2
-    halves = (_apply_halving(store, part, by=by, fence=fence) for part in (rest[:half], rest[half:]))
+    halves = (_apply_halving(store, part, by=by, lease=lease) for part in (rest[:half], rest[half:]))
     return [*done, *(outcome for outcomes in halves for outcome in outcomes)]
 
 

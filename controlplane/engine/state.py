@@ -18,7 +18,7 @@ from controlplane.engine.decision import Decision
 from controlplane.kinds.rows import CapacityReservation, QueuePosition, Row
 
 
-class Fenced(Exception):
+class LeaseLost(Exception):
     """Another process has taken the lease under which a batch was to be written. Nothing of the batch was written."""
 
 
@@ -171,7 +171,7 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
     claims: tuple[Claim, ...]
 
 
-class Fence(msgspec.Struct, frozen=True, gc=False):
+class HeldLease(msgspec.Struct, frozen=True, gc=False):
     """A lease that a process held when it started to decide. `apply` refuses to write under an older `epoch`."""
 
     name: str
@@ -211,14 +211,14 @@ class Store(State, Protocol):
         decisions: Sequence[tuple[Claim | None, Decision]],
         *,
         by: Actor,
-        fence: Fence | None = None,
+        lease: HeldLease | None = None,
         dry_run: bool = False,
     ) -> Sequence[Outcome]:
         """Write decisions, each as a whole or not at all, and finish their claims.
 
         Finishing removes the due row, or sets it to `wake_at`. If the object was marked after it was claimed, the row
         stays due. The claim of a lost decision is due again at once.
-        Raises Fenced if the lease was lost; nothing is written then. Raises Unstorable if a decision cannot be stored;
+        Raises LeaseLost; nothing is written then. Raises Unstorable if a decision cannot be stored;
         decisions before it may have been written (`run.apply_decisions` handles this).
         """
 
@@ -231,11 +231,11 @@ class Store(State, Protocol):
     def advance(self, claim: Claim, refs: Collection[Ref], *, cursor: str | None) -> None:
         """Mark one chunk of a fan-out due and store its cursor, in one transaction; cursor None ends the fan-out."""
 
-    def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> Fence | None:
-        """Take or renew a lease and return its fence; None: another holder has it and it has not expired."""
+    def take_lease(self, name: str, shard: int, *, holder: str, seconds: float) -> HeldLease | None:
+        """Take or renew a lease and return it. None: another holder has it and it has not expired."""
 
-    def drop_lease(self, fence: Fence, *, holder: str) -> None:
-        """End a lease at once if `holder` still holds it under this fence."""
+    def drop_lease(self, lease: HeldLease, *, holder: str) -> None:
+        """End a lease at once if `holder` still holds it under this epoch."""
 
     def next_due(self, controllers: Collection[str]) -> datetime | None:
         """Return when the next due row of these controllers can be claimed; None: they have no due rows."""

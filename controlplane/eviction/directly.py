@@ -17,6 +17,7 @@ from controlplane.apimachinery.names import DIRECTLY_UNREACHABLE_ANNOTATION
 from controlplane.clusters import fence
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.cluster import Cluster
+from controlplane.kinds.cluster.fence import Fence
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.policy.unreachable_wait import parse_wait
 from controlplane.settings import Settings
@@ -72,7 +73,7 @@ def directly_sources(
 
 
 def _reason_to_proceed(
-    task: GracefulEvictionTask, binding: Binding, fencing: fence.Fence | None, settings: Settings, *, now: datetime
+    task: GracefulEvictionTask, binding: Binding, fencing: Fence | None, settings: Settings, *, now: datetime
 ) -> str:
     """Return why new copies may start although the old copy's cluster cannot be reached; "": they have to wait."""
     if settings.directly_unreachable == "Proceed":

@@ -52,8 +52,8 @@ def run() -> list[Figure]:
 
 
 def _work(controller: EvictionQueue) -> None:
-    fence = store().take_lease(controller.group, 0, holder="bench", seconds=600)
-    while run_batch(controller, store(), ON, world=World(), fence=fence).claimed:
+    lease = store().take_lease(controller.group, 0, holder="bench", seconds=600)
+    while run_batch(controller, store(), ON, world=World(), lease=lease).claimed:
         pass
 
 

@@ -47,11 +47,11 @@ def _work_off(database: DjangoStore, controllers: Iterable[Controller]) -> int:
     """Run each controller until nothing is due for it; return how many objects were looked at."""
     total, settings = 0, Settings()
     for controller in controllers:
-        fence = database.take_lease(controller.group, 0, holder="bench", seconds=LEASE_SECONDS)
-        assert fence is not None, f"somebody else has the lease of {controller.group}"
-        while claimed := run_batch(controller, database, settings, world=World(), fence=fence).claimed:
+        lease = database.take_lease(controller.group, 0, holder="bench", seconds=LEASE_SECONDS)
+        assert lease is not None, f"somebody else has the lease of {controller.group}"
+        while claimed := run_batch(controller, database, settings, world=World(), lease=lease).claimed:
             total += claimed
-        database.drop_lease(fence, holder="bench")
+        database.drop_lease(lease, holder="bench")
     return total
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from controlplane.apimachinery.meta import Object, Ref
 from controlplane.engine.decision import Decision, Drop, Save
 from controlplane.engine.memory import MemoryStore
-from controlplane.engine.state import Actor, Claim, Fence, Outcome
+from controlplane.engine.state import Actor, Claim, HeldLease, Outcome
 from controlplane.kinds.rows import Row
 
 if TYPE_CHECKING:
@@ -80,16 +80,16 @@ class Store(MemoryStore):
         decisions: Sequence[tuple[Claim | None, Decision]],
         *,
         by: Actor,
-        fence: Fence | None = None,
+        lease: HeldLease | None = None,
         dry_run: bool = False,
     ) -> Sequence[Outcome]:
         if not by.controller or not self.working:
-            return super().apply(decisions, by=by, fence=fence, dry_run=dry_run)
+            return super().apply(decisions, by=by, lease=lease, dry_run=dry_run)
         self.world.between()
         if self.withheld == by.name:
             self.withheld = ""
-            self.world.oversleep(lambda: MemoryStore.apply(self, decisions, by=by, fence=fence))
-        outcomes = super().apply(decisions, by=by, fence=fence, dry_run=dry_run)
+            self.world.oversleep(lambda: MemoryStore.apply(self, decisions, by=by, lease=lease))
+        outcomes = super().apply(decisions, by=by, lease=lease, dry_run=dry_run)
         self.world.may_die("after a write")
         return outcomes
 

@@ -23,7 +23,7 @@ from controlplane.controllers.work_status import WorkStatus
 from controlplane.engine import run
 from controlplane.engine.controller import Controller
 from controlplane.engine.run import Failure, World, run_batch
-from controlplane.engine.state import Fenced
+from controlplane.engine.state import LeaseLost
 from controlplane.eviction.rate import Bucket, TakeTokens, Tokens, take_tokens
 from controlplane.settings import Settings
 from tests.simulation.member import DOWN, UNAUTHORIZED, Member, place_of
@@ -195,8 +195,8 @@ class Simulation:
         holder = f"turn-{self._turns}"
         claimed = 0
         for shard in range(controller.shards):
-            fence = self.store.take_lease(controller.group, shard, holder=holder, seconds=LEASE_SECONDS)
-            if fence is None:
+            lease = self.store.take_lease(controller.group, shard, holder=holder, seconds=LEASE_SECONDS)
+            if lease is None:
                 continue
             self.store.working += 1
             try:
@@ -206,7 +206,7 @@ class Simulation:
                     self.settings,
                     world=self._outside,
                     shard=shard,
-                    fence=fence,
+                    lease=lease,
                     limit=self.chance.choice(LIMITS),
                 ).claimed
             except Killed:
@@ -214,7 +214,7 @@ class Simulation:
                 continue  # its lease runs out, and so do its claims
             finally:
                 self.store.working -= 1
-            self.store.drop_lease(fence, holder=holder)
+            self.store.drop_lease(lease, holder=holder)
         self._check()
         return claimed
 
@@ -262,7 +262,7 @@ class Simulation:
         def wake() -> None:
             try:
                 write()
-            except Fenced:
+            except LeaseLost:
                 self.note("a late write is refused: its lease has passed")
             else:
                 raise AssertionError(f"seed {self.seed}: a write was accepted after its lease had passed")

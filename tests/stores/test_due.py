@@ -9,7 +9,7 @@ from controlplane.apimachinery.meta import Ref
 from controlplane.engine.controller import Controller
 from controlplane.engine.decision import Decision, Delete, Event, Put, Save
 from controlplane.engine.run import World, run_batch
-from controlplane.engine.state import Actor, Claim, Fence, Fenced
+from controlplane.engine.state import Actor, Claim, HeldLease, LeaseLost
 from controlplane.kinds import CLUSTER, RESOURCE_BINDING
 from controlplane.kinds.rows import Observation
 from controlplane.settings import Settings
@@ -369,9 +369,9 @@ class TestLeases:
         assert timedelta(seconds=200) <= gone < timedelta(seconds=210)
 
     def test_a_dropped_lease_is_free_at_once(self, store: Any) -> None:
-        fence = store.take_lease("fleet", 0, holder="a", seconds=10)
+        lease = store.take_lease("fleet", 0, holder="a", seconds=10)
 
-        store.drop_lease(fence, holder="a")
+        store.drop_lease(lease, holder="a")
 
         assert store.take_lease("fleet", 0, holder="b", seconds=10) is not None
 
@@ -385,9 +385,9 @@ class TestLeases:
         assert ground.store.take_lease("fleet", 0, holder="c", seconds=10) is None
 
     def test_a_batch_is_written_under_a_lease_that_is_held(self, store: Any) -> None:
-        fence = store.take_lease("fleet", 0, holder="a", seconds=10)
+        lease = store.take_lease("fleet", 0, holder="a", seconds=10)
 
-        outcome = store.apply([(None, Decision(changes=(Put(template("a"), None),)))], by=USER, fence=fence)[0]
+        outcome = store.apply([(None, Decision(changes=(Put(template("a"), None),)))], by=USER, lease=lease)[0]
 
         assert outcome.lost == ""
 
@@ -396,21 +396,21 @@ class TestLeases:
         store = ground.store
         store.mark("placer", [WEB])
         (one,) = claim(store)
-        fence = store.take_lease("fleet", 0, holder="a", seconds=10)
+        lease = store.take_lease("fleet", 0, holder="a", seconds=10)
         ground.pass_time(11)
         if passed_on:
             store.take_lease("fleet", 0, holder="b", seconds=10)
 
-        with pytest.raises(Fenced):
-            store.apply([(one, Decision(changes=(Put(binding("web"), None),)))], by=PLACER, fence=fence)
+        with pytest.raises(LeaseLost):
+            store.apply([(one, Decision(changes=(Put(binding("web"), None),)))], by=PLACER, lease=lease)
 
         assert stored(store, WEB) is None
         store.release([one])
         assert due_refs(store) == [WEB]
 
     def test_a_lease_nobody_took_fences(self, store: Any) -> None:
-        with pytest.raises(Fenced):
-            store.apply([(None, Decision())], by=USER, fence=Fence("fleet", 0, 1))
+        with pytest.raises(LeaseLost):
+            store.apply([(None, Decision())], by=USER, lease=HeldLease("fleet", 0, 1))
 
 
 class TestRunning:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from controlplane.kinds import cells
+from controlplane.kinds.cluster.fence import fence_in
 from controlplane.wire.resource import Column
 
 
@@ -15,10 +16,10 @@ def _taints(doc: dict[str, Any], now: Any) -> str:
 
 def _fenced(doc: dict[str, Any], now: Any) -> str:
     """Return the operator who confirmed that a cluster is down, and until when; "" if no confirmation is in force."""
-    if cells.condition("Fenced")(doc, now) != "True":
+    fence = fence_in(doc["metadata"].get("annotations") or {})
+    if fence is None or cells.condition("Fenced")(doc, now) != "True":
         return ""
-    message = str(cells.condition("Fenced", "message")(doc, now))
-    return message.partition(": ")[0].removeprefix("confirmed down ")
+    return f"by {fence.by} until {fence.expires_at:%Y-%m-%dT%H:%M:%SZ}"
 
 
 COLUMNS = (
