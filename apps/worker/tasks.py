@@ -55,7 +55,7 @@ def run_turn(name: str) -> None:
     began = monotonic_seconds()
 
     def no_later_tick() -> bool:
-        return _tick_times.forked and turn.fence is not None and _tick_times.latest(name) <= began
+        return _tick_times.forked and turn.lease is not None and _tick_times.latest(name) <= began
 
     turn.run(INTERVAL_SECONDS, go_on=no_later_tick, stopped=lambda: _stopping.is_set() or _tick_times.ended)
 
