@@ -10,7 +10,7 @@ from django.contrib.admin.helpers import ActionForm
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from apps.failover.models import AilingCopies, Eviction, FleetState, GracefulEvictionTask
+from apps.failover.models import Eviction, FleetState, GracefulEvictionTask, UnhealthyCopies
 from apps.failover.orders import order
 from apps.objects.changelist import choices, cluster_names
 from apps.objects.rows_admin import RowAdmin
@@ -93,5 +93,5 @@ class TaskAdmin(RowAdmin):
 
 admin.site.register(Eviction, EvictionAdmin)
 admin.site.register(GracefulEvictionTask, TaskAdmin)
-admin.site.register(AilingCopies, RowAdmin)
+admin.site.register(UnhealthyCopies, RowAdmin)
 admin.site.register(FleetState, RowAdmin)

@@ -61,7 +61,7 @@ class Eviction(RowModel, row=rows.Eviction, prose=("message",)):
         ]
 
 
-class AilingCopies(RowModel, row=rows.UnhealthyCopies):
+class UnhealthyCopies(RowModel, row=rows.UnhealthyCopies):
     """The time since when each copy of a binding is unhealthy, for application failover."""
 
     class Meta:

@@ -4,10 +4,10 @@ from django.contrib import admin
 
 from apps.objects.changelist import choices, cluster_names
 from apps.objects.rows_admin import RowAdmin
-from apps.scheduling.models import FleetNames, PlacementHint, PlacementNote, Promise
+from apps.scheduling.models import CapacityReservation, FleetNames, PlacementHint, PlacementNote
 
 
-class PromiseAdmin(RowAdmin):
+class ReservationAdmin(RowAdmin):
     """Capacity that is reserved for Works and that no report of a cluster counts yet."""
 
     search_fields = ("key",)
@@ -34,7 +34,7 @@ class FleetNamesAdmin(RowAdmin):
     list_display = ("key",)
 
 
-admin.site.register(Promise, PromiseAdmin)
+admin.site.register(CapacityReservation, ReservationAdmin)
 admin.site.register(PlacementHint, HintAdmin)
 admin.site.register(PlacementNote, NoteAdmin)
 admin.site.register(FleetNames, FleetNamesAdmin)

@@ -8,7 +8,7 @@ from apps.objects.row_model import RowModel
 from controlplane.kinds import rows
 
 
-class Promise(RowModel, row=rows.CapacityReservation, prose=("request",)):
+class CapacityReservation(RowModel, row=rows.CapacityReservation, prose=("request",)):
     """Capacity of a cluster that is reserved for a Work and that no report of the cluster counts yet."""
 
     number = models.BigIntegerField(default=0, db_default=0)  # rises with each reservation; see tables.RowTable
@@ -16,13 +16,13 @@ class Promise(RowModel, row=rows.CapacityReservation, prose=("request",)):
     class Meta:
         indexes = [
             # read by lookup.reserved_query: reservations by other controllers while a decision was made
-            models.Index(fields=["number"], name="promise_number"),
+            models.Index(fields=["number"], name="reservation_number"),
             # read by controllers.scheduler: what is reserved on the clusters of a batch
-            models.Index(fields=["cluster"], name="promise_cluster"),
+            models.Index(fields=["cluster"], name="reservation_cluster"),
             # read by controllers.scheduler: the reservations of a binding, which its next placement replaces
-            models.Index(fields=["binding"], name="promise_binding"),
+            models.Index(fields=["binding"], name="reservation_binding"),
             # read by controllers.scheduler: the latest reservations on all clusters
-            models.Index(fields=["made_at"], name="promise_made_at"),
+            models.Index(fields=["made_at"], name="reservation_made_at"),
         ]
 
 

@@ -55,7 +55,7 @@ class Reservations(Controller):
     early. Expired rows are ignored wherever reservations are counted.
     """
 
-    name: ClassVar[str] = "promises"
+    name: ClassVar[str] = "reservations"
     group: ClassVar[str] = "scheduling"
     keys: ClassVar[tuple[str, ...]] = (CLUSTER,)
     watches: ClassVar[tuple[Watch, ...]] = (
@@ -114,7 +114,7 @@ class Reservations(Controller):
             and now - row.made_at >= DISPATCH
         )
         wake_at = min((row.made_at + RESERVATION_EXPIRY for row in held if row.made_at is not None), default=None)
-        return Decision(changes=(*ended, *applied), wake_at=wake_at, reason="PromiseCounted")
+        return Decision(changes=(*ended, *applied), wake_at=wake_at, reason="ReservationEnded")
 
 
 def _may_count(reservation: CapacityReservation, reports: Sequence[Collected]) -> bool:

@@ -49,10 +49,10 @@ def presence(store: DjangoStore) -> Presence:
 
 def die(one: Presence) -> None:
     """Let a process's lease run out, as when it was killed a while ago."""
-    assert one.fence is not None
+    assert one.lease is not None
     with connection.cursor() as cursor:
         query = "UPDATE objects_lease SET until = clock_timestamp() WHERE name = 'members' AND shard = %s"
-        cursor.execute(query, [one.fence.shard])
+        cursor.execute(query, [one.lease.shard])
 
 
 def test_whoever_comes_alone_takes_up_what_a_dead_process_had_claimed(store: DjangoStore) -> None:
@@ -115,7 +115,7 @@ def test_every_process_has_a_place_of_its_own_and_keeps_it(store: DjangoStore) -
     places = {row.shard: row.holder for row in Lease.objects.filter(name="members")}
 
     assert places == {number: one.holder for number, one in enumerate(three)}
-    assert {one.fence.epoch for one in three if one.fence is not None} == {1}
+    assert {one.lease.epoch for one in three if one.lease is not None} == {1}
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ WORDS = {
     r"speaks?|speaking": "name the protocol or the rights",
 }
 # Names that contain such a word: a user of the operating system, a page of the admin.
-NAMES = re.compile(r'"nobody"|\(postgres or nobody\)|["`]promises["`]|controllers\.promises')
+NAMES = re.compile(r'"nobody"|\(postgres or nobody\)')
 FORBIDDEN = re.compile("|".join(rf"\b(?:{word})\b" for word in WORDS), re.IGNORECASE)
 LONGEST_FILE, LONGEST_FUNCTION = 500, 60  # lines
 

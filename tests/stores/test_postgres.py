@@ -281,7 +281,7 @@ FILLED = (
     "resources_work",
     "objects_due",
     "failover_eviction",
-    "scheduling_promise",
+    "scheduling_capacityreservation",
     change_log.TABLE,
 )
 
@@ -362,7 +362,7 @@ class TestPlans:
                         CASE WHEN n % 100 = 0 THEN 'Held' ELSE 'Queued' END, '', '', 1, '[]' {numbers}"""
             )
             cursor.execute(
-                f"""INSERT INTO scheduling_promise (key, binding, cluster, replicas, request, made_at)
+                f"""INSERT INTO scheduling_capacityreservation (key, binding, cluster, replicas, request, made_at)
                     SELECT 'b' || n, 'b' || n, 'member' || n % 500, 1, '{{}}',
                         now() - n * interval '1 second' {numbers}"""
             )

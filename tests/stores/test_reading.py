@@ -331,7 +331,7 @@ def eviction(name: str, priority: int, minutes: float | None, **fields: Any) -> 
 
 
 def as_stored(row: Any) -> Any:
-    """Return a row as it is read back: the store notes who wrote a promise."""
+    """Return a row as it is read back: the store notes which controller wrote a reservation."""
     return replace(row, writer=USER.name) if isinstance(row, CapacityReservation) else row
 
 

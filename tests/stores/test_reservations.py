@@ -65,7 +65,7 @@ def interrupted(base: type) -> type:
                 seen = list(self.reads)
                 self.happens()
                 self.reads = seen
-            self.reads.append("promises" if name == "reserved_capacity" or args[:1] == (CapacityReservation,) else name)
+            self.reads.append("reservations" if name == "reserved_capacity" or args[:1] == (CapacityReservation,) else name)
             self.reading = True
             try:
                 return plain(self, *args, **kwargs)
@@ -91,8 +91,8 @@ class Race:
 
     def __init__(self, base: type, *, web: Binding, room: int = ROOM) -> None:
         self.queue, self.evictions, self.scheduler = EvictionQueue(), Evictions(), Scheduler()
-        self.promises = Reservations()
-        self.store: Any = interrupted(base)(controllers=[self.queue, self.evictions, self.scheduler, self.promises])
+        self.reservations = Reservations()
+        self.store: Any = interrupted(base)(controllers=[self.queue, self.evictions, self.scheduler, self.reservations])
         self.store.reads = []
         self.web = web
         gate = FleetState("default", failover_on_since=self.store.now() - timedelta(hours=1))
@@ -123,10 +123,10 @@ class Race:
         self.store.reads, self.store.before, self.store.happens = [], evicted_before, self.evict
         run_batch(self.scheduler, self.store, ON, world=World())
 
-    def end_promises(self, on: str, *, evicted_before: int) -> None:
-        self.store.mark("promises", [Ref(CLUSTER, "", on)])
+    def end_reservations(self, on: str, *, evicted_before: int) -> None:
+        self.store.mark("reservations", [Ref(CLUSTER, "", on)])
         self.store.reads, self.store.before, self.store.happens = [], evicted_before, self.evict
-        run_batch(self.promises, self.store, ON, world=World())
+        run_batch(self.reservations, self.store, ON, world=World())
 
     def reserved(self) -> dict[str, int]:
         rows = self.store.rows(CapacityReservation, "binding", [str(self.web.ref)]).get(str(self.web.ref), ())
@@ -193,7 +193,7 @@ def test_what_is_reserved_anew_while_an_old_reservation_ends_is_kept(kept_in: ty
     old = refuge_reservations(ANEW, {"refuge": ROOM}, asked=NOTHING_ASKED, now=forgotten)
     race.store.apply([(None, Decision(changes=tuple(map(Save, old))))], by=USER)
 
-    race.end_promises("refuge", evicted_before=read)
+    race.end_reservations("refuge", evicted_before=read)
 
     assert race.left() == (read < len(race.store.reads)), race.store.reads
     assert not race.left() or race.reserved() == {"refuge": ROOM}, race.store.reads
@@ -201,13 +201,13 @@ def test_what_is_reserved_anew_while_an_old_reservation_ends_is_kept(kept_in: ty
 
 @pytest.mark.parametrize("read", range(5))
 def test_what_is_given_back_to_a_binding_has_been_counted(kept_in: type, read: int) -> None:
-    """Until the scheduler has read what is promised, an eviction takes its room from everybody else."""
+    """Until the scheduler has read the reservations, an eviction takes its room from everybody else."""
     race = Race(kept_in, web=ANEW)
     race.store.apply([(None, Decision(changes=(Put(OTHER, None),)))], by=USER)
 
     race.schedule(OTHER, evicted_before=read)
 
-    ledger_read = max(place for place, name in enumerate(race.store.reads) if name == "promises")
+    ledger_read = max(place for place, name in enumerate(race.store.reads) if name == "reservations")
     if read <= ledger_read:
         assert race.left()
         assert race.placed(OTHER) == {}, race.store.reads
@@ -254,7 +254,7 @@ def test_where_there_is_room_for_both_neither_waits_for_the_other(kept_in: type,
 def test_what_the_scheduler_decides_in_one_batch_is_no_conflict_with_itself(
     kept_in: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The batch is stored in several transactions, and its last promise takes the last room."""
+    """The batch is stored in several transactions, and its last reservation takes the last room."""
     monkeypatch.setattr(batch, "MAX_OBJECTS", 4)
     race = Race(kept_in, web=STANDS, room=10)
     others = [binding(f"other{number}", by_room("refuge"), on={}, replicas=1) for number in range(10)]

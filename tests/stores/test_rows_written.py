@@ -46,13 +46,13 @@ def swallowing(table: str, operation: str) -> Iterator[None]:
 def everything(store: DjangoStore) -> dict[str, Any]:
     """Return all that a transaction of these tests writes."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM scheduling_promise")
-        promises = cursor.fetchone()
+        cursor.execute("SELECT count(*) FROM scheduling_capacityreservation")
+        reservations = cursor.fetchone()
     return {
         "objects": store.documents(RESOURCE_BINDING) + store.documents("ConfigMap"),
         "version": store.current_version(),
         "log": store.changes(0),
-        "promises": promises,
+        "reservations": reservations,
         "due": due_refs(store),
     }
 

@@ -37,7 +37,7 @@ def scheduler_of_applications(size: int) -> Case:
     return Case([*clusters("a", "b"), *found], refs(found), size)
 
 
-def promises(size: int) -> Case:
+def reservations(size: int) -> Case:
     found = clusters(*many(size))
     rows = [
         CapacityReservation(f"x|{name}", "work.karmada.io/ResourceBinding/default/x", name, 2, "", LONG_AGO)
@@ -46,8 +46,8 @@ def promises(size: int) -> Case:
     return Case([*found, *rows], refs(found), size)
 
 
-def promises_of_what_runs(size: int) -> Case:
-    """Every cluster reported after the promise: whether the Works are applied is looked up."""
+def reservations_of_what_runs(size: int) -> Case:
+    """Every cluster reported after the reservation: whether the Works are applied is looked up."""
     found = clusters(*many(size))
     held = bound(size, **{found[0].metadata.name: 2})
     rows = [
@@ -84,8 +84,8 @@ BATCHES: dict[str, Callable[[int], Case]] = {
     "rebalancer": rebalancer,
     "scheduler": scheduler,
     "scheduler of applications": scheduler_of_applications,
-    "promises": promises,
-    "promises of what runs": promises_of_what_runs,
+    "reservations": reservations,
+    "reservations of what runs": reservations_of_what_runs,
     "fleet_names": fleet_names,
 }
 
