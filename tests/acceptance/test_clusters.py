@@ -47,7 +47,7 @@ def held(fleet: Live, ns: str) -> list[str]:
     return [] if found is None else [ns]
 
 
-def test_d20_a_deleted_cluster_is_emptied_through_the_queue_before_it_goes(fleet: Live, ns: str) -> None:
+def test_a_deleted_cluster_is_emptied_through_the_queue_before_it_goes(fleet: Live, ns: str) -> None:
     fleet.configure(compat={"terminatingTaint": True})
     fleet.apply(policy("web", {**HOME_FIRST, **ONE_AWAY}), workload("web", 2), namespace=ns)
     fleet.until(lambda: set(fleet.placed(ns, "web-deployment")) == {LEAVER} and fleet.settled(ns, "web-deployment"))
@@ -78,7 +78,7 @@ def test_d20_a_deleted_cluster_is_emptied_through_the_queue_before_it_goes(fleet
         assert fleet.items(WORKS.format(LEAVER)) == []
 
 
-def test_d20_a_cluster_with_workloads_is_deleted_only_with_a_word_about_them(fleet: Live, ns: str) -> None:
+def test_a_cluster_with_workloads_is_deleted_only_with_a_word_about_them(fleet: Live, ns: str) -> None:
     fleet.apply(policy("web", on(LEAVER)), workload("web", 2), namespace=ns)
     fleet.until(lambda: fleet.settled(ns, "web-deployment"))
 

@@ -51,7 +51,7 @@ def judged(fleet: Live, effect: str) -> bool:
     return all(one["status"]["state"] not in ("Queued", "Held") for one in queue)
 
 
-def test_s001_story_1_an_operator_sees_switch_rule_and_strategy(fleet: Live, ns: str) -> None:
+def test_story_1_an_operator_sees_switch_rule_and_strategy(fleet: Live, ns: str) -> None:
     fleet.apply(taint_policy(effect="PreferNoExecute"))
     deploy(fleet, ns, "patient", PREFERS_HOME, {"cluster": {"tolerationSeconds": 100}})
     deploy(fleet, ns, "stays", on(HOME))
@@ -70,7 +70,7 @@ def test_s001_story_1_an_operator_sees_switch_rule_and_strategy(fleet: Live, ns:
     assert (closed["bindings"], "featureGates.Failover" in closed["remedy"]) == (2, True)
 
 
-def test_s001_story_2_a_hard_failure_moves_all_but_those_that_bear_it(fleet: Live, ns: str) -> None:
+def test_story_2_a_hard_failure_moves_all_but_those_that_bear_it(fleet: Live, ns: str) -> None:
     names = {f"app-{number}" for number in range(6)}
     fleet.apply(taint_policy(effect="NoExecute"))
     for name in names:
@@ -87,7 +87,7 @@ def test_s001_story_2_a_hard_failure_moves_all_but_those_that_bear_it(fleet: Liv
     assert fleet.ready(ns, "app-1") == {next(iter(placements(fleet, ns)["app-1"])): 1}
 
 
-def test_s001_story_2_a_partial_failure_moves_only_those_that_ask_for_it(fleet: Live, ns: str) -> None:
+def test_story_2_a_partial_failure_moves_only_those_that_ask_for_it(fleet: Live, ns: str) -> None:
     """A third party reports the partial failure as a condition of its own, through the cluster's /status."""
     broken = [{"conditionType": "GPUHealthy", "operator": "In", "statusValues": ["False"]}]
     fleet.apply(taint_policy(effect="PreferNoExecute", on=broken))
@@ -121,7 +121,7 @@ def report(fleet: Live, kind: str, status: str) -> None:
             return
 
 
-def test_s001_story_3_of_a_hundred_workloads_95_stay_and_5_move(fleet: Live, ns: str) -> None:
+def test_story_3_of_a_hundred_workloads_95_stay_and_5_move(fleet: Live, ns: str) -> None:
     fleet.apply(taint_policy(effect="PreferNoExecute"))
     names = [f"app-{number:02}" for number in range(100)]
     asked = set(names[::20])

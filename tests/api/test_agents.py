@@ -151,7 +151,7 @@ def test_an_agent_puts_no_finalizer_on_its_lease(agent: Client, team: str) -> No
 
 
 @pytest.mark.parametrize("other", ["-b", "-a-not"])
-def test_fault_45_an_agent_speaks_for_no_other_cluster(api: Client, agent: Client, team: str, other: str) -> None:
+def test_an_agent_speaks_for_no_other_cluster(api: Client, agent: Client, team: str, other: str) -> None:
     name = f"{team}{other}"
     api.post(LEASES, lease(name))
     before = api.get(f"{LEASES}/{name}").document
@@ -174,7 +174,7 @@ def test_fault_45_an_agent_speaks_for_no_other_cluster(api: Client, agent: Clien
     assert api.get(f"{LEASES}/{name}").document == before
 
 
-def test_fault_45_an_agent_does_nothing_else_to_its_own_cluster(agent: Client, team: str) -> None:
+def test_an_agent_does_nothing_else_to_its_own_cluster(agent: Client, team: str) -> None:
     own = f"{team}-a"
     agent.post(LEASES, lease(own))
 
@@ -229,9 +229,7 @@ def test_an_agent_is_told_who_it_is_and_what_it_may(agent: Client, team: str) ->
 
 
 @pytest.mark.parametrize("skew", [timedelta(seconds=90), timedelta(seconds=-90), timedelta(hours=-6)])
-def test_fault_48_the_database_says_when_a_heartbeat_arrived(
-    server: Server, agent: Client, team: str, skew: timedelta
-) -> None:
+def test_the_database_says_when_a_heartbeat_arrived(server: Server, agent: Client, team: str, skew: timedelta) -> None:
     own = f"{team}-a"
     (before,) = server.sql("SELECT clock_timestamp()")[0]
     made = agent.post(LEASES, lease(own, at=before + skew)).document
@@ -244,7 +242,7 @@ def test_fault_48_the_database_says_when_a_heartbeat_arrived(
     assert before <= first < second <= after
 
 
-def test_fault_48_a_condition_turns_by_our_clock(server: Server, agent: Client, team: str) -> None:
+def test_a_condition_turns_by_our_clock(server: Server, agent: Client, team: str) -> None:
     own, now = f"{team}-a", datetime.now(UTC)
     long_ago = (now - timedelta(hours=3)).isoformat(timespec="seconds")
     told = {

@@ -60,7 +60,7 @@ def test_labels_of_a_policy_and_policies_of_others_are_edited_without_a_word(
     assert "warning" not in api.patch(policies(namespace, "other"), BEARS_IT).headers
 
 
-def test_fault_34_a_dry_run_shows_what_goes_with_a_taint_policy(api: Client, namespace: str) -> None:
+def test_a_dry_run_shows_what_goes_with_a_taint_policy(api: Client, namespace: str) -> None:
     policy_, member = f"{TAINT_POLICIES}/{namespace}", f"{CLUSTERS}/{namespace}"
     owners = f'{{"gone:NoExecute":{{"by":{{"policy/{namespace}":""}}}}}}'
     named = {"name": namespace}

@@ -280,7 +280,7 @@ def test_a_namespace_goes_after_what_is_in_it_and_ours_stays(root: Client) -> No
     assert found(ours.ref).metadata.deletion_timestamp is None
 
 
-def test_d20_a_cluster_with_bindings_on_it_is_not_deleted_on_any_page(root: Client) -> None:
+def test_a_cluster_with_bindings_on_it_is_not_deleted_on_any_page(root: Client) -> None:
     full, free, _ = stored(cluster("full"), cluster("free"), binding("web", "full"))
     chosen = [page_of(one).split("/")[-3] for one in (full, free)]
     sent = {"action": "delete_selected", "_selected_action": chosen, "index": "0", "post": "yes"}

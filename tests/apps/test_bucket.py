@@ -46,7 +46,7 @@ def test_a_flushed_bucket_starts_empty(redis_client: redis.Redis) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "most"), [(-3600, 0), (3600, 13)])
-def test_fault_16_a_clock_that_jumps_makes_no_burst(redis_client: redis.Redis, seconds: int, most: int) -> None:
+def test_a_clock_that_jumps_makes_no_burst(redis_client: redis.Redis, seconds: int, most: int) -> None:
     """At 50/s a bucket holds 13 [eviction-queue]: a leap fills it, and no more; a step back gives nothing, now or
     later."""
     script = redis_client.register_script(SCRIPT)

@@ -106,7 +106,7 @@ class Detection:
 
 
 @on_a_fleet
-async def test_fault_6_a_late_answer_counts_until_the_probes_time_is_over(fleet: Fleet, client: MemberClient) -> None:
+async def test_a_late_answer_counts_until_the_probes_time_is_over(fleet: Fleet, client: MemberClient) -> None:
     await fleet.set_fault("member1", "slow", seconds=0.4)
 
     slow = await client.probe(Probe(target(fleet), seconds=20))
@@ -149,7 +149,7 @@ async def test_hundreds_that_never_answer_are_asked_at_once_and_delay_nobody(
 
 
 @on_a_fleet
-async def test_fault_7_a_member_whose_certificate_has_expired_is_not_lost_and_says_what_is_wrong(
+async def test_a_member_whose_certificate_has_expired_is_not_lost_and_says_what_is_wrong(
     fleet: Fleet, client: MemberClient
 ) -> None:
     detection = Detection(fleet, client)

@@ -42,7 +42,7 @@ MANIFEST: dict[str, Any] = {
 }
 
 
-def test_fault_17_what_members_told_is_told_again_after_the_database_was_away() -> None:
+def test_what_members_told_is_told_again_after_the_database_was_away() -> None:
     asyncio.run(_told_again())
 
 

@@ -107,7 +107,7 @@ def test_taints_that_start_clocks_are_stamped_and_keep_their_time() -> None:
     assert [taint.time_added for taint in kept.spec.taints] == [start]
 
 
-def test_d3_a_manifest_that_replaces_a_cluster_leaves_the_owners_of_its_taints_alone() -> None:
+def test_a_manifest_that_replaces_a_cluster_leaves_the_owners_of_its_taints_alone() -> None:
     """Without them a policy's taint would be nobody's, and stay on for ever."""
     taints, owners = (
         [{"key": "a", "effect": "NoExecute"}],

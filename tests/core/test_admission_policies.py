@@ -197,7 +197,7 @@ POISON = [
 
 
 @pytest.mark.parametrize(("rules", "field"), POISON)
-def test_fault_46_a_poisoned_policy_is_refused_when_it_is_saved(rules: list[Document], field: str) -> None:
+def test_a_poisoned_policy_is_refused_when_it_is_saved(rules: list[Document], field: str) -> None:
     state = {"purgeMode": "Directly", "statePreservation": {"rules": rules}}
 
     assert f"spec.failover.cluster.statePreservation{field}" in fields(policy(failover={"cluster": state}))

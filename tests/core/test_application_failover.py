@@ -175,7 +175,7 @@ def _moves(story: Ailing) -> str:
     return now
 
 
-def test_fault_28_a_version_that_is_ill_on_two_clusters_moves_no_further() -> None:
+def test_a_version_that_is_ill_on_two_clusters_moves_no_further() -> None:
     story = Ailing(app(), _template("bad"))
     second = _moves(story)
     third = _moves(story)
@@ -185,7 +185,7 @@ def test_fault_28_a_version_that_is_ill_on_two_clusters_moves_no_further() -> No
     assert story.events("ApplicationFailoverStopped")
 
 
-def test_fault_28_another_version_may_move_again_and_is_given_its_time() -> None:
+def test_another_version_may_move_again_and_is_given_its_time() -> None:
     story = Ailing(app(), _template("bad"))
     _moves(story)
     third = _moves(story)
@@ -201,7 +201,7 @@ def test_fault_28_another_version_may_move_again_and_is_given_its_time() -> None
     assert set(story.placed("web")) != {third}
 
 
-def test_fault_28_a_version_that_became_healthy_counts_anew() -> None:
+def test_a_version_that_became_healthy_counts_anew() -> None:
     story = Ailing(app(), _template("good"))
     _moves(story)
     third = _moves(story)
@@ -212,7 +212,7 @@ def test_fault_28_a_version_that_became_healthy_counts_anew() -> None:
     assert _moves(story) != third
 
 
-def test_fault_28_scaling_is_no_other_version() -> None:
+def test_scaling_is_no_other_version() -> None:
     assert workload_version(_template("bad", replicas=2)) == workload_version(_template("bad", replicas=7))
     assert workload_version(_template("bad")) != workload_version(_template("good"))
 

@@ -236,7 +236,7 @@ def test_a_failed_cluster_is_left_for_the_same_refuge(placement: Placement, rate
 
 
 @pytest.mark.parametrize(("spare", "stays"), [(4, False), (1, True)])
-def test_d10_a_part_whose_room_others_took_leaves_for_another_refuge_or_stays(spare: int, stays: bool) -> None:
+def test_a_part_whose_room_others_took_leaves_for_another_refuge_or_stays(spare: int, stays: bool) -> None:
     """Room for later parts is not reserved (decisions/0009): what that costs is their company, never their refuge."""
     parts = [part(name, 2, on="member1", placement=DIVIDED) for name in ("db", "web")]
     told = story(*parts, member1=8, member2=4, member3=spare, member4=0, member5=0)

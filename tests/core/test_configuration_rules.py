@@ -110,7 +110,7 @@ def test_all_causes_are_told_at_once_however_deep_and_none_that_only_follows_fro
     ]
 
 
-def test_d17_a_retired_gate_is_answered_with_what_replaces_it() -> None:
+def test_a_retired_gate_is_answered_with_what_replaces_it() -> None:
     spec = {"featureGates": {"GracefulEviction": True}}
     new = FailoverConfiguration("failover.lifeboat.io/v1alpha1", "FailoverConfiguration", spec=spec)
 

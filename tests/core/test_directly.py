@@ -64,7 +64,7 @@ def test_the_binding_says_what_it_waits_for_until_the_source_is_fenced() -> None
     assert "fenced by ana" in story.events("DirectlyProceeded")[0]
 
 
-def test_d22_a_source_that_lets_nobody_in_is_waited_for_like_one_that_does_not_answer() -> None:
+def test_a_source_that_lets_nobody_in_is_waited_for_like_one_that_does_not_answer() -> None:
     web = deployment()
     story = Story(*MEMBERS, policy("all"), web)
     story.place(web, (), member1=3)

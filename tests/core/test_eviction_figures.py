@@ -131,7 +131,7 @@ def test_estimates_come_true_while_tier_and_queue_stay(count: int) -> None:
     assert sorted(errors)[int(len(errors) * 0.95) - 1] <= 0.25
 
 
-def test_s001_metrics_of_an_outage_and_their_end_with_recovery() -> None:
+def test_metrics_of_an_outage_and_their_end_with_recovery() -> None:
     story = waiting_fleet(10)
     story.taint("member1", no_execute())
     story.pass_seconds(10)

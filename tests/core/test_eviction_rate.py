@@ -44,7 +44,7 @@ def test_the_fleets_health_sets_the_rate(total: int, failed: int, moved: int) ->
     assert len(gone(story, "member00")) == moved
 
 
-def test_d9_fault_10_after_blindness_tolerations_start_anew_and_there_is_no_burst() -> None:
+def test_after_blindness_tolerations_start_anew_and_there_is_no_burst() -> None:
     placement = tolerating(Toleration("gone", "Exists", toleration_seconds=100))
     story = fleet(*(binding(f"web{n}", placement, on={"member1": 1}) for n in range(5)))
     for name in CLUSTERS:
@@ -60,7 +60,7 @@ def test_d9_fault_10_after_blindness_tolerations_start_anew_and_there_is_no_burs
     assert len(gone(story)) == 5
 
 
-def test_fault_13_each_change_of_the_tier_is_told_once_with_its_reason() -> None:
+def test_each_change_of_the_tier_is_told_once_with_its_reason() -> None:
     story = Story(*(cluster(f"member{n}") for n in range(1, 13)), settings=FAILOVER)
     for name in ("member1", "member2", "member3", "member4", "member5", "member6", "member7"):
         story.taint(name, no_execute())
@@ -77,7 +77,7 @@ def test_fault_13_each_change_of_the_tier_is_told_once_with_its_reason() -> None
     assert {one.count for one in story.events("EvictionTierChanged")} == {1}
 
 
-def test_fault_14_without_redis_nothing_leaves() -> None:
+def test_without_redis_nothing_leaves() -> None:
     story = fleet(binding("web", ANYWHERE, on={"member1": 2}))
     story.redis_away = True
 
@@ -91,7 +91,7 @@ def test_fault_14_without_redis_nothing_leaves() -> None:
     assert "member1" not in story.placed("web")
 
 
-def test_fault_14_what_waited_for_redis_says_so_and_nobody_else() -> None:
+def test_what_waited_for_redis_says_so_and_nobody_else() -> None:
     story = fleet(binding("web", ANYWHERE, on={"member1": 2}), binding("api", ANYWHERE, on={"member5": 2}))
     story.members.healthy = False  # tasks stay, with what they say
     story.redis_away = True
@@ -117,7 +117,7 @@ def waited(story: Story, name: str) -> list[str]:
     return list(task.waited_for)
 
 
-def test_fault_15_a_flushed_bucket_starts_empty() -> None:
+def test_after_a_flush_a_bucket_has_no_tokens() -> None:
     story = fleet(*(binding(f"web{n}", ANYWHERE, on={"member1": 2}) for n in range(9)), settings=FAILOVER)
     story.taint("member1", no_execute())
     for _ in range(10):
@@ -127,7 +127,7 @@ def test_fault_15_a_flushed_bucket_starts_empty() -> None:
     assert gone(story) == []
 
 
-def test_d7_higher_priority_goes_first_and_age_lets_the_low_one_through() -> None:
+def test_higher_priority_goes_first_and_age_lets_the_low_one_through() -> None:
     story = fleet(
         binding("low", ANYWHERE, on={"member1": 1}, priority=0),
         *(binding(f"high{n:03}", ANYWHERE, on={"member1": 1}, priority=2) for n in range(3)),
@@ -140,7 +140,7 @@ def test_d7_higher_priority_goes_first_and_age_lets_the_low_one_through() -> Non
     assert "low" in gone(story)
 
 
-def test_fault_39_a_flood_of_high_priority_starves_nobody() -> None:
+def test_a_flood_of_high_priority_starves_nobody() -> None:
     settings = replace(FAILOVER, eviction=EvictionSettings(ageing_seconds=10))
     story = fleet(
         binding("low", ANYWHERE, on={"member1": 1}),

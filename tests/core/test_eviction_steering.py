@@ -264,7 +264,7 @@ def test_a_window_that_begins_while_the_queue_runs_stops_it() -> None:
     assert gone(story)
 
 
-def test_d8_a_cluster_in_maintenance_counts_in_neither_number() -> None:
+def test_a_cluster_in_maintenance_counts_in_neither_number() -> None:
     clusters = [cluster("member1"), cluster("member2", ready="False"), cluster("member3", ready="False")]
 
     counted = health.fleet_health(clusters, maintained={"member3"})
@@ -272,7 +272,7 @@ def test_d8_a_cluster_in_maintenance_counts_in_neither_number() -> None:
     assert (counted.total, counted.faulty) == (2, ("member2",))
 
 
-def test_d8_the_tier_leaves_out_clusters_in_maintenance() -> None:
+def test_the_tier_leaves_out_clusters_in_maintenance() -> None:
     """2 of 3 faulty stops a small fleet; with one of the two in maintenance it is 1 of 2."""
     placement = duplicated("member1", "member3", least=1, most=1)
     story = fleet(binding("web", placement, on={"member1": 2}), members=3)

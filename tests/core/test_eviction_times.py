@@ -75,7 +75,7 @@ def test_a_toleration_longer_than_there_is_time_is_for_ever() -> None:
         (ClusterFailoverBehavior(toleration_seconds=100), 100),
     ],
 )
-def test_d4_d5_prefer_no_execute_asks_failover_cluster_and_no_toleration(
+def test_prefer_no_execute_asks_failover_cluster_and_no_toleration(
     behaviour: ClusterFailoverBehavior | None, leaves_at: int | None
 ) -> None:
     everything = tolerating(Toleration(operator="Exists"))
@@ -90,7 +90,7 @@ def test_d4_d5_prefer_no_execute_asks_failover_cluster_and_no_toleration(
         assert "member1" not in story.placed("web")
 
 
-def test_d4_with_both_effects_the_earliest_wins() -> None:
+def test_with_both_effects_the_earliest_wins() -> None:
     placement = tolerating(Toleration("gone", "Exists", toleration_seconds=50))
     story = fleet(
         binding("web", placement, on={"member1": 2}, failover=ClusterFailoverBehavior(toleration_seconds=200))
@@ -108,7 +108,7 @@ def test_d4_with_both_effects_the_earliest_wins() -> None:
     ("anew", "edited", "leaves_at"),
     [(False, None, 100), (False, 200, 100), (False, 60, 100), (True, None, None), (True, 200, 200), (True, 60, 60)],
 )
-def test_d6_fault_23_an_edit_during_the_outage_changes_nothing_unless_asked_for(
+def test_an_edit_during_the_outage_changes_nothing_unless_asked_for(
     anew: bool, edited: int | None, leaves_at: int | None
 ) -> None:
     """After 50 s; and where it is judged anew, it counts from the taint all the same, never from the edit."""
@@ -129,7 +129,7 @@ def test_d6_fault_23_an_edit_during_the_outage_changes_nothing_unless_asked_for(
         assert "member1" not in story.placed("web")
 
 
-def test_d6_i3_what_tolerated_when_the_taint_appeared_stays_after_an_edit() -> None:
+def test_i3_what_tolerated_when_the_taint_appeared_stays_after_an_edit() -> None:
     story = fleet(binding("web", tolerating(Toleration(operator="Exists")), on={"member1": 2}))
     story.taint("member1", no_execute())
     story.pass_seconds(10)
@@ -141,7 +141,7 @@ def test_d6_i3_what_tolerated_when_the_taint_appeared_stays_after_an_edit() -> N
     assert "member1" in story.placed("web")
 
 
-def test_d6_a_later_taint_is_its_own_question() -> None:
+def test_a_later_taint_is_its_own_question() -> None:
     story = fleet(binding("web", tolerating(Toleration("gone", "Exists")), on={"member1": 2}))
     story.taint("member1", no_execute())
     story.pass_seconds(600)
@@ -152,7 +152,7 @@ def test_d6_a_later_taint_is_its_own_question() -> None:
     assert "member1" not in story.placed("web")
 
 
-def test_d6_a_target_placed_later_is_judged_on_arrival() -> None:
+def test_a_target_placed_later_is_judged_on_arrival() -> None:
     story = fleet(binding("web", duplicated(least=1, most=1), on={"member2": 2}))
     story.taint("member1", no_execute())
     story.pass_seconds(10)
@@ -167,7 +167,7 @@ def test_d6_a_target_placed_later_is_judged_on_arrival() -> None:
 # The gate
 
 
-def test_d17_with_the_gate_off_nothing_leaves_not_even_for_a_persons_taint() -> None:
+def test_with_the_gate_off_nothing_leaves_not_even_for_a_persons_taint() -> None:
     story = fleet(binding("web", ANYWHERE, on={"member1": 2}), settings=Settings(feature_gates=dict(GATES)))
 
     story.taint("member1", no_execute())
@@ -177,7 +177,7 @@ def test_d17_with_the_gate_off_nothing_leaves_not_even_for_a_persons_taint() -> 
     assert story.queue() == {}
 
 
-def test_d17_closing_the_gate_drops_the_queue_and_opening_it_starts_the_clocks_anew() -> None:
+def test_closing_the_gate_drops_the_queue_and_opening_it_starts_the_clocks_anew() -> None:
     placement = tolerating(Toleration("gone", "Exists", toleration_seconds=100))
     story = fleet(binding("web", placement, on={"member1": 2}))
     story.taint("member1", no_execute())

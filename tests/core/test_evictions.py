@@ -24,7 +24,7 @@ from tests.core.fleet_story import FAILOVER, Story
 # Recovery
 
 
-def test_d12_i8_fault_22_a_recovery_drops_what_is_queued() -> None:
+def test_i8_fault_22_a_recovery_drops_what_is_queued() -> None:
     story = fleet(*(binding(f"web{n}", ANYWHERE, on={"member1": 2}) for n in range(10)), settings=FAILOVER)
     story.taint("member1", no_execute())
     story.pass_seconds(4.5)
@@ -37,7 +37,7 @@ def test_d12_i8_fault_22_a_recovery_drops_what_is_queued() -> None:
     assert len(gone(story)) == 2
 
 
-def test_d12_while_only_the_removal_window_runs_evictions_wait_as_recovering() -> None:
+def test_while_only_the_removal_window_runs_evictions_wait_as_recovering() -> None:
     policy = ClusterTaintPolicy(
         "policy.karmada.io/v1alpha1",
         "ClusterTaintPolicy",
@@ -101,7 +101,7 @@ def test_i6_leaving_two_clusters_at_once_makes_one_task_each() -> None:
         (ClusterFailoverBehavior("Gracefully"), "Gracefully"),
     ],
 )
-def test_d13_the_purge_mode_is_the_policys_and_else_the_settings(
+def test_the_purge_mode_is_the_policys_and_else_the_settings(
     behaviour: ClusterFailoverBehavior | None, mode: str
 ) -> None:
     story = fleet(binding("web", ANYWHERE, on={"member1": 2}, failover=behaviour))
@@ -134,26 +134,26 @@ def stateful(status: dict[str, object] | None, *, hold: str = "Hold", gate: bool
     return story
 
 
-def test_d15_state_is_read_when_the_eviction_is_decided() -> None:
+def test_state_is_read_when_the_eviction_is_decided() -> None:
     story = stateful({"jobStatus": {"jobID": "abc123"}})
 
     assert story.binding("web").spec.graceful_eviction_tasks[0].preserved_label_state == {"example.io/job": "abc123"}
 
 
 @pytest.mark.parametrize("status", [None, {}, {"jobStatus": {"jobID": "not a label!"}}])
-def test_d15_fault_32_missing_state_holds_the_eviction_or_lets_it_go_without(status: dict[str, object] | None) -> None:
+def test_missing_state_holds_the_eviction_or_lets_it_go_without(status: dict[str, object] | None) -> None:
     assert stateful(status).queue() == {"web|member1": "Held"}
     (task,) = stateful(status, hold="Proceed").binding("web").spec.graceful_eviction_tasks
     assert task.preserved_label_state == {}
 
 
-def test_d15_with_its_gate_off_no_state_is_read_and_nothing_is_held() -> None:
+def test_with_its_gate_off_no_state_is_read_and_nothing_is_held() -> None:
     (task,) = stateful(None, gate=False).binding("web").spec.graceful_eviction_tasks
 
     assert task.preserved_label_state == {}
 
 
-def test_d7_with_a_bucket_for_each_cluster_none_waits_for_the_queue_of_another() -> None:
+def test_with_a_bucket_for_each_cluster_none_waits_for_the_queue_of_another() -> None:
     """What is first in order has used its bucket up; what comes behind it from elsewhere has a bucket of its own."""
     settings = replace(FAST, resource_eviction_rate=0.1, secondary_resource_eviction_rate=0.1)
     settings = replace(settings, eviction=replace(settings.eviction, bucket_scope="Cluster"))

@@ -45,7 +45,7 @@ def test_a_cluster_that_answers_again_is_not_fenced() -> None:
     assert in_force(back, now=START) is None
 
 
-def test_d22_a_cluster_that_is_ready_by_its_last_word_only_may_be_fenced() -> None:
+def test_a_cluster_that_is_ready_by_its_last_word_only_may_be_fenced() -> None:
     shut = cluster("member1")
     lost = Condition("AccessLost", "True", "AccessRefused")
     shut = shut.with_status(conditions=(*shut.status.conditions, lost))

@@ -80,7 +80,7 @@ def test_all_targets_healthy_clears_the_task() -> None:
         pytest.param(moving(task(), on={"member5": 2}, member5="Healthy"), id="observed before the eviction"),
     ],
 )
-def test_d11_what_never_counts_as_healthy(one: Binding) -> None:
+def test_what_never_counts_as_healthy(one: Binding) -> None:
     old = ClusterState(ready=True, evicting=False, observed_at=START - timedelta(seconds=1))
     places = {**PLACES, "member4": ClusterState(ready=False, evicting=False), "member5": old}
 
@@ -103,14 +103,14 @@ SICK = moving(task(), on={"member2": 2}, member2="Unhealthy")
     ("settings", "seconds", "gone"),
     [(HOLD, 600, []), (HOLD, 100_000, []), (PURGE, 600, []), (PURGE, 600.001, ["member1"])],
 )
-def test_d11_past_the_timeout_hold_keeps_the_copy_and_purge_lets_it_go(
+def test_past_the_timeout_hold_keeps_the_copy_and_purge_lets_it_go(
     settings: Settings, seconds: float, gone: list[str]
 ) -> None:
     assert cleared(SICK, settings, at=START + timedelta(seconds=seconds)) == gone
 
 
 @pytest.mark.parametrize(("source_ready", "state"), [(True, "Stuck"), (False, "WaitingSource")])
-def test_d11_fault_26_a_task_past_its_time_says_what_it_waits_for(source_ready: bool, state: str) -> None:
+def test_a_task_past_its_time_says_what_it_waits_for(source_ready: bool, state: str) -> None:
     places = {**PLACES, "member1": ClusterState(ready=source_ready, evicting=True)}
 
     (found,) = assess_tasks(SICK, HOLD, clusters=places, now=LATE).overdue
@@ -128,9 +128,7 @@ def test_d11_fault_26_a_task_past_its_time_says_what_it_waits_for(source_ready: 
         ({"member1": "Unhealthy", "member2": "Unhealthy", "member3": "Unhealthy"}, ["member1"]),
     ],
 )
-def test_d11_a_grace_period_wins_but_never_removes_the_last_healthy_copy(
-    health: dict[str, str], gone: list[str]
-) -> None:
+def test_a_grace_period_wins_but_never_removes_the_last_healthy_copy(health: dict[str, str], gone: list[str]) -> None:
     one = moving(task(grace_period_seconds=30), on={"member2": 2, "member3": 2}, **health)
 
     for settings in (HOLD, PURGE):
@@ -155,7 +153,7 @@ def test_a_task_without_a_time_is_stamped_and_kept() -> None:
 
 
 @pytest.mark.parametrize(("plugins", "gone"), [(("ScheduledBack",), ["member2"]), (("ResourceHealth",), [])])
-def test_d12_a_cluster_in_the_result_and_in_a_task_is_cleared_by_its_named_check(
+def test_a_cluster_in_the_result_and_in_a_task_is_cleared_by_its_named_check(
     plugins: tuple[str, ...], gone: list[str]
 ) -> None:
     one = moving(task("member2"), on={"member2": 2}, member2="Unhealthy")
@@ -163,7 +161,7 @@ def test_d12_a_cluster_in_the_result_and_in_a_task_is_cleared_by_its_named_check
     assert cleared(one, replace(HOLD, evict_plugins=plugins)) == gone
 
 
-def test_fault_43_a_task_of_a_cluster_that_is_gone_ends() -> None:
+def test_a_task_of_a_cluster_that_is_gone_ends() -> None:
     assert cleared(moving(task("member9"), on={"member2": 2}, member2="Unhealthy")) == ["member9"]
 
 
@@ -184,9 +182,7 @@ S001 = [
 
 
 @pytest.mark.parametrize(("row", "on", "status", "health", "back"), S001, ids=[row[0] for row in S001])
-def test_d12_fault_22_s001_six_rows_of_recovery(
-    row: str, on: dict[str, int], status: str, health: str, back: bool
-) -> None:
+def test_six_rows_of_recovery(row: str, on: dict[str, int], status: str, health: str, back: bool) -> None:
     tasks = () if "task cleared" in row else (task(),)
     one = scheduled(moving(*tasks, on=on, **dict.fromkeys(on, health)), status, seen=status == "True")
 
@@ -197,19 +193,19 @@ def test_d12_fault_22_s001_six_rows_of_recovery(
     assert (after.spec.task("member1") is None) == (back or not tasks)
 
 
-def test_d12_a_cluster_with_another_evicting_taint_has_not_recovered() -> None:
+def test_a_cluster_with_another_evicting_taint_has_not_recovered() -> None:
     one = scheduled(moving(task(), on={}), "False", seen=False)
 
     assert with_copies_restored(one, PLACES) == (one, ())
 
 
-def test_d12_tasks_of_application_failover_run_to_their_end() -> None:
+def test_tasks_of_application_failover_run_to_their_end() -> None:
     one = scheduled(moving(task(reason=APPLICATION_FAILURE), on={}), "False", seen=False)
 
     assert with_copies_restored(one, {**PLACES, "member1": UP}) == (one, ())
 
 
-def test_d12_divided_gets_back_what_found_no_other_place() -> None:
+def test_divided_gets_back_what_found_no_other_place() -> None:
     placement = by_weight(member1=1, member2=1)
     one = moving(task(replicas=4), on={"member2": 3}).with_spec(placement=placement, replicas=5)
 
@@ -246,7 +242,7 @@ def test_i1_the_old_copy_stays_until_the_new_one_is_healthy() -> None:
     assert told.leaving("web") == []
 
 
-def test_d22_the_last_word_of_a_cluster_that_lets_nobody_in_any_more_does_not_count() -> None:
+def test_the_last_word_of_a_cluster_that_lets_nobody_in_any_more_does_not_count() -> None:
     one = binding("web", duplicated("member1", "member2", least=1, most=2), on={"member1": 2, "member2": 2})
     told = story(one)
     told.access_lost("member2", "True")
@@ -262,7 +258,7 @@ def test_d22_the_last_word_of_a_cluster_that_lets_nobody_in_any_more_does_not_co
     assert told.leaving("web") == []
 
 
-def test_d11_a_stuck_task_shows_as_condition_and_event_and_its_end_too() -> None:
+def test_a_stuck_task_shows_as_condition_and_event_and_its_end_too() -> None:
     told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
     told.members.healthy = False
     told.taint("member1", no_execute())
@@ -298,7 +294,7 @@ def test_settings_that_give_less_time_count_for_what_is_leaving_already() -> Non
     assert len(told.events("EvictionStuck")) == 1
 
 
-def test_d12_a_recovery_puts_the_copy_back_where_scheduling_failed_after_the_eviction() -> None:
+def test_a_recovery_puts_the_copy_back_where_scheduling_failed_after_the_eviction() -> None:
     told = story(binding("web", duplicated("member1", "member2", least=1, most=1), on={"member1": 2}))
     told.taint("member1", no_execute())
     told.taint("member2", replace(no_execute("full"), effect="NoSchedule"))

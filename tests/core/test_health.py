@@ -60,9 +60,7 @@ def test_the_first_observation_is_published_at_once() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(29.999, "True"), (30, "False"), (31, "False")])
-def test_fault_2_a_failing_cluster_is_published_exactly_when_the_threshold_has_passed(
-    seconds: float, status: str
-) -> None:
+def test_a_failing_cluster_is_published_exactly_when_the_threshold_has_passed(seconds: float, status: str) -> None:
     row = probed((-10, UP), (0, DOWN), (10, DOWN), (20, DOWN))
 
     assert published(cluster("member1"), row, seconds) == status
@@ -77,7 +75,7 @@ def test_a_recovering_cluster_is_published_exactly_when_the_threshold_has_passed
     assert published(cluster("member1", ready="False"), row, seconds) == status
 
 
-def test_fault_1_one_failed_probe_changes_nothing() -> None:
+def test_one_failed_probe_changes_nothing() -> None:
     row = probed((0, UP), (10, DOWN), (20, UP))
 
     assert published(cluster("member1"), row, 60) == "True"
@@ -87,7 +85,7 @@ def test_one_failed_probe_and_then_silence_changes_nothing() -> None:
     assert published(cluster("member1"), probed((0, UP), (10, DOWN)), 3600) == "True"
 
 
-def test_fault_3_a_cluster_that_flaps_faster_than_the_threshold_is_never_published() -> None:
+def test_a_cluster_that_flaps_faster_than_the_threshold_is_never_published() -> None:
     row, statuses = Observation("member1"), set()
     for step in range(0, 3600, 10):
         row = observe(row, DOWN if step // 20 % 2 else UP, SETTINGS, now=at(step))
@@ -97,7 +95,7 @@ def test_fault_3_a_cluster_that_flaps_faster_than_the_threshold_is_never_publish
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(605, "True"), (609.999, "True"), (610, "False")])
-def test_fault_4_time_in_which_nobody_looked_counts_for_nothing(seconds: float, status: str) -> None:
+def test_time_in_which_nobody_looked_counts_for_nothing(seconds: float, status: str) -> None:
     """Down since 0 s, nobody looks from 5 s (which speaks until 25 s) to 605 s: 580 s are taken out."""
     row = probed((-10, UP), (0, DOWN), (5, DOWN), (605, DOWN))
 
@@ -118,7 +116,7 @@ def test_unknown_after_false_does_not_start_the_debounce_anew() -> None:
 
 
 @pytest.mark.parametrize("ready", ["True", "False", "Unknown"])
-def test_d22_lost_access_keeps_the_last_published_status(ready: str) -> None:
+def test_lost_access_keeps_the_last_published_status(ready: str) -> None:
     row = replace(probed((0, UP)), access_lost="401 Unauthorized")
 
     found = settle(cluster("member1", ready=ready), row, SETTINGS, now=at(600)).conditions
@@ -127,7 +125,7 @@ def test_d22_lost_access_keeps_the_last_published_status(ready: str) -> None:
     assert all("401 Unauthorized" in one.message for one in found)
 
 
-def test_fault_7_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too() -> None:
+def test_an_expired_certificate_has_a_reason_of_its_own_and_ready_says_it_too() -> None:
     expired = seen(0, problem="TLS: the member's certificate has expired", access="CertificateExpired")
     row = probed((0, UP), (10, expired))
 
@@ -150,7 +148,7 @@ def test_ready_says_what_the_member_said_once_we_are_let_in_again() -> None:
     assert (ready.status, ready.reason) == ("True", "ClusterReady")
 
 
-def test_d22_access_regained_says_so() -> None:
+def test_access_regained_says_so() -> None:
     member = cluster("member1")
     lost = replace(
         member,
@@ -208,14 +206,14 @@ def test_heartbeats_after_a_silence_pass_the_success_threshold_first() -> None:
         (0, 0, NORMAL),
     ],
 )
-def test_d8_faults_11_and_12_tiers_by_whole_numbers(total: int, faulty: int, name: str) -> None:
+def test_faults_11_and_12_tiers_by_whole_numbers(total: int, faulty: int, name: str) -> None:
     found = tier(FleetHealth(total, tuple(f"member{n}" for n in range(faulty))), SETTINGS)
 
     assert found.name == name
     assert found.rate == {NORMAL: 0.5, SECONDARY: 0.1, STOPPED: 0, BLIND: 0}[name]
 
 
-def test_d8_who_counts_and_who_is_faulty() -> None:
+def test_who_counts_and_who_is_faulty() -> None:
     deleted = cluster("deleted", ready="False").with_meta(deletion_timestamp=START)
     fleet = fleet_health(
         [
@@ -231,7 +229,7 @@ def test_d8_who_counts_and_who_is_faulty() -> None:
     assert fleet == FleetHealth(4, ("tainted", "down", "unknown"))
 
 
-def test_d22_a_cluster_with_lost_access_is_not_faulty() -> None:
+def test_a_cluster_with_lost_access_is_not_faulty() -> None:
     member = cluster("member1")
     conditions = (*member.status.conditions, Condition("AccessLost", "True"))
 

@@ -41,7 +41,7 @@ def held_for(story: Story) -> list[str]:
     return [row.reason for row in rows if row.state == "Held"]
 
 
-def test_d15_state_that_arrives_late_lets_the_eviction_go_on_with_it() -> None:
+def test_state_that_arrives_late_lets_the_eviction_go_on_with_it() -> None:
     story = lost(flink(), settings=STATEFUL)
     assert held_for(story) == ["StateMissing"]
 

@@ -15,7 +15,7 @@ from tests.core.eviction_fleet import ANYWHERE, CLUSTERS, FAST, fleet
 from tests.core.fleet_story import Story
 
 
-def test_d10_no_cluster_left_means_held_with_the_reason_and_the_copy_stays() -> None:
+def test_no_cluster_left_means_held_with_the_reason_and_the_copy_stays() -> None:
     story = fleet(binding("web", duplicated("member1", least=1, most=1), on={"member1": 2}))
 
     story.taint("member1", no_execute())
@@ -26,7 +26,7 @@ def test_d10_no_cluster_left_means_held_with_the_reason_and_the_copy_stays() -> 
     assert [one.involved_object.kind for one in story.events("EvictionHeld")] == ["ResourceBinding", "Deployment"]
 
 
-def test_d10_a_held_eviction_goes_on_when_a_cluster_joins() -> None:
+def test_a_held_eviction_goes_on_when_a_cluster_joins() -> None:
     story = fleet(binding("web", duplicated("member1", "member9", least=1, most=1), on={"member1": 2}))
     story.taint("member1", no_execute())
     story.pass_seconds(60)
@@ -37,7 +37,7 @@ def test_d10_a_held_eviction_goes_on_when_a_cluster_joins() -> None:
     assert story.placed("web") == {"member9": 2}
 
 
-def test_d10_a_held_eviction_goes_on_when_its_policy_finds_it_a_place() -> None:
+def test_a_held_eviction_goes_on_when_its_policy_finds_it_a_place() -> None:
     story = fleet(binding("web", duplicated("member1", least=1, most=1), on={"member1": 2}))
     story.taint("member1", no_execute())
     story.pass_seconds(60)
@@ -50,7 +50,7 @@ def test_d10_a_held_eviction_goes_on_when_its_policy_finds_it_a_place() -> None:
 
 
 @pytest.mark.parametrize("mode", ["Directly", "Gracefully"])
-def test_d10_what_nobody_may_place_anew_stays_until_somebody_may(mode: str) -> None:
+def test_what_nobody_may_place_anew_stays_until_somebody_may(mode: str) -> None:
     behaviour = ClusterFailoverBehavior(purge_mode=mode)
     story = fleet(binding("web", ANYWHERE, on={"member1": 2}, failover=behaviour))
     old = story.binding("web")
@@ -68,7 +68,7 @@ def test_d10_what_nobody_may_place_anew_stays_until_somebody_may(mode: str) -> N
 
 
 @pytest.mark.parametrize("placement", [duplicated("member1", least=1, most=1), by_room("member1")])
-def test_d10_what_another_scheduler_places_leaves_without_asking_ours(placement: Placement) -> None:
+def test_what_another_scheduler_places_leaves_without_asking_ours(placement: Placement) -> None:
     """Ours knows of no place for it; the old copy stays until theirs has found one [taint-manager]
     [scheduling-triggers]."""
     story = fleet(binding("web", placement, on={"member1": 2}))
@@ -90,7 +90,7 @@ def test_d10_what_another_scheduler_places_leaves_without_asking_ours(placement:
     assert (story.placed("web"), story.leaving("web")) == ({"member2": 2}, [])
 
 
-def test_d10_two_failed_and_one_candidate_move_nothing() -> None:
+def test_two_failed_and_one_candidate_move_nothing() -> None:
     placement = duplicated("member1", "member2", "member3", least=2, most=2)
     story = fleet(binding("web", placement, on={"member1": 2, "member2": 2}))
 
@@ -102,7 +102,7 @@ def test_d10_two_failed_and_one_candidate_move_nothing() -> None:
     assert story.queue() == {"web|member1": "Held", "web|member2": "Held"}
 
 
-def test_d10_duplicated_without_a_minimum_needs_a_replacement_for_each_lost_copy() -> None:
+def test_duplicated_without_a_minimum_needs_a_replacement_for_each_lost_copy() -> None:
     story = fleet(binding("web", duplicated("member1", "member2"), on={"member1": 2, "member2": 2}))
 
     story.taint("member1", no_execute())
@@ -112,7 +112,7 @@ def test_d10_duplicated_without_a_minimum_needs_a_replacement_for_each_lost_copy
     assert story.queue() == {"web|member1": "Held"}
 
 
-def test_d10_divided_moves_onto_a_cluster_of_the_old_result() -> None:
+def test_divided_moves_onto_a_cluster_of_the_old_result() -> None:
     story = fleet(binding("web", by_weight(member1=1, member2=2), on={"member1": 1, "member2": 2}, replicas=3))
 
     story.taint("member1", no_execute())
@@ -121,7 +121,7 @@ def test_d10_divided_moves_onto_a_cluster_of_the_old_result() -> None:
     assert story.placed("web") == {"member2": 3}
 
 
-def test_d10_fault_29_what_is_promised_to_one_is_not_promised_to_the_next() -> None:
+def test_what_is_promised_to_one_is_not_promised_to_the_next() -> None:
     story = Story(
         cluster("member1"),
         cluster("member2", room=10),
@@ -149,7 +149,7 @@ def test_d10_fault_29_what_is_promised_to_one_is_not_promised_to_the_next() -> N
         ("True", True, {"member1": 4}),
     ],
 )
-def test_d10_a_part_goes_where_the_source_is_down_and_the_rest_stays_pending(
+def test_a_part_goes_where_the_source_is_down_and_the_rest_stays_pending(
     source: str, partial: bool, placed: dict[str, int]
 ) -> None:
     settings = replace(FAST, eviction=EvictionSettings(partial_refuge=partial))
@@ -169,7 +169,7 @@ def test_d10_a_part_goes_where_the_source_is_down_and_the_rest_stays_pending(
 
 
 @pytest.mark.parametrize(("full", "moves"), [(False, True), (True, False)])
-def test_d10_a_spread_minimum_that_still_holds_is_refuge_enough_unless_each_copy_must_be_replaced(
+def test_a_spread_minimum_that_still_holds_is_refuge_enough_unless_each_copy_must_be_replaced(
     full: bool, moves: bool
 ) -> None:
     settings = replace(FAST, eviction=EvictionSettings(require_full_replacement=full))
@@ -183,7 +183,7 @@ def test_d10_a_spread_minimum_that_still_holds_is_refuge_enough_unless_each_copy
 
 
 @pytest.mark.parametrize(("kind", "left"), [("Deployment", {"member2": 0, "member3": 0}), ("ConfigMap", {})])
-def test_d10_of_a_divided_workload_scaled_to_nothing_no_replica_needs_a_place(kind: str, left: dict[str, int]) -> None:
+def test_of_a_divided_workload_scaled_to_nothing_no_replica_needs_a_place(kind: str, left: dict[str, int]) -> None:
     """It is on every cluster it may be on, as what has no replicas is; that has copies to replace, it has not."""
     old = binding("web", by_weight(member1=1, member2=1, member3=1), on=dict.fromkeys(CLUSTERS[:3], 0), replicas=0)
     template = replace(old.spec.resource, kind=kind, api_version="apps/v1" if kind == "Deployment" else "v1")

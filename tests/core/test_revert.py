@@ -185,7 +185,7 @@ def test_a_whole_copy_is_taken_back_with_the_replicas_of_today() -> None:
     assert [(one.name, one.replicas) for one in new.spec.clusters] == [("member1", 4)]
 
 
-def test_d22_nothing_goes_back_to_a_cluster_that_does_not_let_us_in() -> None:
+def test_nothing_goes_back_to_a_cluster_that_does_not_let_us_in() -> None:
     shut = cluster("member1")
     shut = shut.with_status(conditions=(*shut.status.conditions, Condition("AccessLost", "True", "AccessRefused")))
     before = binding("web", duplicated("member1"), on={"member1": 2})
@@ -205,7 +205,7 @@ def carrying(status: dict[str, object]) -> tuple[Binding, Binding]:
     return old.with_status(aggregated_status=(reported,)), before
 
 
-def test_d15_state_goes_back_with_what_is_taken_back() -> None:
+def test_state_goes_back_with_what_is_taken_back() -> None:
     old, before = carrying({"job": "42"})
 
     new = revert.reverted_binding(old, before, STATEFUL, by="ana", now=START)
@@ -214,7 +214,7 @@ def test_d15_state_goes_back_with_what_is_taken_back() -> None:
     assert (task.from_cluster, task.purge_mode, task.preserved_label_state) == ("member2", "Directly", {"job": "42"})
 
 
-def test_d15_what_cannot_take_its_state_along_is_not_taken_back_unless_it_may_go_without() -> None:
+def test_what_cannot_take_its_state_along_is_not_taken_back_unless_it_may_go_without() -> None:
     old, before = carrying({})
     clusters = {"member1": cluster("member1")}
 

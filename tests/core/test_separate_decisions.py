@@ -125,7 +125,7 @@ def test_a_process_that_begins_looks_at_what_concerns_everything() -> None:
     }
 
 
-def test_d10_the_scheduler_takes_what_the_dry_run_found_where_it_still_holds() -> None:
+def test_the_scheduler_takes_what_the_dry_run_found_where_it_still_holds() -> None:
     web = binding("web", by_room("member1", "member2", "member3"), on={"member1": 4}, replicas=4)
     clusters = [cluster(name, room=100) for name in ("member1", "member2", "member3")]
     story = Story(*clusters, settings=FAST)

@@ -66,7 +66,7 @@ TAINTS = (TaintToAdd("gone", "NoExecute"), TaintToAdd("gone", "NoSchedule"))
 POLICY = ClusterTaintPolicy("policy.karmada.io/v1alpha1", "ClusterTaintPolicy", ObjectMeta(name="detect"), RULE)
 
 
-def test_fault_34_who_deletes_a_taint_policy_is_told_what_goes_with_it() -> None:
+def test_who_deletes_a_taint_policy_is_told_what_goes_with_it() -> None:
     (said,) = state_checks.deletion_warnings(outage("policy/detect"), POLICY)
 
     assert said == (
@@ -80,7 +80,7 @@ def test_a_taint_somebody_else_wants_does_not_go_with_a_policy(owners: tuple[str
 
 
 @pytest.mark.parametrize(("added", "said"), [((), 1), ((TaintToAdd("gone", "NoSchedule"),), 1), (TAINTS, 0)])
-def test_d3_who_takes_a_taint_off_a_policys_list_is_told_what_goes_with_it(
+def test_who_takes_a_taint_off_a_policys_list_is_told_what_goes_with_it(
     added: tuple[TaintToAdd, ...], said: int
 ) -> None:
     """The same match goes on, so only what is listed no more is withdrawn."""
@@ -135,14 +135,14 @@ def test_a_hold_or_window_that_is_over_already_says_so(ends: datetime | None, sa
         assert [warning.partition(":")[0] for warning in warnings] == [field] * said
 
 
-def test_d3_an_edit_of_what_a_taint_policy_is_about_withdraws_as_well() -> None:
+def test_an_edit_of_what_a_taint_policy_is_about_withdraws_as_well() -> None:
     edited = POLICY.with_spec(match_conditions=())
     known = KINDS[CLUSTER_TAINT_POLICY]
 
     assert len(state_checks.check_write(outage("policy/detect"), known, edited, POLICY, DEFAULT, now=START)) == 1
 
 
-def test_d3_an_edit_of_a_taints_value_withdraws_it_and_one_of_its_windows_does_not() -> None:
+def test_an_edit_of_a_taints_value_withdraws_it_and_one_of_its_windows_does_not() -> None:
     known, (taint, other) = KINDS[CLUSTER_TAINT_POLICY], TAINTS
     before = POLICY.with_spec(taints_to_add=TAINTS)
     for edited, said in ((replace(taint, value="worse"), 1), (replace(taint, add_on_match_seconds=7), 0)):

@@ -103,7 +103,7 @@ BESIDE = [
 
 
 @pytest.mark.parametrize(("case", "one", "names"), BESIDE, ids=[row[0] for row in BESIDE])
-def test_d11_what_an_object_without_pods_is_there_for(case: str, one: Template, names: list[str]) -> None:
+def test_what_an_object_without_pods_is_there_for(case: str, one: Template, names: list[str]) -> None:
     asked = supporting_objects.dependents_query(one)
     indexed = [other for other in RUNNING if asked.value in KINDS[other.ref.kind].index_values(other, "companions")]
 
@@ -150,7 +150,7 @@ STAYS = [
 
 
 @pytest.mark.parametrize(("case", "one", "places", "settings", "at", "overdue", "waiting"), STAYS)
-def test_d11_an_object_without_pods_stays(
+def test_an_object_without_pods_stays(
     case: str, one: Binding, places: Any, settings: Settings, at: Any, overdue: str, waiting: str
 ) -> None:
     told = assess_tasks(one, settings, clusters=places, dependents=BESIDE_IT, now=at)
@@ -175,7 +175,7 @@ GOES = [
 
 
 @pytest.mark.parametrize(("case", "one", "places", "settings", "at", "beside"), GOES)
-def test_d11_no_wait_for_companions_outlasts_other_waits(
+def test_no_wait_for_companions_outlasts_other_waits(
     case: str, one: Binding, places: Any, settings: Settings, at: Any, beside: Any
 ) -> None:
     told = assess_tasks(one, settings, clusters=places, dependents=beside, now=at)
@@ -240,7 +240,7 @@ def stuck(told: Story) -> Condition | None:
     return condition(at(told, "web-service").status.conditions, "EvictionStuck")
 
 
-def test_d11_a_service_stays_until_the_pods_behind_it_have_left() -> None:
+def test_a_service_stays_until_the_pods_behind_it_have_left() -> None:
     told = story()
     told.members.healthy = False
     told.taint("member1", no_execute())
@@ -264,7 +264,7 @@ def test_d11_a_service_stays_until_the_pods_behind_it_have_left() -> None:
     assert said.reason == "NotStuck"
 
 
-def test_d11_a_service_that_waits_past_its_time_says_so_once() -> None:
+def test_a_service_that_waits_past_its_time_says_so_once() -> None:
     told = story()
     told.members.healthy = False
     told.taint("member1", no_execute())
@@ -278,7 +278,7 @@ def test_d11_a_service_that_waits_past_its_time_says_so_once() -> None:
     assert len(told.events("EvictionWaitingForWorkload")) == 1
 
 
-def test_d11_a_service_stays_where_its_pods_are_not_leaving_at_all() -> None:
+def test_a_service_stays_where_its_pods_are_not_leaving_at_all() -> None:
     told = story()
     bears = replace(
         duplicated("member1", "member2", least=1, most=1), cluster_tolerations=(Toleration(operator="Exists"),)

@@ -114,9 +114,7 @@ def stage(story: Story) -> Stage:
 
 
 @pytest.mark.parametrize(("name", "edit", "after"), CASES, ids=[f"{n}: {e.__name__}" for n, e, _ in CASES])
-def test_d12_fault_22_a_taint_edited_by_hand_at_any_stage(
-    name: str, edit: Callable[[Story], None], after: Stage
-) -> None:
+def test_a_taint_edited_by_hand_at_any_stage(name: str, edit: Callable[[Story], None], after: Stage) -> None:
     begin, before = STAGES[name]
     story = begin()
     assert stage(story) == before
@@ -131,7 +129,7 @@ def test_d12_fault_22_a_taint_edited_by_hand_at_any_stage(
 
 
 @pytest.mark.parametrize("edit", [taken_off, softened, joined_by_another])
-def test_d12_what_has_a_new_place_runs_to_its_end_whatever_becomes_of_the_taint(edit: Callable[[Story], None]) -> None:
+def test_what_has_a_new_place_runs_to_its_end_whatever_becomes_of_the_taint(edit: Callable[[Story], None]) -> None:
     story = STAGES["moved, not running yet"][0]()
     edit(story)
 

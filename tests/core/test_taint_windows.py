@@ -19,7 +19,7 @@ from tests.builders.objects import START, cluster
 from tests.core.test_taints import fleet, policy, shown, windowed
 
 
-def test_d3_a_taint_goes_when_the_mismatch_has_lasted_its_window() -> None:
+def test_a_taint_goes_when_the_mismatch_has_lasted_its_window() -> None:
     story = fleet(windowed())
     story.ready("member1", "False")
     story.pass_seconds(300)
@@ -31,7 +31,7 @@ def test_d3_a_taint_goes_when_the_mismatch_has_lasted_its_window() -> None:
     assert shown(story) == set()
 
 
-def test_d3_a_short_recovery_keeps_the_taint_and_its_time() -> None:
+def test_a_short_recovery_keeps_the_taint_and_its_time() -> None:
     story = fleet(windowed())
     story.ready("member1", "False")
     story.pass_seconds(300)
@@ -44,7 +44,7 @@ def test_d3_a_short_recovery_keeps_the_taint_and_its_time() -> None:
     assert before in story.cluster("member1").spec.taints
 
 
-def test_d3_a_short_failure_adds_nothing_and_the_window_begins_anew() -> None:
+def test_a_short_failure_adds_nothing_and_the_window_begins_anew() -> None:
     story = fleet(windowed())
     for _ in range(3):
         story.ready("member1", "False")
@@ -55,7 +55,7 @@ def test_d3_a_short_failure_adds_nothing_and_the_window_begins_anew() -> None:
     assert shown(story) == set()
 
 
-def test_d3_false_to_unknown_does_not_reset_the_window() -> None:
+def test_false_to_unknown_does_not_reset_the_window() -> None:
     story = fleet(windowed())
     story.ready("member1", "False")
     story.pass_seconds(200)
@@ -69,7 +69,7 @@ def test_d3_false_to_unknown_does_not_reset_the_window() -> None:
 @pytest.mark.parametrize(
     ("ready", "at", "ends"), [("False", 200, 500), ("Unknown", 200, 300), ("False", 0, 300)], ids=str
 )
-def test_d3_a_recovery_nobody_saw_begins_the_window_anew(ready: str, at: int, ends: int) -> None:
+def test_a_recovery_nobody_saw_begins_the_window_anew(ready: str, at: int, ends: int) -> None:
     """Ready was True for a moment while our controller was away; False and Unknown in a row are one match."""
     turned = cluster("member1", ready=ready, at=START + timedelta(seconds=at))
     windows: dict[str, MatchWindow] = {}
@@ -89,7 +89,7 @@ def test_d3_a_recovery_nobody_saw_begins_the_window_anew(ready: str, at: int, en
     assert wanted(turned, ends)
 
 
-def test_d3_no_match_conditions_means_always_counted_from_when_both_exist() -> None:
+def test_no_match_conditions_means_always_counted_from_when_both_exist() -> None:
     story = fleet(policy(taints_to_add=(TaintToAdd("every", "NoSchedule", "", 60, 60),)))
 
     story.pass_seconds(59)
@@ -99,7 +99,7 @@ def test_d3_no_match_conditions_means_always_counted_from_when_both_exist() -> N
 
 
 @pytest.mark.parametrize("again", ["policy", "cluster"])
-def test_d3_a_policy_or_cluster_made_anew_under_its_name_begins_anew(again: str) -> None:
+def test_a_policy_or_cluster_made_anew_under_its_name_begins_anew(again: str) -> None:
     """What is kept of the one before may still be there: its garbage is collected a moment later."""
     always = policy(taints_to_add=(TaintToAdd("every", "NoSchedule", "", 60, 60),))
     story = fleet(always)
@@ -127,7 +127,7 @@ def test_a_window_as_long_as_a_number_can_be_never_ends_and_is_in_nobodys_way() 
     assert shown(story) == {"not-ready:NoSchedule", "every:NoSchedule"}
 
 
-def test_d3_time_in_which_nobody_observed_the_cluster_does_not_count() -> None:
+def test_time_in_which_nobody_observed_the_cluster_does_not_count() -> None:
     story = fleet(windowed())
     story.ready("member1", "False")
     seen = Observation("member1", status="False", since=START, observed_at=START)
@@ -139,7 +139,7 @@ def test_d3_time_in_which_nobody_observed_the_cluster_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(("looked_again", "seconds"), [(None, 300), (200, 500)])
-def test_d3_a_window_that_is_opened_late_does_not_count_what_nobody_observed(
+def test_a_window_that_is_opened_late_does_not_count_what_nobody_observed(
     looked_again: int | None, seconds: int
 ) -> None:
     """Ready turned at START; our controller was away, and so were the probes, until they looked again."""

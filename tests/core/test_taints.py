@@ -83,7 +83,7 @@ def test_golden_s001_the_taint_comes_five_minutes_after_the_transition_to_the_se
 
 
 @pytest.mark.parametrize(("ready", "taint"), [("False", "not-ready"), ("Unknown", "unreachable")])
-def test_d1_no_schedule_follows_ready_at_once_and_no_execute_never_by_itself(ready: str, taint: str) -> None:
+def test_no_schedule_follows_ready_at_once_and_no_execute_never_by_itself(ready: str, taint: str) -> None:
     story = fleet()
 
     story.ready("member1", ready)
@@ -94,7 +94,7 @@ def test_d1_no_schedule_follows_ready_at_once_and_no_execute_never_by_itself(rea
     assert shown(story) == set()
 
 
-def test_d1_strict_reading_adds_nothing_automatically() -> None:
+def test_strict_reading_adds_nothing_automatically() -> None:
     story = fleet(settings=replace(FAILOVER, auto_no_schedule_taints=False))
 
     story.ready("member1", "False")
@@ -102,7 +102,7 @@ def test_d1_strict_reading_adds_nothing_automatically() -> None:
     assert shown(story) == set()
 
 
-def test_d1_compat_no_execute_comes_after_the_timeout_is_swapped_and_goes_when_ready() -> None:
+def test_compat_no_execute_comes_after_the_timeout_is_swapped_and_goes_when_ready() -> None:
     story = fleet(settings=replace(FAILOVER, compat=Compat(auto_no_execute_taints=True)))
     story.ready("member1", "False")
 
@@ -116,7 +116,7 @@ def test_d1_compat_no_execute_comes_after_the_timeout_is_swapped_and_goes_when_r
     assert shown(story) == set()
 
 
-def test_d22_lost_access_adds_no_schedule_and_nothing_else() -> None:
+def test_lost_access_adds_no_schedule_and_nothing_else() -> None:
     story = fleet(windowed())
 
     story.access_lost("member1", "True")
@@ -126,7 +126,7 @@ def test_d22_lost_access_adds_no_schedule_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("settings", [FAILOVER, replace(FAILOVER, compat=Compat(auto_no_execute_taints=True))])
-def test_d22_while_access_is_lost_nothing_moves_by_what_ready_said_last(settings: Settings) -> None:
+def test_while_access_is_lost_nothing_moves_by_what_ready_said_last(settings: Settings) -> None:
     story = fleet(*(() if settings.compat.auto_no_execute_taints else (windowed(),)), settings=settings)
     story.ready("member1", "False")
     story.pass_seconds(100)
@@ -142,7 +142,7 @@ def test_d22_while_access_is_lost_nothing_moves_by_what_ready_said_last(settings
     assert {one.effect for one in story.cluster("member1").spec.taints} > {"NoSchedule"}
 
 
-def test_d22_a_policy_about_lost_access_itself_still_counts() -> None:
+def test_a_policy_about_lost_access_itself_still_counts() -> None:
     asked = MatchCondition("AccessLost", "In", ("True",))
     taint = TaintToAdd("shut-out", "NoExecute", add_on_match_seconds=60)
     story = fleet(policy("shut-out", match_conditions=(asked,), taints_to_add=(taint,)))
@@ -166,7 +166,7 @@ def _edit_taints(old: ClusterTaintPolicy) -> ClusterTaintPolicy:
 
 
 @pytest.mark.parametrize("edit", [_edit_conditions, _edit_target, _edit_taints])
-def test_d3_editing_a_policy_withdraws_its_taints_at_once(
+def test_editing_a_policy_withdraws_its_taints_at_once(
     edit: Callable[[ClusterTaintPolicy], ClusterTaintPolicy],
 ) -> None:
     story = fleet(windowed())
@@ -186,7 +186,7 @@ PLAIN = PolicyTaint("down", "NoExecute", "worse")
 
 @pytest.mark.parametrize("others", [False, True])
 @pytest.mark.parametrize("dialect", [{"taints_to_add": (TOO,)}, {"taints": (PLAIN,)}])
-def test_d3_a_taint_whose_value_is_edited_makes_room_for_the_new_one(dialect: dict[str, Any], others: bool) -> None:
+def test_a_taint_whose_value_is_edited_makes_room_for_the_new_one(dialect: dict[str, Any], others: bool) -> None:
     """It is another taint, judged by itself; where another policy wants it as it was, it stays."""
     one = windowed() if "taints_to_add" in dialect else unwindowed(add_on_conditions=NOT_READY)
     story = fleet(one, *([windowed("other")] if others else []))
@@ -208,7 +208,7 @@ def delete(story: Story, one: ClusterTaintPolicy) -> None:
     story.work()
 
 
-def test_fault_34_deleting_a_policy_withdraws_its_taints_at_once() -> None:
+def test_deleting_a_policy_withdraws_its_taints_at_once() -> None:
     story = fleet(windowed())
     story.ready("member1", "False")
     story.pass_seconds(300)
@@ -218,7 +218,7 @@ def test_fault_34_deleting_a_policy_withdraws_its_taints_at_once() -> None:
     assert shown(story) == {"not-ready:NoSchedule"}
 
 
-def test_fault_35_a_taint_two_policies_want_stays_while_one_wants_it() -> None:
+def test_a_taint_two_policies_want_stays_while_one_wants_it() -> None:
     story = fleet(windowed("one"), windowed("two"))
     story.ready("member1", "False")
     story.pass_seconds(300)
@@ -230,7 +230,7 @@ def test_fault_35_a_taint_two_policies_want_stays_while_one_wants_it() -> None:
     assert shown(story) == {"not-ready:NoSchedule"}
 
 
-def test_d3_a_persons_taint_is_never_removed_by_a_policy() -> None:
+def test_a_persons_taint_is_never_removed_by_a_policy() -> None:
     mine = Taint("down", "NoExecute", "mine", START)
     story = Story(cluster("member1", taints=[mine]), cluster("member2"), cluster("member3"), windowed())
     story.ready("member1", "False")
@@ -242,7 +242,7 @@ def test_d3_a_persons_taint_is_never_removed_by_a_policy() -> None:
     assert taints.OWNERS_ANNOTATION not in story.cluster("member1").metadata.annotations
 
 
-def test_s001_a_taint_a_person_takes_off_stays_off_until_the_match_ends_and_begins_again() -> None:
+def test_a_taint_a_person_takes_off_stays_off_until_the_match_ends_and_begins_again() -> None:
     story = fleet(windowed())
     story.ready("member1", "False")
     story.pass_seconds(300)
@@ -258,7 +258,7 @@ def test_s001_a_taint_a_person_takes_off_stays_off_until_the_match_ends_and_begi
     assert shown(story) == {"not-ready:NoSchedule", "down:NoExecute"}
 
 
-def test_d3_a_taint_a_person_takes_off_and_puts_on_again_is_the_persons() -> None:
+def test_a_taint_a_person_takes_off_and_puts_on_again_is_the_persons() -> None:
     mine = Taint("down", "NoExecute", "mine", START + timedelta(seconds=301))
     story = fleet(windowed())
     story.ready("member1", "False")
@@ -277,7 +277,7 @@ def test_d3_a_taint_a_person_takes_off_and_puts_on_again_is_the_persons() -> Non
     assert "down:NoExecute" in shown(story)
 
 
-def test_d1_a_taint_of_readys_a_person_takes_off_does_not_come_back_under_the_other_key() -> None:
+def test_a_taint_of_readys_a_person_takes_off_does_not_come_back_under_the_other_key() -> None:
     settings = replace(FAILOVER, compat=Compat(auto_no_execute_taints=True))
     story = fleet(settings=settings)
     story.ready("member1", "False")
@@ -295,7 +295,7 @@ def test_d1_a_taint_of_readys_a_person_takes_off_does_not_come_back_under_the_ot
     assert "unreachable:NoExecute" in shown(story)
 
 
-def test_d1_a_policys_taint_of_that_name_does_not_shorten_readys_own_timeout() -> None:
+def test_a_policys_taint_of_that_name_does_not_shorten_readys_own_timeout() -> None:
     taint = TaintToAdd(KEY, "NoExecute", add_on_match_seconds=10)
     early = policy(match_conditions=NOT_READY, taints_to_add=(taint,))
     story = fleet(early, settings=replace(FAILOVER, compat=Compat(auto_no_execute_taints=True)))
@@ -308,7 +308,7 @@ def test_d1_a_policys_taint_of_that_name_does_not_shorten_readys_own_timeout() -
     assert shown(story) == {"unreachable:NoSchedule", "not-ready:NoExecute"}
 
 
-def test_s001_what_a_person_took_off_put_on_and_took_off_again_stays_off() -> None:
+def test_what_a_person_took_off_put_on_and_took_off_again_stays_off() -> None:
     story = fleet(windowed())
     story.ready("member1", "False")
     story.pass_seconds(300)
@@ -392,7 +392,7 @@ def unwindowed(**spec: object) -> ClusterTaintPolicy:
     return policy(taints=(PolicyTaint("down", "NoExecute"),), **spec)
 
 
-def test_d3_without_windows_conditions_add_and_remove_at_once() -> None:
+def test_without_windows_conditions_add_and_remove_at_once() -> None:
     story = fleet(unwindowed(add_on_conditions=NOT_READY, remove_on_conditions=READY))
 
     story.ready("member1", "False")
@@ -401,7 +401,7 @@ def test_d3_without_windows_conditions_add_and_remove_at_once() -> None:
     assert shown(story) == set()
 
 
-def test_d3_without_windows_and_remove_conditions_the_taint_stays_while_the_policy_exists() -> None:
+def test_without_windows_and_remove_conditions_the_taint_stays_while_the_policy_exists() -> None:
     story = fleet(unwindowed(add_on_conditions=NOT_READY))
 
     story.ready("member1", "False")
@@ -413,7 +413,7 @@ def test_d3_without_windows_and_remove_conditions_the_taint_stays_while_the_poli
     assert shown(story) == set()
 
 
-def test_d3_without_windows_no_add_conditions_means_never() -> None:
+def test_without_windows_no_add_conditions_means_never() -> None:
     story = fleet(unwindowed())
 
     story.pass_seconds(3600)
@@ -421,7 +421,7 @@ def test_d3_without_windows_no_add_conditions_means_never() -> None:
     assert shown(story) == set()
 
 
-def test_d17_gate_off_withdraws_what_policies_own_and_keeps_what_ready_owns() -> None:
+def test_gate_off_withdraws_what_policies_own_and_keeps_what_ready_owns() -> None:
     story = fleet(windowed(), windowed("soft", effect="NoSchedule"))
     story.ready("member1", "False")
     story.pass_seconds(300)
@@ -434,7 +434,7 @@ def test_d17_gate_off_withdraws_what_policies_own_and_keeps_what_ready_owns() ->
     assert shown(story) == {"not-ready:NoSchedule"}
 
 
-def test_d17_windows_count_from_when_the_gate_opened() -> None:
+def test_windows_count_from_when_the_gate_opened() -> None:
     story = fleet(windowed(), settings=Settings(feature_gates=dict(GATES)))
     story.ready("member1", "False")
     story.pass_seconds(1000)
@@ -448,7 +448,7 @@ def test_d17_windows_count_from_when_the_gate_opened() -> None:
     assert "down:NoExecute" in shown(story)
 
 
-def test_d9_fault_9_when_all_clusters_fail_no_taint_that_moves_workloads_is_added() -> None:
+def test_when_all_clusters_fail_no_taint_that_moves_workloads_is_added() -> None:
     story = fleet(windowed(), windowed("prefer", effect="PreferNoExecute"), windowed("soft", effect="NoSchedule"))
     for name in ("member1", "member2", "member3"):
         story.ready(name, "False")
@@ -459,7 +459,7 @@ def test_d9_fault_9_when_all_clusters_fail_no_taint_that_moves_workloads_is_adde
     assert len(story.events("FleetBlind")) == 1
 
 
-def test_d9_fault_10_after_blindness_the_windows_begin_anew() -> None:
+def test_after_blindness_the_windows_begin_anew() -> None:
     story = fleet(windowed())
     for name in ("member1", "member2", "member3"):
         story.ready(name, "False")

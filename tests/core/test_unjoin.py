@@ -244,7 +244,7 @@ FREE, FULL = cluster("free"), cluster("member1")
         ([WEB], FAILOVER, ""),
     ],
 )
-def test_d20_a_cluster_with_bindings_is_not_deleted(objects: list[Any], settings: Settings, refused: str) -> None:
+def test_a_cluster_with_bindings_is_not_deleted(objects: list[Any], settings: Settings, refused: str) -> None:
     store = MemoryStore(controllers=())
     store.create(FREE, FULL, WEB)
 

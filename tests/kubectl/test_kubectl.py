@@ -123,7 +123,7 @@ EFFECTS = "NoExecute evicts all workloads, except those whose placement.clusterT
         ("clustertaintpolicy.spec.taints.effect", (EFFECTS,)),
     ],
 )
-def test_d5_explain_says_which_taint_asks_which_toleration(k: Kubectl, what: str, said: tuple[str, ...]) -> None:
+def test_explain_says_which_taint_asks_which_toleration(k: Kubectl, what: str, said: tuple[str, ...]) -> None:
     explained = " ".join(k("explain", what).split())
 
     assert [text for text in said if text not in explained] == []

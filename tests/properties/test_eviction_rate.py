@@ -63,7 +63,7 @@ def test_i12_time_before_a_tier_change_counts_at_the_lower_rate(
 
 
 @given(st.floats(0, 1), RATES, st.floats(0, 1e6))
-def test_fault_16_a_clock_that_goes_back_gives_nothing(share: float, rate: float, back: float) -> None:
+def test_a_clock_that_goes_back_gives_nothing(share: float, rate: float, back: float) -> None:
     bucket = Bucket(share * capacity(rate), rate, 2e6)
 
     assert take_tokens(bucket, 0, rate=rate, at=2e6 - back).bucket.tokens <= bucket.tokens

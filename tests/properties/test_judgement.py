@@ -53,7 +53,7 @@ def tainted(taints: list[Taint]) -> Cluster:
 
 
 @given(SPECS, SPECS, TAINTS)
-def test_d6_later_edits_change_no_judgement(
+def test_later_edits_change_no_judgement(
     first: ResourceBindingSpec, later: ResourceBindingSpec, taints: list[Taint]
 ) -> None:
     before = judge_taints(first, tainted(taints), (), clocks_from=START)
@@ -62,7 +62,7 @@ def test_d6_later_edits_change_no_judgement(
 
 
 @given(SPECS, TAINTS, TAINTS)
-def test_d6_a_new_taint_leaves_the_judgements_of_the_old_ones_alone(
+def test_a_new_taint_leaves_the_judgements_of_the_old_ones_alone(
     spec: ResourceBindingSpec, taints: list[Taint], more: list[Taint]
 ) -> None:
     known = {(taint.key, taint.effect) for taint in taints}
@@ -75,7 +75,7 @@ def test_d6_a_new_taint_leaves_the_judgements_of_the_old_ones_alone(
 
 
 @given(SPECS, TAINTS, st.integers(0, 2000))
-def test_d9_d17_no_clock_counts_from_before_it_may(spec: ResourceBindingSpec, taints: list[Taint], late: int) -> None:
+def test_no_clock_counts_from_before_it_may(spec: ResourceBindingSpec, taints: list[Taint], late: int) -> None:
     start = START + timedelta(seconds=late)
 
     for one in judge_taints(spec, tainted(taints), (), clocks_from=start):

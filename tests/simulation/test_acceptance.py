@@ -70,7 +70,7 @@ def report(world: Simulation, name: str, type_: str, status: str) -> None:
     world.store.put(old.with_status(conditions=conditions), old)
 
 
-def test_s001_story_1_an_operator_sees_switch_rule_and_strategy_at_a_glance() -> None:
+def test_story_1_an_operator_sees_switch_rule_and_strategy_at_a_glance() -> None:
     world = joined(*FIVE)
     deploy(world, "patient", failover="{cluster: {tolerationSeconds: 100}}")
     deploy(world, "stays", STAYS)
@@ -88,7 +88,7 @@ def test_s001_story_1_an_operator_sees_switch_rule_and_strategy_at_a_glance() ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_s001_story_2_a_hard_failure_moves_all_but_those_that_bear_it(seed: int) -> None:
+def test_story_2_a_hard_failure_moves_all_but_those_that_bear_it(seed: int) -> None:
     world = joined(*FIVE, seed=seed)
     names = [f"app{number}" for number in range(6)]
     for name in names:
@@ -106,7 +106,7 @@ def test_s001_story_2_a_hard_failure_moves_all_but_those_that_bear_it(seed: int)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_s001_story_2_a_partial_failure_moves_only_those_that_ask_for_it(seed: int) -> None:
+def test_story_2_a_partial_failure_moves_only_those_that_ask_for_it(seed: int) -> None:
     world = joined(*FIVE, seed=seed)
     prefer_no_execute(world, "GPUHealthy")
     only = "{clusterAffinity: {clusterNames: [member1, member2]}, spreadConstraints: [{maxGroups: 1, minGroups: 1}]}"
@@ -123,7 +123,7 @@ def test_s001_story_2_a_partial_failure_moves_only_those_that_ask_for_it(seed: i
         assert not binding(world, at(name)).spec.graceful_eviction_tasks
 
 
-def test_s001_story_3_of_a_hundred_workloads_95_stay_and_5_move() -> None:
+def test_story_3_of_a_hundred_workloads_95_stay_and_5_move() -> None:
     world = joined(*FIVE)
     prefer_no_execute(world, "Ready")
     pinned = "{clusterAffinity: {clusterNames: [member1]}}"

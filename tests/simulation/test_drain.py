@@ -140,7 +140,7 @@ def test_it_gives_way_while_the_fleet_is_not_well(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_fault_37_what_leaves_a_cluster_that_fails_meanwhile_goes_first(seed: int) -> None:
+def test_what_leaves_a_cluster_that_fails_meanwhile_goes_first(seed: int) -> None:
     """Four workloads are on member1, which is being emptied, four on member2, which fails."""
     slow = replace(QUICK, resource_eviction_rate=0.1)
     world = joined("member1", "member2", "member3", "member4", "member5", seed=seed, settings=slow)

@@ -76,7 +76,7 @@ def queued(world: Simulation) -> list[Eviction]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_fault_3_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_moves_nobody(seed: int) -> None:
+def test_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_moves_nobody(seed: int) -> None:
     world = fleet(seed)
     published: list[str] = []
     world.checks.append(lambda one: published.append(member1(one).ready))
@@ -106,7 +106,7 @@ def test_fault_3_a_cluster_that_flaps_every_20_s_for_an_hour_is_counted_and_move
     assert [one.count for one in events(world, "ClusterCalm")] == [1]
 
 
-def test_fault_3_what_a_policy_would_evict_from_a_flapping_cluster_is_held_until_it_is_calm() -> None:
+def test_what_a_policy_would_evict_from_a_flapping_cluster_is_held_until_it_is_calm() -> None:
     """After a while it is down for 40 s of each minute: Ready follows that once, and a policy taints it."""
     world = fleet()
     gets_worse(world)
@@ -145,7 +145,7 @@ def test_a_person_may_empty_a_flapping_cluster() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_d20_a_flapping_cluster_that_somebody_deletes_is_emptied_all_the_same(seed: int) -> None:
+def test_a_flapping_cluster_that_somebody_deletes_is_emptied_all_the_same(seed: int) -> None:
     """Its deletion is the word of a person, though the taint that follows from it is ours."""
     world = fleet(seed, replace(PRODUCTION, compat=Compat(terminating_taint=True)))
     flaps(world, until=60 + HOUR)

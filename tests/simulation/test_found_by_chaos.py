@@ -60,7 +60,7 @@ def test_i2_a_stop_makes_no_tokens_also_where_nothing_waits(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_fault_33_a_removal_that_comes_late_minds_who_has_failed_since(seed: int) -> None:
+def test_a_removal_that_comes_late_minds_who_has_failed_since(seed: int) -> None:
     """member1 goes away before its old copy is removed; when it is back, member2 has failed: the copy stays."""
     world = serving("member1", "member2", "member3", seed=seed)
     removal_hangs(world)
@@ -78,7 +78,7 @@ def test_fault_33_a_removal_that_comes_late_minds_who_has_failed_since(seed: int
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_fault_33_a_copy_that_is_wanted_again_outlives_its_removal(seed: int) -> None:
+def test_a_copy_that_is_wanted_again_outlives_its_removal(seed: int) -> None:
     world = serving("member1", "member2", "member3", seed=seed)
     removal_hangs(world)
     taint(world, "member1", on=False)
@@ -94,7 +94,7 @@ def test_fault_33_a_copy_that_is_wanted_again_outlives_its_removal(seed: int) ->
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_fault_33_a_removal_that_was_refused_minds_who_has_failed_since(seed: int) -> None:
+def test_a_removal_that_was_refused_minds_who_has_failed_since(seed: int) -> None:
     """member1 refuses our credentials and stays Ready; when it takes them again, member2 has failed: the copy stays."""
     world = serving("member1", "member2", "member3", seed=seed)
     removal_hangs(world, "unauthorized")
@@ -108,7 +108,7 @@ def test_fault_33_a_removal_that_was_refused_minds_who_has_failed_since(seed: in
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_fault_33_fewer_replicas_that_come_late_mind_who_has_failed_since(seed: int) -> None:
+def test_fewer_replicas_that_come_late_mind_who_has_failed_since(seed: int) -> None:
     """1 of 2 replicas is asked of member1 when it cannot be reached; when it is back, member2 has failed."""
     world = serving("member1", "member2", seed=seed, replicas=6)
     assert running(world) == {"member1": 2, "member2": 4}
@@ -128,7 +128,7 @@ def test_fault_33_fewer_replicas_that_come_late_mind_who_has_failed_since(seed: 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("known", [False, True], ids=["believed Ready", "known to be away"])
-def test_fault_33_fewer_replicas_nobody_tried_to_bring_come_late_all_the_same(seed: int, known: bool) -> None:
+def test_fewer_replicas_nobody_tried_to_bring_come_late_all_the_same(seed: int, known: bool) -> None:
     """1 of 2 replicas is asked of member1, and it goes away before anybody gets there; when it is back, member2 has
     failed."""
     world = serving("member1", "member2", seed=seed, replicas=6)

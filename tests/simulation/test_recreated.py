@@ -82,7 +82,7 @@ def test_where_it_is_wanted_on_the_lost_cluster_again_that_takes_its_copy_over(s
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_d14_with_directly_it_waits_until_somebody_says_that_the_cluster_is_down(seed: int) -> None:
+def test_with_directly_it_waits_until_somebody_says_that_the_cluster_is_down(seed: int) -> None:
     world = lost(seed, DIRECTLY)
 
     made_anew(world)

@@ -210,7 +210,7 @@ def test_a_lost_cluster_is_waited_for_until_somebody_fences_it(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_d14_a_timeout_that_purges_starts_nothing_beside_what_may_still_run(seed: int) -> None:
+def test_a_timeout_that_purges_starts_nothing_beside_what_may_still_run(seed: int) -> None:
     world, home = started(seed)
     world.settings = replace(STATEFUL, on_graceful_timeout="Purge", graceful_eviction_timeout=30)
 

@@ -85,9 +85,7 @@ def waits(world: Simulation) -> str:
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("policy", [DIVIDED, DUPLICATED, ONE])
 @pytest.mark.parametrize("kill_rate", [0.0, 0.02])
-def test_d20_a_deleted_cluster_is_emptied_through_the_queue_and_then_goes(
-    seed: int, policy: str, kill_rate: float
-) -> None:
+def test_a_deleted_cluster_is_emptied_through_the_queue_and_then_goes(seed: int, policy: str, kill_rate: float) -> None:
     world = serving(policy, *FIVE, seed=seed, settings=EMPTIED, kill_rate=kill_rate)
     name = next(iter(placed(world)))
 
@@ -105,7 +103,7 @@ def test_d20_a_deleted_cluster_is_emptied_through_the_queue_and_then_goes(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_d20_a_deleted_cluster_is_gone_as_soon_as_it_is_empty(seed: int) -> None:
+def test_a_deleted_cluster_is_gone_as_soon_as_it_is_empty(seed: int) -> None:
     """Each step follows from the one before: none waits until somebody looks again anyway."""
     world = serving(ONE, *FIVE, seed=seed, settings=EMPTIED)
     name = next(iter(placed(world)))
@@ -141,7 +139,7 @@ def test_a_namespace_leaves_a_deleted_cluster_after_the_copies_in_it(seed: int) 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_d20_while_there_is_no_refuge_the_copy_and_the_cluster_stay(seed: int) -> None:
+def test_while_there_is_no_refuge_the_copy_and_the_cluster_stay(seed: int) -> None:
     world = serving(ONE.replace("member2", "nobody"), "member1", seed=seed, settings=EMPTIED)
 
     delete(world)
@@ -155,7 +153,7 @@ def test_d20_while_there_is_no_refuge_the_copy_and_the_cluster_stay(seed: int) -
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("wish", "left"), [("keep", {"member1": 3}), ("delete", {})])
-def test_d20_by_force_it_goes_at_once_and_its_user_says_what_becomes_of_the_copies(
+def test_by_force_it_goes_at_once_and_its_user_says_what_becomes_of_the_copies(
     seed: int, wish: str, left: dict[str, int]
 ) -> None:
     world = serving(ONE.replace("member2", "nobody"), "member1", seed=seed)
@@ -171,7 +169,7 @@ def test_d20_by_force_it_goes_at_once_and_its_user_says_what_becomes_of_the_copi
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("moving", [True, False], ids=["moving", "held without a refuge"])
-def test_fault_43_a_cluster_that_is_unjoined_takes_its_tasks_and_its_queue_along(seed: int, moving: bool) -> None:
+def test_a_cluster_that_is_unjoined_takes_its_tasks_and_its_queue_along(seed: int, moving: bool) -> None:
     world = serving(ONE if moving else ONE.replace("member2", "nobody"), "member1", "member2", seed=seed)
     (home,) = placed(world)
     world.fault("member1" if home == "member2" else "member2", "notready")
@@ -191,7 +189,7 @@ def test_fault_43_a_cluster_that_is_unjoined_takes_its_tasks_and_its_queue_along
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_d20_a_cluster_that_waits_can_still_be_forced(seed: int) -> None:
+def test_a_cluster_that_waits_can_still_be_forced(seed: int) -> None:
     world = serving(ONE.replace("member2", "nobody"), "member1", seed=seed, settings=EMPTIED)
     delete(world)
     world.run(60)

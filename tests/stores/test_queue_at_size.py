@@ -259,7 +259,7 @@ def test_what_is_expedited_leaves_at_once(kept_in: type) -> None:
     assert len(fleet.rows(EVICTED)) == 1
 
 
-def test_d7_with_a_bucket_for_each_cluster_a_long_queue_keeps_no_other_waiting(kept_in: type) -> None:
+def test_with_a_bucket_for_each_cluster_a_long_queue_keeps_no_other_waiting(kept_in: type) -> None:
     """One cluster failed earlier and with more than is read at once; each leaves at its own rate."""
     scope = replace(SLOW, eviction=replace(SLOW.eviction, bucket_scope="Cluster"))
     behind = [on(f"zz-behind-{number}", "second") for number in range(5)]

@@ -65,7 +65,9 @@ def interrupted(base: type) -> type:
                 seen = list(self.reads)
                 self.happens()
                 self.reads = seen
-            self.reads.append("reservations" if name == "reserved_capacity" or args[:1] == (CapacityReservation,) else name)
+            self.reads.append(
+                "reservations" if name == "reserved_capacity" or args[:1] == (CapacityReservation,) else name
+            )
             self.reading = True
             try:
                 return plain(self, *args, **kwargs)
