@@ -126,6 +126,14 @@ def number(name: str, default: int, *, at_least: int) -> int:
     return found
 
 
+def choice(name: str, default: str, *, of: Collection[str]) -> str:
+    """Return a variable that is one of several words."""
+    value = _text(name).strip() or default
+    if value not in of:
+        raise EnvironmentInvalid(f'{name}: "{value}" is not one of {", ".join(of)}; e.g. {name}={default}')
+    return value
+
+
 def words(name: str, default: list[str]) -> list[str]:
     """Return the words of a comma list."""
     value = _text(name)

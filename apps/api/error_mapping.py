@@ -15,6 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework import exceptions
 
 from apps.api.health import HEALTH
+from apps.objects.decision_log import log_refusal
 from apps.objects.refusal import LOCKED, POOL_EMPTY, READ_ONLY, cause, sqlstate
 from controlplane.apimachinery import errors
 from controlplane.apimachinery.errors import StatusError
@@ -147,4 +148,6 @@ def handler500(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    return respond(errors.Forbidden(f"CSRF check failed: {reason}; reload the page and try again"))
+    error = errors.Forbidden(f"CSRF check failed: {reason}; reload the page and try again")
+    log_refusal(error, actor="", way=f"{request.method} {request.path}")
+    return respond(error)

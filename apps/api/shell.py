@@ -32,6 +32,7 @@ from apps.api.outgoing import SLICE, Headers, Send, Stalled, send_parts, send_wh
 from apps.api.permissions import check_probe
 from apps.api.streams import Stream, WatchResponse
 from apps.api.watch_hub import BOOKMARK_SECONDS, CHUNK, CatchUp, Event, Tailer, Watcher, shown
+from apps.objects.decision_log import log_refusal
 from apps.objects.listing import changes_between
 from controlplane.apimachinery.errors import BadRequest, ServiceUnavailable, StatusError, TooManyRequests
 from controlplane.wire.negotiate import go_bool
@@ -138,6 +139,8 @@ class Shell:
             finally:
                 body.hold.release()
         except StatusError as error:
+            if scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+                log_refusal(error, actor="", way=f"{scope['method']} {scope['path']}")
             return _failed(error)
 
     async def _send(self, reply: Reply, send: Send) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 from django.http import HttpResponseBase
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
@@ -26,6 +27,7 @@ from apps.api.streams import watch_response
 from apps.api.target import Target, target_of
 from apps.api.writing import Gone, Writer
 from apps.objects.configuration import configuration
+from apps.objects.decision_log import log_refusal
 from apps.objects.store import store
 from controlplane.apimachinery.causes import required
 from controlplane.apimachinery.errors import Forbidden, Invalid, MethodNotAllowed, Unauthorized, UnsupportedMediaType
@@ -69,6 +71,9 @@ class KubernetesView(APIView):
 
     def handle_exception(self, exc: Exception) -> Response:
         error = error_mapping.status_error(exc)
+        if self.request.method not in SAFE_METHODS:
+            actor = self.request.META.get(CALLER, "")
+            log_refusal(error, actor=actor, way=f"{self.request.method} {self.request.path}")
         response = Response(Answer(status_of(error)), status=error.code, content_type="application/json")
         renderer = getattr(self.request, "accepted_renderer", None)
         if renderer is None:

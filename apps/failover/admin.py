@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from apps.failover.models import Eviction, FleetState, GracefulEvictionTask, UnhealthyCopies
 from apps.failover.orders import order
 from apps.objects.changelist import choices, cluster_names
+from apps.objects.decision_log import log_refusal
 from apps.objects.rows_admin import RowAdmin
 from controlplane.apimachinery.errors import StatusError
 from controlplane.eviction.operator_orders import EXPEDITE, HOLD, RELEASE, SKIP
@@ -77,6 +78,7 @@ class EvictionAdmin(RowAdmin):
                 else:
                     self.message_user(request, f"{key} is no longer in the eviction queue.", messages.WARNING)
             except StatusError as error:
+                log_refusal(error, actor=request.user.get_username(), way="Admin", ref=key)
                 self.message_user(request, error.message, messages.ERROR)
         if done:
             self.message_user(request, f"{verb}: {done}.", messages.SUCCESS)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from apps.objects import admission, change_log
 from apps.objects.apply import binary_cursor
 from apps.objects.configuration import configuration
+from apps.objects.decision_log import refusals_logged
 from apps.objects.masks import unmasked
 from apps.objects.store import store
 from apps.objects.tables import read
@@ -59,6 +60,7 @@ def kind_of(document: Document) -> Kind:
     return kind
 
 
+@refusals_logged(REASON)
 def create(document: Document, *, user: str) -> Edited:
     """Store a new object. Raises BadRequest, NotFound, Invalid with every cause, AlreadyExists."""
     settings = configuration().settings()  # first: this also reads kinds that users have defined meanwhile
@@ -75,6 +77,7 @@ def create(document: Document, *, user: str) -> Edited:
     return Edited(written.stored, [*warnings, *written.warnings])
 
 
+@refusals_logged(REASON)
 def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
     """Store the new state of an object that a user began to edit at the version `basis`.
 
@@ -97,6 +100,7 @@ def change(ref: Ref, document: Document, *, basis: int, user: str) -> Edited:
     return Edited(written.stored, [*warnings, *written.warnings])
 
 
+@refusals_logged(REASON)
 def act(ref: Ref, does: Callable[[Any], Object], *, rule: str, user: str) -> Object:
     """Store the object that an action (`does`) makes of the stored one. `rule`: the reason in the change log.
 
@@ -105,6 +109,7 @@ def act(ref: Ref, does: Callable[[Any], Object], *, rule: str, user: str) -> Obj
     return _writer(user, reason=rule).act(ref, does).stored
 
 
+@refusals_logged(REASON)
 def remove(refs: Sequence[Ref], *, user: str) -> Removed:
     """Delete objects. An object with finalizers is marked, and removed when the last finalizer is done.
 

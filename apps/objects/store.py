@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ from psycopg.errors import ProgramLimitExceeded
 from apps.objects import change_log, due, leases
 from apps.objects.apply import Timing, apply, binary_cursor
 from apps.objects.arrays import BinaryCursor
+from apps.objects.decision_log import log_outcomes
 from apps.objects.refusal import LOCKED, sqlstate
 from apps.objects.state import DjangoState
 from controlplane.apimachinery.meta import Ref
@@ -58,6 +60,7 @@ class DjangoStore(DjangoState):
         dry_run: bool = False,
     ) -> list[Outcome]:
         written: list[Outcome] = []
+        began = time.monotonic()
         try:
             return apply(
                 decisions,
@@ -74,6 +77,9 @@ class DjangoStore(DjangoState):
             if isinstance(error.__cause__, ProgramLimitExceeded):
                 raise Unstorable(str(error).partition("\n")[0], written) from error
             raise
+        finally:
+            if not dry_run:
+                log_outcomes(decisions, written, by=by, seconds=time.monotonic() - began)
 
     def claim(self, controller: str, *, shard: int, shards: int, limit: int, lease_seconds: float) -> Claims:
         with binary_cursor() as cursor:

@@ -176,12 +176,13 @@ _hsts_seconds = env.number("LIFEBOAT_HSTS_SECONDS", default=3600, at_least=0)
 SECURE_HSTS_SECONDS = 0 if DEVELOPMENT else _hsts_seconds
 X_FRAME_OPTIONS = "DENY"
 
+_log_format = env.choice("LIFEBOAT_LOG_FORMAT", default="text" if DEVELOPMENT else "json", of=("json", "text"))
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {"seldom": {"()": "config.logging.Seldom", "seconds": 30}},
-    "formatters": {"line": {"()": "config.logging.LineFormatter"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {"json": {"()": "config.logging.LineFormatter"}, "text": {"()": "config.logging.TextFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": _log_format}},
     "root": {"handlers": ["stderr"], "level": env.text("LIFEBOAT_LOG_LEVEL", default="INFO").upper()},
     "loggers": {
         "django": {"handlers": [], "level": "INFO", "propagate": True},
@@ -190,6 +191,8 @@ LOGGING = {
         # Celery would log every tick; what a turn has done is in the change log.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
+        # A tick that expired or was revoked is ordinary: a turn of its group was running, and lasts until the next one.
+        "celery.worker.request": {"level": "WARNING"},
         # Celery connects several times a second to a broker that refuses.
         "celery.worker.consumer.consumer": {"filters": ["seldom"]},
         "celery.worker.consumer.connection": {"filters": ["seldom"]},

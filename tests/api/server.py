@@ -134,6 +134,7 @@ class Server:
             "LIFEBOAT_SECRET_KEY": "only-for-tests",
             "LIFEBOAT_DEVELOPMENT": "true",
             "LIFEBOAT_HOME": str(folder),
+            "LIFEBOAT_LOG_FORMAT": "json",
             "LIFEBOAT_ADMIN_NAME": "admin",
             "LIFEBOAT_ADMIN_PASSWORD": "correct-horse-battery",
             "LIFEBOAT_LOGINS_PER_MINUTE": "600",  # tests log in often, all of them from one address

@@ -1,11 +1,12 @@
-"""Log lines: what a library repeats several times a second is logged once in a while."""
+"""Log lines: their forms, and what a library repeats several times a second is logged once in a while."""
 
+import json
 import logging
 import time
 
 import pytest
 
-from config.logging import Seldom
+from config.logging import LineFormatter, Seldom, TextFormatter
 
 
 def test_a_repeated_message_passes_once_in_its_time_and_others_are_not_held_back(
@@ -23,3 +24,23 @@ def test_a_repeated_message_passes_once_in_its_time_and_others_are_not_held_back
     assert passes("ended")
     moment[0] += 30
     assert passes("cannot connect: %s", "third")
+
+
+def test_a_line_has_the_fields_of_its_caller_as_json_or_as_text() -> None:
+    record = logging.makeLogRecord(
+        {
+            "name": "lifeboat.decisions",
+            "levelname": "INFO",
+            "msg": "%s: Evicted",
+            "args": ("evictions",),
+            "created": 0.0,
+        }
+    )
+    record.versions = [7, 8]
+
+    line = json.loads(LineFormatter().format(record))
+
+    assert (line["at"], line["message"]) == ("1970-01-01T00:00:00.000+00:00", "evictions: Evicted")
+    assert (line["logger"], line["versions"]) == ("lifeboat.decisions", [7, 8])
+    text = TextFormatter().format(record)
+    assert text == "1970-01-01 00:00:00.000Z INFO lifeboat.decisions: evictions: Evicted versions=[7, 8]"

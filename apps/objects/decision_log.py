@@ -1,0 +1,108 @@
+"""One log line for each decision that changed something, and one for each write that was refused.
+
+The lines name objects, versions and rules. They never contain the contents of an object.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
+
+from apps.objects.batch import refs_of
+from controlplane.apimachinery.errors import StatusError
+from controlplane.apimachinery.meta import Ref
+from controlplane.engine.decision import Decision, Save
+from controlplane.engine.state import Actor, Claim, Outcome
+from controlplane.kinds.rows import Eviction
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+stored_log: Final = logging.getLogger("lifeboat.decisions")
+refused_log: Final = logging.getLogger("lifeboat.refused")
+
+LONGEST_LIST: Final = 20  # objects and Events that one line names; `more` counts the others
+# Their messages repeat values of the document, which may be secret: the line has only the fields.
+_WITH_VALUES: Final = frozenset({400, 422})
+
+
+def log_outcomes(
+    decisions: Sequence[tuple[Claim | None, Decision]], outcomes: Sequence[Outcome], *, by: Actor, seconds: float
+) -> None:
+    """Log the decisions that were stored or lost. `seconds`: how long it took to write all of them.
+
+    A decision that stored nothing has no line. Nor has one that only stored row-native values, unless one of these is
+    an item of the eviction queue: probes, reservations and notes are stored too often.
+    """
+    if not stored_log.isEnabledFor(logging.INFO):
+        return
+    by_whom = {"controller" if by.controller else "actor": by.name, "ms": round(seconds * 1000, 1)}
+    for (claim, decision), outcome in zip(decisions, outcomes, strict=False):  # an error ends `outcomes` early
+        if outcome.lost:
+            about = _about(claim, refs_of(decision))
+            line = by_whom | {"ref": str(about), "reason": decision.reason, "why": outcome.lost}
+            refused_log.info("%s: %s was not stored, because it has changed", by.name, about, extra=line)
+            continue
+        changed = [ref for ref, version in zip(refs_of(decision), outcome.versions, strict=True) if version and ref]
+        queued = _queued(decision)
+        if not (changed or queued or decision.events):
+            continue
+        about = _about(claim, changed)
+        events = [event.reason for event in decision.events]
+        line = by_whom | {"ref": str(about), "reason": decision.reason or next(iter(events), "")}
+        line |= _listed("changed", [str(ref) for ref in changed if ref != about])
+        line |= _listed("versions", [version for version in outcome.versions if version]) | _listed("events", events)
+        line |= {name: value for name, value in (("queue", queued), ("cause", decision.cause)) if value}
+        stored_log.info("%s: %s %s", by.name, about, line["reason"], extra=line)
+
+
+def log_refusal(error: StatusError, *, actor: str, way: str, ref: str = "") -> None:
+    """Log a write that was refused. `way`: the way in, for example "PUT /api/v1/…" or "Admin"."""
+    details = error.details
+    line: dict[str, Any] = {"actor": actor, "way": way, "code": error.code, "reason": error.reason}
+    line["ref"] = ref or f"{details.kind}/{details.name}".strip("/")
+    if error.code in _WITH_VALUES:
+        line |= _listed("fields", [f"{one.field}: {one.reason}" for one in details.causes])
+    else:
+        line["why"] = error.message
+    refused_log.warning("%s: %s was refused: %s", actor or "a caller without a login", way, error.reason, extra=line)
+
+
+def refusals_logged(way: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator for functions that write on behalf of their argument `user`: it logs their StatusErrors."""
+
+    def decorated(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def logging_refusals(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return function(*args, **kwargs)
+            except StatusError as error:
+                ref = str(args[0]) if args and isinstance(args[0], Ref) else ""
+                log_refusal(error, actor=str(kwargs.get("user", "")), way=way, ref=ref)
+                raise
+
+        return logging_refusals
+
+    return decorated
+
+
+def _about(claim: Claim | None, refs: Sequence[Ref | None]) -> Ref | str:
+    """Return the object that a decision is about: the claimed one, or the first one that it changes."""
+    return claim.ref if claim is not None else next((ref for ref in refs if ref is not None), "")
+
+
+def _queued(decision: Decision) -> dict[str, int]:
+    """Return how many items of the eviction queue a decision stored, by their new state, and how many it removed."""
+    rows = [change for change in decision.changes if isinstance(getattr(change, "row", None), Eviction)]
+    return dict(Counter(one.row.state if isinstance(one, Save) else "Removed" for one in rows))  # type: ignore[union-attr]
+
+
+def _listed(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Return the field of a list, cut to LONGEST_LIST; nothing for an empty list."""
+    if not values:
+        return {}
+    more = {f"{name}_more": len(values) - LONGEST_LIST} if len(values) > LONGEST_LIST else {}
+    return {name: list(values[:LONGEST_LIST])} | more
