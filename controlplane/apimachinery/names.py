@@ -91,6 +91,10 @@ BINDING_ANNOTATION: Final = "work.lifeboat.io/binding"
 LEFTOVER_ANNOTATION: Final = "work.lifeboat.io/leftover"
 """On a Work: its copy was released while its cluster could not be reached (controlplane/eviction/leftovers.py)."""
 
+POLICY_CONFLICT_ANNOTATION: Final = "work.lifeboat.io/policy-conflict"
+"""On an attached binding: in which fields the policies of the workloads that need its object differ
+(controlplane/propagation/attached_bindings.py)."""
+
 CREDENTIALS_ANNOTATION: Final = "cluster.lifeboat.io/credentials-of"
 """On a Secret that was created when a cluster joined: the cluster. The Secret is deleted with the cluster
 (controlplane/clusters/unjoin.py)."""

@@ -169,8 +169,12 @@ class Dependencies(Controller):
             if new is attached:
                 continue
             changes.append(Put(new, attached))
-            if policy is not None and policy.mixed and attached.spec.placement is None:
-                message = f"the policies of the workloads that need it differ in {policy.mixed}: make them equal"
+            conflict = attached_bindings.conflict_of(new)
+            if conflict and conflict != attached_bindings.conflict_of(attached):
+                message = (
+                    f"Dependency policy conflict detected: {conflict}. "
+                    "Overwrite and true are used. Make the policies equal."
+                )
                 events.append(Event(attached, "DependencyPolicyConflict", message, warning=True))
         for ref, template in wanted.items():
             if ref not in snapshot.attached and parent is not None and template.metadata.deletion_timestamp is None:

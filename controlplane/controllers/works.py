@@ -34,7 +34,7 @@ from controlplane.kinds.cluster import Cluster
 from controlplane.kinds.policy import DIRECTLY
 from controlplane.kinds.template import Template
 from controlplane.kinds.work import Work
-from controlplane.propagation import bindings, matching, works
+from controlplane.propagation import bindings, works
 from controlplane.scheduling.completions import split
 from controlplane.settings import Settings
 
@@ -108,9 +108,9 @@ def _relevant_metadata(binding: Binding) -> tuple[Any, ...]:
 def _template_changed(old: Template | None, new: Template | None) -> Iterator[Ref]:
     """The binding of a template is due when the content that is sent to members changed.
 
-    A template without a claim had no binding.
+    A template that no policy claims may have a binding as well, because a workload needs it [dependency-propagation].
     """
-    if old is None or new is None or matching.claimant(old) is None:
+    if old is None or new is None:
         return
     ref = new.ref
     if is_reserved_namespace(ref.namespace) or ref.kind not in PropagatedKinds():

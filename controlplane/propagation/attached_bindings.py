@@ -19,6 +19,7 @@ from controlplane.apimachinery.names import (
     CLUSTER_BINDING_FINALIZER,
     CLUSTER_RESOURCE_BINDING_ID_LABEL,
     DEPENDENCIES_ANNOTATION,
+    POLICY_CONFLICT_ANNOTATION,
     RESOURCE_BINDING_ID_LABEL,
     depended_by_label,
 )
@@ -37,12 +38,12 @@ OVERWRITE: Final = "Overwrite"
 
 
 class Policy(NamedTuple):
-    """How an attached binding handles conflicts and deletion. `mixed`: where the bindings that need it differ; "":
-    nowhere."""
+    """How an attached binding handles conflicts and deletion. `conflict`: the fields in which the bindings that need it
+    differ, in Karmada's words; "": in none."""
 
     conflict_resolution: str
     preserve_resources_on_deletion: bool | None
-    mixed: str = ""
+    conflict: str = ""
 
 
 def needed(template: Template) -> list[Dependency]:
@@ -125,8 +126,8 @@ def agreed(parents: Iterable[Binding]) -> Policy | None:
     conflicts = {spec.conflict_resolution or ABORT for spec in specs}
     preserves = {spec.preserve_resources_on_deletion is True for spec in specs}
     differences = [
-        *(["conflictResolution: Overwrite and Abort, Overwrite is used"] if len(conflicts) > 1 else ()),
-        *(["preserveResourcesOnDeletion: true and false, true is used"] if len(preserves) > 1 else ()),
+        *(["ConflictResolution conflicted (Overwrite vs Abort)"] if len(conflicts) > 1 else ()),
+        *(["PreserveResourcesOnDeletion conflicted (true vs false)"] if len(preserves) > 1 else ()),
     ]
     resolution = OVERWRITE if OVERWRITE in conflicts else specs[0].conflict_resolution
     preserve = True if True in preserves else specs[0].preserve_resources_on_deletion
@@ -134,13 +135,28 @@ def agreed(parents: Iterable[Binding]) -> Policy | None:
 
 
 def treated(attached: Binding, policy: Policy | None) -> Binding:
-    """Return an attached binding with this policy. A binding with a PropagationPolicy of its own is not changed."""
+    """Return an attached binding with this policy, and its conflict as an annotation.
+
+    A binding with a PropagationPolicy of its own keeps that, and has no annotation.
+    """
     if policy is None or attached.spec.placement is not None:
-        return attached
-    return attached.with_spec(
+        return _with_conflict(attached, "")
+    return _with_conflict(attached, policy.conflict).with_spec(
         conflict_resolution=policy.conflict_resolution,
         preserve_resources_on_deletion=policy.preserve_resources_on_deletion,
     )
+
+
+def _with_conflict(attached: Binding, conflict: str) -> Binding:
+    if conflict_of(attached) == conflict:
+        return attached
+    rest = {key: value for key, value in attached.metadata.annotations.items() if key != POLICY_CONFLICT_ANNOTATION}
+    return attached.with_meta(annotations={**rest, POLICY_CONFLICT_ANNOTATION: conflict} if conflict else rest)
+
+
+def conflict_of(attached: Binding) -> str:
+    """Return in which fields the policies of the workloads that need an object differ. "": in none."""
+    return attached.metadata.annotations.get(POLICY_CONFLICT_ANNOTATION, "")
 
 
 def needing(attached: Binding) -> list[Ref]:

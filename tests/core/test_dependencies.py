@@ -13,7 +13,7 @@ from controlplane.controllers.dependencies import Dependencies
 from controlplane.kind import KINDS
 from controlplane.kinds.binding import Binding, GracefulEvictionTask
 from controlplane.kinds.event import Event
-from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, ResourceSelector
+from controlplane.kinds.policy import DIRECTLY, GRACEFULLY, Policy, ResourceSelector
 from controlplane.kinds.template import Template
 from controlplane.propagation import bindings
 from controlplane.propagation.definitions import kinds_of
@@ -229,6 +229,12 @@ def test_looking_again_at_what_is_chosen_changes_nothing(imports: None) -> None:
     assert story.again() == 0
 
 
+def conflict_on(story: Story, one: Template) -> str:
+    attached = story.binding(one)
+    assert attached is not None
+    return attached.metadata.annotations.get("work.lifeboat.io/policy-conflict", "")
+
+
 def conflicts(story: Story) -> list[str]:
     found = [one for one in story.store.objects.values() if isinstance(one, Event)]
     return [one.message for one in found if one.reason == "DependencyPolicyConflict"]
@@ -237,11 +243,15 @@ def conflicts(story: Story) -> list[str]:
 @pytest.mark.parametrize(
     ("wish", "field", "told"),
     [
-        ({"conflict_resolution": "Overwrite"}, "conflict_resolution", "conflictResolution: Overwrite and Abort"),
+        (
+            {"conflict_resolution": "Overwrite"},
+            "conflict_resolution",
+            "ConflictResolution conflicted (Overwrite vs Abort)",
+        ),
         (
             {"preserve_resources_on_deletion": True},
             "preserve_resources_on_deletion",
-            "preserveResourcesOnDeletion: true and false",
+            "PreserveResourcesOnDeletion conflicted (true vs false)",
         ),
     ],
 )
@@ -265,6 +275,41 @@ def test_those_that_need_one_object_agree_and_who_differs_is_told(wish: dict[str
     attached = story.binding(settings)
     assert attached is not None
     assert getattr(attached.spec, field) != wish[field]
+
+
+def test_a_conflict_that_changes_is_reported_although_the_attached_binding_keeps_its_values() -> None:
+    def wishes(name: str, **wish: Any) -> Policy:
+        return policy(name, ResourceSelector("apps/v1", "Deployment", name=name), propagate_deps=True, **wish)
+
+    web, db, settings = needing("web"), needing("db"), config()
+    strict = wishes("web", conflict_resolution="Overwrite", preserve_resources_on_deletion=True)
+    story = Story(*MEMBERS, strict, wishes("db", preserve_resources_on_deletion=False), web, db, settings)
+    story.place(db, member2=3)
+    story.place(web, member1=3)
+    assert conflict_on(story, settings) == (
+        "ConflictResolution conflicted (Overwrite vs Abort); PreserveResourcesOnDeletion conflicted (true vs false)"
+    )
+
+    closer = wishes("db", conflict_resolution="Overwrite", preserve_resources_on_deletion=False)
+    story.edit(story.store.objects[closer.ref].with_spec(**{"conflict_resolution": "Overwrite"}))  # type: ignore[attr-defined]
+
+    assert conflict_on(story, settings) == "PreserveResourcesOnDeletion conflicted (true vs false)"
+    assert [text for text in conflicts(story) if "Overwrite vs Abort" not in text], conflicts(story)
+
+    story.delete(db)
+    assert conflict_on(story, settings) == ""
+
+
+def test_an_edit_of_what_a_workload_needs_reaches_the_members_where_it_is() -> None:
+    web, settings = needing(), config()
+    story = story_of(web, settings)
+    story.place(web, member1=3, member2=3)
+
+    stored = story.template(settings)
+    story.edit(stored.with_content({**stored.content, "data": {"a": "new"}}))
+
+    sent = [work.spec.workload.manifests[0] for work in story.works().values()]
+    assert [manifest["data"] for manifest in sent if manifest["kind"] == "ConfigMap"] == [{"a": "new"}] * 2
 
 
 def test_those_that_agree_are_told_nothing() -> None:
